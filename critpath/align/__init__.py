@@ -1,0 +1,1 @@
+"""Critical paths -> Alignment (MUSCLE-style)."""

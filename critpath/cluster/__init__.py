@@ -1,0 +1,1 @@
+"""VectorTable -> Clustering -> ClusterPairs (Algorithm 2) -> Outliers."""

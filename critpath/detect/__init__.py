@@ -1,0 +1,1 @@
+"""VectorTables -> Detection (Algorithm 1; the permutation gate)."""

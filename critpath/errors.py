@@ -1,0 +1,74 @@
+"""Every error that a user can cause or meet, with the exit code it ends in.
+
+An error is two lines: *what* happened and what to *do* about it.  Commands print
+both on stderr; nothing else in critpath prints an error.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_ANOMALY = 1
+EXIT_USAGE = 2
+EXIT_INCONCLUSIVE = 3
+EXIT_UNREADABLE = 4
+EXIT_INTERNAL = 125
+
+
+class CritpathError(Exception):
+    """A failure that the user can understand and act on.
+
+    Parameters
+    ----------
+    what : str
+        One line: what went wrong, with the name of the thing it went wrong with.
+    do : str
+        One line: what the user can do next.
+    """
+
+    exit_code = EXIT_INTERNAL
+
+    def __init__(self, what: str, do: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.do = do
+
+
+class UsageError(CritpathError):
+    """The command line, a setting or a specification is wrong (exit 2)."""
+
+    exit_code = EXIT_USAGE
+
+
+class UnreadableError(CritpathError):
+    """An input cannot be read, or is not what it should be (exit 4)."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+class MetadataError(UnreadableError):
+    """A trace's metadata is malformed; the place is part of the message.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong at that place.
+    file : str
+        The metadata file.
+    line : int
+        Line in the metadata text, counted from 1.
+    """
+
+    def __init__(self, message: str, file: str, line: int) -> None:
+        super().__init__(
+            f"{file}:{line}: {message}",
+            "check that the recording was stopped and copied whole, or record it again",
+        )
+        self.message = message
+        self.file = file
+        self.line = line
+
+
+class InconclusiveError(CritpathError):
+    """The input is readable but cannot support an answer (exit 3)."""
+
+    exit_code = EXIT_INCONCLUSIVE

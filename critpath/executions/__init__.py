@@ -1,0 +1,1 @@
+"""Events -> Executions (windows: who, from when to when)."""

@@ -1,0 +1,1 @@
+"""Alignment -> Findings (what differs, where, worth how many ms)."""

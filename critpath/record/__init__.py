@@ -1,0 +1,1 @@
+"""a workload -> a recording (CTF trace + manifest)."""

@@ -1,0 +1,1 @@
+"""Events -> Timelines (intervals per thread, with wakers)."""

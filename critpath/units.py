@@ -1,0 +1,72 @@
+"""Times and counts as people read them, and text from a trace made safe to show."""
+
+from __future__ import annotations
+
+import unicodedata
+
+NS_PER_S = 1_000_000_000
+
+_SCALES = ((NS_PER_S, "s"), (1_000_000, "ms"), (1_000, "us"))
+
+# Categories that can move a terminal's cursor, reorder text or hide it: controls,
+# formats (bidi, zero-width), surrogates, private use, line and paragraph separators.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def format_ns(ns: float, *, sign: bool = False) -> str:
+    """Render a duration in the largest unit that keeps at least one whole digit.
+
+    Parameters
+    ----------
+    ns : float
+        Duration in nanoseconds.
+    sign : bool
+        Show ``+`` in front of positive durations.
+
+    Returns
+    -------
+    str
+        For example ``30.1 ms``; three significant digits, whole nanoseconds.
+    """
+    prefix = "-" if ns < 0 else "+" if sign and ns > 0 else ""
+    value = abs(ns)
+    for scale, unit in _SCALES:
+        # 999.95 us would round to "1000 us": hand it to the next larger unit.
+        if value >= scale * 0.9995:
+            scaled = value / scale
+            digits = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
+            return f"{prefix}{scaled:.{digits}f} {unit}"
+    return f"{prefix}{value:.0f} ns"
+
+
+def format_share(share: float) -> str:
+    """Render a share between 0 and 1 as a percentage."""
+    return f"{100 * share:.1f} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """Render a count with its noun, for example ``1 execution``, ``4 executions``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def safe_text(text: str) -> str:
+    """Replace every character that could act on a terminal or hide text.
+
+    Thread names, event names and paths come from the traced system and are under
+    the control of whoever ran a program there; every one of them passes here
+    before it reaches a terminal.
+
+    Parameters
+    ----------
+    text : str
+        Text from a trace, a manifest or a file name.
+
+    Returns
+    -------
+    str
+        The same text with controls, bidi and zero-width characters, separators,
+        surrogates and unassigned characters replaced by U+FFFD.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join("\ufffd" if unicodedata.category(c) in _UNSAFE else c for c in text)

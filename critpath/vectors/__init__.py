@@ -1,0 +1,1 @@
+"""Critical paths -> VectorTable (counts, durations)."""
