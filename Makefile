@@ -14,7 +14,9 @@ $(VENV)/ready: pyproject.toml
 	touch $@
 
 # An editable install; meson-python rebuilds changed native modules on import.
-$(VENV)/built: $(VENV)/ready meson.build critpath/meson.build $(wildcard critpath/*/*.pyx)
+# The directories are prerequisites because meson lists the sources when it configures:
+# a new or deleted file changes its directory's time and so installs again.
+$(VENV)/built: $(VENV)/ready meson.build critpath/meson.build critpath $(wildcard critpath/*/) $(wildcard critpath/*/*.pyx)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --no-build-isolation --editable .
 	touch $@
 

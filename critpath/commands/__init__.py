@@ -2,5 +2,5 @@
 
 
 def main() -> int:
-    """Placeholder until the verbs land in this commit series."""
+    """Run the command line (the verbs land later in this series)."""
     raise SystemExit("not yet")

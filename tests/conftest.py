@@ -1,0 +1,66 @@
+"""Fixtures every test may use: real traces, unpacked once per session."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURES = ROOT / "fixtures"
+SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def unpack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Return a function that unpacks an archive once and returns its directory."""
+    done: dict[Path, Path] = {}
+
+    def unpack_once(archive: Path) -> Path:
+        if archive not in done:
+            target = tmp_path_factory.mktemp(archive.name.split(".")[0])
+            with tarfile.open(archive) as tar:
+                tar.extractall(target, filter="data")
+            done[archive] = target
+        return done[archive]
+
+    return unpack_once
+
+
+@pytest.fixture(scope="session")
+def guest(unpack: Callable[[Path], Path]) -> Callable[[str], Path]:
+    """Return a function from a guest recording's name to its directory.
+
+    The recordings shipped in ``fixtures/`` serve a lone checkout; the others need
+    ``../shared`` and skip without it.
+    """
+
+    def find(name: str) -> Path:
+        for home in (FIXTURES / "lttng-guest", SHARED / "traces" / "lttng-guest"):
+            archive = home / f"{name}.tar.xz"
+            if archive.exists():
+                return unpack(archive) / name
+        pytest.skip(f"guest recording {name} is neither in fixtures/ nor in ../shared")
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def shared(unpack: Callable[[Path], Path]) -> Callable[[str], Path]:
+    """Return a function from an archive below ``../shared/traces`` to its directory.
+
+    ``public/tc-many-threads`` gives the directory ``tc-many-threads``; archives
+    with another top directory give the directory they were unpacked in.
+    """
+
+    def find(name: str) -> Path:
+        archive = SHARED / "traces" / f"{name}.tar.xz"
+        if not archive.exists():
+            pytest.skip(f"../shared/traces/{name}.tar.xz is not here")
+        top = unpack(archive)
+        inner = top / Path(name).name
+        return inner if inner.exists() else top
+
+    return find
