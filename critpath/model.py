@@ -333,7 +333,8 @@ class Workers:
     name : int32
         Last name (comm), a code into `Timelines.strings`.
     first, last : int64
-        First and last event that touched the thread (ns).
+        When it was first seen on a cpu, and the last event that touched it (ns);
+        -1 if it never was.
     parent : int64
         Worker that created it, -1 if unknown.
     born : int64

@@ -1,0 +1,193 @@
+"""Plain-Python twin of the native replay: slow, obvious, written from the rules alone.
+
+Input is a list of tuples ``(time, cpu, kind, fields)``; output per tid a list of
+``[begin, end, state, detail, waker, woken]``, with wakers as tids.
+"""
+
+from __future__ import annotations
+
+from critpath.model import Kind, State
+from critpath.timeline.contexts import SOFTIRQS, device_state
+
+SLEEP = "asleep"
+
+
+class Thread:
+    def __init__(self) -> None:
+        self.doing = "never"
+        self.since = 0
+        self.wake = None  # (waker tid or None, time, state, detail)
+        self.early = False  # the wake came while it was still running
+        self.exiting = False
+        self.first = None
+        self.last = None
+        self.parent = None
+        self.born = None
+        self.intervals = []
+
+    def emit(self, end, state, detail="", waker=None, woken=None):
+        if end > self.since:
+            self.intervals.append([self.since, end, state, detail, waker, woken])
+
+    def touch(self, time):
+        self.first = time if self.first is None else self.first
+        self.last = time
+
+
+def replay(events, runnable=(0, 256), dead=16 | 32, end=None):
+    threads: dict[int, Thread] = {}
+    lives: list[tuple[int, Thread]] = []
+    current: dict[int, int] = {}
+    contexts: dict[int, list] = {}
+    has_waking = any(kind == Kind.WAKING for _, _, kind, _ in events)
+    has_new = any(kind == Kind.WAKEUP_NEW for _, _, kind, _ in events)
+
+    def thread(tid):
+        if tid not in threads:
+            threads[tid] = Thread()
+            lives.append((tid, threads[tid]))
+        return threads[tid]
+
+    def context(cpu):
+        if contexts.get(cpu):
+            _, state, detail = contexts[cpu][-1]
+            return None, state, detail
+        if cpu not in current:
+            return None, State.WAIT_UNEXPLAINED, "context_unknown"
+        if current[cpu] == 0:
+            return None, State.WAIT_UNEXPLAINED, "idle_waker"
+        return current[cpu], State.WAIT_TASK, ""
+
+    def sleep_until(t, time):
+        if t.wake is None:
+            t.emit(time, State.WAIT_UNEXPLAINED, "no_wake")
+        else:
+            waker, woken, state, detail = t.wake
+            t.emit(time, state, detail, waker, woken)
+
+    for time, cpu, kind, f in events:
+        if kind == Kind.SWITCH:
+            prev, state, following = f
+            if prev:
+                t = thread(prev)
+                t.touch(time)
+                if t.doing == "run":
+                    t.emit(time, State.RUN)
+                elif t.doing not in {"never", "unborn"}:
+                    t.emit(time, State.UNKNOWN)
+                if state in runnable:
+                    t.doing = "ready"
+                elif state & dead or t.exiting:
+                    t.doing = "dead"
+                elif state & 12:
+                    t.doing = "stopped"
+                else:
+                    t.doing = SLEEP
+                t.since = time
+                if not t.early:
+                    t.wake = None
+            current[cpu] = following
+            if following:
+                t = thread(following)
+                if t.doing == "dead":
+                    threads.pop(following)
+                    t = thread(following)
+                t.touch(time)
+                if t.doing == "ready":
+                    t.emit(time, State.WAIT_CPU)
+                elif t.doing == "stopped":
+                    t.emit(time, State.WAIT_STOPPED)
+                elif t.doing == SLEEP and t.wake and t.early:
+                    t.emit(time, State.WAIT_CPU)
+                elif t.doing == SLEEP and t.wake:
+                    woken = t.wake[1]
+                    sleep_until(t, woken)
+                    t.since = woken
+                    t.emit(time, State.WAIT_CPU)
+                elif t.doing == SLEEP:
+                    sleep_until(t, time)
+                elif t.doing == "run":
+                    t.emit(time, State.UNKNOWN)
+                elif t.doing == "unborn":
+                    t.since = t.born
+                    t.emit(time, State.UNKNOWN)
+                t.doing, t.since, t.wake, t.early = "run", time, None, False
+        elif kind in {Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW}:
+            (target,) = f
+            if not target:
+                continue
+            t = thread(target)
+            if t.doing == "dead":
+                continue
+            if kind == Kind.WAKEUP_NEW or t.doing == "never":
+                t.touch(time)
+                waker, _, _ = context(cpu)
+                if kind == Kind.WAKEUP_NEW and t.parent is None:
+                    t.parent = waker
+                if kind == Kind.WAKEUP_NEW:
+                    t.born = time
+                if t.doing in {"never", "unborn"}:
+                    t.doing, t.since = "ready", time
+                continue
+            t.touch(time)
+            if t.doing in {SLEEP, "stopped"}:
+                waker, state, detail = context(cpu)
+                if kind == Kind.WAKING:
+                    if t.wake is None or t.early:
+                        t.wake, t.early = (waker, time, state, detail), False
+                    continue
+                if t.early and has_waking:
+                    continue
+                if not has_waking:
+                    t.wake = (waker, time, state, detail)
+                elif t.wake is None:
+                    t.wake = (None, time, State.WAIT_UNEXPLAINED, "context_unknown")
+                if t.doing == "stopped":
+                    t.emit(time, State.WAIT_STOPPED)
+                else:
+                    sleep_until(t, time)
+                t.doing, t.since = "ready", time
+            elif t.doing == "run" and (kind == Kind.WAKING or not has_waking):
+                waker, state, detail = context(cpu)
+                t.wake, t.early = (waker, time, state, detail), True
+        elif kind == Kind.FORK:
+            parent, child = f
+            if parent:
+                thread(parent).touch(time)
+            threads.pop(child, None)
+            t = thread(child)
+            t.parent, t.born, t.since, t.doing = parent or None, time, time, "unborn"
+        elif kind == Kind.EXIT:
+            thread(f[0]).touch(time)
+            thread(f[0]).exiting = True
+        elif kind in {Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY}:
+            if kind == Kind.IRQ_ENTRY:
+                entry = (("irq", f[0]), device_state(f[1]), f[1])
+            elif kind == Kind.SOFTIRQ_ENTRY:
+                name, state = SOFTIRQS[f[0]]
+                entry = (("softirq", f[0]), state, name)
+            else:
+                entry = (("timer", 0), State.WAIT_TIMER, "hrtimer")
+            contexts.setdefault(cpu, []).append(entry)
+        elif kind in {Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT}:
+            key = {
+                Kind.IRQ_EXIT: ("irq", f[0] if f else 0),
+                Kind.SOFTIRQ_EXIT: ("softirq", f[0] if f else 0),
+                Kind.TIMER_EXIT: ("timer", 0),
+            }[kind]
+            stack = contexts.setdefault(cpu, [])
+            places = [i for i, entry in enumerate(stack) if entry[0] == key]
+            if places:
+                del stack[places[-1] :]
+    end = end if end is not None else events[-1][0]
+    for _, t in lives:
+        if t.doing == "run":
+            t.emit(end, State.RUN)
+        elif t.doing == "ready":
+            t.emit(end, State.WAIT_CPU)
+        elif t.doing == "stopped":
+            t.emit(end, State.WAIT_STOPPED)
+        elif t.doing == SLEEP:
+            sleep_until(t, end)
+    _ = has_new
+    return lives
