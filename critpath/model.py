@@ -1083,6 +1083,54 @@ class Aligned:
 # ------------------------------------------------------------------ pipeline
 
 
+@dataclass(frozen=True)
+class CompareSettings:
+    """Everything that can change the outcome of a comparison.
+
+    Attributes
+    ----------
+    rule : str
+        ``gate`` or ``paper``: who decides the verdict.
+    alpha : float
+        Family-wise level of the gate.
+    floor : float
+        Least effect of interest, as a share of the normal mean.
+    t1 : float
+        Average rule: standard deviations.
+    t2 : float or None
+        Probability rule: ratio of shares; None for Fisher's exact test.
+    y_reference : str
+        Mean that sample executions are held against: ``a1`` (the paper's text) or
+        ``a2`` (its pseudo-code).
+    permutations : int
+    cluster_method : str
+    vector : str
+        Alphabet of the vectors: ``thread`` or ``state``.
+    outlier_k : float
+        The paper's rule for single executions: standard deviations.
+    outlier_level : float
+        False discovery rate of the marked executions.
+    group_limit : int
+        Most normal executions that an anomalous one is aligned with.
+    explain_limit : int
+        Most anomalous executions that are aligned and explained.
+    """
+
+    rule: str = "gate"
+    alpha: float = 0.01
+    floor: float = 0.05
+    t1: float = 1.5
+    t2: float | None = None
+    y_reference: str = "a1"
+    permutations: int = 9999
+    cluster_method: str = "optics"
+    vector: str = "thread"
+    outlier_k: float = 1.5
+    outlier_level: float = 0.05
+    group_limit: int = 50
+    explain_limit: int = 50
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """The answer: every stage's outcome for one normal and one sample set.

@@ -1,0 +1,47 @@
+"""Which specification of executions to use: the user's, the recording's, or the obvious one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from critpath.errors import UsageError
+from critpath.executions.candidates import candidates
+
+
+def choose_specification(
+    given: str | None, said: str, recording: Path, names: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Return the specification to use, and a note where it was not the user's.
+
+    Parameters
+    ----------
+    given : str or None
+        What the user gave.
+    said : str
+        What the recording's manifest says, "" without one.
+    recording : Path
+    names : sequence of str
+        Names of the recording's event classes.
+
+    Raises
+    ------
+    UsageError
+        If none was given and the recording suggests none or several.
+    """
+    if given:
+        return given, ()
+    if said:
+        return said, ()
+    found = candidates(names)
+    if len(found) == 1:
+        return found[0], (f"no --execution given: used {found[0]}, the only pair of events",)
+    if found:
+        raise UsageError(
+            f"{recording}: several pairs of events could be executions",
+            "choose one with --execution: " + " | ".join(found[:5]),
+        )
+    raise UsageError(
+        f"{recording}: nothing says what an execution is",
+        "give --execution process, thread, or events:BEGIN,END[,key=FIELD]",
+    )

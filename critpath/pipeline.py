@@ -1,0 +1,449 @@
+"""The whole analysis, read top to bottom.
+
+`extract` goes from recordings to critical paths, `compare` from the paths of two
+sets to the answer.  Every stage is called here and nowhere else, and imported where
+it is called: what a command does not reach costs it nothing at start-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from critpath import store
+from critpath.errors import InconclusiveError, UsageError
+from critpath.model import (
+    I64,
+    U8,
+    Aligned,
+    Clustering,
+    ClusterPairs,
+    CompareSettings,
+    Comparison,
+    CriticalPaths,
+    Events,
+    Executions,
+    Finding,
+    PathSet,
+    Timelines,
+)
+from critpath.units import plural
+
+if TYPE_CHECKING:
+    from critpath.localize.findings import Segments
+
+Progress = Callable[[str], None]
+
+
+# ------------------------------------------------------------------ extraction
+
+
+def extract(
+    sources: Sequence[Path],
+    *,
+    specification: str | None,
+    reader: str = "auto",
+    interrupts: bool = True,
+    progress: Progress | None = None,
+) -> PathSet:
+    """Extract the critical path of every execution of some recordings.
+
+    Parameters
+    ----------
+    sources : sequence of Path
+        Recordings, directories of recordings, CTF trace directories, or files that
+        an earlier `extract` saved.
+    specification : str or None
+        What an execution is (``--execution``); None for what the recording says of
+        itself.
+    reader : str
+        ``auto``, ``native`` or ``babeltrace2``.
+    interrupts : bool
+        Take interrupt work out of running time.
+    progress : callable or None
+        Told what is being done.
+
+    Returns
+    -------
+    PathSet
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        As the readers and finders do.
+    """
+    # what a command does not reach it does not import, and start-up stays short.
+    from critpath.graph.concatenate import join_sets
+    from critpath.read.recording import find_recordings - as all stages here:
+
+    tell = progress or (lambda _: None)
+    parts: list[PathSet] = []
+    for source in sources:
+        if store.is_paths_file(source):
+            tell(f"loading {source}")
+            parts.append(store.load_paths(source))
+            continue
+        for recording in find_recordings(source):
+            tell(f"reading {recording}")
+            parts.append(_extract_one(recording, specification, reader, interrupts, tell))
+    return join_sets(parts)
+
+
+def _extract_one(
+    recording: Path, specification: str | None, reader: str, interrupts: bool, tell: Progress
+) -> PathSet:
+    from critpath.executions.choose import choose_specification
+    from critpath.executions.find import find_executions
+    from critpath.executions.specification import parse_specification, wanted
+    from critpath.read.layout import KERNEL
+    from critpath.read.recording import describe, manifest_execution, read_events
+
+    described = describe(recording)
+    names = sorted({name for trace in described for name in trace.events})
+    text, how = choose_specification(specification, manifest_execution(recording), recording, names)
+    chosen = parse_specification(text)
+    events = read_events(recording, (*KERNEL, *wanted(chosen)), reader=reader)
+    executions = find_executions(events, chosen, names)
+    tell(f"walking {plural(len(executions), 'critical path')}")
+    timelines = _timelines(events)
+    path_set = _walk_all(events, timelines, executions, recording, text, interrupts)
+    return replace(path_set, warnings=(*how, *path_set.warnings))
+
+
+def _timelines(events: Events) -> Timelines:
+    from critpath.timeline.network import link_packets
+    from critpath.timeline.replay import replay
+
+    return link_packets(events, replay(events))
+
+
+def _walk_all(
+    events: Events,
+    timelines: Timelines,
+    executions: Executions,
+    recording: Path,
+    specification: str,
+    interrupts: bool,
+) -> PathSet:
+    from critpath.graph.execution_graph import build_graph
+    from critpath.graph.path import critical_paths, overlaps_loss
+    from critpath.graph.subjects import subject_workers
+
+    subjects = subject_workers(timelines, executions)
+    paths = critical_paths(
+        timelines,
+        build_graph(timelines),
+        subjects,
+        executions.begin,
+        executions.end,
+        interrupts=interrupts,
+    )
+    unseen = int((subjects < 0).sum())
+    warnings = [*events.warnings, *executions.notes]
+    if unseen:
+        warnings.append(
+            f"{plural(unseen, 'execution')} of threads without a scheduling event: all UNKNOWN"
+        )
+    if executions.incomplete:
+        warnings.append(f"{plural(executions.incomplete, 'execution')} incomplete, left out")
+    return PathSet(
+        executions=executions,
+        paths=paths,
+        session=np.zeros(len(executions), np.int64),
+        sources=(str(recording),),
+        specification=specification,
+        losses=events.losses,
+        lossy=overlaps_loss(events.losses, executions.host, executions.begin, executions.end),
+        environment=events.environment,
+        events=events.total,
+        warnings=tuple(warnings),
+    )
+
+
+def thread_paths(
+    source: Path,
+    *,
+    tid: int | None,
+    comm: str | None,
+    begin: int | None,
+    end: int | None,
+    reader: str = "auto",
+    interrupts: bool = True,
+) -> PathSet:
+    """Extract the path of threads over their whole life in the trace, or a window of it.
+
+    Parameters
+    ----------
+    source : Path
+        A recording or a CTF trace.
+    tid, comm : int or None, str or None
+        Which threads; both None for all of them.
+    begin, end : int or None
+        A window (ns) instead of the thread's first and last event.
+
+    Raises
+    ------
+    UsageError
+        If no thread matches.
+    """
+    from critpath.read.layout import KERNEL
+    from critpath.read.recording import read_events
+
+    events = read_events(source, KERNEL, reader=reader)
+    timelines = _timelines(events)
+    workers = timelines.workers
+    names = [timelines.strings[code] for code in workers.name.tolist()]
+    chosen = (workers.first >= 0) & (workers.idle_cpu < 0)
+    if tid is not None:
+        chosen &= workers.tid == tid
+    if comm is not None:
+        chosen &= np.array([name == comm for name in names], bool)
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        raise UsageError(
+            f"{source}: no thread " + (f"with tid {tid}" if comm is None else f"called {comm}"),
+            "critpath path TRACE without --tid or --comm lists every thread",
+        )
+    low = workers.first[rows] if begin is None else np.full(len(rows), begin, np.int64)
+    high = workers.last[rows] if end is None else np.full(len(rows), end, np.int64)
+    executions = Executions(
+        id=tuple(f"{workers.tid[w]}@{b}" for w, b in zip(rows, low.tolist(), strict=True)),
+        begin=low,
+        end=np.maximum(low, high),
+        tid=workers.tid[rows],
+        host=workers.host[rows],
+        comm=tuple(names[w] for w in rows.tolist()),
+        label=("",) * len(rows),
+    )
+    return _walk_all(events, timelines, executions, source, "thread", interrupts)
+
+
+# ------------------------------------------------------------------ comparison
+
+
+def compare(
+    normal: PathSet,
+    sample: PathSet,
+    settings: CompareSettings | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare a sample set with a normal set.
+
+    Parameters
+    ----------
+    normal, sample : PathSet
+    settings : CompareSettings or None
+    progress : callable or None
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InconclusiveError
+        If a set has no execution at all.
+
+    Notes
+    -----
+    Janecek, Ezzati-Jivan and Hamou-Lhadj, "Performance Anomaly Detection through
+    Sequence Alignment of System-Level Traces" (ICPC 2022).  Deviations: types are
+    found before the coarse detection, whose tests compare like with like, so that a
+    changed mix of types is no slow-down; the verdict comes from a permutation test.
+    """
+    from critpath.cluster.optics import cluster
+    from critpath.cluster.outliers import outliers
+    from critpath.cluster.pairing import pair
+    from critpath.cluster.sample import cluster_sample
+    from critpath.detect.coarse import detect
+    from critpath.detect.verdict import decide, set_warnings
+    from critpath.vectors.alphabet import ALPHABETS
+    from critpath.vectors.table import vector_table
+
+    settings = settings or CompareSettings()
+    tell = progress or (lambda _: None)
+    for name, path_set in (("normal", normal), ("sample", sample)):
+        if not len(path_set):
+            raise InconclusiveError(
+                f"the {name} set has no execution ({path_set.specification})",
+                "check --execution, or record more: at least 10 executions, better 100",
+            )
+    alphabet = ALPHABETS[settings.vector]((normal, sample))
+    normal_vectors = vector_table(normal, alphabet.symbols, alphabet.codes[0])
+    sample_vectors = vector_table(sample, alphabet.symbols, alphabet.codes[1])
+    tell("clustering")
+    normal_clusters = cluster(normal_vectors, method=settings.cluster_method)
+    sample_clusters = cluster_sample(
+        sample_vectors, normal_vectors, normal_clusters, method=settings.cluster_method
+    )
+    pairs = pair(normal_vectors, normal_clusters, sample_vectors, sample_clusters)
+    outlying = outliers(
+        normal_vectors,
+        normal_clusters,
+        sample_vectors,
+        sample_clusters,
+        pairs,
+        k=settings.outlier_k,
+        level=settings.outlier_level,
+        floor=settings.floor,
+    )
+    tell("testing")
+    detection = detect(
+        normal_vectors,
+        sample_vectors,
+        rule=settings.rule,
+        alpha=settings.alpha,
+        floor=settings.floor,
+        t1=settings.t1,
+        t2=settings.t2,
+        y_reference=settings.y_reference,
+        permutations=settings.permutations,
+        normal_type=normal_clusters.labels,
+        sample_type=pairs.pair[sample_clusters.labels],
+        normal_session=normal.session,
+        sample_session=sample.session,
+    )
+    verdict, reasons = decide(
+        detection, outlying, normal.lossy, sample.lossy, (normal.losses, sample.losses)
+    )
+    result = Comparison(
+        verdict=verdict,
+        reasons=reasons,
+        warnings=set_warnings(normal, sample, alphabet.folded),
+        normal=normal,
+        sample=sample,
+        normal_vectors=normal_vectors,
+        sample_vectors=sample_vectors,
+        detection=detection,
+        normal_clusters=normal_clusters,
+        sample_clusters=sample_clusters,
+        pairs=pairs,
+        outliers=outlying,
+        aligned=(),
+        findings=(),
+        causes=(),
+        settings=asdict(settings),
+    )
+    return explain(result, alphabet.codes, settings, tell)
+
+
+def explain(
+    comparison: Comparison, codes: tuple[U8, ...], settings: CompareSettings, tell: Progress
+) -> Comparison:
+    """Align the executions that stand out with their normal group, and name the causes.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Everything up to the outliers.
+    codes : (uint8 array, uint8 array)
+        Symbol of every segment of the normal and of the sample set.
+    """
+    from critpath.localize.causes import Explained, group_causes
+
+    chosen, left_out = _to_explain(comparison, settings.explain_limit)
+    aligned: list[Aligned] = []
+    findings: list[Finding] = []
+    for position, execution in enumerate(chosen):
+        tell(f"aligning {position + 1} of {plural(len(chosen), 'execution')}")
+        one, found = _explain_one(comparison, codes, execution, settings.group_limit)
+        aligned.append(one)
+        findings += found
+    explained = [Explained(a.execution, a.excess, len(a.normals)) for a in aligned]
+    warnings = comparison.warnings
+    if left_out:
+        warnings = (
+            *warnings,
+            f"{plural(left_out, 'marked execution')} not aligned: over the limit",
+        )
+    return replace(
+        comparison,
+        aligned=tuple(aligned),
+        findings=tuple(findings),
+        causes=group_causes(findings, explained, len(comparison.sample)),
+        warnings=warnings,
+    )
+
+
+def _to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
+    """Return the executions to align, most excess first, and how many are left out.
+
+    Where the sets differ but no execution stands out alone, the slowest against
+    their own type show what the difference is made of.
+    """
+    outliers = comparison.outliers
+    marked = np.flatnonzero(outliers.anomalous)
+    if not len(marked) and comparison.detection.flagged:
+        marked = np.flatnonzero(outliers.excess > 0)
+    order = marked[np.argsort(-outliers.excess[marked], kind="stable")].tolist()
+    return order[:limit], max(len(order) - limit, 0)
+
+
+def _explain_one(
+    comparison: Comparison, codes: tuple[U8, ...], execution: int, limit: int
+) -> tuple[Aligned, tuple[Finding, ...]]:
+    from critpath.align.group import choose_rows
+    from critpath.align.multiple import align
+    from critpath.localize.columns import column_statistics
+    from critpath.localize.findings import find_differences
+
+    group = normal_group(
+        comparison.normal_clusters, comparison.sample_clusters, comparison.pairs, execution
+    )
+    rows = group[choose_rows(comparison.normal_vectors.counts[group], limit)]
+    normal, sample = comparison.normal.paths, comparison.sample.paths
+    sequences = [codes[0][_of(normal, i)] for i in rows] + [codes[1][_of(sample, execution)]]
+    durations = [normal.duration[_of(normal, i)] for i in rows]
+    durations.append(sample.duration[_of(sample, execution)])
+    symbols = comparison.normal_vectors.symbols
+    alignment = align(sequences, durations, len(symbols))
+    statistics = column_statistics(alignment)
+    found, unexplained = find_differences(
+        execution,
+        alignment,
+        statistics,
+        symbols,
+        _segments(sample, execution),
+        [_segments(normal, i) for i in rows],
+    )
+    total = int(durations[-1].sum())
+    expected = sum(int(d.sum()) for d in durations[:-1]) / len(rows)
+    return Aligned(
+        execution=execution,
+        normals=tuple(rows.tolist()),
+        left_out=len(group) - len(rows),
+        alignment=alignment,
+        statistics=statistics,
+        excess=total - expected,
+        unexplained=unexplained,
+    ), found
+
+
+def normal_group(
+    normal_clusters: Clustering, sample_clusters: Clustering, pairs: ClusterPairs, execution: int
+) -> I64:
+    """Return the normal executions of the type that a sample execution is paired with."""
+    home = pairs.pair[sample_clusters.labels[execution]]
+    return np.flatnonzero(normal_clusters.labels == home).astype(np.int64)
+
+
+def _of(paths: CriticalPaths, index: int) -> slice:
+    return slice(int(paths.start[index]), int(paths.start[index + 1]))
+
+
+def _segments(paths: CriticalPaths, index: int) -> Segments:
+    from critpath.localize.findings import Segments
+
+    rows = _of(paths, index)
+    return Segments(
+        begin=paths.begin[rows],
+        end=paths.end[rows],
+        tid=paths.tid[rows],
+        comm=tuple(paths.strings[c] for c in paths.comm[rows].tolist()),
+        detail=tuple(paths.strings[c] for c in paths.detail[rows].tolist()),
+    )

@@ -1,0 +1,74 @@
+"""Plain-Python twin of the native walk, straight from the pseudo-code of the rules.
+
+A graph is a dict: worker -> list of (begin, end, state); links are tuples
+(source, sent, target, time, kind); births a dict child -> (parent, born).
+"""
+
+from __future__ import annotations
+
+from critpath.model import State
+
+
+def _waits(state):
+    return state >= State.WAIT_TASK and state != State.WAIT_STOPPED
+
+
+def walk(intervals, links, births, subject, lo, hi):
+    """Return segments [(begin, end, worker, state)] in order of time."""
+    out = []
+    left = []  # (worker, time) of every wait being resolved, for zero-time cycles
+
+    def emit(begin, end, worker, state):
+        if end > begin:
+            out.append((begin, end, worker, state))
+
+    def into(worker, after, until):
+        found = [k for k in links if k[2] == worker and after < k[3] <= until]
+        return max(found, key=lambda k: (k[3], k[4])) if found else None
+
+    def follow(worker, link, s, t):
+        source, sent, _, _, kind = link
+        leave = max(s, min(sent, t))
+        emit(leave, t, worker, State.NET_TRANSIT if kind == 1 else State.WAIT_CPU)
+        left.append((worker, t))
+        down(source, s, leave)
+        left.pop()
+
+    def down(worker, lo, t):
+        bypassed, rewound, hops = None, False, 0
+        while t > lo:
+            e = next((i for i in intervals.get(worker, ()) if i[0] < t <= i[1]), None)
+            if e is None:
+                parent, born = births.get(worker, (None, None))
+                if parent is not None and born <= t and (born < t or hops < 64):
+                    leave = max(born, lo)
+                    emit(leave, t, worker, State.WAIT_CPU)
+                    hops = hops + 1 if leave == t else 0
+                    worker, t, bypassed, rewound = parent, leave, None, False
+                    continue
+                if bypassed is not None and not rewound:
+                    link, length, state, top = bypassed
+                    del out[length:]
+                    emit(link[3], top, worker, state)
+                    rewound, bypassed = True, None
+                    follow(worker, link, lo, link[3])
+                    return
+                emit(lo, t, worker, State.UNKNOWN)
+                return
+            a, b, state = e
+            s = max(lo, a)
+            link = into(worker, s, t)
+            if link and _waits(state):
+                if link[3] == b == t:
+                    moments = {w for w, time in left if time == t} | {worker}
+                    if not (link[1] >= t and link[0] in moments):
+                        follow(worker, link, s, t)
+                        t = s
+                        continue
+            elif link and not rewound:
+                bypassed = (link, len(out), state, t)
+            emit(s, t, worker, state)
+            t = s
+
+    down(subject, lo, hi)
+    return out[::-1]
