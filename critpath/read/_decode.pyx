@@ -1,0 +1,513 @@
+# cython: language_level=3
+"""The native CTF decoder: packets of one stream file -> columns, without the GIL.
+
+A compiled program (`program.py`) says what lies in a packet.  A program is a list of
+steps of six 64-bit numbers; `RUN n` checks once that n bits are there, and the loads
+behind it have fixed offsets into them, so that an event costs a handful of steps and
+an event nobody asked for costs one addition.  No read is made outside the packet's
+content or the file, whatever the trace says.
+"""
+
+from posix.unistd cimport pread
+
+import numpy as np
+
+include "_bits.pxi"
+include "_program.pxi"
+include "_block.pxi"
+
+cdef enum:
+    PACKET_COLUMNS = 17
+    DENSE_IDS = 65536
+    SLACK = 16
+    WINDOW = 1048576
+
+cdef struct Class:
+    int64_t pc      # program of contexts and payload
+    int64_t align   # if bits >= 0: skip by aligning and adding
+    int64_t bits
+    int32_t row     # index into the event classes, -1: nobody asked
+    int32_t fields
+
+cdef struct Stream:
+    int64_t id
+    int64_t context_pc
+    int64_t header_pc
+    int64_t present   # bit per role register
+    uint64_t frequency
+    int64_t shift
+    int32_t* dense    # id -> class + 1
+    int64_t* wide     # pairs id, class
+    int64_t wide_count
+
+
+cdef class Decoder:
+    """Decodes the stream files of one recording, one trace and one file at a time.
+
+    Use: `trace`, `steps`, `stream` per trace; `file`, then `run` until it returns
+    None per stream file.  When `run` returns (stream, id), that event class came up
+    for the first time: answer with `event_class` or `reject` and go on.
+    """
+
+    cdef State s
+    cdef Strings strings
+    cdef Step* steps_memory
+    cdef int64_t steps_count
+    cdef int64_t* table_memory
+    cdef int64_t table_count
+    cdef int64_t* regs
+    cdef int64_t regs_count
+    cdef Stream* streams
+    cdef int64_t stream_count
+    cdef Class* classes
+    cdef int64_t class_count
+    cdef int64_t header_pc
+    cdef int64_t header_present
+    # output
+    cdef int64_t* ts
+    cdef int64_t* place   # class in the low 32 bits, cpu in the high ones
+    cdef int64_t* offsets
+    cdef int64_t count, room
+    cdef int64_t* values
+    cdef int64_t value_count, value_room
+    cdef int64_t* packets
+    cdef int64_t packet_count, packet_room
+    # the file
+    cdef int fd
+    cdef int64_t size, at
+    cdef uint8_t* window
+    cdef int64_t window_at, window_size, window_room
+    cdef bint inside
+    cdef int64_t stream_index, header_end
+    cdef int64_t need_id
+    cdef int64_t packet[PACKET_COLUMNS]
+
+    def __cinit__(self):
+        self.s.strings = &self.strings
+        self.strings.entry_room = 64
+        self.strings.entries = <Entry*>calloc(64, sizeof(Entry))
+        if self.strings.entries == NULL or not strings_grow_slots(&self.strings):
+            raise MemoryError
+        # Code 0 is the empty string, which `intern` never looks up.
+        self.strings.count = 1
+
+    def __dealloc__(self):
+        self._drop_trace()
+        free(self.strings.bytes)
+        free(self.strings.entries)
+        free(self.strings.slots)
+        free(self.steps_memory)
+        free(self.table_memory)
+        free(self.regs)
+        free(self.ts)
+        free(self.place)
+        free(self.offsets)
+        free(self.values)
+        free(self.packets)
+        free(self.window)
+
+    cdef void _drop_trace(self) noexcept:
+        cdef int64_t i
+        for i in range(self.stream_count):
+            free(self.streams[i].dense)
+            free(self.streams[i].wide)
+        free(self.streams)
+        free(self.classes)
+        self.streams = NULL
+        self.classes = NULL
+        self.stream_count = self.class_count = 0
+        self.steps_count = self.table_count = 0
+
+    def trace(self, int64_t header_pc, int64_t present):
+        """Begin a trace: its packet header's program, and the roles it sets."""
+        self._drop_trace()
+        self.header_pc = header_pc
+        self.header_present = present
+
+    def steps(self, int64_t[:, ::1] steps, int64_t[:, ::1] table, int64_t registers):
+        """Append to the program and its table of ranges; make room for registers."""
+        cdef int64_t n = steps.shape[0], m = table.shape[0]
+        cdef void* p = realloc(self.steps_memory, (self.steps_count + n + 1) * sizeof(Step))
+        if p == NULL:
+            raise MemoryError
+        self.steps_memory = <Step*>p
+        if n:
+            memcpy(self.steps_memory + self.steps_count, &steps[0, 0], n * sizeof(Step))
+        self.steps_count += n
+        p = realloc(self.table_memory, (self.table_count + m + 1) * 24)
+        if p == NULL:
+            raise MemoryError
+        self.table_memory = <int64_t*>p
+        if m:
+            memcpy(self.table_memory + 3 * self.table_count, &table[0, 0], m * 24)
+        self.table_count += m
+        if registers > self.regs_count:
+            p = realloc(self.regs, registers * 8)
+            if p == NULL:
+                raise MemoryError
+            self.regs = <int64_t*>p
+            memset(self.regs + self.regs_count, 0, (registers - self.regs_count) * 8)
+            self.regs_count = registers
+
+    def stream(self, int64_t id, int64_t context_pc, int64_t header_pc, int64_t present,
+               uint64_t frequency, int64_t shift):
+        """Add a stream class (counted from 0) with its clock and what to add to it in ns."""
+        cdef void* p = realloc(self.streams, (self.stream_count + 1) * sizeof(Stream))
+        cdef Stream* added
+        if p == NULL:
+            raise MemoryError
+        self.streams = <Stream*>p
+        added = &self.streams[self.stream_count]
+        memset(added, 0, sizeof(Stream))
+        added.id, added.context_pc = id, context_pc
+        added.header_pc, added.present = header_pc, present
+        added.frequency, added.shift = frequency, shift
+        added.dense = <int32_t*>calloc(DENSE_IDS, sizeof(int32_t))
+        if added.dense == NULL:
+            raise MemoryError
+        self.stream_count += 1
+
+    def event_class(self, int64_t stream, int64_t id, int64_t pc, int64_t align, int64_t bits,
+                    int32_t row, int32_t fields):
+        """Answer what `run` asked for: an event class of a stream class."""
+        cdef Stream* owner = &self.streams[stream]
+        cdef void* p = realloc(self.classes, (self.class_count + 1) * sizeof(Class))
+        if p == NULL:
+            raise MemoryError
+        self.classes = <Class*>p
+        self.classes[self.class_count] = Class(pc, align, bits, row, fields)
+        if 0 <= id < DENSE_IDS:
+            owner.dense[id] = <int32_t>(self.class_count + 1)
+        else:
+            p = realloc(owner.wide, (owner.wide_count + 1) * 16)
+            if p == NULL:
+                raise MemoryError
+            owner.wide = <int64_t*>p
+            owner.wide[2 * owner.wide_count] = id
+            owner.wide[2 * owner.wide_count + 1] = self.class_count
+            owner.wide_count += 1
+        self.class_count += 1
+
+    def reject(self):
+        """Answer that there is no such event class: the rest of the packet is lost."""
+        self._close_packet(BAD_EVENT)
+
+    def file(self, int fd, int64_t size):
+        """Begin a stream file; the caller keeps the descriptor open until it is read."""
+        self.fd = fd
+        self.size = size
+        self.at = 0
+        self.window_at = self.window_size = 0
+        self.inside = False
+        self.s.clock = 0
+        self.packet_count = 0
+
+    def run(self):
+        """Decode to the end of the file, or to an event class not seen before."""
+        cdef int result
+        self.s.steps = self.steps_memory
+        self.s.table = self.table_memory
+        self.s.banks[1] = self.regs
+        with nogil:
+            result = self._run()
+        if result == NO_MEMORY:
+            raise MemoryError
+        if result == NEED_CLASS:
+            return self.stream_index, self.need_id
+        return None
+
+    def file_packets(self):
+        """What was seen of every packet of the file; see `packets.Column`."""
+        result = np.empty((self.packet_count, PACKET_COLUMNS), np.int64)
+        cdef int64_t[:, ::1] view = result
+        if self.packet_count:
+            memcpy(&view[0, 0], self.packets, self.packet_count * PACKET_COLUMNS * 8)
+        return result
+
+    @property
+    def rows(self):
+        """Events decoded so far."""
+        return self.count
+
+    def columns(self):
+        """Give away timestamp, class | cpu << 32, offset and values."""
+        count, values = self.count, self.value_count
+        self.count = self.room = self.value_count = self.value_room = 0
+        return (take(&self.ts, count), take(&self.place, count), take(&self.offsets, count),
+                take(&self.values, values))
+
+    def texts(self):
+        """The interned strings as (bytes, encoding), in order of their codes."""
+        cdef int64_t i
+        cdef Entry* e
+        result = [(b"", 0)]
+        for i in range(1, self.strings.count):
+            e = &self.strings.entries[i]
+            result.append((self.strings.bytes[e.offset:e.offset + e.length], e.tag))
+        return result
+
+    cdef int _run(self) noexcept nogil:
+        cdef int result
+        while True:
+            if not self.inside:
+                if self.at >= self.size:
+                    return OK
+                result = self._open_packet()
+                if result == NO_MEMORY:
+                    return result
+                if result != OK:
+                    result = self._close_packet(result)
+                    if result != OK:
+                        return result
+                    continue
+                self.inside = True
+            result = self._events()
+            if result == NEED_CLASS or result == NO_MEMORY:
+                return result
+            result = self._close_packet(result)
+            if result != OK:
+                return result
+
+    cdef int _fill(self, int64_t size) noexcept nogil:
+        """Have size bytes from the packet's first in the window, and slack."""
+        cdef int64_t done = 0, got
+        cdef void* p
+        if self.at >= self.window_at and self.at + size <= self.window_at + self.window_size:
+            return OK
+        if size < WINDOW:
+            size = WINDOW
+        if size > self.size - self.at:
+            size = self.size - self.at
+        if size + SLACK > self.window_room:
+            p = realloc(self.window, size + SLACK)
+            if p == NULL:
+                return NO_MEMORY
+            self.window = <uint8_t*>p
+            self.window_room = size + SLACK
+        while done < size:
+            got = pread(self.fd, self.window + done, size - done, self.at + done)
+            if got <= 0:
+                break
+            done += got
+        memset(self.window + done, 0, SLACK)
+        self.window_at = self.at
+        self.window_size = done
+        return OK if done == size else IO_ERROR
+
+    cdef int _open_packet(self) noexcept nogil:
+        """Decode packet header and context; find where its content ends."""
+        cdef State* s = &self.s
+        cdef int64_t i, present, rest = self.size - self.at, content, whole
+        cdef int result
+        memset(self.packet, 0, sizeof(self.packet))
+        self.packet[0] = self.at
+        self.packet[1] = rest
+        self.packet[7] = -1
+        self.packet[8] = -1
+        self.packet[11] = INT64_MAX
+        self.packet[12] = INT64_MIN
+        self.packet[15] = self.count
+        # A header this long is refused as going outside, which bounds what is read twice.
+        if self._fill(rest if rest < 65536 else 65536) == NO_MEMORY:
+            return NO_MEMORY
+        s.buf = self.window + (self.at - self.window_at)
+        s.pos = 0
+        s.limit = 8 * (self.window_at + self.window_size - self.at)
+        for i in range(11):
+            self.regs[i] = 0
+        present = self.header_present
+        result = execute(s, self.header_pc)
+        if present & (1 << R_MAGIC) and (result == OK or s.pos >= 32):
+            if self.regs[R_MAGIC] != <int64_t>0xC1FC1FC1:
+                return BAD_MAGIC
+        if result != OK:
+            return result
+        self.stream_index = -1
+        for i in range(self.stream_count):
+            if self.streams[i].id == self.regs[R_STREAM]:
+                self.stream_index = i
+                break
+        if not present & (1 << R_STREAM) and self.stream_count == 1:
+            self.stream_index = 0
+        if self.stream_index < 0:
+            return BAD_STREAM
+        self.packet[8] = self.stream_index
+        result = execute(s, self.streams[self.stream_index].context_pc)
+        if result != OK:
+            return result
+        present |= self.streams[self.stream_index].present
+        self.packet[16] = present
+        self.header_end = s.pos
+        for i in range(3, 8):
+            self.packet[i] = 0
+        self.packet[3] = self.regs[R_BEGIN]
+        self.packet[4] = self.regs[R_END]
+        self.packet[5] = self.regs[R_SEQUENCE]
+        self.packet[6] = self.regs[R_DISCARDED]
+        self.packet[7] = self.regs[R_CPU] if present & (1 << R_CPU) else -1
+        self.packet[9] = self.regs[R_INSTANCE]
+        if self.packet[7] < -1 or self.packet[7] > 0x7FFFFFFF:
+            self.packet[7] = -1
+        whole = 8 * rest
+        content = whole
+        if present & (1 << R_PACKET):
+            whole = self.regs[R_PACKET]
+            content = whole
+            if present & (1 << R_CONTENT):
+                content = self.regs[R_CONTENT]
+        elif present & (1 << R_CONTENT):
+            whole = content = self.regs[R_CONTENT]
+        if whole <= 0 or whole % 8 != 0 or content > whole or content < s.pos:
+            # A size below the header that told it: where the next packet begins is unknown.
+            if whole > 0 and whole % 8 == 0 and whole >= s.pos and whole <= 8 * rest:
+                self.packet[1] = whole >> 3
+            return BAD_SIZE
+        self.packet[1] = whole >> 3 if whole <= 8 * rest else rest
+        self.packet[2] = content
+        if whole > 8 * rest:
+            self.packet[14] = -1  # cut off by the end of the file
+        result = self._fill(self.packet[1])
+        if result == NO_MEMORY:
+            return result
+        s.buf = self.window + (self.at - self.window_at)
+        s.limit = content
+        if s.limit > 8 * (self.window_at + self.window_size - self.at):
+            s.limit = 8 * (self.window_at + self.window_size - self.at)
+        return OK
+
+    cdef int _close_packet(self, int damage) noexcept nogil:
+        """Note the packet and go to where the next one begins."""
+        cdef void* p
+        if damage != OK or self.packet[14] < 0:
+            self.packet[13] = damage
+            self.packet[14] = -1 - self.s.pos if self.packet[14] < 0 else self.s.pos
+        if self.packet_count == self.packet_room:
+            self.packet_room = 2 * self.packet_room + 64
+            p = realloc(self.packets, self.packet_room * PACKET_COLUMNS * 8)
+            if p == NULL:
+                return NO_MEMORY
+            self.packets = <int64_t*>p
+        memcpy(self.packets + self.packet_count * PACKET_COLUMNS, self.packet,
+               sizeof(self.packet))
+        self.packet_count += 1
+        self.at += self.packet[1]
+        self.inside = False
+        return OK
+
+    cdef int _grow(self, int64_t values) noexcept nogil:
+        """Room for one more event of that many values."""
+        cdef void* p
+        cdef int64_t room
+        if self.count == self.room:
+            room = 2 * self.room + 16384
+            p = realloc(self.ts, room * 8)
+            if p == NULL:
+                return NO_MEMORY
+            self.ts = <int64_t*>p
+            p = realloc(self.place, room * 8)
+            if p == NULL:
+                return NO_MEMORY
+            self.place = <int64_t*>p
+            p = realloc(self.offsets, room * 8)
+            if p == NULL:
+                return NO_MEMORY
+            self.offsets = <int64_t*>p
+            self.room = room
+        if self.value_count + values > self.value_room:
+            room = 2 * self.value_room + values + 65536
+            p = realloc(self.values, room * 8)
+            if p == NULL:
+                return NO_MEMORY
+            self.values = <int64_t*>p
+            self.value_room = room
+        return OK
+
+    cdef inline int64_t _nanoseconds(self, Stream* of, uint64_t cycles) noexcept nogil:
+        cdef uint64_t whole, part
+        cdef int64_t ns
+        if of.frequency != 1000000000:
+            # Whole seconds apart, so that the product of the rest fits into 64 bits
+            # for every clock below 18 GHz.
+            whole = cycles // of.frequency
+            part = cycles % of.frequency
+            if whole >= <uint64_t>INT64_MAX // 1000000000:
+                return INT64_MAX
+            cycles = whole * 1000000000 + part * 1000000000 // of.frequency
+        if cycles > <uint64_t>INT64_MAX:
+            return INT64_MAX
+        ns = <int64_t>cycles
+        if of.shift > 0 and ns > INT64_MAX - of.shift:
+            return INT64_MAX
+        return ns + of.shift
+
+    cdef int _events(self) noexcept nogil:
+        """Decode events from the current position to the end of the content."""
+        cdef State* s = &self.s
+        cdef Stream* stream = &self.streams[self.stream_index]
+        cdef Class* known
+        cdef int64_t begin, id, index, ns, i, count = self.packet[10]
+        cdef int64_t low = self.packet[11], high = self.packet[12]
+        cdef uint64_t clock
+        cdef int result = OK
+        cdef int64_t* regs = self.regs
+        cdef int64_t cpu = self.packet[7] << 32
+        while s.pos < s.limit:
+            begin = s.pos
+            clock = s.clock
+            regs[R_EVENT] = 0
+            result = execute(s, stream.header_pc)
+            if result != OK:
+                break
+            id = regs[R_EVENT]
+            index = -1
+            if 0 <= id < DENSE_IDS:
+                index = stream.dense[id] - 1
+            else:
+                for i in range(stream.wide_count):
+                    if stream.wide[2 * i] == id:
+                        index = stream.wide[2 * i + 1]
+                        break
+            if index < 0:
+                # Decode this event again once the class is there.
+                s.pos = begin
+                s.clock = clock
+                self.need_id = id
+                result = NEED_CLASS
+                break
+            known = &self.classes[index]
+            ns = self._nanoseconds(stream, s.clock)
+            if known.row < 0 and known.bits >= 0:
+                s.pos = ((s.pos + known.align - 1) & -known.align) + known.bits
+                if s.pos > s.limit:
+                    s.pos = begin
+                    result = OUTSIDE
+                    break
+            else:
+                if self._grow(known.fields) != OK:
+                    result = NO_MEMORY
+                    break
+                s.banks[0] = self.values + self.value_count
+                for i in range(known.fields):
+                    s.banks[0][i] = 0
+                result = execute(s, known.pc)
+                if result != OK:
+                    s.pos = begin
+                    break
+                if known.row >= 0:
+                    self.ts[self.count] = ns
+                    self.place[self.count] = cpu | known.row
+                    self.offsets[self.count] = self.value_count
+                    self.count += 1
+                    self.value_count += known.fields
+            if s.pos == begin:
+                result = EMPTY_EVENT
+                break
+            count += 1
+            if ns < low:
+                low = ns
+            if ns > high:
+                high = ns
+        self.packet[10] = count
+        self.packet[11] = low
+        self.packet[12] = high
+        return result

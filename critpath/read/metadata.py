@@ -1,0 +1,138 @@
+"""Reads a trace's metadata file, whatever its form, into a `TraceClass`."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from critpath.errors import MetadataError, UnreadableError
+from critpath.read.ctf2 import parse_ctf2
+from critpath.read.schema import TraceClass
+from critpath.read.tsdl import parse_tsdl
+from critpath.read.tsdl_lexer import SyntaxFault
+
+MAX_METADATA_BYTES = 64 << 20
+
+_PACKET_MAGIC = 0x75D11D57
+# magic, uuid, checksum, content bits, packet bits, compression, encryption, checksum
+# scheme, major, minor (CTF 1.8, 7.1.1).
+_PACKET_HEADER = "I16sIIIBBBBB"
+_RECORD_SEPARATOR = 0x1E
+
+
+def read_metadata(trace_directory: Path) -> TraceClass:
+    """Read ``metadata`` in a CTF trace's directory.
+
+    Parameters
+    ----------
+    trace_directory : Path
+
+    Returns
+    -------
+    TraceClass
+
+    Raises
+    ------
+    UnreadableError
+        If there is no such file, it cannot be read, or it is larger than
+        `MAX_METADATA_BYTES`.
+    MetadataError
+        With file and line, if its text is malformed.
+    """
+    path = trace_directory / "metadata"
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_METADATA_BYTES + 1)
+    except OSError as error:
+        raise UnreadableError(
+            f"{path}: cannot be read ({error.strerror or error})",
+            "name the directory of a CTF trace: the one with a file called metadata",
+        ) from None
+    if len(data) > MAX_METADATA_BYTES:
+        raise UnreadableError(
+            f"{path}: metadata larger than {MAX_METADATA_BYTES >> 20} MiB",
+            "no tracer writes that much: check that this is a CTF trace",
+        )
+    return read_metadata_bytes(data, str(path))
+
+
+def read_metadata_bytes(data: bytes, file: str) -> TraceClass:
+    """Read metadata from memory: TSDL or JSON text, in packets or plain.
+
+    Parameters
+    ----------
+    data : bytes
+        The file's content.
+    file : str
+        Its name, for messages.
+
+    Returns
+    -------
+    TraceClass
+
+    Raises
+    ------
+    MetadataError
+        With file and line, if it is malformed.
+    """
+    try:
+        byte_order = _packet_byte_order(data)
+        if byte_order:
+            data = _unpack(data, byte_order)
+        if data[:1] == bytes([_RECORD_SEPARATOR]):
+            return parse_ctf2(data.decode("utf-8", "replace"))
+        # Comments and environment may hold anything; nothing else is beyond ASCII.
+        return parse_tsdl(data.decode("utf-8", "replace").removeprefix("\ufeff"))
+    except SyntaxFault as fault:
+        raise MetadataError(fault.message, file, fault.line) from None
+
+
+def _packet_byte_order(data: bytes) -> str:
+    """Return the `struct` byte order of packetized metadata, "" for plain text."""
+    for byte_order in "<>":
+        if data[:4] == struct.pack(byte_order + "I", _PACKET_MAGIC):
+            return byte_order
+    return ""
+
+
+def _unpack(data: bytes, byte_order: str) -> bytes:
+    """Return the text in metadata packets, end to end."""
+    header = struct.Struct(byte_order + _PACKET_HEADER)
+    content = bytearray()
+    first_uuid = None
+    at = 0
+    while at < len(data):
+        where = f"metadata packet at byte {at}"
+        if len(data) - at < header.size:
+            raise SyntaxFault(f"{where}: cut off in its header", _lines(content))
+        magic, uuid, _, content_bits, packet_bits, compression, encryption, scheme, *version = (
+            header.unpack_from(data, at)
+        )
+        first_uuid = uuid if first_uuid is None else first_uuid
+        if magic != _PACKET_MAGIC:
+            raise SyntaxFault(f"{where}: its magic number is {magic:#010x}", _lines(content))
+        if tuple(version) not in {(1, 8), (2, 0)}:
+            raise SyntaxFault(
+                f"{where}: version {version[0]}.{version[1]} is unknown", _lines(content)
+            )
+        if compression or encryption or scheme:
+            raise SyntaxFault(
+                f"{where}: compression, encryption and checksums are not supported",
+                _lines(content),
+            )
+        if uuid != first_uuid:
+            raise SyntaxFault(f"{where}: it belongs to another trace", _lines(content))
+        size, used = packet_bits // 8, content_bits // 8
+        if not header.size <= used <= size or packet_bits % 8 or content_bits % 8:
+            raise SyntaxFault(
+                f"{where}: {content_bits} bits of content in {packet_bits}", _lines(content)
+            )
+        if used > len(data) - at:
+            raise SyntaxFault(f"{where}: cut off", _lines(content))
+        content += data[at + header.size : at + used]
+        at += size
+    return bytes(content)
+
+
+def _lines(content: bytearray) -> int:
+    return 1 + content.count(b"\n")

@@ -1,0 +1,343 @@
+"""The native reader: trace directories -> Events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from critpath.errors import UnreadableError
+from critpath.model import I64, EventClass, Events, Wanted
+from critpath.read import _decode, _merge
+from critpath.read.clocks import Clocks, Trace, clock_of
+from critpath.read.packets import Column, StreamFile, losses
+from critpath.read.program import (
+    ENCODINGS,
+    FIRST_FREE_REGISTER,
+    Code,
+    Compiler,
+    Program,
+    Role,
+    selectors,
+)
+from critpath.read.program import Path as FieldPath
+from critpath.read.schema import (
+    ClockClass,
+    FieldClass,
+    IntegerClass,
+    StreamClass,
+    StructureClass,
+    TraceClass,
+)
+from critpath.read.selection import Chosen, Selected, choose, leaves, select
+from critpath.units import NS_PER_S
+
+_FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
+_MANY_RUNS = 4096
+_FAR = 1 << 61
+
+
+@dataclass
+class _Stream:
+    """A stream class as compiled.
+
+    ``registers`` are those of its headers, ``context`` those of the packet context's
+    fields; ``position`` is what is known of it behind an event's header.
+    """
+
+    schema: StreamClass
+    registers: dict[FieldPath, tuple[int, bool]]
+    context: dict[FieldPath, tuple[int, str]]
+    position: tuple[int, int]
+    frequency: int
+    shift: int
+    present: int
+
+
+@dataclass
+class _Reader:
+    """Decodes the traces of one recording into one set of columns."""
+
+    wanted: Sequence[Wanted]
+    decoder: Any = field(default_factory=_decode.Decoder)
+    classes: list[EventClass] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    _program: Program = field(default_factory=Program)
+    _streams: list[_Stream] = field(default_factory=list)
+    _trace: Trace = field(init=False)
+    _selected: dict[str, Selected | None] = field(default_factory=dict)
+
+    def read(self, trace: Trace, shift: Callable[[ClockClass | None], int]) -> list[StreamFile]:
+        """Decode every stream file of a trace; append to the decoder's columns."""
+        self._trace = trace
+        self._program, self._streams = Program(free=FIRST_FREE_REGISTER), []
+        if trace.host not in self.hosts:
+            self.hosts.append(trace.host)
+        self._compile_trace(trace.schema, shift)
+        streams = tuple(self._streams)
+
+        def nanoseconds(stream: int, raw: int) -> int:
+            of = streams[stream]
+            ns = raw * NS_PER_S // of.frequency + of.shift
+            return max(-(1 << 63), min(ns, (1 << 63) - 1))
+
+        wraps = tuple(
+            (
+                _role_bits(s.schema, "discarded-event-record-counter-snapshot"),
+                _role_bits(s.schema, "packet-sequence-number"),
+            )
+            for s in streams
+        )
+        host = self.hosts.index(trace.host)
+        return [
+            StreamFile(f"{trace.name}/{f.name}", self._decode(f), nanoseconds, wraps, host)
+            for f in trace.files
+        ]
+
+    def _decode(self, path: Path) -> I64:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise UnreadableError(
+                f"{path}: {error.strerror}", "make the file readable for this user"
+            ) from error
+        try:
+            self.decoder.file(descriptor, os.fstat(descriptor).st_size)
+            while (new := self.decoder.run()) is not None:
+                self._compile_event(*new)
+            packets: I64 = self.decoder.file_packets()
+        finally:
+            os.close(descriptor)
+        return packets
+
+    # ------------------------------------------------------------ compilation
+
+    def _hand_over(self) -> None:
+        self.decoder.steps(*self._program.new())
+
+    def _compile_trace(self, schema: TraceClass, shift: Callable[[ClockClass | None], int]) -> None:
+        strip = schema.version < (2, 0)
+        every: list[FieldClass | None] = [schema.packet_header]
+        for stream in schema.streams.values():
+            every += [stream.packet_context, stream.event_header, stream.event_context]
+            for event in stream.events.values():
+                every += [event.context, event.payload]
+        # Fields of packet and event headers that anything behind them depends on.
+        needed = frozenset(selectors(every))
+        head = Compiler(self._program, needed, strip=strip, uuid=_uuid_bytes(schema.uuid))
+        header_pc = head.begin((1 << 32, 0))
+        head.scope("packet-header", schema.packet_header)
+        behind_header = head.end()
+        self.decoder.trace(header_pc, head.present)
+        for number, stream in schema.streams.items():
+            clock = clock_of(schema, stream)
+            frequency = clock.frequency if clock is not None else NS_PER_S
+            if not 1 <= frequency <= _FASTEST_CLOCK:
+                raise UnreadableError(
+                    f"{self._name()}: a clock of {frequency} Hz",
+                    "correct the frequency in the metadata",
+                )
+            context = Compiler(
+                self._program, needed, dict(head.registers), stream.clock, strip=strip, bank=1
+            )
+            kept = {
+                leaf.path: (self._program.register(), leaf.type)
+                for leaf in leaves(stream.packet_context, ("packet-context",), strip=strip)
+            }
+            context.outputs = {path: ((place,), kind) for path, (place, kind) in kept.items()}
+            context_pc = context.begin(behind_header)
+            for register, _ in kept.values():
+                context.clear(register)
+            context.scope("packet-context", stream.packet_context)
+            context.end()
+            header = Compiler(
+                self._program, needed, dict(context.registers), stream.clock, strip=strip
+            )
+            event_pc = header.begin()
+            header.scope("event-header", stream.event_header)
+            behind = header.end()
+            present = context.present | header.present
+            offset = shift(clock)
+            self.decoder.stream(as_signed(number), context_pc, event_pc, present, frequency, offset)
+            self._streams.append(
+                _Stream(stream, header.registers, kept, behind, frequency, offset, present)
+            )
+        self._hand_over()
+
+    def _name(self) -> str:
+        return self._trace.name
+
+    def _select(self, name: str) -> Selected | None:
+        if name not in self._selected:
+            self._selected[name] = select(self.wanted, name)
+        return self._selected[name]
+
+    def _compile_event(self, stream: int, number: int) -> None:
+        """Answer the decoder's question for an event class."""
+        of = self._streams[stream]
+        event = of.schema.events.get(number % (1 << 64))
+        if event is None and len(of.schema.events) == 1 and not of.present >> Role.EVENT & 1:
+            event = next(iter(of.schema.events.values()))
+        if event is None:
+            self.decoder.reject()
+            return
+        trace = self._trace
+        strip = trace.schema.version < (2, 0)
+        selected = self._select(event.name)
+        chosen = Chosen((), (), {})
+        row = -1
+        if selected is not None:
+            chosen = choose(of.schema, event, selected, strip=strip)
+            row = len(self.classes)
+            host = self.hosts.index(trace.host)
+            self.classes.append(
+                EventClass(
+                    event.name, selected.kind, chosen.names, chosen.types, trace.domain, host
+                )
+            )
+        start = len(self._program.steps)
+        scopes: tuple[tuple[str, StructureClass | None], ...] = (
+            ("event-common-context", of.schema.event_context),
+            ("event-specific-context", event.context),
+            ("event-payload", event.payload),
+        )
+        body = Compiler(
+            self._program,
+            frozenset(selectors(fields for _, fields in scopes)),
+            dict(of.registers),
+            of.schema.clock,
+            chosen.outputs,
+            strip,
+        )
+        pc = body.begin(of.position)
+        for name, fields in scopes:
+            body.scope(name, fields)
+        for path, (places, _) in chosen.outputs.items():
+            for place in places if path[0] == "packet-context" else ():
+                body.copy(of.context[path][0], place)
+        body.end()
+        align, bits = _skip(self._program.steps[start:]) if row < 0 else (1, -1)
+        self._hand_over()
+        self.decoder.event_class(stream, number, pc, align, bits, row, len(chosen.names))
+
+
+def _skip(steps: list[list[int]]) -> tuple[int, int]:
+    """Return alignment and bits of a program that only skips; bits is -1 for others."""
+    codes = [step[0] for step in steps]
+    if codes == [Code.END]:
+        return 1, 0
+    if codes == [Code.RUN, Code.END]:
+        return 1, steps[0][3]
+    if codes == [Code.ALIGN, Code.END]:
+        return steps[0][3], 0
+    if codes == [Code.ALIGN, Code.RUN, Code.END]:
+        return steps[0][3], steps[1][3]
+    return 1, -1
+
+
+def as_signed(number: int) -> int:
+    """Return the same 64 bits as a signed number."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _uuid_bytes(text: str) -> bytes:
+    """Return the 16 bytes of a UUID, or none."""
+    try:
+        return UUID(text).bytes
+    except ValueError:
+        return b""
+
+
+def _role_bits(stream: StreamClass, role: str) -> int:
+    """Return the width of a field of the packet context, 64 if it has none."""
+    members = stream.packet_context.members if stream.packet_context is not None else ()
+    return next(
+        (
+            m.field.bits
+            for m in members
+            if isinstance(m.field, IntegerClass) and role in m.field.roles
+        ),
+        64,
+    )
+
+
+# ------------------------------------------------------------------ the recording
+
+
+def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
+    """Read the traces of one recording.
+
+    Parameters
+    ----------
+    traces : sequence of Trace
+        The first one's clock is the recording's.
+    wanted : sequence of Wanted
+
+    Returns
+    -------
+    Events
+        Events of the same time stand in the order of traces and files.
+
+    Raises
+    ------
+    UnreadableError
+        If not one event could be decoded, or a file cannot be opened.
+    """
+    reader = _Reader(wanted)
+    clocks = Clocks(traces)
+    reader.warnings += [w for t in traces for w in t.schema.warnings]
+    starts: list[int] = []
+    files: list[tuple[Trace, list[StreamFile]]] = []
+    for trace in traces:
+        files.append((trace, reader.read(trace, lambda c, t=trace: clocks.shift(t, c))))
+        starts += [int(f.packets[0, Column.ROW]) for f in files[-1][1] if len(f.packets)]
+    packets = [f.packets for _, of in files for f in of if len(f.packets)]
+    table = np.concatenate(packets) if packets else np.zeros((0, len(Column)), np.int64)
+    table = table[table[:, Column.EVENTS] > 0]
+    total = int(table[:, Column.EVENTS].sum())
+    begin = int(table[:, Column.FIRST].min()) if total else 0
+    end = int(table[:, Column.LAST].max()) if total else 0
+    missing = [loss for _, of in files if of for loss in losses(of, begin, end)]
+    if total == 0:
+        damage = next((loss.reason for loss in missing if loss.packets), "")
+        where = traces[0].directory if traces else "the recording"
+        raise UnreadableError(
+            f"{where}: holds no event" + (f" that can be read ({damage})" if damage else ""),
+            "check that the recording was stopped and copied whole, or record it again",
+        )
+    ts, place, offset, values = reader.decoder.columns()
+    runs = _merge.run_starts(ts)
+    back = len(set(runs.tolist()) - set(starts)) if len(runs) > 1 else 0
+    if back:
+        reader.warnings.append(
+            f"time runs backwards at {back} places within a stream: its events were sorted"
+        )
+    if len(runs) > _MANY_RUNS:
+        order = np.argsort(ts, kind="stable")
+        ts, place, offset, runs = ts[order], place[order], offset[order], np.zeros(1, np.int64)
+    timestamp, event_class, cpu, offset = _merge.merge(ts, place, offset, runs)
+    return Events(
+        timestamp=timestamp,
+        cpu=cpu,
+        event_class=event_class,
+        offset=offset,
+        values=values,
+        classes=tuple(reader.classes),
+        strings=tuple(
+            text.decode(ENCODINGS[encoding], "replace") for text, encoding in reader.decoder.texts()
+        ),
+        hosts=tuple(reader.hosts) or ("",),
+        losses=tuple(sorted(missing, key=lambda x: (x.begin, x.end, x.host, x.cpu, x.reason))),
+        clock=clocks.reference,
+        begin=begin,
+        end=end,
+        total=total,
+        environment=tuple(t.schema.environment for t in traces),
+        warnings=tuple(reader.warnings + clocks.warnings),
+    )

@@ -1,0 +1,187 @@
+"""Finds the traces of a recording and reads them with the reader that was asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import UnreadableError, UsageError
+from critpath.model import Events, Wanted
+from critpath.read.clocks import Trace, natural
+from critpath.read.metadata import read_metadata
+from critpath.read.selection import event_leaves
+
+_DEEPEST = 16  # levels of directories; LTTng needs five
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the metadata of one trace says, before anything is decoded.
+
+    Attributes
+    ----------
+    name : str
+        The trace's directory below the recording.
+    domain : str
+        ``kernel``, ``ust`` or what the environment says.
+    host : str
+    events : mapping of str to tuple of str
+        Field names (dotted, payload before contexts) by event name.
+    environment : mapping
+    """
+
+    name: str
+    domain: str
+    host: str
+    events: Mapping[str, tuple[str, ...]]
+    environment: Mapping[str, str | int]
+
+
+def _directories(root: Path) -> Iterator[Path]:
+    """Yield directories with a metadata file, parents first, in natural order."""
+    pending = [(root, 0)]
+    while pending:
+        directory, depth = pending.pop()
+        try:
+            with os.scandir(directory) as entries:
+                inside = list(entries)
+        except OSError as error:
+            raise UnreadableError(
+                f"{directory}: {error.strerror}", "make the directory readable for this user"
+            ) from error
+        if any(e.name == "metadata" and e.is_file() for e in inside):
+            yield directory
+        below = [Path(e.path) for e in inside if e.is_dir(follow_symlinks=False)]
+        if depth < _DEEPEST:
+            pending += [(b, depth + 1) for b in sorted(below, key=natural, reverse=True)]
+
+
+def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
+    """Return the stream files of a trace; links that lead out of the recording are none."""
+    found = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name == "metadata" or entry.name.startswith(".") or not entry.is_file():
+                continue
+            path = Path(entry.path)
+            if entry.is_symlink() and not path.resolve().is_relative_to(root):
+                continue
+            found.append(path)
+    return tuple(sorted(found, key=natural))
+
+
+def find_traces(path: Path) -> tuple[Trace, ...]:
+    """Find the CTF traces of a recording and read their metadata.
+
+    Parameters
+    ----------
+    path : Path
+        A trace directory, or any directory above one or several.
+
+    Returns
+    -------
+    tuple of Trace
+        Kernel traces first, each group in natural order.
+
+    Raises
+    ------
+    UnreadableError
+        If there is no such directory, no trace in it, or its metadata is malformed.
+    """
+    if not path.exists():
+        raise UnreadableError(f"{path}: no such file or directory", "check the path")
+    if not path.is_dir():
+        raise UnreadableError(
+            f"{path}: is not a directory", "name the directory that lttng wrote the trace to"
+        )
+    root = path.resolve()
+    traces = [
+        Trace(
+            str(d.relative_to(path)) if d != path else d.name,
+            d,
+            _stream_files(d, root),
+            read_metadata(d),
+        )
+        for d in _directories(path)
+    ]
+    if not traces:
+        empty = not any(path.iterdir())
+        raise UnreadableError(
+            f"{path}: {'is empty' if empty else 'holds no CTF trace (no metadata file)'}",
+            "name a directory that `critpath record` or lttng wrote, after the session stopped",
+        )
+    return tuple(sorted(traces, key=lambda t: t.domain != "kernel"))
+
+
+def describe(path: Path) -> tuple[Description, ...]:
+    """Tell what the traces of a recording can hold, from their metadata only.
+
+    Raises
+    ------
+    UnreadableError
+        As `find_traces`.
+    """
+    result = []
+    for trace in find_traces(path):
+        strip = trace.schema.version < (2, 0)
+        events: dict[str, tuple[str, ...]] = {}
+        for stream in trace.schema.streams.values():
+            for event in stream.events.values():
+                fields = tuple(event_leaves(stream, event, strip=strip))
+                events[event.name] = tuple(dict.fromkeys(events.get(event.name, ()) + fields))
+        result.append(
+            Description(trace.name, trace.domain, trace.host, events, trace.schema.environment)
+        )
+    return tuple(result)
+
+
+def _native(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
+    from critpath.read.native import read_traces  # noqa: PLC0415 - loads numpy and the decoder
+
+    return read_traces(traces, wanted)
+
+
+def _babeltrace2(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
+    from critpath.read import babeltrace  # noqa: PLC0415 - only where it is asked for
+
+    return babeltrace.read_events([t.directory for t in traces], wanted)
+
+
+Reader = Callable[[Sequence[Trace], Sequence[Wanted]], Events]
+
+READERS: Final[Mapping[str, Reader]] = {
+    "auto": _native,
+    "native": _native,
+    "babeltrace2": _babeltrace2,
+}
+
+
+def read_events(path: Path, wanted: Sequence[Wanted], *, reader: str = "auto") -> Events:
+    """Read the events of a recording that are wanted.
+
+    Parameters
+    ----------
+    path : Path
+        A recording: a CTF trace, or a directory with some below it.
+    wanted : sequence of Wanted
+        Classes of events and their fields, for example `layout.KERNEL`.
+    reader : str
+        A name in `READERS`.
+
+    Returns
+    -------
+    Events
+
+    Raises
+    ------
+    UnreadableError
+        If there is no trace, or nothing in it can be decoded.
+    UsageError
+        If there is no such reader.
+    """
+    if reader not in READERS:
+        raise UsageError(f"no reader is called {reader!r}", f"use one of {', '.join(READERS)}")
+    return READERS[reader](find_traces(path), wanted)

@@ -1,0 +1,157 @@
+"""Which events were asked for, and where their fields lie."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+
+from critpath.model import Kind, Wanted
+from critpath.read.program import Path, is_text, packable
+from critpath.read.schema import (
+    ArrayClass,
+    EventRecordClass,
+    FieldClass,
+    FloatClass,
+    IntegerClass,
+    StreamClass,
+    StringClass,
+    StructureClass,
+    TextClass,
+    VariantClass,
+    VarintClass,
+)
+
+EVERYTHING = (("*",),)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What was asked of the events of one name."""
+
+    kind: Kind
+    fields: tuple[tuple[str, ...], ...]
+    own: int  # fields at the begin that belong to the kind
+
+
+@lru_cache(maxsize=256)
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(translate(name) for name in names))
+
+
+def select(wanted: Sequence[Wanted], name: str) -> Selected | None:
+    """Return what is asked of events of that name, or None.
+
+    The first entry with a kind decides the kind and the first fields, whose places
+    the replay relies on; fields that entries of kind OTHER ask for come behind them.
+    """
+    matching = [w for w in wanted if _pattern(w.names).match(name)]
+    if not matching:
+        return None
+    kinds = [w for w in matching if w.kind is not Kind.OTHER]
+    others = [w for w in matching if w.kind is Kind.OTHER]
+    fields: list[tuple[str, ...]] = []
+    for entry in kinds[:1] + others:
+        if entry.fields == EVERYTHING:
+            return Selected(entry.kind if not kinds else kinds[0].kind, EVERYTHING, 0)
+        fields += [f for f in entry.fields if f not in fields]
+    own = len(kinds[0].fields) if kinds else 0
+    return Selected(kinds[0].kind if kinds else Kind.OTHER, tuple(fields), own)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A field that has a value: where it lies, and its type (see `EventClass`)."""
+
+    path: Path
+    type: str
+    extra: bool = False  # for the reader's own use: not part of "every field"
+
+    @property
+    def name(self) -> str:
+        """The dotted name, without the scope."""
+        return ".".join(self.path[1:])
+
+
+def leaves(of: FieldClass | None, path: Path, *, strip: bool) -> Iterator[Leaf]:
+    """Yield the fields with a value below a field, in order; options of a variant all."""
+    match of:
+        case IntegerClass() | VarintClass():
+            yield Leaf(path, "int" if of.signed else "uint", bool(of.roles))
+        case FloatClass(bits=32 | 64):
+            yield Leaf(path, "float")
+        case StringClass():
+            yield Leaf(path, "str")
+        case TextClass():
+            if not of.blob:
+                yield Leaf(path, "str")
+        case ArrayClass():
+            if is_text(of):
+                yield Leaf(path, "str")
+            elif packable(of):
+                yield Leaf(path, "uint", extra=True)
+        case StructureClass():
+            for member in of.members:
+                bare = strip and member.name.startswith("_")
+                name = member.name[1:] if bare else member.name
+                yield from leaves(member.field, (*path, name), strip=strip)
+        case VariantClass():
+            for option in of.options:
+                yield from leaves(option.field, path, strip=strip)
+
+
+def event_leaves(stream: StreamClass, event: EventRecordClass, *, strip: bool) -> dict[str, Leaf]:
+    """Return the fields of an event by dotted name; the payload wins over contexts."""
+    found: dict[str, Leaf] = {}
+    for scope, of in (
+        ("event-payload", event.payload),
+        ("event-specific-context", event.context),
+        ("event-common-context", stream.event_context),
+        ("packet-context", stream.packet_context),
+    ):
+        for leaf in leaves(of, (scope,), strip=strip):
+            before = found.setdefault(leaf.name, leaf)
+            if before.path == leaf.path and {before.type, leaf.type} == {"int", "uint"}:
+                # Options that differ in sign: read both as signed.
+                found[leaf.name] = Leaf(leaf.path, "int", before.extra)
+    return found
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The fields of one event class as they will stand in `Events.values`.
+
+    ``outputs`` maps a field's path to its places and its type.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    outputs: dict[Path, tuple[tuple[int, ...], str]]
+
+
+def choose(
+    stream: StreamClass, event: EventRecordClass, selected: Selected, *, strip: bool
+) -> Chosen:
+    """Find the fields that were asked for in one event class."""
+    found = event_leaves(stream, event, strip=strip)
+    if selected.fields == EVERYTHING:
+        every = [leaf for leaf in found.values() if not leaf.extra]
+        return Chosen(
+            tuple(leaf.name for leaf in every),
+            tuple(leaf.type for leaf in every),
+            {leaf.path: ((place,), leaf.type) for place, leaf in enumerate(every)},
+        )
+    types: list[str] = []
+    outputs: dict[Path, tuple[tuple[int, ...], str]] = {}
+    for place, spellings in enumerate(selected.fields):
+        leaf = next((found[s] for s in spellings if s in found), None)
+        if leaf is None or (leaf.path in outputs and place < selected.own):
+            # Also where one field would answer twice: perf's pid is a thread, and it
+            # says nothing of the process.
+            types.append("absent")
+        else:
+            types.append(leaf.type)
+            outputs[leaf.path] = ((*outputs.get(leaf.path, ((), ""))[0], place), leaf.type)
+    return Chosen(tuple(s[0] for s in selected.fields), tuple(types), outputs)

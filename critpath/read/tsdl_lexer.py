@@ -1,0 +1,142 @@
+"""Cuts TSDL text (CTF 1.8 metadata) into tokens, fast, and remembers lines lazily."""
+
+from __future__ import annotations
+
+import re
+
+# A token with the blanks and comments before it.  Possessive throughout, so that no
+# text makes it backtrack; every text is covered, the last branches being faults.
+# A whole ``integer { ... }`` without strings or comments is one token: LTTng repeats
+# a few dozen of them ten thousand times.
+_TOKEN = re.compile(
+    r"""(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+
+    (
+      [A-Za-z_][A-Za-z0-9_]*+ (?: (?<=(?<![A-Za-z0-9_])integer) [ \t\r\n]*+ \{[^{}"'/]*+\} )?+
+    | [{};=\[\]]
+    | :=?+
+    | [0-9][A-Za-z0-9_]*+
+    | "(?:[^"\\\n]++|\\.)*+" | '(?:[^'\\\n]++|\\.)*+'
+    | \.\.\. | ->
+    | "(?:[^"\\\n]++|\\.)*+ | '(?:[^'\\\n]++|\\.)*+
+    | /\*.*+
+    | .
+    | \Z
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+_MAX_TOKENS = 4_000_000
+
+
+class SyntaxFault(Exception):  # noqa: N818 -- internal; leaves this package as MetadataError
+    """A fault at one token.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong.
+    line : int
+        Line of the text, counted from 1.
+    """
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+class Tokens:
+    """The tokens of a text; ``words`` ends with an empty one.
+
+    Parameters
+    ----------
+    text : str
+        The text, or the part of one token from ``inside``'s first brace on.
+    inside : (Tokens, int), optional
+        The token that ``text`` is the end of.
+    """
+
+    __slots__ = ("_inside", "_text", "words")
+
+    def __init__(self, text: str, inside: tuple[Tokens, int] | None = None) -> None:
+        self._text = text
+        self._inside = inside
+        self.words: list[str] = []
+        for match in _TOKEN.finditer(text):
+            self.words.append(match[1])
+            if len(self.words) > _MAX_TOKENS:
+                raise SyntaxFault(f"more than {_MAX_TOKENS} tokens", self.line(_MAX_TOKENS))
+        if not self.words or self.words[-1]:
+            self.words.append("")
+
+    def block(self, index: int) -> Tokens:
+        """Return the tokens of an ``integer { ... }`` from its brace on."""
+        word = self.words[index]
+        return Tokens(word[word.index("{") :], (self, index))
+
+    def line(self, index: int) -> int:
+        """Return the line a token starts on; slow, for messages only."""
+        at = len(self._text)
+        for position, match in enumerate(_TOKEN.finditer(self._text)):
+            if position == index:
+                at = match.start(1)
+                break
+        line = 1 + self._text.count("\n", 0, at)
+        if self._inside is not None:
+            outer, place = self._inside
+            word = outer.words[place]
+            line += outer.line(place) - 1 + word.count("\n", 0, word.index("{"))
+        return line
+
+    def fault(self, index: int, message: str) -> SyntaxFault:
+        """Return the fault to raise at a token."""
+        return SyntaxFault(message, self.line(min(index, len(self.words) - 1)))
+
+
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+
+
+def is_string(word: str) -> bool:
+    """Tell whether a token is a complete string literal."""
+    return len(word) >= 2 and word[0] == '"' and word[-1] == '"' and _closed(word)
+
+
+def _closed(word: str) -> bool:
+    stripped = word[:-1].rstrip("\\")
+    return (len(word) - 1 - len(stripped)) % 2 == 0
+
+
+def string_value(word: str) -> str:
+    """Return what a string literal stands for; a NUL escape ends it, as in C."""
+
+    def replace(match: re.Match[str]) -> str:
+        hexadecimal, octal, other = match.groups()
+        if hexadecimal:
+            return chr(int(hexadecimal, 16))
+        if octal:
+            return chr(int(octal, 8) & 0xFF)
+        return _ESCAPES.get(other, other)
+
+    body = word[1:-1]
+    if "\\" in body:
+        body = _ESCAPE.sub(replace, body)
+    return body.partition("\0")[0]
+
+
+_NUMBER = re.compile(r"(?:(0[xX][0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))[uUlL]{0,3}")
+
+
+def number_value(word: str) -> int | None:
+    """Return the value of an integer literal, None for anything else or above 64 bits."""
+    match = _NUMBER.fullmatch(word) if len(word) < 64 else None
+    if match is None:
+        return None
+    hexadecimal, octal, decimal = match.groups()
+    if hexadecimal:
+        value = int(hexadecimal, 16)
+    elif octal:
+        value = int(octal, 8)
+    else:
+        value = int(decimal)
+    return value if value < 1 << 64 else None
