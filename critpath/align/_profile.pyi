@@ -1,9 +1,11 @@
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
-F64 = npt.NDArray[np.float64]
-U8 = npt.NDArray[np.uint8]
-I8 = npt.NDArray[np.int8]
+F64: TypeAlias = npt.NDArray[np.float64]
+U8: TypeAlias = npt.NDArray[np.uint8]
+I8: TypeAlias = npt.NDArray[np.int8]
 
 def start(open_b: F64, extend: float, row: F64) -> None: ...
 def forward(

@@ -9,7 +9,6 @@ import numpy as np
 
 from critpath.align.kmers import choose_k, kmer_distances
 from critpath.align.profiles import (
-    MAX_CELLS,
     I8,
     Model,
     align_profiles,
@@ -18,6 +17,7 @@ from critpath.align.profiles import (
     merge_rows,
     sum_of_pairs,
 )
+from critpath.align.programme import MAX_CELLS
 from critpath.align.refine import refine as refine_rows
 from critpath.align.refine import work_of_pass
 from critpath.align.tree import Tree, kimura_distances, newick, upgmb
@@ -85,7 +85,7 @@ def align(
     ValueError
         If lengths differ or a letter is not below `alphabet`.
     UsageError
-        If paths are too long; see `align_profiles`.
+        If paths are too long; see `programme.solve`.
 
     Notes
     -----

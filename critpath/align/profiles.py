@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.align import _profile
-from critpath.errors import UsageError
+from critpath.align.programme import MAX_CELLS, Gaps, solve
 from critpath.model import F64, I64, U8
 
 I8 = npt.NDArray[np.int8]
@@ -18,10 +18,6 @@ GAP_OPEN = -3.5
 GAP_EXTEND = -0.25
 CENTRE = 0.3
 LOG_FLOOR = -2.5  # least logarithm in a profile score, as in MUSCLE 3
-
-MAX_CELLS = 400_000_000  # 20,000 x 20,000 segments
-TRACE_CELLS = 64_000_000  # above: keep check-points, compute blocks of the trace twice
-BLOCK_CELLS = 1_000_000  # scores computed at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +114,8 @@ def build_profile(rows: I8, weights: F64, model: Model) -> Profile:
     gap = rows < 0
     place = np.arange(columns) * letters + rows
     weight_of = np.broadcast_to(share[:, None], rows.shape)
-    frequency = np.bincount(
-        place[~gap], weights=weight_of[~gap], minlength=columns * letters
-    ).reshape(columns, letters)
+    weighted = np.bincount(place[~gap], weight_of[~gap], columns * letters).astype(np.float64)
+    frequency: F64 = weighted.reshape(columns, letters)
     occupancy = frequency.sum(axis=1)
     frequency /= occupancy[:, None]
     edge = np.zeros((len(rows), 1), bool)
@@ -135,8 +130,10 @@ def build_profile(rows: I8, weights: F64, model: Model) -> Profile:
     return Profile(frequency, np.minimum(occupancy, 1), opening, closing)
 
 
-def log_expectation(a: Profile, b: Profile, model: Model) -> F64:
-    """Return the log-expectation score of every column of `a` with every one of `b`.
+def log_expectation(
+    a: Profile, b: Profile, model: Model, first: int = 0, last: int | None = None
+) -> F64:
+    """Return the log-expectation score of columns ``first:last`` of `a` with all of `b`.
 
     Edgar 2004: the log of the expected odds ratio under both columns' letters,
     weighted by how full the columns are.
@@ -145,106 +142,32 @@ def log_expectation(a: Profile, b: Profile, model: Model) -> F64:
     -------
     float64 [columns of a, columns of b]
     """
-    scores = (a.frequency @ model.ratio) @ b.frequency.T
+    scores = (a.frequency[first:last] @ model.ratio) @ b.frequency.T
     np.maximum(scores, np.exp(LOG_FLOOR), out=scores)
     np.log(scores, out=scores)
     scores += model.centre
-    scores *= a.occupancy[:, None]
+    scores *= a.occupancy[first:last, None]
     scores *= b.occupancy
-    return scores
+    return np.asarray(scores)
 
 
 def align_profiles(
-    a: Profile,
-    b: Profile,
-    model: Model,
-    *,
-    max_cells: int = MAX_CELLS,
-    trace_cells: int = TRACE_CELLS,
+    a: Profile, b: Profile, model: Model, *, max_cells: int = MAX_CELLS
 ) -> tuple[float, U8]:
-    """Align two profiles optimally under affine, position-specific gaps.
-
-    Parameters
-    ----------
-    a, b : Profile
-    model : Model
-    max_cells : int
-        Refuse a programme with more cells.
-    trace_cells : int
-        Above this, rows of the programme are kept as check-points and the trace of
-        one block at a time is computed again (the same path, twice the time,
-        memory of the order of columns * sqrt(columns)).
+    """Align two profiles optimally.
 
     Returns
     -------
     tuple of (score, path)
-        ``path`` is uint8: 0 pairs two columns, 1 puts one of `a` opposite a gap, 2
-        one of `b`.  Among equal scores 0 is preferred to 1 to 2.
+        See `programme.solve`.
 
     Raises
     ------
     UsageError
-        If the programme would have more than `max_cells` cells.
+        If the profiles have more than `max_cells` pairs of columns.
     """
-    n, m = len(a), len(b)
-    if n * m > max_cells:
-        raise UsageError(
-            f"paths of {n:,} and {m:,} segments are too long to align"
-            f" (at most {max_cells:,} pairs of segments)",
-            "compare shorter executions (a narrower --execution), or leave the longest out",
-        )
-    keep = n * m <= trace_cells
-    block = max(1, BLOCK_CELLS // (m + 1))
-    if not keep:
-        block = min(block, max(1, int(np.sqrt(n))))
-    row = np.empty((3, m + 1))
-    _profile.start(b.open, model.gap_extend, row)
-    firsts = range(0, n, block)
-    kept: list[U8] = []
-    checkpoints: list[F64] = []
-    trace = np.empty((0, m + 1), np.uint8)
-
-    def run(first: int, state: F64, trace: U8) -> None:
-        part = Profile(
-            a.frequency[first : first + block], a.occupancy[first : first + block], a.open, a.close
-        )
-        scores = log_expectation(part, b, model)
-        _profile.forward(
-            scores, first, a.open, a.close, b.open, b.close, model.gap_extend, state, trace
-        )
-
-    for first in firsts:
-        size = min(block, n - first)
-        if keep:
-            trace = np.empty((size, m + 1), np.uint8)
-            kept.append(trace)
-        else:
-            checkpoints.append(row.copy())
-            trace = trace if len(trace) == size else np.empty((size, m + 1), np.uint8)
-        run(first, row, trace)
-
-    ends = [
-        float(row[0, m]),
-        float(row[1, m]) + (a.close[-1] if n else 0),
-        float(row[2, m]) + (b.close[-1] if m else 0),
-    ]
-    score = max(ends)
-    state = ends.index(score)
-    path = np.empty(n + m, np.uint8)
-    i, j, place = n, m, n + m
-    for number in reversed(range(len(firsts))):
-        first = firsts[number]
-        if keep:
-            trace = kept[number]
-        else:
-            trace = np.empty((i - first, m + 1), np.uint8)
-            run(first, checkpoints[number], trace)
-        j, state, place = _profile.backtrack(trace, first, i, j, state, path, place)
-        i = first
-    if n == 0:
-        path[:] = 2
-        place = 0
-    return score, path[place:]
+    gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
+    return solve(lambda i, j: log_expectation(a, b, model, i, j), gaps, max_cells=max_cells)
 
 
 def merge_rows(a: I8, b: I8, path: U8) -> I8:

@@ -60,8 +60,7 @@ def realign_split(rows: I8, side: U8, weights: F64, model: Model) -> I8 | None:
     one, two = side == 0, side == 1
     halves = [drop_gap_columns(rows[one]), drop_gap_columns(rows[two])]
     profiles = [
-        build_profile(half, weights[of], model)
-        for half, of in zip(halves, (one, two), strict=True)
+        build_profile(half, weights[of], model) for half, of in zip(halves, (one, two), strict=True)
     ]
     _, path = align_profiles(profiles[0], profiles[1], model)
     merged = merge_rows(halves[0], halves[1], path)

@@ -82,14 +82,19 @@ def main() -> int:
         theirs = score(reference, columns_of([peers[name][i] for i in ids]))
         table[f"{kind} {level}"].append((*ours, *theirs, seconds))
         deficits.append((ours[0] - theirs[0], name))
-    print(f"{'families':12} {'n':>3} {'SP':>7} {'TC':>7}   {'MUSCLE 3 SP':>11} {'TC':>7} {'s':>6}")
+    lines = [
+        f"{'families':12} {'n':>3} {'SP':>7} {'TC':>7}   {'MUSCLE 3 SP':>11} {'TC':>7} {'s':>6}"
+    ]
     every = [row for rows in table.values() for row in rows]
     for key, rows in [*sorted(table.items()), ("all", every)]:
         sp, tc, their_sp, their_tc, seconds = np.mean(rows, axis=0)
-        print(f"{key:12} {len(rows):3} {sp:7.4f} {tc:7.4f}   {their_sp:11.4f} {their_tc:7.4f}"
-              f" {seconds:6.2f}")
+        lines.append(
+            f"{key:12} {len(rows):3} {sp:7.4f} {tc:7.4f}"
+            f"   {their_sp:11.4f} {their_tc:7.4f} {seconds:6.2f}"
+        )
     better = sum(d >= 0 for d, _ in deficits)
-    print(f"SP at least MUSCLE 3's in {better} of {len(deficits)}; worst {min(deficits)}")
+    lines.append(f"SP at least MUSCLE 3's in {better} of {len(deficits)}; worst {min(deficits)}")
+    sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
 
