@@ -25,7 +25,6 @@ from critpath.model import (
 EXPLAINED = 0.9  # stop once no more than a tenth of the excess is unexplained
 MOST = 10
 LEAST = 0.01  # of the excess: smaller differences stay in the rest
-ELSEWHERE = 0.2  # of a symbol's net: what lies outside its place is said if larger
 FLUCTUATION = 3.0  # standard deviations within which own running time is noise ...
 DISCOUNT = 0.75  # ... and ranks as if it were this much of itself
 
@@ -156,8 +155,7 @@ def _candidates(matrix: _Matrix, symbols: Sequence[Symbol]) -> tuple[list[_Candi
         here, values = matrix.of(letter)
         columns = np.flatnonzero(here.any(axis=0))
         values = values[columns]
-        net = int(values.sum())
-        total += net
+        total += int(values.sum())
         totals = np.where(here, matrix.durations, 0).sum(axis=1)
         steady = _beyond_fluctuation(totals) or symbols[letter].role != ""
         weight = 1.0 if steady or symbols[letter].state not in RUNNING else DISCOUNT
@@ -166,9 +164,7 @@ def _candidates(matrix: _Matrix, symbols: Sequence[Symbol]) -> tuple[list[_Candi
         if place is not None:
             inside = np.zeros(len(columns), bool)
             inside[slice(*place)] = True
-            parts = [columns[inside]]
-            if abs(int(values[~inside].sum())) >= ELSEWHERE * abs(net):
-                parts.append(columns[~inside])
+            parts = [columns[inside], columns[~inside]]
         for part in parts:
             own = values[np.isin(columns, part)]
             result.append(_Candidate(letter, part, int(own.sum()), weight))
