@@ -907,6 +907,8 @@ class Alignment:
         Guide tree in Newick form, rows named by their index.
     score : float
         Sum-of-pairs score (natural-log units).
+    notes : tuple of str
+        One line each: what the aligner left out and why.
     """
 
     rows: I32
@@ -914,6 +916,7 @@ class Alignment:
     durations: tuple[I64, ...]
     tree: str = ""
     score: float = 0.0
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         freeze_columns(self, len(self.sequences), rows=np.int32)

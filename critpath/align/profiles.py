@@ -1,0 +1,206 @@
+"""Profiles of aligned rows, the scoring model, and the alignment of two profiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from critpath.align import _profile
+from critpath.align.programme import MAX_CELLS, Gaps, solve
+from critpath.model import F64, I64, U8
+
+I8 = npt.NDArray[np.int8]
+
+PI = 0.6  # expected share of letters that were not redrawn
+GAP_OPEN = -3.5
+GAP_EXTEND = -0.25
+CENTRE = 0.3
+LOG_FLOOR = -2.5  # least logarithm in a profile score, as in MUSCLE 3
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """How letters and gaps are scored, in natural-log units.
+
+    Attributes
+    ----------
+    ratio, log_ratio : float64 [letters, letters]
+        Odds that two letters are the same thing rather than chance, and its log.
+    gap_open, gap_extend, centre : float
+        Cost of a gap, of each letter in it, and what each pair of letters earns.
+    """
+
+    ratio: F64
+    log_ratio: F64
+    gap_open: float = GAP_OPEN
+    gap_extend: float = GAP_EXTEND
+    centre: float = CENTRE
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Columns of aligned rows, summarised.
+
+    Attributes
+    ----------
+    frequency : float64 [columns, letters]
+        Weighted share of each letter among the letters of a column.
+    occupancy : float64 [columns]
+        Weighted share of rows with a letter.
+    open, close : float64 [columns]
+        What a gap pays that starts (ends) opposite the column.
+    """
+
+    frequency: F64
+    occupancy: F64
+    open: F64
+    close: F64
+
+    def __len__(self) -> int:
+        return len(self.occupancy)
+
+
+def f81_model(
+    letters: I64,
+    *,
+    pi: float = PI,
+    gap_open: float = GAP_OPEN,
+    gap_extend: float = GAP_EXTEND,
+    centre: float = CENTRE,
+) -> Model:
+    """Return the odds-ratio matrix of Felsenstein's 1981 substitution model.
+
+    A letter is kept with probability `pi`, else drawn anew from the background
+    ``q``: ``ratio[a, b] = (1 - pi) + pi * [a = b] / q[a]``, so that agreement on a
+    rare letter is worth more.
+
+    Parameters
+    ----------
+    letters : int64 [letters]
+        How often each letter occurs in all sequences.
+    pi, gap_open, gap_extend, centre : float
+        See `Model`.
+    """
+    background = (letters + 1) / (letters.sum() + len(letters))
+    background = np.maximum(background, 1e-3)
+    ratio = np.full((len(letters), len(letters)), 1 - pi)
+    ratio[np.diag_indices(len(letters))] += pi / background
+    return Model(ratio, np.log(ratio), gap_open, gap_extend, centre)
+
+
+def build_profile(rows: I8, weights: F64, model: Model) -> Profile:
+    """Summarise aligned rows.
+
+    Parameters
+    ----------
+    rows : int8 [rows, columns]
+        Letters, -1 for a gap; no column of gaps only.
+    weights : float64 [rows]
+        Positive; only their proportions count.
+    model : Model
+
+    Returns
+    -------
+    Profile
+        Gap costs are position specific as in MUSCLE 3: half is paid where a gap
+        opens, half where it closes, less the share of rows that have a gap opening
+        (closing) there anyway.  Gaps at either end pay half.
+    """
+    columns = rows.shape[1]
+    share = weights / weights.sum()
+    letters = len(model.ratio)
+    gap = rows < 0
+    place = np.arange(columns) * letters + rows
+    weight_of = np.broadcast_to(share[:, None], rows.shape)
+    weighted = np.bincount(place[~gap], weight_of[~gap], columns * letters).astype(np.float64)
+    frequency: F64 = weighted.reshape(columns, letters)
+    occupancy = frequency.sum(axis=1)
+    frequency /= occupancy[:, None]
+    edge = np.zeros((len(rows), 1), bool)
+    starts = gap & ~np.hstack([edge, gap[:, :-1]])
+    ends = gap & ~np.hstack([gap[:, 1:], edge])
+    half = model.gap_open / 2
+    opening = (1 - share @ starts) * half
+    closing = (1 - share @ ends) * half
+    if columns:
+        opening[0] = 0
+        closing[-1] = 0
+    return Profile(frequency, np.minimum(occupancy, 1), opening, closing)
+
+
+def log_expectation(
+    a: Profile, b: Profile, model: Model, first: int = 0, last: int | None = None
+) -> F64:
+    """Return the log-expectation score of columns ``first:last`` of `a` with all of `b`.
+
+    Edgar 2004: the log of the expected odds ratio under both columns' letters,
+    weighted by how full the columns are.
+
+    Returns
+    -------
+    float64 [columns of a, columns of b]
+    """
+    scores = (a.frequency[first:last] @ model.ratio) @ b.frequency.T
+    np.maximum(scores, np.exp(LOG_FLOOR), out=scores)
+    np.log(scores, out=scores)
+    scores += model.centre
+    scores *= a.occupancy[first:last, None]
+    scores *= b.occupancy
+    return np.asarray(scores)
+
+
+def align_profiles(
+    a: Profile, b: Profile, model: Model, *, max_cells: int = MAX_CELLS
+) -> tuple[float, U8]:
+    """Align two profiles optimally.
+
+    Returns
+    -------
+    tuple of (score, path)
+        See `programme.solve`.
+
+    Raises
+    ------
+    UsageError
+        If the profiles have more than `max_cells` pairs of columns.
+    """
+    gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
+    return solve(lambda i, j: log_expectation(a, b, model, i, j), gaps, max_cells=max_cells)
+
+
+def merge_rows(a: I8, b: I8, path: U8) -> I8:
+    """Return the rows of `a` above those of `b`, with gaps where the path says so."""
+    result = np.full((len(a) + len(b), len(path)), -1, np.int8)
+    result[: len(a), path != 2] = a
+    result[len(a) :, path != 1] = b
+    return result
+
+
+def drop_gap_columns(rows: I8) -> I8:
+    """Return the rows without the columns that are gaps only."""
+    return np.ascontiguousarray(rows[:, (rows >= 0).any(axis=0)])
+
+
+def sum_of_pairs(rows: I8, weights: F64, model: Model, side: U8 | None = None) -> float:
+    """Return the weighted sum of pair scores, as if each pair stood alone.
+
+    Parameters
+    ----------
+    rows : int8 [rows, columns]
+    weights : float64 [rows]
+    model : Model
+    side : uint8 [rows], optional
+        Count only pairs of rows with unlike values.
+    """
+    return _profile.sum_of_pairs(
+        np.ascontiguousarray(rows),
+        np.ascontiguousarray(weights, np.float64),
+        np.zeros(len(rows), np.uint8) if side is None else side,
+        side is not None,
+        model.log_ratio,
+        model.gap_open,
+        model.gap_extend,
+        model.centre,
+    )

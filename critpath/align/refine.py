@@ -1,0 +1,107 @@
+"""Stage 3: split the alignment at an edge of the tree, align the halves anew, keep the better."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from critpath.align.profiles import (
+    I8,
+    Model,
+    align_profiles,
+    build_profile,
+    drop_gap_columns,
+    merge_rows,
+    sum_of_pairs,
+)
+from critpath.align.tree import Tree
+from critpath.model import F64, U8
+
+LEAST_GAIN = 1e-9
+
+
+def _splits(tree: Tree) -> list[U8]:
+    """Return for every edge which leaves are below it, by rising height, right first."""
+    members = tree.members()
+    top = len(members) - 1
+    result = []
+    for i in np.argsort(tree.height, kind="stable"):
+        for child in (int(tree.right[i]), int(tree.left[i])):
+            # Both edges of the root split the leaves alike: one is enough.
+            if tree.leaves + i == top and child == int(tree.left[i]):
+                continue
+            side = np.zeros(tree.leaves, np.uint8)
+            side[members[child]] = 1
+            result.append(side)
+    return result
+
+
+def work_of_pass(leaves: int, columns: int) -> int:
+    """Return about how many cells and pairs of letters one pass looks at."""
+    return (2 * leaves - 3) * (columns * columns + leaves * leaves // 4 * columns)
+
+
+def realign_split(rows: I8, side: U8, weights: F64, model: Model) -> I8 | None:
+    """Align the two sides of a split anew.
+
+    Parameters
+    ----------
+    rows : int8 [rows, columns]
+    side : uint8 [rows]
+        0 or 1; both occur.
+    weights : float64 [rows]
+    model : Model
+
+    Returns
+    -------
+    int8 [rows, new columns] or None
+        None if the objective does not grow.  Only pairs across the split can
+        change, so only those are scored.
+    """
+    one, two = side == 0, side == 1
+    halves = [drop_gap_columns(rows[one]), drop_gap_columns(rows[two])]
+    profiles = [
+        build_profile(half, weights[of], model) for half, of in zip(halves, (one, two), strict=True)
+    ]
+    _, path = align_profiles(profiles[0], profiles[1], model)
+    merged = merge_rows(halves[0], halves[1], path)
+    candidate = np.empty_like(merged)
+    candidate[one] = merged[: len(halves[0])]
+    candidate[two] = merged[len(halves[0]) :]
+    if candidate.shape == rows.shape and np.array_equal(candidate, rows):
+        return None
+    gain = sum_of_pairs(candidate, weights, model, side) - sum_of_pairs(rows, weights, model, side)
+    return candidate if gain > LEAST_GAIN else None
+
+
+def refine(rows: I8, tree: Tree, weights: F64, model: Model, passes: int) -> I8:
+    """Improve an alignment by tree-dependent restricted partitioning (Hirosawa et al. 1995).
+
+    Parameters
+    ----------
+    rows : int8 [leaves, columns]
+        In the order of the tree's leaves.
+    tree : Tree
+    weights : float64 [leaves]
+    model : Model
+    passes : int
+        At most so many visits of every edge; odd ones in the opposite order.
+
+    Returns
+    -------
+    int8 [leaves, columns]
+        Its weighted sum of pairs is never below that of `rows`.
+    """
+    splits = _splits(tree)
+    seen = {rows.tobytes()}
+    for number in range(passes):
+        improved = False
+        for side in splits if number % 2 == 0 else splits[::-1]:
+            candidate = realign_split(rows, side, weights, model)
+            if candidate is not None:
+                rows = candidate
+                improved = True
+        state = rows.tobytes()
+        if not improved or state in seen:
+            break
+        seen.add(state)
+    return rows

@@ -1,0 +1,316 @@
+"""Find what differs between one anomalous execution and its normal group, and where."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from critpath.localize.places import find_place
+from critpath.model import (
+    I32,
+    I64,
+    RUNNING,
+    Alignment,
+    Bool,
+    ColumnStatistics,
+    Finding,
+    Symbol,
+    freeze_columns,
+)
+
+EXPLAINED = 0.9  # stop once no more than a tenth of the excess is unexplained
+MOST = 10
+LEAST = 0.01  # of the excess: smaller differences stay in the rest
+FLUCTUATION = 3.0  # standard deviations within which own running time is noise ...
+DISCOUNT = 0.75  # ... and ranks as if it were this much of itself
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """What the segments of one path are beyond their symbol; one row per segment.
+
+    Attributes
+    ----------
+    begin, end : int64
+        Nanoseconds in the trace.
+    tid : int64
+        The thread each is spent on.
+    comm, detail : tuple of str
+        Its name; the state's qualifier.
+    """
+
+    begin: I64
+    end: I64
+    tid: I64
+    comm: tuple[str, ...]
+    detail: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        freeze_columns(self, len(self.begin), begin=np.int64, end=np.int64, tid=np.int64)
+        if not len(self.begin) == len(self.comm) == len(self.detail):
+            raise ValueError("Segments: columns of unequal length")
+
+    def duration(self, i: int) -> int:
+        """Return how long one segment is (ns)."""
+        return int(self.end[i] - self.begin[i])
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A difference in one symbol: columns, and its n-fold contribution."""
+
+    letter: int
+    columns: I64
+    net: int
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Matrix:
+    """The alignment as arrays; the last row is the anomalous one."""
+
+    letters: I32
+    durations: I64
+    rows: I32
+    n: int
+
+    def of(self, letter: int) -> tuple[Bool, I64]:
+        """Return where a letter stands, and n times its difference, per column."""
+        here = self.letters == letter
+        held = np.where(here, self.durations, 0)
+        return here, self.n * held[-1] - held[:-1].sum(axis=0)
+
+
+def find_differences(
+    execution: int,
+    aligned: Alignment,
+    statistics: ColumnStatistics,
+    symbols: Sequence[Symbol],
+    segments: Segments,
+    normals: Sequence[Segments] = (),
+) -> tuple[tuple[Finding, ...], float]:
+    """Explain the excess of the last row of an alignment over the rows before it.
+
+    The excess of the total is the sum over the symbols of (time in the symbol less
+    the group's mean time in it), whatever the alignment.  So symbols are compared
+    first, each netted over the whole path: a segment that the aligner put beside
+    its counterpart then counts nothing.  The alignment says where along the path a
+    symbol's difference lies (`find_place`), and what lies elsewhere is a difference
+    of its own where it matters.
+
+    Differences are taken by size until at most a tenth of the excess is left, ten
+    are taken, or the next is below a hundredth of it; longer ones come first, by
+    contribution.  One exception: running time of the subject's own thread that is
+    within three standard deviations of the group's ranks as if it were a quarter
+    less, since on virtual machines it fluctuates.
+
+    Parameters
+    ----------
+    execution : int
+        Position in the sample set, copied to the findings.
+    aligned : Alignment
+        The anomalous execution last.
+    statistics : ColumnStatistics
+        Of the same alignment.
+    symbols : sequence of Symbol
+        The alphabet.
+    segments : Segments
+        Of the anomalous execution.
+    normals : sequence of Segments, optional
+        Of the normal rows, in order.  With them the detail of a finding is the one
+        that grew most rather than the one that holds most time, and a missing
+        segment has its thread's name.
+
+    Returns
+    -------
+    tuple of (findings, unexplained)
+        Contributions and `unexplained` (ns) add up to the excess.
+    """
+    n = len(aligned.sequences) - 1
+    matrix = _Matrix(aligned.symbols, aligned.column_durations, aligned.rows, n)
+    net_total = int(statistics.contribution.sum())
+    candidates, explained = _candidates(matrix, symbols)
+    if explained != net_total:
+        raise AssertionError("the symbols' differences do not add up to the excess")
+    chosen = _choose(candidates, net_total)
+    normal_total = sum(int(d.sum()) for d in aligned.durations[:-1])
+    shown = net_total > 0 and net_total >= LEAST * normal_total
+    describe = _Describer(execution, matrix, statistics, symbols, segments, normals)
+    findings = tuple(
+        describe(rank, candidate, net_total if shown else 0)
+        for rank, candidate in enumerate(chosen, 1)
+    )
+    return findings, (net_total - sum(c.net for c in chosen)) / n
+
+
+def _candidates(matrix: _Matrix, symbols: Sequence[Symbol]) -> tuple[list[_Candidate], int]:
+    """Return every symbol's difference, split in its place and elsewhere; and their sum."""
+    result = []
+    total = 0
+    for letter in np.unique(matrix.letters[matrix.letters >= 0]).tolist():
+        here, values = matrix.of(letter)
+        columns = np.flatnonzero(here.any(axis=0))
+        values = values[columns]
+        total += int(values.sum())
+        totals = np.where(here, matrix.durations, 0).sum(axis=1)
+        steady = _beyond_fluctuation(totals) or symbols[letter].role != ""
+        weight = 1.0 if steady or symbols[letter].state not in RUNNING else DISCOUNT
+        place = find_place(values)
+        parts = [columns]
+        if place is not None:
+            inside = np.zeros(len(columns), bool)
+            inside[slice(*place)] = True
+            parts = [columns[inside], columns[~inside]]
+        for part in parts:
+            own = values[np.isin(columns, part)]
+            result.append(_Candidate(letter, part, int(own.sum()), weight))
+    return result, total
+
+
+def _beyond_fluctuation(totals: I64) -> bool:
+    """Tell whether the last total is far outside what the others do."""
+    normal = totals[:-1].astype(np.float64)
+    if len(normal) < 2:
+        return False
+    return bool(abs(totals[-1] - normal.mean()) > FLUCTUATION * normal.std(ddof=1))
+
+
+def _choose(candidates: list[_Candidate], net_total: int) -> list[_Candidate]:
+    """Take candidates by size until enough is explained; slower ones first."""
+    scale = net_total
+    if net_total <= 0:
+        scale = max(-net_total, sum(c.net for c in candidates if c.net > 0))
+    chosen: list[_Candidate] = []
+    rest = net_total
+    ranked = sorted(
+        (c for c in candidates if c.net and abs(c.net) >= LEAST * scale),
+        key=lambda c: (-abs(c.net) * c.weight, c.letter, int(c.columns[0])),
+    )
+    for candidate in ranked:
+        if len(chosen) == MOST or (chosen and abs(rest) <= (1 - EXPLAINED) * scale):
+            break
+        chosen.append(candidate)
+        rest -= candidate.net
+    return sorted(chosen, key=lambda c: c.net < 0)
+
+
+class _Describer:
+    """Turns candidates into findings: kind, who, from when to when."""
+
+    def __init__(
+        self,
+        execution: int,
+        matrix: _Matrix,
+        statistics: ColumnStatistics,
+        symbols: Sequence[Symbol],
+        segments: Segments,
+        normals: Sequence[Segments],
+    ) -> None:
+        self.execution = execution
+        self.matrix = matrix
+        self.statistics = statistics
+        self.symbols = symbols
+        self.segments = segments
+        self.normals = normals
+
+    def __call__(self, rank: int, candidate: _Candidate, net_total: int) -> Finding:
+        matrix, columns = self.matrix, candidate.columns
+        here = matrix.letters[:, columns] == candidate.letter
+        held = np.where(here, matrix.durations[:, columns], 0)
+        mine = matrix.rows[-1, columns[here[-1]]]
+        detail, tid, comm = self._who(candidate, here)
+        begin, end, before = self._when(mine, int(columns[0]))
+        return Finding(
+            execution=self.execution,
+            rank=rank,
+            kind=self._kind(candidate, here, held),
+            symbol=self.symbols[candidate.letter],
+            detail=detail,
+            tid=tid,
+            comm=comm,
+            begin=begin,
+            end=end,
+            columns=(int(columns[0]), int(columns[-1]) + 1),
+            observed=float(held[-1].sum()),
+            expected=float(int(held[:-1].sum()) / matrix.n),
+            contribution=candidate.net / matrix.n,
+            share=candidate.net / net_total if net_total > 0 else float("nan"),
+            probability=float(here[:-1].any(axis=1).mean()),
+            before=before,
+        )
+
+    def _kind(self, candidate: _Candidate, here: Bool, held: I64) -> str:
+        """Decide between more (fewer) occurrences and longer (shorter) ones."""
+        matrix = self.matrix
+        if not (matrix.letters[:-1] == candidate.letter).any():
+            return "new-state"
+        columns = candidate.columns
+        occurs = here[-1]
+        probability = np.where(occurs, here[:-1].mean(axis=0), 0.0)
+        mean = np.where(probability > 0, self.statistics.mean[columns], held[-1])
+        longer = float(np.where(occurs, held[-1] - mean, 0.0).sum())
+        occurrence = candidate.net / matrix.n - longer
+        surplus = float(occurs.sum() - here[:-1].sum() / matrix.n)
+        # A segment that the aligner put beside its counterpart is extra here and
+        # missing there: only a surplus in number makes it a matter of occurrence.
+        if candidate.net > 0:
+            return "extra" if occurrence >= longer and surplus > 0.25 else "longer"
+        return "missing" if occurrence <= longer and surplus < -0.25 else "shorter"
+
+    def _when(self, mine: I32, column: int) -> tuple[int, int, str]:
+        """Return begin, end and what came before, for the row's own segments or a hole."""
+        segments, matrix = self.segments, self.matrix
+        if len(mine):
+            first, begin, end = (
+                int(mine[0]),
+                int(segments.begin[mine[0]]),
+                int(segments.end[mine[-1]]),
+            )
+        else:
+            earlier = matrix.rows[-1, :column]
+            first = int(earlier.max(initial=-1)) + 1
+            if first:
+                begin = end = int(segments.end[first - 1])
+            else:
+                begin = end = int(segments.begin[0]) if len(segments.begin) else 0
+        if first == 0:
+            return begin, end, ""
+        place = int(np.flatnonzero(matrix.rows[-1] == first - 1)[0])
+        return begin, end, self.symbols[int(matrix.letters[-1, place])].name
+
+    def _who(self, candidate: _Candidate, here: Bool) -> tuple[str, int, str]:
+        """Return the detail, thread and name that hold most of the difference."""
+        matrix, n = self.matrix, self.matrix.n
+        sign = 1 if candidate.net > 0 else -1
+        # Without the normals' segments all that can be said is who holds the time.
+        known = [*self.normals, self.segments] if self.normals else [self.segments]
+        families: defaultdict[str, int] = defaultdict(int)
+        held: list[tuple[Segments, int]] = []
+        for offset, segments in enumerate(known, -len(known)):
+            factor = 1 if not self.normals else sign * n if offset == -1 else -sign
+            for i in map(int, matrix.rows[offset, candidate.columns[here[offset]]]):
+                families[detail_family(segments.detail[i])] += factor * segments.duration(i)
+                held.append((segments, i))
+        family = _largest(families)
+        held = [(s, i) for s, i in held if detail_family(s.detail[i]) == family]
+        mine = [(s, i) for s, i in held if s is self.segments]
+        who: defaultdict[tuple[str, int, str], int] = defaultdict(int)
+        for segments, i in mine or held:
+            # The normal rows' thread ids mean nothing in this trace.
+            tid = int(segments.tid[i]) if mine else -1
+            who[segments.detail[i], tid, segments.comm[i]] += segments.duration(i)
+        return max(sorted(who), key=who.__getitem__) if who else ("", -1, "")
+
+
+def detail_family(detail: str) -> str:
+    """Return a detail with its numbers taken out: ``virtio#-req.#``."""
+    return re.sub(r"\d+", "#", detail)
+
+
+def _largest(tally: dict[str, int]) -> str:
+    """Return the key of the largest value, the least of equals, "" for none."""
+    return max(sorted(tally), key=tally.__getitem__) if tally else ""

@@ -1,0 +1,78 @@
+"""What a symbol is called in a sentence."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from critpath.model import State
+
+THROTTLED: Final = "runnable but its cpu was idle (held back by a quota or an affinity: throttled)"
+
+# {} stands for " (detail)" where there is one.
+_WHAT: Final[dict[State, str]] = {
+    State.UNKNOWN: "not observed",
+    State.RUN: "running",
+    State.RUN_USER: "running in user space",
+    State.RUN_SYSCALL: "running in a system call{}",
+    State.IRQ: "interrupted by a device{}",
+    State.SOFTIRQ: "interrupted by a softirq{}",
+    State.WAIT_TASK: "waiting for another thread{}",
+    State.WAIT_DISK: "waiting for the disk{}",
+    State.WAIT_NET: "waiting for the network{}",
+    State.WAIT_TIMER: "waiting for a timer{}",
+    State.WAIT_DEVICE: "waiting for a device{}",
+    State.WAIT_SOFTIRQ: "waiting for a softirq{}",
+    State.WAIT_IPI: "waiting for an interrupt between cpus{}",
+    State.WAIT_FUTEX: "waiting for a lock or a condition (futex){}",
+    State.WAIT_POLL: "waiting in poll{}",
+    State.WAIT_PIPE: "waiting for a pipe{}",
+    State.WAIT_STOPPED: "stopped{}",
+    State.NET_TRANSIT: "waiting for a packet in flight{}",
+    State.WAIT_UNEXPLAINED: "blocked, and the trace does not say why{}",
+}
+_RUNS: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL, State.IRQ, State.SOFTIRQ})
+
+
+def quoted(name: str) -> str:
+    """Return a name between backticks."""
+    return f"`{name}`"
+
+
+def describe(state: State, detail: str, thread: str) -> str:
+    """Say what the time was spent on.
+
+    Parameters
+    ----------
+    state : State
+    detail : str
+        The segment's qualifier; "" for none.
+    thread : str
+        The other thread it was spent on, "" for the subject's own.
+
+    Returns
+    -------
+    str
+        For example ``waiting for the disk (virtio0-req.0) in `jbd2/vda-8```.
+    """
+    if state == State.WAIT_CPU:
+        if detail == "idle":
+            what = THROTTLED
+        elif detail:
+            what = f"kept off the cpu by {quoted(detail)}"
+        else:
+            what = "kept off the cpu"
+    else:
+        what = _WHAT[state].format(f" ({detail})" if detail else "")
+    if not thread:
+        return what
+    if state in _RUNS or state == State.WAIT_CPU:
+        return f"waiting for thread {quoted(thread)}, which was {what}"
+    return f"{what} in {quoted(thread)}"
+
+
+def describe_before(name: str) -> str:
+    """Say what came just before, from a symbol's name; "" where nothing did."""
+    state, _, role = name.partition("@")
+    if not state:
+        return ""
+    return f", after its own {state}" if not role else f", after {state} of {quoted(role)}"

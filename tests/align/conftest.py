@@ -1,0 +1,38 @@
+"""What the alignment's tests share: the plain-Python twins and drawn families."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="session")
+def oracle():
+    path = Path(__file__).resolve().parent.parent / "oracle" / "align_dp.py"
+    spec = importlib.util.spec_from_file_location("align_dp", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def family():
+    """Return a function that mutates one random ancestor into several sequences."""
+
+    def make(seed, count=6, length=30, letters=6, rate=0.15):
+        rng = np.random.default_rng(seed)
+        ancestor = rng.integers(0, letters, length)
+        result = []
+        for _ in range(count):
+            row = ancestor[rng.random(length) > rate / 2].copy()
+            changed = rng.random(len(row)) < rate
+            row[changed] = rng.integers(0, letters, changed.sum())
+            at = rng.integers(0, len(row) + 1)
+            row = np.insert(row, at, rng.integers(0, letters, rng.integers(0, 4)))
+            result.append(row.astype(np.uint8))
+        return result
+
+    return make
