@@ -1,4 +1,4 @@
-"""Evidence that several executions of one type share: is the type as a whole slower?
+"""Evidence that several executions of one type share: a type that is slower as a whole.
 
 One execution among fifteen normal ones needs to be far out to be told from
 chance; four that are all a little slower in the same state need not.
@@ -60,7 +60,8 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     exact = math.comb(n + m, m) <= _EXACT
     p = larger / total if exact else (1 + larger) / (1 + total)
     p = p.reshape(2, -1).min(axis=0)
-    return np.asarray((p <= alpha) & (sample.mean(axis=0) - normal.mean(axis=0) >= floor))
+    shift = sample.mean(axis=0) - normal.mean(axis=0)
+    return np.asarray((p <= alpha) & (shift >= floor), dtype=np.bool_)
 
 
 def _assignments(pooled: F64, m: int) -> list[np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
@@ -83,7 +84,7 @@ def _ranks(values: F64) -> F64:
 
 def _log(values: F64) -> F64:
     mean = values.mean(axis=0)
-    return np.log1p(values / np.where(mean > 0, mean, 1.0))
+    return np.asarray(np.log1p(values / np.where(mean > 0, mean, 1.0)), dtype=np.float64)
 
 
 def _standard(values: F64) -> F64:

@@ -168,10 +168,8 @@ def assign_noise(raw: I64, space: F64) -> tuple[I64, tuple[str, ...]]:
         # Equal distances: the lowest label, so that the order of rows cannot decide.
         nearest = distance <= distance.min() * (1 + 1e-12)
         labels[i] = raw[clustered[nearest]].min()
-    return labels, (
-        f"{plural(int(noise.sum()), 'execution')} of {len(raw)} in no dense group: "
-        "each joined the type of its nearest neighbour",
-    )
+    moved = f"{plural(int(noise.sum()), 'execution')} of {len(raw)} in no dense group: "
+    return labels, (moved + "each joined the type of its nearest neighbour",)
 
 
 def _optics(space: F64, settings: _Settings) -> tuple[I64, I64, F64, I64]:

@@ -112,7 +112,7 @@ def outliers(
     std = np.sqrt(linear.squares / np.maximum(linear.sizes - 1, 1)[:, None])
     above = excess > k * std[partner]
     above &= excess > 1e-9 * linear.mean[partner]  # a mean's rounding is no excess
-    paper = above[:, :-1].any(axis=1)
+    paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
     # Single executions: the columns that made the score must carry the excess.
     alone = _benjamini_hochberg(p_value, level) & (large & (z > 0)).any(axis=1)
     together, group_notes = _groups(
@@ -176,7 +176,7 @@ def _z(values: F64, model: _Model, partner: I64, *, log: bool) -> F64:
 
 
 def _leave_one_out(model: _Model, *, log: bool) -> tuple[F64, Bool]:
-    """z of every normal execution against its cluster without it, in closed form."""
+    """Score every normal execution against its cluster without it: z, in closed form."""
     sizes = model.sizes[model.labels]
     supported = sizes > 1
     rest = np.maximum(sizes - 1, 1)

@@ -139,7 +139,10 @@ def best_partner(scores: _Scores) -> int:
 
 
 def pair(
-    normal: VectorTable, normal_clusters: Clustering, sample: VectorTable, sample_clusters: Clustering
+    normal: VectorTable,
+    normal_clusters: Clustering,
+    sample: VectorTable,
+    sample_clusters: Clustering,
 ) -> ClusterPairs:
     """Pair every sample cluster with the normal cluster it fits best (Algorithm 2).
 

@@ -40,7 +40,7 @@ def canonical_order(table: VectorTable) -> I64:
 
 
 def renumber(labels: I64, order: I64) -> I64:
-    """Number clusters by size, largest first, then by their first member.
+    """Rank clusters by size, largest first, then by their first member.
 
     Parameters
     ----------
