@@ -90,4 +90,5 @@ def _log(values: F64) -> F64:
 def _standard(values: F64) -> F64:
     centred = values - values.mean(axis=0)
     scale = centred.std(axis=0)
-    return np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 1e-12)
+    scaled: F64 = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 1e-12)
+    return scaled
