@@ -15,7 +15,6 @@ _PRIOR = 5.0  # observations' worth of the pooled variance
 _SHRINK = 0.05  # spread that is never believed to be less: share of the mean total, and of a log
 _OFFSET = 0.02  # share of the overall mean total added before taking logs
 _TAIL = 0.1  # share of the null scores that the tail is fitted to
-_GROUP_ALPHA = 0.01
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def outliers(
     could otherwise never convict one among eleven.  The verdict is Benjamini and
     Hochberg's (1995) at ``level`` over the sample; or membership in a type whose
     sample executions as a group are slower in a column (see `shifted_columns`, at
-    0.01 over all types), in which the execution is above mean + k * std.  Either
+    ``level`` over all types), in which the execution is above mean + k * std.  Either
     way some column's excess must reach the floor.
     """
     if normal.symbols != sample.symbols:
@@ -116,7 +115,7 @@ def outliers(
     # Single executions: the columns that made the score must carry the excess.
     alone = _benjamini_hochberg(p_value, level) & (large & (z > 0)).any(axis=1)
     together, group_notes = _groups(
-        raw, observed, normal_clusters.labels, partner, linear.mean[:, -1] * floor
+        raw, observed, normal_clusters.labels, partner, linear.mean[:, -1] * floor, level
     )
     anomalous = alone | (together & above & large).any(axis=1)
     top = np.where(z.any(axis=1), z.argmax(axis=1), excess.argmax(axis=1)) if len(z) else partner
@@ -199,7 +198,7 @@ def _score(z: F64) -> F64:
 
 
 def conformal(null: F64, score: F64) -> F64:
-    """p-value of every score among null scores, with a Pareto tail beyond the largest.
+    """Give every score its p-value among null scores, with a Pareto tail beyond them.
 
     Parameters
     ----------
@@ -228,6 +227,25 @@ def conformal(null: F64, score: F64) -> F64:
     return np.where(beyond, np.minimum(p, tail), p)
 
 
+def simes(p_value: F64) -> float:
+    """Combine into one p (Simes 1986).
+
+    Parameters
+    ----------
+    p_value : float64 [m]
+
+    Returns
+    -------
+    float
+        ``min(m * p_(i) / i)``, 1 for an empty sample.  At most a level if and only
+        if Benjamini and Hochberg's procedure at that level selects anything.
+    """
+    m = len(p_value)
+    if m == 0:
+        return 1.0
+    return float(min(1.0, (np.sort(p_value) * m / np.arange(1, m + 1)).min()))
+
+
 def _benjamini_hochberg(p: F64, level: float) -> Bool:
     m = len(p)
     if m == 0:
@@ -238,7 +256,7 @@ def _benjamini_hochberg(p: F64, level: float) -> Bool:
 
 
 def _groups(
-    raw: F64, observed: F64, labels: I64, partner: I64, least: F64
+    raw: F64, observed: F64, labels: I64, partner: I64, least: F64, level: float
 ) -> tuple[Bool, tuple[str, ...]]:
     """Columns in which an execution's whole type is slower, per execution."""
     result = np.zeros(observed.shape, np.bool_)
@@ -250,7 +268,7 @@ def _groups(
         columns = shifted_columns(
             raw[labels == c],
             observed[mine],
-            alpha=_GROUP_ALPHA / len(types),
+            alpha=level / len(types),
             floor=float(least[c]),
         )
         result[mine] = columns
