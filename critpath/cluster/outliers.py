@@ -1,0 +1,312 @@
+"""Which sample executions are outliers of the normal cluster they are paired with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from critpath.cluster.groups import shifted_columns
+from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers, VectorTable
+from critpath.units import plural
+
+_LOW_SUPPORT = 5  # below this a cluster's own variance says nothing
+_PRIOR = 5.0  # observations' worth of the pooled variance
+_SHRINK = 0.05  # spread that is never believed to be less: share of the mean total, and of a log
+_OFFSET = 0.02  # share of the overall mean total added before taking logs
+_TAIL = 0.1  # share of the null scores that the tail is fitted to
+
+
+@dataclass(frozen=True)
+class _Model:
+    """Mean and pooled sums of squares of every normal cluster, in one scale."""
+
+    values: F64  # [n, columns]
+    labels: I64
+    sizes: F64  # [clusters]
+    mean: F64  # [clusters, columns]
+    squares: F64  # [clusters, columns], about the mean
+
+
+def outliers(
+    normal: VectorTable,
+    normal_clusters: Clustering,
+    sample: VectorTable,
+    sample_clusters: Clustering,
+    pairs: ClusterPairs,
+    *,
+    k: float = 1.5,
+    level: float = 0.05,
+    floor: float = 0.05,
+) -> Outliers:
+    """Judge every sample execution against its paired normal cluster.
+
+    Parameters
+    ----------
+    normal, sample : VectorTable
+        Over the same symbols; at least one normal execution.
+    normal_clusters, sample_clusters : Clustering
+        Of these executions.
+    pairs : ClusterPairs
+        Normal cluster of each sample cluster.
+    k : float
+        The paper's factor: a state above mean + k * std makes an outlier.
+    level : float
+        False discovery rate of the verdict.
+    floor : float
+        Least excess, as a share of the cluster's mean total, that counts.
+
+    Returns
+    -------
+    Outliers
+        ``paper`` is the paper's rule (std with ddof 1; it marks a quarter to a
+        half of *healthy* executions).  ``anomalous`` is the verdict.
+
+    Raises
+    ------
+    ValueError
+        If the tables have different symbols or there is no normal execution.
+
+    Notes
+    -----
+    Per column (symbols and the total) an execution has two shrunk z, of its
+    duration and of the logarithm of it; the geometric mean of the two (0 where
+    either is not positive) is large only if the excess is large both absolutely
+    and relative to what is usual.  The score is the root of the sum of their
+    squares.  On recorded executions with known bugs it separated healthy from
+    slow better than the largest z, in either scale.
+
+    p-values are conformal over all types together: every normal execution is
+    scored against the rest of its own cluster.  Types of fifteen executions would
+    never give a p below 1/16 one by one.  Beyond the largest null score the tail
+    is a Pareto tail (Hill 1975) fitted to the top tenth, as 105 normal executions
+    could otherwise never convict one among eleven.  The verdict is Benjamini and
+    Hochberg's (1995) at ``level`` over the sample; or membership in a type whose
+    sample executions as a group are slower in a column (see `shifted_columns`, at
+    ``level`` over all types), in which the execution is above mean + k * std.  Either
+    way some column's excess must reach the floor.
+    """
+    if normal.symbols != sample.symbols:
+        raise ValueError("normal and sample vectors have different symbols")
+    if len(normal) == 0:
+        raise ValueError("no normal execution to compare with")
+    partner = pairs.pair[sample_clusters.labels]
+    raw = _columns(normal)
+    observed = _columns(sample)
+    offset = max(_OFFSET * float(raw[:, -1].mean()), 1.0)
+    linear = _model(raw, normal_clusters)
+    logs = _model(np.log(raw + offset), normal_clusters)
+    null_linear, supported = _leave_one_out(linear, log=False)
+    null_logs, _ = _leave_one_out(logs, log=True)
+    null = _score(_geometric(null_linear, null_logs))[supported]
+    z = _geometric(
+        _z(observed, linear, partner, log=False),
+        _z(np.log(observed + offset), logs, partner, log=True),
+    )
+    score = _score(z)
+    p_value = conformal(null, score)
+    excess = observed - linear.mean[partner]
+    least = floor * linear.mean[partner, -1]
+    large = (excess >= least[:, None]) & (excess > 0)
+    std = np.sqrt(linear.squares / np.maximum(linear.sizes - 1, 1)[:, None])
+    above = excess > k * std[partner]
+    above &= excess > 1e-9 * linear.mean[partner]  # a mean's rounding is no excess
+    paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
+    # Single executions: the columns that made the score must carry the excess.
+    alone = _benjamini_hochberg(p_value, level) & (large & (z > 0)).any(axis=1)
+    together, group_notes = _groups(
+        raw, observed, normal_clusters.labels, partner, linear.mean[:, -1] * floor, level
+    )
+    anomalous = alone | (together & above & large).any(axis=1)
+    top = np.where(z.any(axis=1), z.argmax(axis=1), excess.argmax(axis=1)) if len(z) else partner
+    return Outliers(
+        score=score,
+        p_value=p_value,
+        anomalous=anomalous,
+        paper=paper,
+        excess=np.rint(excess[:, -1]).astype(np.int64),
+        symbol=np.where(top == len(normal.symbols), -1, top).astype(np.int64),
+        notes=(
+            *_notes(linear, partner, supported, pairs, sample_clusters.labels, anomalous),
+            *group_notes,
+        ),
+    )
+
+
+def _columns(table: VectorTable) -> F64:
+    """Durations of every symbol and, last, the total (ns)."""
+    return np.column_stack([table.durations, table.total]).astype(np.float64)
+
+
+def _model(values: F64, clusters: Clustering) -> _Model:
+    size = clusters.size
+    mean = np.zeros((size, values.shape[1]))
+    squares = np.zeros_like(mean)
+    for c in range(size):
+        mine = values[clusters.labels == c]
+        mean[c] = mine.mean(axis=0)
+        squares[c] = ((mine - mean[c]) ** 2).sum(axis=0)
+    sizes = np.bincount(clusters.labels, minlength=size).astype(np.float64)
+    return _Model(values, clusters.labels, sizes, mean, squares)
+
+
+def _variance(squares: F64, sizes: F64, pooled: F64) -> F64:
+    """Shrink a cluster's variance towards that of all; tiny clusters take the latter."""
+    freedom = np.maximum(sizes - 1, 0)[:, None]
+    shrunk = (squares + _PRIOR * pooled) / (freedom + _PRIOR)
+    return np.where(sizes[:, None] < _LOW_SUPPORT, pooled, shrunk)
+
+
+def _spread(variance: F64, mean: F64, *, log: bool) -> F64:
+    # One nanosecond keeps a set without any duration finite.
+    least = np.full(len(mean), _SHRINK) if log else np.maximum(_SHRINK * mean[:, -1], 1.0)
+    return np.asarray(np.sqrt(variance + least[:, None] ** 2), dtype=np.float64)
+
+
+def _pooled(model: _Model) -> F64:
+    freedom = max(float(model.sizes.sum()) - len(model.sizes), 1.0)
+    return np.asarray(model.squares.sum(axis=0) / freedom, dtype=np.float64)
+
+
+def _z(values: F64, model: _Model, partner: I64, *, log: bool) -> F64:
+    variance = _variance(model.squares, model.sizes, _pooled(model))
+    spread = _spread(variance, model.mean, log=log)
+    return (values - model.mean[partner]) / spread[partner]
+
+
+def _leave_one_out(model: _Model, *, log: bool) -> tuple[F64, Bool]:
+    """Score every normal execution against its cluster without it: z, in closed form."""
+    sizes = model.sizes[model.labels]
+    supported = sizes > 1
+    rest = np.maximum(sizes - 1, 1)
+    difference = model.values - model.mean[model.labels]
+    mean = model.mean[model.labels] - difference / rest[:, None]
+    gone = difference**2 * (sizes / rest)[:, None]
+    squares = np.maximum(model.squares[model.labels] - gone, 0.0)
+    freedom = max(float(model.sizes.sum()) - len(model.sizes) - 1, 1.0)
+    pooled = np.maximum(model.squares.sum(axis=0) - gone, 0.0) / freedom
+    spread = _spread(_variance(squares, sizes - 1, pooled), mean, log=log)
+    return (model.values - mean) / spread, supported
+
+
+def _geometric(linear: F64, logs: F64) -> F64:
+    return np.asarray(np.sqrt(np.maximum(linear, 0) * np.maximum(logs, 0)), dtype=np.float64)
+
+
+def _score(z: F64) -> F64:
+    return np.asarray(np.sqrt((z**2).sum(axis=1)), dtype=np.float64)
+
+
+def conformal(null: F64, score: F64) -> F64:
+    """Give every score its p-value among null scores, with a Pareto tail beyond them.
+
+    Parameters
+    ----------
+    null : float64 [n]
+        Scores of executions known to be normal; may be empty.
+    score : float64 [m]
+
+    Returns
+    -------
+    float64 [m]
+        ``(1 + #{null >= score}) / (1 + n)``; where no null score reaches it, the
+        smaller of that and the fitted tail (twenty null scores at the least).
+    """
+    ordered = np.sort(null)
+    n = len(ordered)
+    p = (1 + n - np.searchsorted(ordered, score - 1e-12)) / (1 + n)
+    top = max(10, round(_TAIL * n))
+    if n < 2 * top or ordered[-top - 1] <= 0:
+        return np.asarray(p, dtype=np.float64)
+    start = ordered[-top - 1]
+    hill = float(np.log(ordered[-top:] / start).mean())
+    if hill <= 0:
+        return np.asarray(p, dtype=np.float64)
+    beyond = score > ordered[-1]
+    tail = top / n * (np.maximum(score, start) / start) ** (-1 / hill)
+    return np.where(beyond, np.minimum(p, tail), p)
+
+
+def simes(p_value: F64) -> float:
+    """Combine into one p (Simes 1986).
+
+    Parameters
+    ----------
+    p_value : float64 [m]
+
+    Returns
+    -------
+    float
+        ``min(m * p_(i) / i)``, 1 for an empty sample.  At most a level if and only
+        if Benjamini and Hochberg's procedure at that level selects anything.
+    """
+    m = len(p_value)
+    if m == 0:
+        return 1.0
+    return float(min(1.0, (np.sort(p_value) * m / np.arange(1, m + 1)).min()))
+
+
+def _benjamini_hochberg(p: F64, level: float) -> Bool:
+    m = len(p)
+    if m == 0:
+        return np.zeros(0, np.bool_)
+    ordered = np.sort(p)
+    passing = np.flatnonzero(ordered <= level * np.arange(1, m + 1) / m)
+    return p <= (ordered[passing[-1]] if len(passing) else -1.0)
+
+
+def _groups(
+    raw: F64, observed: F64, labels: I64, partner: I64, least: F64, level: float
+) -> tuple[Bool, tuple[str, ...]]:
+    """Columns in which an execution's whole type is slower, per execution."""
+    result = np.zeros(observed.shape, np.bool_)
+    types, sizes = np.unique(partner, return_counts=True)
+    types = types[sizes > 1]
+    found = 0
+    for c in types:
+        mine = partner == c
+        columns = shifted_columns(
+            raw[labels == c],
+            observed[mine],
+            alpha=level / len(types),
+            floor=float(least[c]),
+        )
+        result[mine] = columns
+        found += bool(columns.any())
+    if not found:
+        return result, ()
+    return result, (f"{plural(found, 'type')} slower as a group in some state",)
+
+
+def _notes(
+    model: _Model,
+    partner: I64,
+    supported: Bool,
+    pairs: ClusterPairs,
+    labels: I64,
+    anomalous: Bool,
+) -> tuple[str, ...]:
+    notes = []
+    low = int((model.sizes[partner] < _LOW_SUPPORT).sum())
+    if low:
+        notes.append(
+            f"{plural(low, 'sample execution')} compared with a type of fewer than "
+            f"{_LOW_SUPPORT} normal executions: their spread is that of all types (low support)"
+        )
+    if not supported.all():
+        notes.append(
+            f"{plural(int((~supported).sum()), 'normal execution')} alone in a type: "
+            "left out of the reference scores"
+        )
+    if supported.sum() < 20:
+        notes.append(
+            f"{plural(int(supported.sum()), 'reference score')}: no p-value can be below "
+            f"{1 / (1 + int(supported.sum())):.2g}"
+        )
+    novel = pairs.novel[labels]
+    if novel.any():
+        notes.append(
+            f"{plural(int(novel.sum()), 'sample execution')} of a type not in the normal set, "
+            f"{int((novel & anomalous).sum())} of them anomalous against the nearest type"
+        )
+    return tuple(notes)
