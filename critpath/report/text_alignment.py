@@ -25,8 +25,8 @@ _LABEL = 12
 def print_alignment(document: dict[str, Any], aligned: dict[str, Any], console: Console) -> None:
     """Print the consensus of the normal group over the anomalous row, and the findings.
 
-    Where both agree, columns are left out (and counted); a row too long for the
-    console goes on in a further block.
+    Where nothing is out of the ordinary, columns are left out (and counted); a row
+    too long for the console goes on in a further block.
 
     Parameters
     ----------
@@ -53,15 +53,12 @@ def print_alignment(document: dict[str, Any], aligned: dict[str, Any], console: 
 def _cells(aligned: dict[str, Any], marks: dict[int, int]) -> list[int]:
     """Return the columns to show, with `_ELIDED` where a run of them is left out."""
     statistics = aligned["statistics"]
-    below = aligned["rows"][-1]["symbols"]
+    # A duration alone, outside every finding, is the paper's rule at work: it marks
+    # a tenth of a healthy path, which would leave nothing out.
     different = [
         column
         for column in range(aligned["columns"])
-        if column in marks
-        or below[column] != statistics["normal_symbol"][column]
-        or statistics["abnormal_state"][column]
-        or statistics["abnormal_duration"][column]
-        or statistics["missing"][column]
+        if column in marks or statistics["abnormal_state"][column] or statistics["missing"][column]
     ]
     keep = {0, aligned["columns"] - 1} if aligned["columns"] else set()
     for column in different:
@@ -111,10 +108,12 @@ def _print_legend(
     symbols = [document["symbols"][code] for code in sorted(used - {verdict.GAP})]
     words = [f"{letter_of(symbol)} {words_of(symbol)}" for symbol in symbols]
     print_line(console, ", ".join([*words, "- nothing here"]), style="dim")
-    agreeing = aligned["columns"] - sum(column != _ELIDED for column in cells)
-    if agreeing:
+    ordinary = aligned["columns"] - sum(column != _ELIDED for column in cells)
+    if ordinary:
         mark = "." if console.options.ascii_only else "…"
-        print_line(console, f"{mark} {plural(agreeing, 'column')} where both agree", style="dim")
+        print_line(
+            console, f"{mark} {plural(ordinary, 'column')} with nothing out of the ordinary", style="dim"
+        )
     beyond = sum(len(block) for block in blocks[_MOST_BLOCKS:])
     if beyond:
         print_line(console, verdict.left_out(beyond, "further column"), style="dim")
