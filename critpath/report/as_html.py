@@ -42,6 +42,7 @@ def render_html(document: dict[str, Any]) -> str:
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     headline = verdict.headline(document)
+    made_by = f"critpath {document['version']}, {document['format']}"
     body = _header(document, headline) + "".join(
         section(anchor, title, content) for anchor, title, content in _sections(document)
     )
@@ -52,8 +53,7 @@ def render_html(document: dict[str, Any]) -> str:
         '<meta name="color-scheme" content="light dark">\n'
         '<meta name="referrer" content="no-referrer">\n'
         f"<title>critpath: {text(headline)}</title>\n<style>{style}</style></head>\n"
-        f"<body>{definitions()}{body}"
-        f"<footer><p>critpath {text(document['version'])}, {text(document['format'])}</p></footer>\n"
+        f"<body>{definitions()}{body}<footer>{paragraph(made_by)}</footer>\n"
         f'<script type="application/json" id="data">{_embedded(page_data(document))}</script>\n'
         f"<script>{script}</script></body></html>\n"
     )
@@ -99,7 +99,9 @@ def _header(document: dict[str, Any], headline: str) -> str:
             ("method", "method"),
         )
     )
-    warnings = items((f"Warning: {w}" for w in document["warnings"] + _losses(document)), kind="warnings")
+    warnings = items(
+        (f"Warning: {w}" for w in document["warnings"] + _losses(document)), kind="warnings"
+    )
     reasons = "".join(paragraph(reason) for reason in verdict.further_reasons(document))
     return (
         f'<header class="{document["verdict"]}">'

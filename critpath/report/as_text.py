@@ -111,7 +111,13 @@ def _print_executions(document: dict[str, Any], console: Console) -> None:
         return
     _heading(console, "Anomalous executions")
     table = new_table(
-        console, "execution", ">duration", ">excess", ">p", "mostly", folding=("execution", "mostly")
+        console,
+        "execution",
+        ">duration",
+        ">excess",
+        ">p",
+        "mostly",
+        folding=("execution", "mostly"),
     )
     for row in rows[:_MOST_EXECUTIONS]:
         label = f" {row['label']}" if row["label"] else ""

@@ -7,20 +7,16 @@ or dict; a figure that is not finite is None.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
 from critpath.model import Clustering, Comparison, Finding, PathSet, StateTest
 from critpath.report.document_alignment import aligned_document, plane_of_counts
+from critpath.report.document_set import set_document
+from critpath.report.plain import number, plain
 
 COMPARISON_FORMAT = "critpath/comparison/1"
-
-# Losses are listed one by one up to here; their sums are always complete.
-_MOST_LOSSES = 200
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
@@ -43,14 +39,17 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     ]
     symbols = _alphabet(comparison)
     detection = comparison.detection
-    return {
+    document = {
         "format": COMPARISON_FORMAT,
         "version": version("critpath"),
         "verdict": comparison.verdict,
         "reasons": list(comparison.reasons),
         "warnings": list(comparison.warnings),
-        "settings": plain(comparison.settings),
-        "sets": {"normal": _set(comparison.normal), "sample": _set(comparison.sample)},
+        "settings": comparison.settings,
+        "sets": {
+            "normal": set_document(comparison.normal),
+            "sample": set_document(comparison.sample),
+        },
         "symbols": [{"name": s.name, "state": s.state.name, "role": s.role} for s in symbols],
         "states": [_state(test) for test in detection.states],
         "detection": {
@@ -84,89 +83,17 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
             }
             for cause in comparison.causes
         ],
+    }
+    # Stages may leave numpy's scalars in their results; a document has Python's.
+    return {
+        **plain(document),
         "aligned": [aligned_document(comparison, one) for one in comparison.aligned],
     }
-
-
-def number(value: float | None) -> float | int | None:
-    """Return a figure as JSON can hold it: None where it is undefined or infinite."""
-    if value is None or not math.isfinite(value):
-        return None
-    return int(value) if isinstance(value, int | np.integer) else float(value)
-
-
-def plain(value: Any) -> Any:
-    """Return settings as JSON holds them; what JSON has no type for becomes text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items = [plain(item) for item in value]
-        return sorted(items, key=repr) if isinstance(value, set | frozenset) else items
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if isinstance(value, int | float | np.integer | np.floating):
-        return number(value)
-    return value if value is None else str(value)
 
 
 def _alphabet(comparison: Comparison) -> Sequence[Any]:
     # Both tables share one alphabet; a set without executions may come without one.
     return max(comparison.normal_vectors.symbols, comparison.sample_vectors.symbols, key=len)
-
-
-def _set(paths: PathSet) -> dict[str, Any]:
-    executions = paths.executions
-    window = (
-        {"begin": int(executions.begin.min()), "end": int(executions.end.max())}
-        if len(executions)
-        else None
-    )
-    losses = [
-        {
-            "begin": loss.begin,
-            "end": loss.end,
-            "host": loss.host,
-            "cpu": loss.cpu,
-            "events": loss.events,
-            "packets": loss.packets,
-            "reason": loss.reason,
-        }
-        for loss in paths.losses
-    ]
-    return {
-        "sources": list(paths.sources),
-        "specification": paths.specification,
-        "executions": len(executions),
-        "events": paths.events,
-        "window": window,
-        "hosts": _from_environment(paths, "hostname"),
-        "kernels": _from_environment(paths, "kernel_release"),
-        "tracers": _tracers(paths),
-        "loss": {
-            "events": sum(loss.events for loss in paths.losses),
-            "packets": sum(loss.packets for loss in paths.losses),
-            "places": losses[:_MOST_LOSSES],
-            "places_left_out": max(0, len(losses) - _MOST_LOSSES),
-        },
-        "lossy": int(paths.lossy.sum()),
-        "incomplete": executions.incomplete,
-        "notes": list(executions.notes),
-        "warnings": list(paths.warnings),
-    }
-
-
-def _from_environment(paths: PathSet, key: str) -> list[str]:
-    return sorted({str(env[key]) for env in paths.environment if key in env})
-
-
-def _tracers(paths: PathSet) -> list[str]:
-    found = set()
-    for env in paths.environment:
-        if "tracer_name" in env:
-            parts = [env.get(f"tracer_{part}") for part in ("major", "minor", "patchlevel")]
-            numbers = ".".join(str(part) for part in parts if part is not None)
-            found.add(f"{env['tracer_name']} {numbers}".strip())
-    return sorted(found)
 
 
 def _executions(comparison: Comparison, which: str, paths: PathSet) -> list[dict[str, Any]]:

@@ -35,9 +35,9 @@ def aligned_document(comparison: Comparison, aligned: Aligned) -> dict[str, Any]
     statistics = aligned.statistics
     return {
         "execution": sample.id[aligned.execution],
-        "position": aligned.execution,
+        "position": int(aligned.execution),
         "columns": int(alignment.rows.shape[1]),
-        "left_out": aligned.left_out,
+        "left_out": int(aligned.left_out),
         "excess": _finite(aligned.excess),
         "unexplained": _finite(aligned.unexplained),
         "score": _finite(alignment.score),
@@ -45,7 +45,7 @@ def aligned_document(comparison: Comparison, aligned: Aligned) -> dict[str, Any]
         "rows": [
             {
                 "set": which,
-                "position": position,
+                "position": int(position),
                 "id": name,
                 "symbols": symbols[row].tolist(),
                 "durations": durations[row].tolist(),

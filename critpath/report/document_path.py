@@ -65,14 +65,14 @@ def path_document(
     touching = [loss for loss in losses if loss.begin <= end and loss.end >= begin]
     return {
         "format": PATH_FORMAT,
-        "subject": {"tid": tid, "comm": comm},
-        "begin": begin,
-        "end": end,
+        "subject": {"tid": int(tid), "comm": comm},
+        "begin": int(begin),
+        "end": int(end),
         "segments": segments,
         "totals": totals,
         "unexplained": sum(ns for state, ns in totals.items() if state in _UNEXPLAINED),
         "loss": {
-            "events": sum(loss.events for loss in touching),
-            "packets": sum(loss.packets for loss in touching),
+            "events": sum(int(loss.events) for loss in touching),
+            "packets": sum(int(loss.packets) for loss in touching),
         },
     }

@@ -69,6 +69,7 @@ def _aligned_data(document: dict[str, Any], one: dict[str, Any]) -> dict[str, An
     return {
         "position": one["position"],
         "columns": one["columns"],
+        "left_out": one["left_out"],
         "rows": [
             {"id": safe_text(r["id"]), "symbols": r["symbols"], "durations": r["durations"]}
             for r in one["rows"]
@@ -123,7 +124,8 @@ def _article(document: dict[str, Any], one: dict[str, Any], row: dict[str, Any] 
         f'<article id="x{position}" aria-labelledby="x{position}-title">'
         f'<h3 id="x{position}-title">Execution {text(one["execution"] + label)}</h3>'
         f'<p class="facts">{text("; ".join(facts))}</p>'
-        f'<figure data-position="{position}"><div class="still">{alignment_svg(document, one)}</div>'
+        f'<figure data-position="{position}">'
+        f'<div class="still">{alignment_svg(document, one)}</div>'
         f"<figcaption>{text(left_out)}</figcaption></figure>"
         f"{_findings(document, one)}{_segments(one)}</article>"
     )

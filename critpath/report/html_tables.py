@@ -263,11 +263,16 @@ def method(document: dict[str, Any]) -> str:
     """Return how the verdict came about: the rule, its figures, every setting."""
     detection, outliers = document["detection"], document["outliers"]
     facts = [
-        f"Rule in force: {detection['rule']}, level {_figure(detection['alpha'])}, effect floor "
-        f"{verdict.duration(detection['floor'])}, {plural(detection['permutations'], 'permutation')}.",
+        (
+            f"Rule in force: {detection['rule']}, level {_figure(detection['alpha'])}, "
+            f"effect floor {verdict.duration(detection['floor'])}, "
+            f"{plural(detection['permutations'], 'permutation')}."
+        ),
         verdict.sensitivity(document) or "",
-        f"{plural(outliers['anomalous'], 'execution')} anomalous; the paper's rule marks "
-        f"{outliers['paper']:,}.",
+        (
+            f"{plural(outliers['anomalous'], 'execution')} anomalous; the paper's rule marks "
+            f"{outliers['paper']:,}."
+        ),
         *detection["notes"],
         *outliers["notes"],
     ]

@@ -124,9 +124,9 @@ _ALIGNED: Final[dict[str, Any]] = {
     "tree": str,
     "rows": [{"set": str, "position": int, "id": str, "symbols": [int], "durations": [int]}],
     "statistics": {
-        **dict.fromkeys(("probability", "normal_probability", "mean", "std"), [MAYBE]),
-        **dict.fromkeys(("normal_symbol", "contribution"), [int]),
-        **dict.fromkeys(("abnormal_state", "abnormal_duration", "missing"), [bool]),
+        **{name: [MAYBE] for name in ("probability", "normal_probability", "mean", "std")},
+        **{name: [int] for name in ("normal_symbol", "contribution")},
+        **{name: [bool] for name in ("abnormal_state", "abnormal_duration", "missing")},
     },
     "segments": [{"column": int, **_SEGMENT}],
 }

@@ -58,7 +58,8 @@ def alignment_svg(document: dict[str, Any], aligned: dict[str, Any]) -> str:
     draw(f"most of {len(normals)}", verdict.consensus(aligned), None, 16)
     y += 4
     for row, count in distinct[:MOST_ROWS]:
-        draw(f"normal ×{count}", row["symbols"], row["durations"], 12)
+        label = f"{count} normals" if count > 1 else f"normal {row['id'][:12]}"
+        draw(label, row["symbols"], row["durations"], 12)
     y += 4
     draw("this execution", anomaly["symbols"], anomaly["durations"], 22)
     parts.append(_marks(document, aligned, y, width, step))

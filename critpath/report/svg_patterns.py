@@ -63,11 +63,10 @@ def cells(row: Iterable[tuple[float, float, dict[str, Any]]], y: float, height: 
     for x, width, symbol in row:
         other = bool(symbol["role"])
         gap = 0.6 if width > 4 else 0.0
-        box = f"M{_n(x)} {_n(y)}h{_n(max(width - gap, 0.4))}v{_n(height)}h{_n(-max(width - gap, 0.4))}z"
-        shapes[symbol["state"], other].append(box)
+        shapes[symbol["state"], other].append(_box(x, y, max(width - gap, 0.4), height))
         if other:
             foot = height / 5
-            feet.append(f"M{_n(x)} {_n(y + height - foot)}h{_n(width - gap)}v{_n(foot)}h{_n(gap - width)}z")
+            feet.append(_box(x, y + height - foot, max(width - gap, 0.4), foot))
         if width >= _LETTER_FITS:
             letters[LOOKS[symbol["state"]].ink].append((x + width / 2, letter_of(symbol)))
     parts = []
@@ -86,6 +85,10 @@ def cells(row: Iterable[tuple[float, float, dict[str, Any]]], y: float, height: 
             f'font-family="monospace" text-anchor="middle">{word}</text>'
         )
     return "".join(parts)
+
+
+def _box(x: float, y: float, width: float, height: float) -> str:
+    return f"M{_n(x)} {_n(y)}h{_n(width)}v{_n(height)}h{_n(-width)}z"
 
 
 def _n(value: float) -> str:

@@ -53,7 +53,8 @@ def scatter_svg(document: dict[str, Any]) -> str:
             labels.append((at_x, at_y, anomalous[position]["id"]))
         else:
             parts.append(
-                f'<path d="M{at_x:.1f} {at_y - 5:.1f}l5 9h-10z" fill="{ORANGE}" fill-opacity="0.8"/>'
+                f'<path d="M{at_x:.1f} {at_y - 5:.1f}l5 9h-10z" fill="{ORANGE}" '
+                'fill-opacity="0.8"/>'
             )
     for at_x, at_y, name in labels[:_MOST_LABELS]:
         near = at_x > _WIDTH * 0.7
@@ -87,8 +88,10 @@ def _scale(values: list[float], low: float, high: float) -> Any:
 
 def _axes(explained: list[float]) -> str:
     floor = _HEIGHT - 20
-    names = [f"{which} component, {format_share(e)} of the variance" for which, e in
-             zip(("first", "second"), explained, strict=True)]
+    names = [
+        f"{which} component, {format_share(e)} of the variance"
+        for which, e in zip(("first", "second"), explained, strict=True)
+    ]
     return (
         f'<path d="M24 8V{floor}H{_WIDTH - 8}" fill="none" stroke="currentColor" '
         'stroke-opacity="0.4"/>'

@@ -112,7 +112,9 @@ def _print_legend(
     if ordinary:
         mark = "." if console.options.ascii_only else "…"
         print_line(
-            console, f"{mark} {plural(ordinary, 'column')} with nothing out of the ordinary", style="dim"
+            console,
+            f"{mark} {plural(ordinary, 'column')} with nothing out of the ordinary",
+            style="dim",
         )
     beyond = sum(len(block) for block in blocks[_MOST_BLOCKS:])
     if beyond:
