@@ -43,9 +43,9 @@ def render_html(document: dict[str, Any]) -> str:
     )
     headline = verdict.headline(document)
     made_by = f"critpath {document['version']}, {document['format']}"
-    body = _header(document, headline) + "".join(
-        section(anchor, title, content) for anchor, title, content in _sections(document)
-    )
+    sections = _sections(document)
+    body = _header(document, headline, [(anchor, title) for anchor, title, _ in sections])
+    body += "".join(section(*one) for one in sections)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -60,9 +60,14 @@ def render_html(document: dict[str, Any]) -> str:
 
 
 def _sections(document: dict[str, Any]) -> list[tuple[str, str, str]]:
-    return [
+    found = document["causes"] or document["aligned"] or document["outliers"]["anomalous"]
+    title = "Anomalous executions against their normal group"
+    anomalies = [
         ("causes", "Causes", html_tables.causes(document)),
-        ("aligned", "Anomalous executions against their normal group", drawings(document)),
+        ("aligned", title, drawings(document)),
+    ]
+    return [
+        *(anomalies if found else []),
         ("states", "States", html_tables.states(document)),
         ("clusters", "Types of executions", html_tables.clusters(document)),
         ("executions", "Executions", html_tables.executions(document)),
@@ -71,7 +76,7 @@ def _sections(document: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _header(document: dict[str, Any], headline: str) -> str:
+def _header(document: dict[str, Any], headline: str, sections: list[tuple[str, str]]) -> str:
     word, _, sentence = headline.partition(": ")
     sets = document["sets"]
     figures = [
@@ -87,22 +92,15 @@ def _header(document: dict[str, Any], headline: str) -> str:
         detectable = verdict.duration(document["detection"]["detectable"], sign=True)
         figures.append((detectable, "would have shown"))
     shown = "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for v, k in figures)
-    links = "".join(
-        f'<li><a href="#{anchor}">{label}</a></li>'
-        for anchor, label in (
-            ("causes", "causes"),
-            ("aligned", "aligned paths"),
-            ("states", "states"),
-            ("clusters", "types"),
-            ("executions", "executions"),
-            ("sets", "sets"),
-            ("method", "method"),
-        )
-    )
+    links = "".join(f'<li><a href="#{anchor}">{text(title)}</a></li>' for anchor, title in sections)
     warnings = items(
         (f"Warning: {w}" for w in document["warnings"] + _losses(document)), kind="warnings"
     )
-    reasons = "".join(paragraph(reason) for reason in verdict.further_reasons(document))
+    told = verdict.further_reasons(document)
+    sensitivity = verdict.sensitivity(document)
+    if sensitivity and document["verdict"] != "anomaly":
+        told.append(sensitivity)
+    reasons = "".join(paragraph(reason) for reason in told)
     return (
         f'<header class="{document["verdict"]}">'
         f'<h1><span class="verdict"><span aria-hidden="true">{_SIGNS[document["verdict"]]}</span> '

@@ -94,13 +94,14 @@ def _interval(state: dict[str, Any], reach: float) -> str:
         return 80 + 74 * ns / reach
 
     words = f"{format_ns(low, sign=True)} to {format_ns(high, sign=True)}"
-    colour = VERMILLION if state["flagged"] else BLUE
+    colour, kind = (VERMILLION, "flagged") if state["flagged"] else (BLUE, "usual")
     return (
         f'<svg class="interval" width="160" height="16" role="img" aria-label="{text(words)}">'
         f"<title>{text(words)}</title>"
         '<path d="M80 0v16" stroke="currentColor" stroke-opacity="0.4"/>'
-        f'<path d="M{x_of(low):.1f} 8H{x_of(high):.1f}" stroke="{colour}" stroke-width="2.5"/>'
-        f'<circle cx="{x_of(effect):.1f}" cy="8" r="4" fill="{colour}"/></svg>'
+        f'<g class="{kind}" fill="{colour}" stroke="{colour}">'
+        f'<path d="M{x_of(low):.1f} 8H{x_of(high):.1f}" stroke-width="2.5"/>'
+        f'<circle cx="{x_of(effect):.1f}" cy="8" r="3.5"/></g></svg>'
     )
 
 

@@ -5,7 +5,9 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const LABEL = 120, MOST_NORMALS = 16;
   const ROW = 13, TALL = 22, SPACE = 3, MARKS = 22, TRACK = 26, BARS = 44, AXIS = 20;
-  const ORANGE = "#e69f00", BLUE = "#0072b2", RED = "#d55e00";
+  const ORANGE = "#e69f00", RED = "#d55e00";
+
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
   const duration = (ns, sign) => {
     if (ns === null || ns === undefined) return "-";
@@ -18,6 +20,8 @@
     }
     return mark + value.toFixed(0) + " ns";
   };
+
+  const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
   const element = (name, text, parent) => {
     const made = document.createElement(name);
@@ -99,7 +103,7 @@
       still.before(tools, this.canvas, this.about);
       if (this.hidden > 0) {
         const caption = figure.querySelector("figcaption");
-        caption.textContent = [this.one.said, this.hidden + " further normal rows not drawn."]
+        caption.textContent = [this.one.said, count(this.hidden, "further normal row") + " not drawn."]
           .filter(Boolean).join(" ");
       }
       this.listen();
@@ -241,7 +245,7 @@
       const c = canvas.getContext("2d");
       c.scale(ratio, ratio);
       this.ink = getComputedStyle(document.body).color;
-      this.page = getComputedStyle(document.body).backgroundColor;
+      this.usual = dark.matches ? "#56b4e9" : "#0072b2";
       this.lines.forEach((l) => this.row(c, l, width));
       this.marks(c, marks, width);
       if (this.time) this.axis(c, marks + MARKS, width);
@@ -343,7 +347,7 @@
       this.label(c, "normal mean", y + TRACK + 34);
       c.fillStyle = ORANGE;
       c.fillRect(LABEL - 6, y + TRACK + 16, 4, 9);
-      c.fillStyle = BLUE;
+      c.fillStyle = this.usual;
       c.fillRect(LABEL - 6, y + TRACK + 30, 4, 9);
       c.fillStyle = this.ink;
       c.font = "9px sans-serif";
@@ -360,7 +364,7 @@
           const here = level(this.anomaly.durations[i]), usual = level(this.one.mean[i]);
           c.fillStyle = ORANGE;
           c.fillRect(left, floor - here, wide / 2, here);
-          c.fillStyle = BLUE;
+          c.fillStyle = this.usual;
           c.fillRect(left + wide / 2, floor - usual, wide / 2, usual);
         }
         c.globalAlpha = 0.25;
@@ -430,10 +434,11 @@
   for (const one of data.aligned) {
     const figure = document.querySelector('figure[data-position="' + one.position + '"]');
     if (figure) {
-      one.said = one.left_out ? one.left_out + " normal executions of the group not aligned." : "";
+      one.said = one.left_out
+        ? count(one.left_out, "normal execution") + " of the group not aligned." : "";
       views.push(new View(figure, one));
     }
   }
   const redraw = () => views.forEach((view) => view.draw());
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  dark.addEventListener("change", redraw);
 })();

@@ -156,7 +156,7 @@ def _tracks(
     parts.append(_label("duration here", y + 14))
     parts.append(_label("normal mean", y + 28))
     parts.append(f'<path d="{"".join(here)}" fill="{ORANGE}"/>')
-    parts.append(f'<path d="{"".join(usual)}" fill="{BLUE}"/>')
+    parts.append(f'<path class="usual" d="{"".join(usual)}" stroke="none" fill="{BLUE}"/>')
     parts.append(f'<path d="M{_LABEL - 6} {y + 6}v8" stroke="{ORANGE}" stroke-width="4"/>')
     parts.append(f'<path d="M{_LABEL - 6} {y + 20}v8" stroke="{BLUE}" stroke-width="4"/>')
     parts.append(_rule(y + 44, len(bins) * width))

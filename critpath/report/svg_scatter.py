@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from critpath.report import verdict
 from critpath.report.html_elements import text
-from critpath.report.palette import BLUE, ORANGE, VERMILLION
+from critpath.report.palette import ORANGE, SKY, VERMILLION
 from critpath.units import format_share, plural
 
 _WIDTH: Final = 520
@@ -38,8 +38,8 @@ def scatter_svg(document: dict[str, Any]) -> str:
     anomalous = {row["position"]: row for row in verdict.anomalous(document)}
     parts = [_axes(plane["explained"])]
     parts += [
-        f'<circle cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="4" fill="none" stroke="{BLUE}" '
-        'stroke-width="1.5" stroke-opacity="0.75"/>'
+        f'<circle cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="4" fill="{SKY}" '
+        'fill-opacity="0.6" stroke="currentColor" stroke-opacity="0.6"/>'
         for x, y in plane["normal"][:_MOST_POINTS]
     ]
     labels = []
