@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from critpath.report import verdict
+from critpath.report.columns import GAP, consensus
 from critpath.report.html_elements import paragraph, table, text
 from critpath.report.palette import KINDS, LOOKS, letter_of, words_of
 from critpath.report.svg_alignment import alignment_svg, caption
@@ -22,22 +23,28 @@ MOST_CELLS: Final = 400_000
 def drawings(document: dict[str, Any]) -> str:
     """Return an article per anomalous execution, the largest excess first."""
     aligned = verdict.by_excess(document["aligned"])
+    shown = drawn(document)
     if not aligned:
         return paragraph("No execution is anomalous, or none could be aligned with its group.")
     rows = {r["position"]: r for r in document["executions"] if r["set"] == "sample"}
-    parts = [_legend(document, aligned[:MOST_DRAWN])]
-    parts += [_article(document, one, rows.get(one["position"])) for one in aligned[:MOST_DRAWN]]
-    said = verdict.left_out(len(aligned) - MOST_DRAWN, "drawing")
-    still = min(len(aligned), MOST_DRAWN) - len(interactive(document))
+    parts = [_legend(document, shown)]
+    parts += [_article(document, one, rows.get(one["position"])) for one in shown]
+    said = verdict.left_out(len(aligned) - len(shown), "drawing")
+    still = len(shown) - len(interactive(document))
     if still > 0:
         said += f" {plural(still, 'drawing')} cannot be zoomed: their data is left out for size."
     return "".join(parts) + (paragraph(said, kind="said") if said else "")
 
 
+def drawn(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the alignments that have an article, the largest excess first."""
+    return verdict.by_excess(document["aligned"])[:MOST_DRAWN]
+
+
 def interactive(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the alignments whose data goes into the page, up to `MOST_CELLS` cells."""
     chosen, cells = [], 0
-    for one in verdict.by_excess(document["aligned"])[:MOST_DRAWN]:
+    for one in drawn(document):
         cells += one["columns"] * len(one["rows"])
         if cells > MOST_CELLS:
             break
@@ -74,7 +81,7 @@ def _aligned_data(document: dict[str, Any], one: dict[str, Any]) -> dict[str, An
             {"id": safe_text(r["id"]), "symbols": r["symbols"], "durations": r["durations"]}
             for r in one["rows"]
         ],
-        "consensus": verdict.consensus(one),
+        "consensus": consensus(one),
         "probability": statistics["probability"],
         "mean": statistics["mean"],
         "segments": [
@@ -103,7 +110,7 @@ def _legend(document: dict[str, Any], aligned: list[dict[str, Any]]) -> str:
     used |= {code for one in aligned for code in one["statistics"]["normal_symbol"]}
     entries = "".join(
         f"<li>{swatch(symbol)} <code>{text(symbol['name'])}</code> {text(words_of(symbol))}</li>"
-        for symbol in (document["symbols"][code] for code in sorted(used - {verdict.GAP}))
+        for symbol in (document["symbols"][code] for code in sorted(used - {GAP}))
     )
     gap = "<li>a line through a row: nothing here (a gap)</li>"
     return f'<ul class="legend" aria-label="Legend">{entries}{gap}</ul>'
@@ -119,7 +126,7 @@ def _article(document: dict[str, Any], one: dict[str, Any], row: dict[str, Any] 
         if row["lossy"]:
             facts.append("touches a loss")
     facts.append(f"{verdict.duration(one['unexplained'], sign=True)} of it unexplained")
-    left_out = caption(one)
+    left_out = caption(document, one)
     return (
         f'<article id="x{position}" aria-labelledby="x{position}-title">'
         f'<h3 id="x{position}-title">Execution {text(one["execution"] + label)}</h3>'

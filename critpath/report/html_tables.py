@@ -6,6 +6,7 @@ import json
 from typing import Any, Final
 
 from critpath.report import verdict
+from critpath.report.html_aligned import drawn
 from critpath.report.html_elements import items, paragraph, table, text
 from critpath.report.palette import BLUE, VERMILLION
 from critpath.report.svg_scatter import scatter_svg
@@ -23,7 +24,7 @@ def causes(document: dict[str, Any]) -> str:
     """Return the causes, the largest first, each with the executions it explains."""
     if not document["causes"]:
         return paragraph("No cause: no execution is anomalous, or none could be explained.")
-    drawn = {aligned["position"] for aligned in document["aligned"]}
+    linkable = {aligned["position"] for aligned in drawn(document)}
     entries = []
     for cause in document["causes"][:MOST_CAUSES]:
         part = min(max(cause["share"] or 0.0, 0.0), 1.0)
@@ -33,7 +34,7 @@ def causes(document: dict[str, Any]) -> str:
             f'<rect width="{120 * part:.0f}" height="10" fill="{VERMILLION}"/></svg>'
         )
         links = [
-            f'<a href="#x{position}">{text(name)}</a>' if position in drawn else text(name)
+            f'<a href="#x{position}">{text(name)}</a>' if position in linkable else text(name)
             for name, position in zip(cause["executions"], cause["positions"], strict=False)
         ]
         beyond = len(links) - _MOST_LINKS
@@ -159,7 +160,7 @@ def _cluster(cluster: dict[str, Any] | None) -> list[str]:
 
 def executions(document: dict[str, Any]) -> str:
     """Return the table of all executions, anomalous ones first."""
-    drawn = {aligned["position"] for aligned in document["aligned"]}
+    linkable = {aligned["position"] for aligned in drawn(document)}
     order = {"sample": 0, "normal": 1}
     ranked = sorted(
         document["executions"],
@@ -174,7 +175,7 @@ def executions(document: dict[str, Any]) -> str:
         return paragraph("Neither set has an execution.")
     rows = []
     for row in ranked[:MOST_EXECUTIONS]:
-        linked = row["set"] == "sample" and row["position"] in drawn
+        linked = row["set"] == "sample" and row["position"] in linkable
         name = f'<a href="#x{row["position"]}">{text(row["id"])}</a>' if linked else text(row["id"])
         marks = [word for word in ("anomalous", "paper", "weak", "lossy") if row[word]]
         cells = [
@@ -265,7 +266,7 @@ def method(document: dict[str, Any]) -> str:
     detection, outliers = document["detection"], document["outliers"]
     facts = [
         (
-            f"Rule in force: {detection['rule']}, level {_figure(detection['alpha'])}, "
+            f"Rule in force: {detection['rule']}, level {verdict.figure(detection['alpha'])}, "
             f"effect floor {verdict.duration(detection['floor'])}, "
             f"{plural(detection['permutations'], 'permutation')}."
         ),
@@ -286,10 +287,6 @@ def method(document: dict[str, Any]) -> str:
         items([fact for fact in facts if fact], kind="notes")
         + f"<details><summary>Settings in force</summary>{settings}</details>"
     )
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:g}"
 
 
 def _said(words: str) -> str:

@@ -5,6 +5,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const LABEL = 120, MOST_NORMALS = 16;
   const ROW = 13, TALL = 22, SPACE = 3, MARKS = 22, TRACK = 26, BARS = 44, AXIS = 20;
+  const SCREEN = 100;
   const ORANGE = "#e69f00", RED = "#d55e00";
 
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -90,6 +91,7 @@
       button("−", () => this.zoom(2), "Zoom out");
       button("all", () => this.reset(), "Show all");
       if (this.one.findings.length) button("next finding", () => this.next());
+      this.where = element("span", "", tools);
       element("span", "drag, Ctrl+wheel, arrow keys, + − 0 F", tools).className = "hint";
       this.canvas = document.createElement("canvas");
       this.canvas.tabIndex = 0;
@@ -108,8 +110,13 @@
       }
       this.listen();
       this.mode(false);
+      // Whole, a long path is a carpet: begin where something is wrong.
+      if (SCREEN < this.one.columns) {
+        this.place(this.cursor - SCREEN / 2, this.cursor + SCREEN / 2);
+      }
       // Drawing sets the height: only a new width may draw again, and not within the notice.
-      let seen = 0;
+      this.draw();
+      let seen = Math.round(figure.clientWidth);
       new ResizeObserver(([entry]) => {
         const width = Math.round(entry.contentRect.width);
         if (width === seen) return;
@@ -251,6 +258,9 @@
       if (this.time) this.axis(c, marks + MARKS, width);
       else this.tracks(c, marks + MARKS, width);
       this.pointer(c, height);
+      this.where.textContent = this.time
+        ? duration(this.from) + " to " + duration(this.to) + " of " + duration(this.length)
+        : "columns " + (Math.floor(this.from) + 1) + " to " + Math.ceil(this.to) + " of " + this.one.columns;
       this.tell();
     }
 

@@ -9,12 +9,11 @@ from rich.style import Style
 from rich.text import Text
 
 from critpath.report import verdict
+from critpath.report.columns import GAP, consensus, flagged_columns, layout
 from critpath.report.palette import KINDS, LOOKS, letter_of, words_of
 from critpath.report.text_table import new_table, print_line, shown
 from critpath.units import plural
 
-# Columns kept on both sides of a difference, so that one sees where it is.
-_CONTEXT = 3
 _MOST_BLOCKS = 4
 _MOST_FINDINGS = 6
 
@@ -34,12 +33,12 @@ def print_alignment(document: dict[str, Any], aligned: dict[str, Any], console: 
         The comparison, and one entry of its ``aligned``.
     console : Console
     """
-    marks = verdict.flagged_columns(document, aligned)
-    cells = _cells(aligned, marks)
+    marks = flagged_columns(document, aligned)
+    cells = _cells(document, aligned)
     width = max(10, console.width - _LABEL - 1)
     blocks = [cells[i : i + width] for i in range(0, len(cells), width)]
     rows = aligned["rows"]
-    above, below = verdict.consensus(aligned), rows[-1]["symbols"]
+    above, below = consensus(aligned), rows[-1]["symbols"]
     for block in blocks[:_MOST_BLOCKS]:
         console.print(_row(f"normal {len(rows) - 1}", above, block, document, console))
         console.print(_row("anomaly", below, block, document, console))
@@ -50,30 +49,13 @@ def print_alignment(document: dict[str, Any], aligned: dict[str, Any], console: 
     _print_findings(document, aligned, console)
 
 
-def _cells(aligned: dict[str, Any], marks: dict[int, int]) -> list[int]:
+def _cells(document: dict[str, Any], aligned: dict[str, Any]) -> list[int]:
     """Return the columns to show, with `_ELIDED` where a run of them is left out."""
-    statistics = aligned["statistics"]
-    # A duration alone, outside every finding, is the paper's rule at work: it marks
-    # a tenth of a healthy path, which would leave nothing out.
-    different = [
-        column
-        for column in range(aligned["columns"])
-        if column in marks or statistics["abnormal_state"][column] or statistics["missing"][column]
+    shown_columns = layout(document, aligned)
+    return [
+        _ELIDED if i in shown_columns.elided else cell.start
+        for i, cell in enumerate(shown_columns.cells)
     ]
-    keep = {0, aligned["columns"] - 1} if aligned["columns"] else set()
-    for column in different:
-        low, high = max(0, column - _CONTEXT), min(aligned["columns"], column + _CONTEXT + 1)
-        keep.update(range(low, high))
-    cells: list[int] = []
-    last = -1
-    for column in sorted(keep):
-        if column == last + 2:
-            cells.append(column - 1)  # a mark would take the room of the one it hides
-        elif column > last + 1:
-            cells.append(_ELIDED)
-        cells.append(column)
-        last = column
-    return cells
 
 
 def _row(
@@ -83,7 +65,7 @@ def _row(
     for column in block:
         if column == _ELIDED:
             line.append("." if console.options.ascii_only else "…", style="dim")
-        elif symbols[column] == verdict.GAP:
+        elif symbols[column] == GAP:
             line.append("-", style="dim")
         else:
             symbol = document["symbols"][symbols[column]]
@@ -105,7 +87,7 @@ def _print_legend(
 ) -> None:
     used = {aligned["rows"][-1]["symbols"][c] for c in cells if c != _ELIDED}
     used |= {aligned["statistics"]["normal_symbol"][c] for c in cells if c != _ELIDED}
-    symbols = [document["symbols"][code] for code in sorted(used - {verdict.GAP})]
+    symbols = [document["symbols"][code] for code in sorted(used - {GAP})]
     words = [f"{letter_of(symbol)} {words_of(symbol)}" for symbol in symbols]
     print_line(console, ", ".join([*words, "- nothing here"]), style="dim")
     ordinary = aligned["columns"] - sum(column != _ELIDED for column in cells)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any, Final
+from typing import Any
 
 from critpath.units import format_ns, format_share, plural
-
-GAP: Final = -1
 
 
 def headline(document: dict[str, Any]) -> str:
@@ -44,7 +41,7 @@ def sensitivity(document: dict[str, Any]) -> str | None:
     if not detection["enough"]:
         return (
             f"The smaller set needs {plural(detection['needed'], 'execution')} before the test "
-            f"can decide at level {detection['alpha']:g}."
+            f"can decide at level {figure(detection['alpha'])}."
         )
     if detection["detectable"] is None:
         return None
@@ -60,6 +57,11 @@ def sensitivity(document: dict[str, Any]) -> str | None:
 def duration(ns: float | None, *, sign: bool = False) -> str:
     """Return a duration, or a dash where it is undefined."""
     return "-" if ns is None else format_ns(ns, sign=sign)
+
+
+def figure(value: float | None) -> str:
+    """Return a plain figure, or a dash where it is undefined."""
+    return "-" if value is None else f"{value:g}"
 
 
 def share(value: float | None) -> str:
@@ -93,29 +95,3 @@ def findings_of(document: dict[str, Any], position: int) -> list[dict[str, Any]]
     """Return the findings of one sample execution, by rank."""
     mine = [f for f in document["findings"] if f["position"] == position]
     return sorted(mine, key=lambda f: f["rank"])
-
-
-def consensus(aligned: dict[str, Any]) -> list[int]:
-    """Return the most common normal symbol of every column."""
-    return list(aligned["statistics"]["normal_symbol"])
-
-
-def distinct_rows(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]:
-    """Return rows of different symbols, each with how often it occurs, the commonest first."""
-    counts = Counter(tuple(row["symbols"]) for row in rows)
-    first: dict[tuple[int, ...], dict[str, Any]] = {}
-    for row in rows:
-        first.setdefault(tuple(row["symbols"]), row)
-    order = {key: i for i, key in enumerate(first)}
-    ranked = sorted(first, key=lambda key: (-counts[key], order[key]))
-    return [(first[key], counts[key]) for key in ranked]
-
-
-def flagged_columns(document: dict[str, Any], aligned: dict[str, Any]) -> dict[int, int]:
-    """Return the rank of the finding that covers each column, the first one where two do."""
-    result: dict[int, int] = {}
-    for finding in findings_of(document, aligned["position"]):
-        begin, end = finding["columns"]
-        for column in range(max(0, begin), min(end, aligned["columns"])):
-            result.setdefault(column, finding["rank"])
-    return result

@@ -69,7 +69,7 @@ def test_the_essentials_are_there_without_script(factory):
 
 
 def test_every_target_of_a_link_exists_once(factory):
-    page = render_html(comparison_document(factory.comparison(samples=9, anomalous=5)))
+    page = render_html(comparison_document(factory.comparison(samples=44, anomalous=40, columns=9)))
     anchors = re.findall(r'\sid="([^"]+)"', page)
     assert len(anchors) == len(set(anchors))
     assert set(re.findall(r'href="#([^"]+)"', page)) <= set(anchors)
@@ -116,12 +116,26 @@ def test_what_is_too_much_is_left_out_and_said(factory, monkeypatch):
     assert "2 drawings cannot be zoomed" in page
 
 
-def test_wide_alignments_are_drawn_in_bins_and_said(factory):
+def test_long_alignments_leave_out_what_is_ordinary_and_say_so(factory):
+    document = comparison_document(factory.comparison(columns=300, anomalous=1))
+    one = document["aligned"][0]
+    page = render_html(document)
+    said = re.search(r"leaves out (\d+) columns with nothing out of the ordinary", page)
+    assert said
+    drawing = alignment_svg(document, one)
+    letters = "".join(re.findall(r'font-size="10"[^>]*>([^<]*)<', drawing))
+    assert "T" in letters
+    usual = one["statistics"]["abnormal_state"]
+    assert 0 < int(said[1]) < len(usual) - sum(usual)
+
+
+def test_what_still_does_not_fit_is_drawn_in_bins_and_said(factory):
     document = comparison_document(factory.comparison(columns=1000, normals=4, anomalous=1))
+    document["aligned"][0]["statistics"]["missing"] = [True] * document["aligned"][0]["columns"]
     page = render_html(document)
     step = math.ceil(document["aligned"][0]["columns"] / 480)
     assert step > 1
-    assert f"Each cell stands for {step} columns" in page
+    assert f"stands for {step} columns" in page
     assert len(alignment_svg(document, document["aligned"][0])) < 200_000
 
 

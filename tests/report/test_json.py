@@ -128,7 +128,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_what_passes_the_reader_renders(factory, data):
     """Replace any one value by any other: refused, or rendered, never a traceback."""
     document = comparison_document(factory.comparison(columns=8, normals=3, samples=2, anomalous=1))
