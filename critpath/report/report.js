@@ -103,11 +103,9 @@
       this.about.setAttribute("aria-live", "polite");
       still.hidden = true;
       still.before(tools, this.canvas, this.about);
-      if (this.hidden > 0) {
-        const caption = figure.querySelector("figcaption");
-        caption.textContent = [this.one.said, count(this.hidden, "further normal row") + " not drawn."]
-          .filter(Boolean).join(" ");
-      }
+      // The caption speaks of the still drawing, which leaves out other things.
+      const beyond = this.hidden ? count(this.hidden, "further normal row") + " not drawn." : "";
+      figure.querySelector("figcaption").textContent = [this.one.said, beyond].filter(Boolean).join(" ");
       this.listen();
       this.mode(false);
       // Whole, a long path is a carpet: begin where something is wrong.
