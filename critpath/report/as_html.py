@@ -1,0 +1,135 @@
+"""A comparison as one HTML file that needs no network and trusts no name in it.
+
+Everything essential is plain HTML and static SVG; the script only adds zooming.
+The content security policy names the hashes of our own script and style, so that
+nothing else could run even where escaping had failed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from importlib.resources import files
+from typing import Any, Final
+
+from critpath.report import html_tables, verdict
+from critpath.report.html_aligned import drawings, page_data
+from critpath.report.html_elements import items, paragraph, section, text
+from critpath.report.svg_patterns import definitions
+
+_ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
+
+_SIGNS: Final = {"ok": "✓", "anomaly": "▲", "inconclusive": "?"}
+
+
+def render_html(document: dict[str, Any]) -> str:
+    """Render a comparison as a self-contained page.
+
+    Parameters
+    ----------
+    document : dict
+        From `comparison_document` or `load_document`.
+
+    Returns
+    -------
+    str
+        HTML; the same document gives the same bytes.
+    """
+    style, script = _asset("report.css"), _asset("report.js")
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    headline = verdict.headline(document)
+    made_by = f"critpath {document['version']}, {document['format']}"
+    sections = _sections(document)
+    body = _header(document, headline, [(anchor, title) for anchor, title, _ in sections])
+    body += "".join(section(*one) for one in sections)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>critpath: {text(headline)}</title>\n<style>{style}</style></head>\n"
+        f"<body>{definitions()}{body}<footer>{paragraph(made_by)}</footer>\n"
+        f'<script type="application/json" id="data">{_embedded(page_data(document))}</script>\n'
+        f"<script>{script}</script></body></html>\n"
+    )
+
+
+def _sections(document: dict[str, Any]) -> list[tuple[str, str, str]]:
+    found = document["causes"] or document["aligned"] or document["outliers"]["anomalous"]
+    title = "Anomalous executions against their normal group"
+    anomalies = [
+        ("causes", "Causes", html_tables.causes(document)),
+        ("aligned", title, drawings(document)),
+    ]
+    return [
+        *(anomalies if found else []),
+        ("states", "States", html_tables.states(document)),
+        ("clusters", "Types of executions", html_tables.clusters(document)),
+        ("executions", "Executions", html_tables.executions(document)),
+        ("sets", "The two sets", html_tables.sets(document)),
+        ("method", "How this was decided", html_tables.method(document)),
+    ]
+
+
+def _header(document: dict[str, Any], headline: str, sections: list[tuple[str, str]]) -> str:
+    word, _, sentence = headline.partition(": ")
+    sets = document["sets"]
+    figures = [
+        (f"{sets['normal']['executions']:,}", "normal executions"),
+        (f"{sets['sample']['executions']:,}", "sample executions"),
+        (f"{document['outliers']['anomalous']:,}", "of them anomalous"),
+    ]
+    total = next((s for s in document["states"] if s["state"] == "total"), None)
+    if total and total["effect"] is not None:
+        figures.append((verdict.duration(total["effect"], sign=True), "mean change"))
+        figures.append((verdict.probability(total["p_value"]), "p of the change"))
+    if document["detection"]["detectable"] is not None:
+        detectable = verdict.duration(document["detection"]["detectable"], sign=True)
+        figures.append((detectable, "would have shown"))
+    shown = "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for v, k in figures)
+    links = "".join(f'<li><a href="#{anchor}">{text(title)}</a></li>' for anchor, title in sections)
+    warnings = items(
+        (f"Warning: {w}" for w in document["warnings"] + _losses(document)), kind="warnings"
+    )
+    told = verdict.further_reasons(document)
+    sensitivity = verdict.sensitivity(document)
+    if sensitivity and document["verdict"] != "anomaly":
+        told.append(sensitivity)
+    reasons = "".join(paragraph(reason) for reason in told)
+    return (
+        f'<header class="{document["verdict"]}">'
+        f'<h1><span class="verdict"><span aria-hidden="true">{_SIGNS[document["verdict"]]}</span> '
+        f"{text(word)}</span> {text(sentence)}</h1>{reasons}"
+        f'<dl class="figures">{shown}</dl>{warnings}'
+        f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>'
+    )
+
+
+def _losses(document: dict[str, Any]) -> list[str]:
+    said = []
+    for which in ("normal", "sample"):
+        loss = document["sets"][which]["loss"]
+        if loss["events"] or loss["packets"]:
+            said.append(
+                f"{which} set: {loss['events']:,} events and {loss['packets']:,} packets were lost."
+            )
+    return said
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    """Return JSON in which nothing can end the script element or a line of script."""
+    compact = json.dumps(data, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return compact.translate(_ESCAPES)
+
+
+def _asset(name: str) -> str:
+    return files("critpath.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(source: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode("ascii")

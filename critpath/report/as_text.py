@@ -1,0 +1,188 @@
+"""A document as text for a terminal or a pipe."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from critpath.report import verdict
+from critpath.report.palette import KINDS
+from critpath.report.text_alignment import print_alignment
+from critpath.report.text_table import new_table, print_line, shown
+from critpath.units import plural
+
+_COLOURS: Final = {"ok": "bold green", "anomaly": "bold red", "inconclusive": "bold yellow"}
+
+# A screen answers the question; the HTML report and the JSON hold the rest.
+_MOST_STATES = 12
+_MOST_EXECUTIONS = 10
+_MOST_CLUSTERS = 10
+_MOST_CAUSES = 6
+_MOST_ALIGNED = 2
+
+
+def render_comparison(document: dict[str, Any], console: Console) -> None:
+    """Print a comparison; the first line is the verdict in one sentence.
+
+    Parameters
+    ----------
+    document : dict
+        From `comparison_document` or `load_document`.
+    console : rich.console.Console
+        Its width, colours and encoding are honoured; a pipe gets plain text.
+    """
+    print_line(console, verdict.headline(document), style=_COLOURS[document["verdict"]])
+    for reason in verdict.further_reasons(document):
+        print_line(console, reason)
+    _print_warnings(document, console)
+    _print_causes(document, console)
+    if document["states"]:
+        _print_states(document, console)
+    _print_executions(document, console)
+    _print_aligned(document, console)
+    _print_clusters(document, console)
+    sentence = verdict.sensitivity(document)
+    if sentence and document["verdict"] != "anomaly":
+        console.print()
+        print_line(console, sentence)
+
+
+def _print_warnings(document: dict[str, Any], console: Console) -> None:
+    for warning in document["warnings"]:
+        print_line(console, f"warning: {warning}", style="yellow")
+    for which in ("normal", "sample"):
+        one = document["sets"][which]
+        loss = one["loss"]
+        if loss["events"] or loss["packets"] or one["lossy"]:
+            print_line(
+                console,
+                f"warning: {which} set: {plural(loss['events'], 'event')} and "
+                f"{plural(loss['packets'], 'packet')} lost; "
+                f"{plural(one['lossy'], 'execution')} of {one['executions']:,} touched",
+                style="yellow",
+            )
+        if one["incomplete"]:
+            print_line(
+                console,
+                f"note: {which} set: {plural(one['incomplete'], 'execution')} "
+                "without begin or end, not counted",
+            )
+
+
+def _print_causes(document: dict[str, Any], console: Console) -> None:
+    causes = document["causes"]
+    if not causes:
+        return
+    _heading(console, "Causes")
+    for number, cause in enumerate(causes[:_MOST_CAUSES], 1):
+        part = "" if cause["share"] is None else f" ({verdict.share(cause['share'])} of the excess)"
+        print_line(console, f"{number}. {cause['sentence']}{part}")
+    _left_out(console, len(causes) - _MOST_CAUSES, "cause")
+
+
+def _print_states(document: dict[str, Any], console: Console) -> None:
+    _heading(console, "States, mean per execution")
+    table = new_table(
+        console, "state", ">normal", ">sample", ">effect", ">p", "flagged", folding="state"
+    )
+    total = [s for s in document["states"] if s["state"] == "total"]
+    states = [s for s in document["states"] if s["state"] != "total"]
+    states.sort(key=lambda s: (not s["flagged"], -abs(s["effect"] or 0), s["state"]))
+    for state in states[:_MOST_STATES] + total:
+        style = "bold" if state["flagged"] else ""
+        table.add_row(
+            shown(state["state"], console),
+            Text(verdict.duration(state["normal_mean"])),
+            Text(verdict.duration(state["sample_mean"])),
+            Text(verdict.duration(state["effect"], sign=True)),
+            Text(verdict.probability(state["p_value"])),
+            Text(("new" if state["new_state"] else "yes") if state["flagged"] else ""),
+            style=style,
+        )
+    console.print(table)
+    _left_out(console, len(states) - _MOST_STATES, "state")
+
+
+def _print_executions(document: dict[str, Any], console: Console) -> None:
+    rows = verdict.anomalous(document)
+    if not rows:
+        return
+    _heading(console, "Anomalous executions")
+    table = new_table(
+        console,
+        "execution",
+        ">duration",
+        ">excess",
+        ">p",
+        "mostly",
+        folding=("execution", "mostly"),
+    )
+    for row in rows[:_MOST_EXECUTIONS]:
+        label = f" {row['label']}" if row["label"] else ""
+        table.add_row(
+            shown(row["id"] + label, console),
+            Text(verdict.duration(row["end"] - row["begin"])),
+            Text(verdict.duration(row["excess"], sign=True)),
+            Text(verdict.probability(row["p_value"])),
+            shown(_mostly(document, row), console),
+        )
+    console.print(table)
+    _left_out(console, len(rows) - _MOST_EXECUTIONS, "anomalous execution")
+
+
+def _mostly(document: dict[str, Any], row: dict[str, Any]) -> str:
+    findings = verdict.findings_of(document, row["position"])
+    if not findings:
+        return row["symbol"] or ""
+    first = findings[0]
+    detail = f" {first['detail']}" if first["detail"] else ""
+    where = f" in {first['comm']}" if first["role"] else ""
+    return f"{first['state']}{detail}{where}, {KINDS.get(first['kind'], first['kind'])}"
+
+
+def _print_aligned(document: dict[str, Any], console: Console) -> None:
+    aligned = verdict.by_excess(document["aligned"])
+    for one in aligned[:_MOST_ALIGNED]:
+        _heading(console, f"Execution {one['execution']} against its normal group")
+        print_alignment(document, one, console)
+    _left_out(console, len(aligned) - _MOST_ALIGNED, "alignment")
+
+
+def _print_clusters(document: dict[str, Any], console: Console) -> None:
+    pairs = document["clusters"]["pairs"]
+    if not pairs:
+        return
+    _heading(console, "Types of executions (clusters) and their pairs")
+    sizes = {
+        which: {c["cluster"]: c for c in document["clusters"][which]["clusters"]}
+        for which in ("normal", "sample")
+    }
+    table = new_table(
+        console, "sample", ">size", ">mean", "normal", ">size", ">mean", ">score", "note"
+    )
+    for pair in pairs[:_MOST_CLUSTERS]:
+        cells = [Text(f"s{pair['sample']}"), *_size(sizes["sample"].get(pair["sample"]))]
+        cells += [Text(f"n{pair['normal']}"), *_size(sizes["normal"].get(pair["normal"]))]
+        score = "-" if pair["score"] is None else f"{pair['score']:.2f}"
+        notes = [word for word in ("weak", "novel") if pair[word]]
+        table.add_row(*cells, Text(score), Text(", ".join(notes)))
+    console.print(table)
+    _left_out(console, len(pairs) - _MOST_CLUSTERS, "pair")
+
+
+def _size(cluster: dict[str, Any] | None) -> list[Text]:
+    if cluster is None:
+        return [Text("-"), Text("-")]
+    return [Text(f"{cluster['size']:,}"), Text(verdict.duration(cluster["mean_duration"]))]
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    print_line(console, text, style="bold")
+
+
+def _left_out(console: Console, count: int, noun: str) -> None:
+    if count > 0:
+        print_line(console, verdict.left_out(count, noun), style="dim")

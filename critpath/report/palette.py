@@ -1,0 +1,99 @@
+"""How a state looks: one letter, one colour, one pattern, everywhere the same.
+
+The colours are those of Okabe and Ito (2008), made to be told apart with any kind
+of colour vision; states of one family share a colour and differ in pattern, and
+the letter repeats it all for whoever sees no colour.  Time on the subject's own
+thread has a capital letter, time on another thread a small one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from critpath.model import State
+
+GREEN = "#009e73"
+SKY = "#56b4e9"
+BLUE = "#0072b2"
+ORANGE = "#e69f00"
+YELLOW = "#f0e442"
+VERMILLION = "#d55e00"
+PURPLE = "#cc79a7"
+GREY = "#8c8c8c"
+
+# Text on a cell: what has the larger contrast with the cell's colour.
+_DARK_CELLS = frozenset({BLUE, GREEN, VERMILLION})
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one state is drawn.
+
+    Attributes
+    ----------
+    letter : str
+        One capital letter or sign, unique among the states.
+    colour : str
+        ``#rrggbb``.
+    pattern : str
+        ``solid``, ``diagonal``, ``dots`` or ``bars``; unique within the colour.
+    words : str
+        What the state means, for legends.
+    """
+
+    letter: str
+    colour: str
+    pattern: str
+    words: str
+
+    @property
+    def ink(self) -> str:
+        """Colour of a letter on the cell."""
+        return "#ffffff" if self.colour in _DARK_CELLS else "#000000"
+
+
+LOOKS: Final[dict[str, Look]] = {
+    State.RUN.name: Look("R", GREEN, "solid", "running"),
+    State.RUN_USER.name: Look("U", GREEN, "dots", "running its own code"),
+    State.RUN_SYSCALL.name: Look("K", GREEN, "diagonal", "running in a system call"),
+    State.IRQ.name: Look("I", PURPLE, "solid", "interrupted by a device"),
+    State.SOFTIRQ.name: Look("S", PURPLE, "diagonal", "interrupted by deferred work"),
+    State.WAIT_IPI.name: Look("J", PURPLE, "dots", "waiting for another processor"),
+    State.WAIT_CPU.name: Look("C", ORANGE, "solid", "waiting for a processor"),
+    State.WAIT_STOPPED.name: Look("Z", ORANGE, "diagonal", "stopped or traced"),
+    State.WAIT_TASK.name: Look("W", SKY, "solid", "waiting for another thread"),
+    State.WAIT_FUTEX.name: Look("F", SKY, "diagonal", "waiting for a lock"),
+    State.WAIT_PIPE.name: Look("P", SKY, "dots", "waiting for a pipe"),
+    State.WAIT_POLL.name: Look("L", SKY, "bars", "waiting for one of several things"),
+    State.WAIT_DISK.name: Look("D", VERMILLION, "solid", "waiting for a disk"),
+    State.WAIT_DEVICE.name: Look("V", VERMILLION, "diagonal", "waiting for a device"),
+    State.WAIT_SOFTIRQ.name: Look("O", VERMILLION, "dots", "waiting for deferred work"),
+    State.WAIT_NET.name: Look("N", BLUE, "solid", "waiting for the network"),
+    State.NET_TRANSIT.name: Look("X", BLUE, "diagonal", "a packet in flight"),
+    State.WAIT_TIMER.name: Look("T", YELLOW, "solid", "waiting for a timer"),
+    State.WAIT_UNEXPLAINED.name: Look("Q", GREY, "diagonal", "blocked, cause not in the trace"),
+    State.UNKNOWN.name: Look("?", GREY, "solid", "not observed"),
+}
+
+KINDS: Final[dict[str, str]] = {
+    "new-state": "new here",
+    "extra": "more often",
+    "longer": "longer",
+    "missing": "missing",
+    "shorter": "shorter",
+    "loop-count": "more rounds",
+}
+
+
+def letter_of(symbol: dict[str, Any]) -> str:
+    """Return the letter of a document's symbol: small on another thread."""
+    letter = LOOKS[symbol["state"]].letter
+    # "?" has no small form: a helper that is not observed is "/".
+    return (letter.lower() if letter.isalpha() else "/") if symbol["role"] else letter
+
+
+def words_of(symbol: dict[str, Any]) -> str:
+    """Return what a document's symbol means; the role is text of the trace."""
+    words = LOOKS[symbol["state"]].words
+    return f"{words} (in {symbol['role']})" if symbol["role"] else words

@@ -1,0 +1,97 @@
+"""The answer in one sentence, and how a document's figures read: shared by renderers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from critpath.units import format_ns, format_share, plural
+
+
+def headline(document: dict[str, Any]) -> str:
+    """Return the verdict in one sentence, for example ``OK: no anomaly in ...``.
+
+    An anomaly is told by its largest cause, everything else by its first reason;
+    text of the trace in it is not yet safe to show.
+    """
+    verdict = document["verdict"]
+    told = [cause["sentence"] for cause in document["causes"]] if verdict == "anomaly" else []
+    told += document["reasons"]
+    return f"{verdict.upper()}: {told[0] if told else _without_reason(document)}"
+
+
+def further_reasons(document: dict[str, Any]) -> list[str]:
+    """Return the reasons that the headline does not already tell."""
+    first = headline(document)
+    return [reason for reason in document["reasons"] if not first.endswith(f": {reason}")]
+
+
+def _without_reason(document: dict[str, Any]) -> str:
+    sizes = {which: document["sets"][which]["executions"] for which in ("normal", "sample")}
+    sentence = f"{plural(sizes['sample'], 'execution')} against {sizes['normal']:,}"
+    if document["verdict"] == "ok":
+        return f"no anomaly in {sentence}"
+    if document["verdict"] == "anomaly":
+        return f"{plural(document['outliers']['anomalous'], 'anomalous execution')}: {sentence}"
+    return sentence
+
+
+def sensitivity(document: dict[str, Any]) -> str | None:
+    """Return what change these sets could have shown, None where it is not known."""
+    detection = document["detection"]
+    if not detection["enough"]:
+        return (
+            f"The smaller set needs {plural(detection['needed'], 'execution')} before the test "
+            f"can decide at level {figure(detection['alpha'])}."
+        )
+    if detection["detectable"] is None:
+        return None
+    total = next((s for s in document["states"] if s["state"] == "total"), None)
+    mean = total["normal_mean"] if total else None
+    share = f" ({format_share(detection['detectable'] / mean)})" if mean else ""
+    return (
+        f"The smallest change of the mean duration that would have shown: "
+        f"{format_ns(detection['detectable'], sign=True)}{share}."
+    )
+
+
+def duration(ns: float | None, *, sign: bool = False) -> str:
+    """Return a duration, or a dash where it is undefined."""
+    return "-" if ns is None else format_ns(ns, sign=sign)
+
+
+def figure(value: float | None) -> str:
+    """Return a plain figure, or a dash where it is undefined."""
+    return "-" if value is None else f"{value:g}"
+
+
+def share(value: float | None) -> str:
+    """Return a share as a percentage, or a dash where it is undefined."""
+    return "-" if value is None else format_share(value)
+
+
+def probability(value: float | None) -> str:
+    """Return a p-value with as many digits as it carries."""
+    if value is None:
+        return "-"
+    return "<0.0001" if value < 0.0001 else f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
+
+
+def left_out(count: int, noun: str) -> str:
+    """Return the line that says what a table does not show."""
+    return f"{plural(count, noun)} left out; the JSON has them all." if count > 0 else ""
+
+
+def by_excess(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return executions or alignments, the largest excess first, then by position."""
+    return sorted(rows, key=lambda r: (-(r["excess"] or 0), r["position"]))
+
+
+def anomalous(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the anomalous executions, the largest excess first."""
+    return by_excess([row for row in document["executions"] if row["anomalous"]])
+
+
+def findings_of(document: dict[str, Any], position: int) -> list[dict[str, Any]]:
+    """Return the findings of one sample execution, by rank."""
+    mine = [f for f in document["findings"] if f["position"] == position]
+    return sorted(mine, key=lambda f: f["rank"])

@@ -1,0 +1,376 @@
+"""Synthetic but consistent comparisons: paths tile their windows, sums agree.
+
+Every execution follows one programme of columns; each column is a state that a
+share of the executions have there.  Anomalous ones sleep before the end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from critpath.model import (
+    Aligned,
+    Alignment,
+    Cause,
+    Clustering,
+    ClusterPairs,
+    ColumnStatistics,
+    Comparison,
+    CriticalPaths,
+    Detection,
+    Executions,
+    Finding,
+    Loss,
+    Outliers,
+    PathSet,
+    State,
+    StateTest,
+    Symbol,
+    VectorTable,
+)
+
+MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Names:
+    """The texts that a trace controls."""
+
+    comm: str = "worker"
+    helper: str = "kworker/0:1"
+    role: str = "kworker/#:#"
+    detail: str = "virtio1-req.0"
+    label: str = "mixed"
+    execution: str = "{}"
+    source: str = "recordings/{}"
+    host: str = "guest"
+
+
+def alphabet(names: Names) -> tuple[Symbol, ...]:
+    return (
+        Symbol(State.RUN),
+        Symbol(State.WAIT_CPU),
+        Symbol(State.WAIT_DISK),
+        Symbol(State.WAIT_TIMER),
+        Symbol(State.IRQ),
+        Symbol(State.RUN, names.role),
+        Symbol(State.WAIT_UNEXPLAINED),
+    )
+
+
+# Column: (symbol, share of executions that have it, mean ns).
+def programme(columns: int) -> list[tuple[int, float, float]]:
+    motif = [(0, 1.0, 0.4 * MS), (2, 0.95, 1.1 * MS), (5, 0.9, 0.2 * MS), (0, 1.0, 0.3 * MS)]
+    motif += [(1, 0.3, 0.1 * MS), (4, 0.15, 0.02 * MS), (0, 1.0, 0.7 * MS)]
+    return [motif[i % len(motif)] for i in range(columns)]
+
+
+def draw(rng: np.random.Generator, columns: int, *, late: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return symbol codes (-1 gap) and durations of one execution over the columns."""
+    plan = programme(columns)
+    symbols = np.array([s if rng.random() < share else -1 for s, share, _ in plan])
+    durations = np.array([int(mean * rng.lognormal(0, 0.3)) for _, _, mean in plan])
+    sleep = columns * 2 // 3
+    symbols[sleep], durations[sleep] = (3, 30 * MS) if late else (-1, 0)
+    symbols[0] = 0
+    durations[symbols < 0] = 0
+    return symbols.astype(np.int32), durations.astype(np.int64)
+
+
+def path_set(
+    drawn: list[tuple[np.ndarray, np.ndarray]], names: Names, which: str, losses: tuple[Loss, ...]
+) -> PathSet:
+    begins, ends, rows = [], [], []
+    start = [0]
+    clock = 5_000 * MS
+    code = {text: i for i, text in enumerate(["", names.comm, names.helper, names.detail])}
+    strings = ("", names.comm, names.helper, names.detail)
+    for symbols, durations in drawn:
+        begin = clock
+        for symbol, duration in zip(symbols, durations, strict=True):
+            if symbol < 0:
+                continue
+            state = alphabet(names)[symbol].state
+            other = alphabet(names)[symbol].role != ""
+            comm, tid = (names.helper, 33) if other else (names.comm, 1201)
+            detail = names.detail if state is State.WAIT_DISK else ""
+            row = (clock, clock + duration, state, code[detail], code[comm], tid)
+            rows.append(row)
+            clock += int(duration)
+        begins.append(begin)
+        ends.append(clock)
+        start.append(len(rows))
+        clock += 2 * MS
+    n, table = len(drawn), np.array(rows, np.int64).reshape(-1, 6)
+    executions = Executions(
+        id=tuple(names.execution.format(i + 1) for i in range(n)),
+        begin=np.array(begins, np.int64),
+        end=np.array(ends, np.int64),
+        tid=np.full(n, 1201, np.int64),
+        host=np.zeros(n, np.int64),
+        comm=(names.comm,) * n,
+        label=(names.label,) * n,
+        incomplete=1 if which == "sample" and n else 0,
+        notes=("1 begin without an end: left out",) if which == "sample" and n else (),
+    )
+    paths = CriticalPaths(
+        start=np.array(start, np.int64),
+        begin=table[:, 0],
+        end=table[:, 1],
+        state=table[:, 2].astype(np.uint8),
+        detail=table[:, 3].astype(np.int32),
+        comm=table[:, 4].astype(np.int32),
+        tid=table[:, 5],
+        host=np.zeros(len(table), np.int64),
+        cpu=np.zeros(len(table), np.int32),
+        lossy=np.zeros(len(table), np.bool_),
+        strings=strings,
+    )
+    env = {"hostname": names.host, "kernel_release": "6.1.0", "tracer_name": "lttng-modules"}
+    return PathSet(
+        executions=executions,
+        paths=paths,
+        session=np.zeros(n, np.int64),
+        sources=(names.source.format(which),),
+        specification="events:app:request_begin,app:request_end,key=id",
+        losses=losses,
+        lossy=np.zeros(n, np.bool_),
+        environment=({**env, "tracer_major": 2, "tracer_minor": 13, "tracer_patchlevel": 9},),
+        events=12_512,
+    )
+
+
+def vectors(drawn: list[tuple[np.ndarray, np.ndarray]], names: Names) -> VectorTable:
+    symbols = alphabet(names)
+    counts = np.zeros((len(drawn), len(symbols)), np.int64)
+    durations = np.zeros_like(counts)
+    for i, (codes, times) in enumerate(drawn):
+        for s in range(len(symbols)):
+            counts[i, s] = int((codes == s).sum())
+            durations[i, s] = int(times[codes == s].sum())
+    return VectorTable(symbols, counts, durations)
+
+
+def state_tests(normal: VectorTable, sample: VectorTable, flagged: bool) -> tuple[StateTest, ...]:
+    def test(symbol: Symbol | None, a: np.ndarray, b: np.ndarray) -> StateTest:
+        defined = len(a) > 1 and len(b) > 0
+        mean, other = (float(a.mean()), float(b.mean())) if defined else (math.nan, math.nan)
+        std = float(a.std(ddof=1)) if defined else math.nan
+        slept = symbol is None or symbol.state is State.WAIT_TIMER
+        effect = other - mean
+        return StateTest(
+            symbol=symbol,
+            normal_mean=mean,
+            sample_mean=other,
+            normal_std=std,
+            average_threshold=mean + 1.5 * std if defined else None,
+            average_fires=flagged and slept,
+            normal_above=float((a > mean).mean()) if defined else math.nan,
+            sample_above=float((b > mean).mean()) if defined else math.nan,
+            probability_threshold=None,
+            probability_fires=flagged and slept,
+            new_state=flagged and symbol is not None and slept,
+            p_value=(0.0012 if flagged and slept else 0.61) if defined else math.nan,
+            effect=effect,
+            effect_low=effect - abs(effect) / 3 - 0.2 * MS,
+            effect_high=effect + abs(effect) / 3 + 0.2 * MS,
+            flagged=flagged and slept,
+        )
+
+    tests = [
+        test(symbol, normal.durations[:, i], sample.durations[:, i])
+        for i, symbol in enumerate(normal.symbols)
+    ]
+    return (*tests, test(None, normal.total, sample.total))
+
+
+def clustering(n: int) -> Clustering:
+    labels = np.array([0 if i % 4 else 1 for i in range(n)], np.int64)
+    if n < 4:
+        labels[:] = 0
+    weak = np.zeros(n, np.bool_)
+    weak[-1:] = n > 4
+    return Clustering(
+        labels=labels,
+        raw_labels=np.where(weak, -1, labels),
+        weak=weak,
+        ordering=np.arange(n, dtype=np.int64),
+        reachability=np.where(np.arange(n) == 0, np.inf, 0.7),
+        method="optics min_samples=5 xi=0.05" if n else "single",
+        notes=("1 execution was noise: joined to its nearest cluster",) if n > 4 else (),
+    )
+
+
+def align(
+    position: int,
+    anomaly: tuple[np.ndarray, np.ndarray],
+    normals: list[int],
+    drawn: list[tuple[np.ndarray, np.ndarray]],
+) -> Aligned:
+    members = [drawn[i] for i in normals] + [anomaly]
+    codes = np.stack([m[0] for m in members])
+    times = np.stack([m[1] for m in members])
+    keep = (codes >= 0).any(axis=0)
+    codes, times = codes[:, keep], times[:, keep]
+    rows = np.where(codes >= 0, np.cumsum(codes >= 0, axis=1) - 1, -1)
+    group, mine, n = codes[:-1], codes[-1], len(normals)
+    same = group == mine
+    commonest = np.array([np.bincount(c + 1).argmax() - 1 for c in group.T], np.int32)
+    probability = same.mean(axis=0)
+    with_state = np.where(mine >= 0, same, group == commonest)
+    support = np.maximum(with_state.sum(axis=0), 1)
+    mean = (times[:-1] * with_state).sum(axis=0) / support
+    mean = np.where(with_state.any(axis=0) & (mean > 0), mean, np.nan)
+    contribution = n * times[-1] - times[:-1].sum(axis=0)
+    excess = float(contribution.sum()) / n
+    return Aligned(
+        execution=position,
+        normals=tuple(normals),
+        left_out=3,
+        alignment=Alignment(
+            rows=rows.astype(np.int32),
+            sequences=tuple(c[c >= 0].astype(np.uint8) for c in codes),
+            durations=tuple(t[c >= 0] for c, t in zip(codes, times, strict=True)),
+            tree="(0:0.1,1:0.1);",
+            score=123.5,
+        ),
+        statistics=ColumnStatistics(
+            probability=probability,
+            normal_symbol=commonest,
+            normal_probability=(group == commonest).mean(axis=0),
+            mean=mean,
+            std=mean * 0.3,
+            contribution=contribution.astype(np.int64),
+            abnormal_state=(mine >= 0) & (probability < 0.05),
+            abnormal_duration=np.nan_to_num(times[-1] > 2 * mean, nan=False).astype(np.bool_),
+            missing=(mine < 0) & (commonest >= 0),
+        ),
+        excess=excess,
+        unexplained=0.4 * MS,
+    )
+
+
+def comparison(
+    *,
+    verdict: str = "anomaly",
+    normals: int = 20,
+    samples: int = 6,
+    anomalous: int = 2,
+    columns: int = 42,
+    names: Names | None = None,
+    seed: int = 7,
+    losses: tuple[Loss, ...] = (),
+    **changes: Any,
+) -> Comparison:
+    """Build a comparison; ``changes`` replace fields of it."""
+    names = names or Names()
+    rng = np.random.default_rng(seed)
+    normal = [draw(rng, columns, late=False) for _ in range(normals)]
+    sample = [draw(rng, columns, late=i < anomalous) for i in range(samples)]
+    tables = vectors(normal, names), vectors(sample, names)
+    late = np.arange(samples) < anomalous
+    mean = int(tables[0].total.mean()) if normals else 0
+    aligned = tuple(
+        align(i, sample[i], list(range(min(normals, 17))), normal) for i in range(anomalous)
+    )
+    findings, causes = [], []
+    sets = path_set(normal, names, "normal", ()), path_set(sample, names, "sample", losses)
+    for one in aligned:
+        column = int(np.flatnonzero(one.alignment.symbols[-1] == 3)[0])
+        item = int(one.alignment.rows[-1, column])
+        at = int(sets[1].paths.start[one.execution]) + item
+        for rank, symbol, kind, span in (
+            (1, Symbol(State.WAIT_TIMER), "new-state", (column, column + 1)),
+            (2, Symbol(State.RUN, names.role), "longer", (2, 3)),
+        ):
+            gain = 30.0 * MS if rank == 1 else 0.6 * MS
+            findings.append(
+                Finding(
+                    execution=one.execution,
+                    rank=rank,
+                    kind=kind,
+                    symbol=symbol,
+                    detail=names.detail,
+                    tid=1201 if rank == 1 else 33,
+                    comm=names.comm if rank == 1 else names.helper,
+                    begin=int(sets[1].paths.begin[at]),
+                    end=int(sets[1].paths.end[at]),
+                    columns=span,
+                    observed=gain + (rank - 1) * 0.2 * MS,
+                    expected=(rank - 1) * 0.2 * MS,
+                    contribution=gain,
+                    share=gain / one.excess if one.excess > 0 else math.nan,
+                    probability=0.0 if rank == 1 else 0.88,
+                    before="running",
+                )
+            )
+    if anomalous:
+        causes = [
+            Cause(
+                sentence=f"{anomalous} of {samples} executions, +30.0 ms each: "
+                f"waiting for a timer in `{names.comm}`",
+                findings=tuple(range(0, len(findings), 2)),
+                executions=tuple(range(anomalous)),
+                contribution=30.0 * MS,
+                share=0.97,
+            ),
+            Cause(
+                sentence=f"{anomalous} of {samples} executions, +0.60 ms each: "
+                f"running longer in `{names.role}`",
+                findings=tuple(range(1, len(findings), 2)),
+                executions=tuple(range(anomalous)),
+                contribution=0.6 * MS,
+                share=0.02,
+            ),
+        ]
+    groups = int(clustering(samples).size)
+    fields: dict[str, Any] = {
+        "verdict": verdict,
+        "reasons": {
+            "ok": (f"no anomaly in {samples} executions against {normals}",),
+            "anomaly": ("WAIT_TIMER is new in the sample set (p 0.0012)",),
+            "inconclusive": ("the sample set has no execution",),
+        }[verdict],
+        "warnings": ("the sets were recorded in different sessions: the floor is 10 %",),
+        "normal": sets[0],
+        "sample": sets[1],
+        "normal_vectors": tables[0],
+        "sample_vectors": tables[1],
+        "detection": Detection(
+            rule="gate",
+            states=state_tests(*tables, flagged=verdict == "anomaly"),
+            flagged=verdict == "anomaly",
+            alpha=0.01,
+            floor=1.6 * MS,
+            detectable=4.1 * MS if samples else None,
+            permutations=9999,
+            enough=samples > 3,
+            needed=0 if samples > 3 else 4,
+            notes=("the average rule fires in 20 % of equal sets of this size",),
+        ),
+        "normal_clusters": clustering(normals),
+        "sample_clusters": clustering(samples),
+        "pairs": ClusterPairs(
+            pair=np.arange(groups, dtype=np.int64),
+            score=np.array([0.61, math.nan][:groups], np.float64),
+            weak=np.array([False, True][:groups], np.bool_),
+            novel=np.zeros(groups, np.bool_),
+        ),
+        "outliers": Outliers(
+            score=np.where(late, 11.25, 0.8),
+            p_value=np.where(late, 1 / 21, 0.5),
+            anomalous=late,
+            paper=late | (np.arange(samples) == 4),
+            excess=(tables[1].total - mean).astype(np.int64),
+            symbol=np.where(late, 3, -1).astype(np.int64),
+        ),
+        "aligned": aligned,
+        "findings": tuple(findings),
+        "causes": tuple(causes),
+        "settings": {"alpha": 0.01, "rule": "gate", "floor": 0.1, "t2": None, "k": math.inf},
+    }
+    return Comparison(**{**fields, **changes})

@@ -1,0 +1,147 @@
+"""JSON: round trip, layout, and that nothing malformed passes the reader."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from critpath.errors import UnreadableError
+from critpath.model import Loss
+from critpath.report.as_html import render_html
+from critpath.report.as_json import load_document, to_json, to_json_line
+from critpath.report.as_text import render_comparison
+from critpath.report.document import comparison_document
+from critpath.report.document_path import path_document
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"verdict": "ok", "anomalous": 0},
+        {"verdict": "inconclusive", "anomalous": 0, "samples": 0},
+        {"verdict": "inconclusive", "anomalous": 0, "samples": 0, "normals": 0},
+    ],
+)
+def test_round_trip(factory, changes):
+    document = comparison_document(factory.comparison(**changes))
+    text = to_json(document)
+    again = load_document(text)
+    assert again == document
+    assert to_json(again) == text
+    assert render_html(again) == render_html(document)
+
+
+def test_layout_is_one_line_per_item_and_sorted(factory):
+    document = comparison_document(factory.comparison())
+    lines = to_json(document).splitlines()
+    assert sum('"set": "normal", "source"' in line for line in lines if '"weak"' in line) == 20
+    keys = [line.split('"')[1] for line in lines if line.startswith(' "')]
+    assert keys == sorted(document)
+
+
+def test_path_as_the_design_says(factory):
+    comparison = factory.comparison()
+    paths = comparison.sample.paths
+    loss = Loss(0, 10**18, 0, 0, 5, 2, "discarded")
+    far = Loss(10**17, 10**18, 0, 0, 7, 7, "discarded")
+    document = path_document(paths, 0, tid=1201, comm="worker", losses=[loss, far])
+    assert set(document) == {
+        "format",
+        "subject",
+        "begin",
+        "end",
+        "segments",
+        "totals",
+        "unexplained",
+        "loss",
+    }
+    assert document["format"] == "critpath/path/1"
+    assert document["subject"] == {"tid": 1201, "comm": "worker"}
+    assert document["loss"] == {"events": 5, "packets": 2}
+    segments = document["segments"]
+    assert set(segments[0]) == {"begin", "end", "tid", "comm", "state", "detail"}
+    assert document["begin"] == segments[0]["begin"]
+    assert document["end"] == segments[-1]["end"]
+    assert sum(document["totals"].values()) == document["end"] - document["begin"]
+    assert document["totals"]["WAIT_TIMER"] == 30_000_000
+    assert document["unexplained"] == 0
+    line = to_json_line(document)
+    assert "\n" not in line
+    assert load_document(line) == document
+
+
+def test_path_counts_what_it_cannot_explain(factory):
+    comparison = factory.comparison(anomalous=0, samples=1, columns=7)
+    paths = comparison.sample.paths
+    codes = {"WAIT_UNEXPLAINED": 19, "UNKNOWN": 0}
+    state = paths.state.copy()
+    state[:2] = list(codes.values())
+    changed = type(paths)(**{**vars(paths), "state": state})
+    document = path_document(changed, 0, tid=1, comm="", losses=())
+    assert document["unexplained"] == int(paths.duration[:2].sum())
+    assert document["unexplained"] == sum(document["totals"][name] for name in codes)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"format": NaN}', "not JSON"),
+        ('{"format": 1e999}', "not JSON"),
+        ('{"format": ' + "9" * 30 + "}", "not JSON"),
+        ("[]", "`format`"),
+        ("{}", "`format`"),
+        ('{"format": "critpath/comparison/2"}', "this critpath reads"),
+        ('{"format": "perf/1"}', "not critpath's"),
+        ('{"format": "critpath/comparison/1"}', "lacks"),
+    ],
+)
+def test_foreign_text_is_refused_in_two_lines(text, says):
+    with pytest.raises(UnreadableError) as caught:
+        load_document(text)
+    assert says in caught.value.what
+    assert "\n" not in caught.value.what
+    assert caught.value.do
+    assert caught.value.exit_code == 4
+
+
+def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return where every key and item of a document stands, settings left free."""
+    found = [place] if place else []
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key not in {"settings", "tree"}:
+                found += _places(item, (*place, key))
+    elif isinstance(value, list) and value:
+        found += _places(value[0], (*place, 0))
+    return found
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_what_passes_the_reader_renders(factory, data):
+    """Replace any one value by any other: refused, or rendered, never a traceback."""
+    document = comparison_document(factory.comparison(columns=8, normals=3, samples=2, anomalous=1))
+    broken = copy.deepcopy(document)
+    *way, last = data.draw(st.sampled_from(_places(document)))
+    inner = broken
+    for step in way:
+        inner = inner[step]
+    odd = [None, True, 0, -1, 10**18, 0.5, "", "x", "total", "normal", [], {}, [1], [0, 10**9]]
+    inner[last] = data.draw(st.sampled_from(odd))
+    try:
+        read = load_document(json.dumps(broken))
+    except UnreadableError:
+        return
+    assert render_html(read)
+    render_comparison(read, Console(file=io.StringIO(), width=80))

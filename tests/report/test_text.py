@@ -1,0 +1,135 @@
+"""Terminal text: the first line, what it leaves out, width, plainness."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from critpath.model import Loss
+from critpath.report.as_text import render_comparison
+from critpath.report.document import comparison_document
+from critpath.report.document_path import path_document
+from critpath.report.text_path import render_path
+
+
+def printed(render, document, *, width=100, encoding="utf-8", **options):
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    render(document, Console(file=stream, width=width, **options))
+    stream.flush()
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [
+        ({}, "ANOMALY: 2 of 6 executions, +30.0 ms each: waiting for a timer in `worker`"),
+        ({"verdict": "ok", "anomalous": 0}, "OK: no anomaly in 6 executions against 20"),
+        (
+            {"verdict": "inconclusive", "anomalous": 0, "samples": 0},
+            "INCONCLUSIVE: the sample set has no execution",
+        ),
+        (
+            {"verdict": "ok", "anomalous": 0, "reasons": ()},
+            "OK: no anomaly in 6 executions against 20",
+        ),
+    ],
+)
+def test_the_first_line_is_the_verdict(factory, changes, first):
+    text = printed(render_comparison, comparison_document(factory.comparison(**changes)), width=40)
+    assert text.splitlines()[0] == first
+
+
+def test_a_pipe_gets_plain_text_and_a_terminal_colours(factory, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    document = comparison_document(factory.comparison())
+    plain = printed(render_comparison, document)
+    assert "\x1b" not in plain
+    coloured = printed(render_comparison, document, force_terminal=True, color_system="truecolor")
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    without = printed(render_comparison, document, force_terminal=True, color_system="truecolor")
+    assert not re.search(r"\x1b\[[0-9;]*[34]8;", without)
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_tables_and_alignments_fit_the_width(factory, width):
+    document = comparison_document(factory.comparison(columns=400))
+    text = printed(render_comparison, document, width=width)
+    rows = re.findall(r"^(?:normal \d|anomaly|finding).*$", text, re.MULTILINE)
+    assert len(rows) >= 4
+    assert max(cell_len(row) for row in rows) <= width
+    rules = re.findall(r"^[─ ]+$", text, re.MULTILINE)
+    assert rules
+    assert max(map(len, rules)) <= width
+
+
+def test_the_anomaly_stands_below_the_consensus(factory):
+    document = comparison_document(factory.comparison(columns=14, normals=9))
+    lines = printed(render_comparison, document).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("anomaly"))
+    above, below, ranks = lines[at - 1], lines[at], lines[at + 1]
+    timer = below.index("T", 12)
+    assert above[timer] == "-"
+    assert ranks[timer] == "1"
+
+
+def test_left_out_columns_and_rows_are_counted(factory):
+    document = comparison_document(factory.comparison(columns=600, samples=20, anomalous=14))
+    text = printed(render_comparison, document)
+    assert "4 anomalous executions left out" in text
+    assert "12 alignments left out" in text
+    for one, said in zip(
+        sorted(document["aligned"], key=lambda a: -a["excess"])[:2],
+        re.findall(r"… (\d+) columns? with nothing out of the ordinary", text),
+        strict=True,
+    ):
+        assert 0 < int(said) < one["columns"]
+    assert "3 normal executions of the group not aligned" in text
+
+
+def test_ok_says_what_would_have_shown_and_loss_is_loud(factory):
+    losses = (Loss(0, 9, 0, 0, 5010, 41, "discarded"),)
+    comparison = factory.comparison(verdict="ok", anomalous=0, losses=losses)
+    text = printed(render_comparison, comparison_document(comparison))
+    assert "5,010 events and 41 packets lost" in text
+    assert "would have shown: +4.10 ms (25 %)" in text
+
+
+def test_an_ascii_stream_gets_ascii(factory):
+    names = factory.Names(comm="café→", role="mañana")
+    document = comparison_document(factory.comparison(columns=90, names=names))
+    text = printed(render_comparison, document, encoding="ascii")
+    assert "caf\\xe9" in text
+
+
+def test_a_path_lists_the_longest_segments_and_counts_the_others(factory):
+    comparison = factory.comparison()
+    document = path_document(comparison.sample.paths, 0, tid=1201, comm="worker", losses=())
+    whole = printed(render_path, document)
+    rows = re.findall(
+        r"^ *(?:\+[\d.]+ \w+|0 ns) .*(?:worker 1201|kworker/0:1 33)", whole, re.MULTILINE
+    )
+    assert len(rows) == len(document["segments"])
+    assert "left out" not in whole
+    short = printed(render_path, document, width=100)
+    assert short == whole
+    raw = io.StringIO()
+    render_path(document, Console(file=raw, width=100), most=5)
+    few = raw.getvalue()
+    assert f"{len(document['segments']) - 5} shorter segments left out" in few
+    skipped = [int(n) for n in re.findall(r"\((\d+) shorter segment", few)]
+    assert sum(skipped) == len(document["segments"]) - 5
+    assert "WAIT_TIMER   30.0 ms" in few
+
+
+def test_an_empty_path_is_said(factory):
+    comparison = factory.comparison(samples=1, anomalous=0, columns=1)
+    document = path_document(comparison.sample.paths, 0, tid=5, comm="x", losses=())
+    document["segments"], document["totals"] = [], {}
+    assert "0 segments" in printed(render_path, document)
