@@ -74,8 +74,11 @@ def find_between(
     label : str
     """
     scheduling = Scheduling(events)
-    begin_owner = owners_of(events, begins.rows, scheduling)
-    end_owner = owners_of(events, ends.rows, scheduling)
+    # Together: whether a vtid is the kernel's is judged from all of its events.
+    owners = owners_of(events, np.concatenate([begins.rows, ends.rows]), scheduling)
+    count = len(begins.rows)
+    begin_owner = Owners(owners.host[:count], owners.tid[:count], ())
+    end_owner = Owners(owners.host[count:], owners.tid[count:], ())
     begin_keys = begins.texts(key) if key else None
     end_keys = ends.texts(key) if key else None
     found = pair(
@@ -98,12 +101,11 @@ def find_between(
         for side in (begins, ends)
         if not len(side.rows)
     ]
-    owner_notes = tuple(dict.fromkeys((*begin_owner.notes, *end_owner.notes)))
     return build(
         events,
         scheduling,
         (begins.rows[first], ends.rows[last]),
-        Owners(end_owner.host[last], subject, owner_notes),
+        Owners(end_owner.host[last], subject, owners.notes),
         [None] * len(first) if begin_keys is None else [begin_keys[b] for b in first],
         _labels(begins, ends, first, last, label),
         incomplete=found.incomplete,
