@@ -1,0 +1,154 @@
+"""Executions between any two events, paired in one thread or by a key."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from critpath.errors import UsageError
+from critpath.executions.fields import Occurrences, Texts, field_texts, occurrences
+from critpath.executions.matching import build, pair
+from critpath.executions.pattern import EventPattern
+from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, owners_of
+from critpath.model import I64, Bool, Events, Executions
+from critpath.units import plural
+
+
+def find_by_events(
+    events: Events, begin: EventPattern, end: EventPattern, *, key: str = "", label: str = ""
+) -> Executions:
+    """Find executions from events that match one pattern to events that match another.
+
+    Without a key a begin and its end are in one thread.  With a key they have its
+    value and host in common, and may be in different threads: the subject is then
+    the thread of the *end*, because the critical path is walked backward from
+    there; where that thread is unknown, the thread of the begin.
+
+    Parameters
+    ----------
+    events : Events
+    begin, end : EventPattern
+    key : str
+        Field that pairs them and gives the execution's id; "" for the thread.
+    label : str
+        Field whose value becomes the label (of the begin, else of the end).
+
+    Returns
+    -------
+    Executions
+
+    Raises
+    ------
+    UsageError
+        If events of that name are there but have no such field.
+    """
+    begins, ends = occurrences(events, begin), occurrences(events, end)
+    if key:
+        for found in (begins, ends):
+            _require(found, key, "key")
+    if label and not begins.has(label):
+        _require(ends, label, "label")
+    return find_between(events, begins, ends, key=key, label=label)
+
+
+def find_between(
+    events: Events,
+    begins: Occurrences,
+    ends: Occurrences,
+    *,
+    key: str = "",
+    within: str = "",
+    label: str = "",
+) -> Executions:
+    """Pair occurrences; see `find_by_events`.
+
+    Parameters
+    ----------
+    events : Events
+    begins, ends : Occurrences
+    key : str
+        Field that pairs them; "" for the thread.
+    within : str
+        Field that must be equal besides; "" for none.
+    label : str
+    """
+    scheduling = Scheduling(events)
+    # Together: whether a vtid is the kernel's is judged from all of its events.
+    owners = owners_of(events, np.concatenate([begins.rows, ends.rows]), scheduling)
+    count = len(begins.rows)
+    begin_owner = Owners(owners.host[:count], owners.tid[:count], ())
+    end_owner = Owners(owners.host[count:], owners.tid[count:], ())
+    begin_keys = begins.texts(key) if key else None
+    end_keys = ends.texts(key) if key else None
+    found = pair(
+        begins.rows,
+        _groups(begin_owner, begin_keys, begins.texts(within) if within else None),
+        ends.rows,
+        _groups(end_owner, end_keys, ends.texts(within) if within else None),
+    )
+    first = np.array([b for b, _ in found.pairs], np.int64)
+    last = np.array([e for _, e in found.pairs], np.int64)
+
+    tid = end_owner.tid[last]
+    subject = np.where(tid == UNKNOWN, begin_owner.tid[first], tid)
+    notes = [*begins.notes, *ends.notes, *found.notes()]
+    if found.unknown:
+        missing = f"the field {key}" if key else "a known thread"
+        notes.append(f"{plural(found.unknown, 'event')} left out: without {missing}")
+    notes += [
+        f"no event of the recording matches {side.pattern.name}"
+        for side in (begins, ends)
+        if not len(side.rows)
+    ]
+    return build(
+        events,
+        scheduling,
+        (begins.rows[first], ends.rows[last]),
+        Owners(end_owner.host[last], subject, owners.notes),
+        [None] * len(first) if begin_keys is None else [begin_keys[b] for b in first],
+        _labels(begins, ends, first, last, label),
+        incomplete=found.incomplete,
+        notes=tuple(dict.fromkeys(notes)),
+        names=_process_names(events, begins.rows[first], begin_owner.tid[first] == subject),
+    )
+
+
+def _process_names(events: Events, rows: I64, own: Bool) -> list[str]:
+    """Return the ``procname`` context of the begins that are in the subject's thread."""
+    names = field_texts(events, rows, "procname")
+    return [n if n is not None and mine else "" for n, mine in zip(names, own, strict=True)]
+
+
+def _groups(owners: Owners, keys: Texts | None, within: Texts | None) -> list[Hashable]:
+    """Return what a begin and its end have in common, None where that is unknown."""
+    shared: list[Hashable]
+    if keys is None:
+        shared = [None if t == UNKNOWN else t for t in owners.tid.tolist()]
+    else:
+        shared = keys.tolist()
+    more = [""] * len(shared) if within is None else within.tolist()
+    return [
+        None if s is None or m is None else (h, s, m)
+        for h, s, m in zip(owners.host.tolist(), shared, more, strict=True)
+    ]
+
+
+def _labels(begins: Occurrences, ends: Occurrences, first: I64, last: I64, label: str) -> list[str]:
+    if not label:
+        return [""] * len(first)
+    of_begin, of_end = begins.texts(label)[first], ends.texts(label)[last]
+    return [
+        b if b is not None else e if e is not None else ""
+        for b, e in zip(of_begin, of_end, strict=True)
+    ]
+
+
+def _require(found: Occurrences, field: str, role: str) -> None:
+    named = any(c.name == found.pattern.name for c in found.events.classes)
+    if named and not found.has(field):
+        raise UsageError(
+            f"{found.pattern.name} has no field {field} to be the {role}",
+            f"name one of its fields with {role}=, or parse it: "
+            f"{found.pattern.name}[FIELD~(?P<{field}>REGEX)]",
+        )

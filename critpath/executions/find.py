@@ -1,0 +1,93 @@
+"""The executions of a recording, by whatever finder the specification names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import UsageError
+from critpath.executions.events import find_by_events
+from critpath.executions.marker import find_markers
+from critpath.executions.pattern import SYNTAX
+from critpath.executions.process import find_processes
+from critpath.executions.specification import Specification, parse_specification
+from critpath.executions.thread import find_threads
+from critpath.executions.windows import find_windows
+from critpath.model import Events, Executions
+from critpath.units import safe_text
+
+NEAREST = 5
+
+
+def find_executions(
+    events: Events, specification: Specification | str, known: Sequence[str] = ()
+) -> Executions:
+    """Find the executions that a specification describes, in order of their begin.
+
+    Parameters
+    ----------
+    events : Events
+        The kernel's selection and what `critpath.executions.specification.wanted` asks for.
+    specification : Specification or str
+    known : sequence of str
+        Names of every event class of the trace, decoded or not, for the message
+        about an unknown one; without it the classes of ``events``.
+
+    Returns
+    -------
+    Executions
+        What could not become an execution is counted in ``incomplete`` and said
+        in ``notes``.
+
+    Raises
+    ------
+    UsageError
+        If the specification names an event that the trace has no class for, or a
+        field that the event does not have.
+    UnreadableError
+        If a file of windows is wrong.
+    """
+    if isinstance(specification, str):
+        specification = parse_specification(specification)
+    return FINDERS[specification.kind](
+        events, specification, known or [c.name for c in events.classes]
+    )
+
+
+def _events(events: Events, specification: Specification, known: Sequence[str]) -> Executions:
+    begin, end = specification.begin, specification.end
+    if begin is None or end is None:
+        raise UsageError("events without a begin and an end", SYNTAX)
+    for name in (begin.name, end.name):
+        if name not in known:
+            raise _unknown(name, sorted(set(known)))
+    return find_by_events(events, begin, end, key=specification.key, label=specification.label)
+
+
+def _unknown(name: str, known: list[str]) -> UsageError:
+    """Say which events there are: all of them if the name is ``?``."""
+    if name == "?":
+        return UsageError(
+            f"the events of this trace: {safe_text(', '.join(known)) or '(none)'}",
+            "name two of them: events:BEGIN,END",
+        )
+    near = difflib.get_close_matches(name, known, n=NEAREST, cutoff=0.5)
+    # Of the same provider, for a name that was not remembered at all.
+    provider, colon, _ = name.partition(":")
+    near += [k for k in known if colon and k.startswith(provider + colon) and k not in near]
+    shown = safe_text(", ".join(near[:NEAREST]))
+    return UsageError(
+        f"no event {name} among the {len(known)} event classes of this trace",
+        (f"did you mean {shown}? " if near else "") + "--execution 'events:?,?' lists all of them",
+    )
+
+
+FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Executions]]] = {
+    "events": _events,
+    "process": lambda events, _, __: find_processes(events),
+    "thread": lambda events, _, __: find_threads(events),
+    "windows": lambda events, specification, _: find_windows(events, Path(specification.file)),
+    "marker": lambda events, _, __: find_markers(events),
+}

@@ -1,0 +1,194 @@
+"""Which thread an event belongs to, and what a thread was called at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from critpath.executions.fields import field_numbers
+from critpath.model import I64, Events, Kind
+
+UNKNOWN = -1
+
+
+def rows_of_kind(events: Events, kind: Kind) -> I64:
+    """Return the positions of every event of a kind."""
+    mine = [i for i, c in enumerate(events.classes) if c.kind == kind]
+    return np.flatnonzero(np.isin(events.event_class, mine))
+
+
+def hosts_of(events: Events, rows: I64) -> I64:
+    """Return the host of every event."""
+    of_class = np.array([c.host for c in events.classes] or [0], np.int64)
+    return of_class[events.event_class[rows]]
+
+
+class Scheduling:
+    """What ``sched_switch`` shows about who held every cpu.
+
+    Parameters
+    ----------
+    events : Events
+        Needs the SWITCH events with ``prev_tid``, ``prev_comm``, ``next_tid``,
+        ``next_comm``; without any every answer is unknown.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        rows = rows_of_kind(events, Kind.SWITCH)
+        keys = self._place(rows)
+        # Events are in order of time over all cpus; a stable sort by cpu keeps that.
+        order = np.argsort(keys, kind="stable")
+        self.rows = rows[order]
+        self._keys = keys[order]
+        self.prev_tid = events.column(self.rows, "prev_tid")
+        self.next_tid = events.column(self.rows, "next_tid")
+
+    def _place(self, rows: I64) -> I64:
+        """Return one number per event that orders by host, cpu, then position."""
+        cpus = int(self.events.cpu.max(initial=0)) + 2
+        processor = hosts_of(self.events, rows) * cpus + self.events.cpu[rows] + 1
+        return processor * (len(self.events) + 1) + rows
+
+    def current(self, rows: I64) -> I64:
+        """Return the tid that held the cpu of every event, -1 where unknown.
+
+        The switch before an event says who came, the one after who left; where
+        they contradict each other a switch was lost between them, and the answer
+        is unknown.  A SWITCH event itself belongs to the thread that leaves.
+        """
+        result = np.full(len(rows), UNKNOWN, np.int64)
+        if not len(self.rows):
+            return result
+        wanted = self._place(rows)
+        span = len(self.events) + 1
+        after = np.searchsorted(self._keys, wanted)
+        before = after - 1
+        has_before = (before >= 0) & (self._keys[before] // span == wanted // span)
+        after = np.minimum(after, len(self._keys) - 1)
+        has_after = (self._keys[after] >= wanted) & (self._keys[after] // span == wanted // span)
+        result[has_after] = self.prev_tid[after[has_after]]
+        result[has_before] = self.next_tid[before[has_before]]
+        lost = has_before & has_after & (self.next_tid[before] != self.prev_tid[after])
+        result[lost | (self.events.cpu[rows] < 0)] = UNKNOWN
+        return result
+
+    def names(self, host: I64, tid: I64, rows: I64, *, forward: bool = False) -> list[str]:
+        """Return what threads were called at some positions, "" where never seen.
+
+        Parameters
+        ----------
+        host, tid : int64 [n]
+        rows : int64 [n]
+            Positions in the events.
+        forward : bool
+            Prefer the first switch after the position (an exec has just renamed
+            the thread) to the last one before it.
+        """
+        seen = np.concatenate([self.prev_tid, self.next_tid])
+        row = np.concatenate([self.rows, self.rows])
+        code = np.concatenate(
+            [self.events.column(self.rows, f) for f in ("prev_comm", "next_comm")]
+        )
+        mine = np.isin(seen, tid)
+        seen, row, code = seen[mine], row[mine], code[mine]
+        if not len(seen):
+            return [""] * len(tid)
+        place = (hosts_of(self.events, row) << 32) + seen
+        threads, group = np.unique(place, return_inverse=True)
+        span = len(self.events) + 1
+        key = group * span + row
+        order = np.argsort(key, kind="stable")
+        key, code = key[order], code[order]
+        thread = (host << 32) + tid
+        wanted_group = np.minimum(np.searchsorted(threads, thread), len(threads) - 1)
+        known = threads[wanted_group] == thread
+        side: Literal["left", "right"] = "left" if forward else "right"
+        after = np.searchsorted(key, wanted_group * span + rows, side)
+        before = after - 1
+        in_before = (before >= 0) & (key[before] // span == wanted_group)
+        after = np.minimum(after, len(key) - 1)
+        in_after = key[after] // span == wanted_group
+        first, second = (after, before) if forward else (before, after)
+        has_first = in_after if forward else in_before
+        chosen = np.where(has_first, first, second)
+        return [
+            self.events.strings[code[c]] if k else "" for c, k in zip(chosen, known, strict=True)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Owners:
+    """The thread of every event.
+
+    Attributes
+    ----------
+    host, tid : int64 [n]
+        ``tid`` is the kernel's, -1 where unknown.
+    notes : tuple of str
+    """
+
+    host: I64
+    tid: I64
+    notes: tuple[str, ...]
+
+
+def owners_of(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
+    """Tell which kernel thread emitted each event.
+
+    A user-space event carries ``vtid``, the thread id in its own pid namespace.
+    Where that is never what ``sched_switch`` shows on the event's cpu for any event
+    of this (vpid, vtid), the process lives in a pid namespace and ``sched_switch``
+    is right.  Where it is for some, the others are threads that moved between
+    reading the cpu number and reading the clock, and ``vtid`` is right.  Events
+    without ``vtid`` belong to whom ``sched_switch`` shows, else to the ``tid``
+    context of a kernel event.
+
+    Parameters
+    ----------
+    events : Events
+    rows : int64 [n]
+        Positions of the events.
+    scheduling : Scheduling
+    """
+    user = np.array([c.domain == "ust" for c in events.classes] or [False])
+    user = user[events.event_class[rows]]
+    host = hosts_of(events, rows)
+    tid = scheduling.current(rows)
+    # The idle thread runs no program: the cpu was read before the thread moved.
+    tid[user & (tid == 0)] = UNKNOWN
+    context, has_context = field_numbers(events, rows, "tid")
+    use = ~user & has_context & (tid == UNKNOWN)
+    tid[use] = context[use]
+
+    vtid, has_vtid = field_numbers(events, rows, "vtid")
+    vpid, _ = field_numbers(events, rows, "vpid")
+    has_vtid &= user
+    notes = []
+    if has_vtid.any():
+        shown = tid != UNKNOWN
+        _, thread = np.unique(
+            np.stack([host, vpid, vtid])[:, has_vtid], axis=1, return_inverse=True
+        )
+        thread = thread.reshape(-1)
+        agrees = (shown & (tid == vtid))[has_vtid]
+        confirmed = np.zeros(len(rows), np.bool_)
+        confirmed[has_vtid] = np.bincount(thread, agrees)[thread] > 0
+        contradicts = has_vtid & shown & (tid != vtid)
+        moved = int((contradicts & confirmed).sum())
+        namespaced = int((contradicts & ~confirmed).sum())
+        take = has_vtid & (confirmed | ~shown)
+        tid[take] = vtid[take]
+        if namespaced:
+            notes.append(
+                f"{namespaced} events come from a pid namespace (their vtid is no thread "
+                "that sched_switch shows there): the kernel's thread id was used"
+            )
+        if moved:
+            notes.append(
+                f"{moved} events were emitted while their thread moved to another cpu: "
+                "their vtid was used"
+            )
+    return Owners(host, tid, tuple(notes))

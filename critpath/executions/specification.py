@@ -1,0 +1,143 @@
+"""What ``--execution`` says: which windows of a recording are its executions."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+from dataclasses import dataclass
+from typing import Final
+
+from critpath.errors import UsageError
+from critpath.executions.marker import WANTED as MARKER_WANTED
+from critpath.executions.pattern import (
+    CONTEXTS,
+    SYNTAX,
+    EventPattern,
+    parse_pattern,
+    split_outside_brackets,
+    unescape,
+)
+from critpath.model import Kind, Wanted
+
+LENGTH_LIMIT: Final = 10_000
+
+KINDS: Final[dict[str, str]] = {
+    "process": "process",
+    "thread": "thread",
+    "marker": "marker",
+    "events": "events:BEGIN,END[,key=FIELD][,label=FIELD]",
+    "windows": "windows:FILE.csv",
+}
+
+
+@dataclass(frozen=True)
+class Specification:
+    """A parsed ``--execution``.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `KINDS`.
+    begin, end : EventPattern or None
+        For ``events``: what begins and what ends an execution.
+    key, label : str
+        For ``events``: the field that pairs a begin with its end, and the field
+        that names the kind of execution; "" where not given.
+    file : str
+        For ``windows``: the CSV file.
+    text : str
+        As written.
+    """
+
+    kind: str
+    begin: EventPattern | None = None
+    end: EventPattern | None = None
+    key: str = ""
+    label: str = ""
+    file: str = ""
+    text: str = ""
+
+
+def parse_specification(text: str) -> Specification:
+    """Parse ``process``, ``thread``, ``marker``, ``events:...`` or ``windows:FILE``.
+
+    Raises
+    ------
+    UsageError
+        If it is none of these, with the nearest correct form.
+    """
+    if len(text) > LENGTH_LIMIT:
+        raise UsageError(
+            f"an execution specification of {len(text):,} characters",
+            f"use at most {LENGTH_LIMIT:,}, or windows:FILE.csv",
+        )
+    kind, colon, rest = text.strip().partition(":")
+    if kind not in KINDS:
+        near = difflib.get_close_matches(kind, KINDS, n=1)
+        forms = KINDS[near[0]] if near else " | ".join(KINDS.values())
+        raise UsageError(f"not an execution specification: {text or '(nothing)'}", f"write {forms}")
+    if kind == "events":
+        return _parse_events(rest, text)
+    if kind == "windows":
+        if not rest:
+            raise UsageError("windows: names no file", f"write {KINDS['windows']}")
+        return Specification(kind, file=rest, text=text)
+    if colon:
+        raise UsageError(f"'{kind}' takes nothing after it, not: {rest}", f"write {kind}")
+    return Specification(kind, text=text)
+
+
+def _parse_events(rest: str, text: str) -> Specification:
+    begin_text, *others = split_outside_brackets(rest, ",")
+    if not others:
+        raise UsageError(f"only one event in: {text}", SYNTAX)
+    end_text, *options = others
+    begin, end = parse_pattern(begin_text), parse_pattern(end_text)
+    given: dict[str, str] = {}
+    for option in options:
+        name, equals, value = (part.strip() for part in option.partition("="))
+        if name not in {"key", "label"} or not equals or not value:
+            raise UsageError(f"not an option of events: {option or '(nothing)'}", SYNTAX)
+        if name in given:
+            raise UsageError(f"{name}= is given twice in: {text}", SYNTAX)
+        given[name] = unescape(value)
+    return Specification(
+        "events", begin, end, given.get("key", ""), given.get("label", ""), text=text
+    )
+
+
+def wanted(specification: Specification) -> tuple[Wanted, ...]:
+    """Return what must be read beyond the kernel's own selection.
+
+    ``process`` and ``thread`` need nothing more than the kernel events of any
+    critical path (with ``tid`` and ``filename`` of the exec, ``tid`` of the exit).
+
+    Parameters
+    ----------
+    specification : Specification
+
+    Returns
+    -------
+    tuple of Wanted
+        One per event name, with the fields of its conditions, the key, the label
+        and the contexts that tell the thread.
+    """
+    if specification.kind == "marker":
+        return MARKER_WANTED
+    fields: dict[str, dict[tuple[str, ...], None]] = {}
+    for pattern in (specification.begin, specification.end):
+        if pattern is None:
+            continue
+        mine = fields.setdefault(pattern.name, {})
+        for field in (
+            *(c.field for c in pattern.conditions),
+            *(f for f in (specification.key, specification.label) if f not in pattern.parsed),
+        ):
+            if field:
+                mine[field,] = None
+        mine.update(dict.fromkeys(CONTEXTS))
+    return tuple(
+        # Names in `Wanted` are fnmatch patterns; here a name means itself.
+        Wanted(Kind.OTHER, (glob.escape(name),), tuple(mine))
+        for name, mine in fields.items()
+    )

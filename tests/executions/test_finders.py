@@ -1,0 +1,248 @@
+"""Processes, threads, windows, markers, and the guess without a specification."""
+
+from __future__ import annotations
+
+import pytest
+
+from critpath.errors import UnreadableError
+from critpath.executions.candidates import candidates
+from critpath.executions.find import FINDERS, find_executions
+from critpath.executions.specification import KINDS
+
+IDLE = (0, "swapper/0")
+SHELL = (50, "sh")
+
+
+def test_every_kind_of_specification_has_a_finder():
+    assert set(FINDERS) == set(KINDS)
+
+
+# ------------------------------------------------------------------ processes
+
+
+def process(made, start, tid, *programs, exits=True):
+    made.add(start, 0, "sched_process_fork", parent_tid=50, child_tid=tid)
+    made.add(start + 1, 0, "sched_wakeup_new", tid=tid, comm="sh")
+    made.switch(start + 2, 0, SHELL, (tid, "sh"))
+    for step, program in enumerate(programs, start=3):
+        made.add(start + step, 0, "sched_process_exec", tid=tid, filename=program)
+    name = programs[-1].rpartition("/")[2] if programs else "sh"
+    if exits:
+        made.add(start + 20, 0, "sched_process_exit", tid=tid, comm=name)
+    made.switch(start + 21, 0, (tid, name), SHELL)
+
+
+def test_a_process_is_from_its_exec_to_its_exit(record):
+    made = record()
+    process(made, 100, 7, "/bin/true")
+    found = find_executions(made.events(), "process")
+    assert (found.begin.tolist(), found.end.tolist()) == ([103], [120])
+    assert found.id == ("7@103",)
+    assert found.label == ("true",)
+    assert found.comm == ("true",)
+    assert (found.incomplete, found.notes) == (0, ())
+
+
+def test_a_second_exec_goes_on_and_names_the_execution(record):
+    made = record()
+    process(made, 100, 7, "/bin/sh", "/usr/bin/sleep")
+    found = find_executions(made.events(), "process")
+    assert found.begin.tolist() == [103]
+    assert found.label == ("sleep",)
+    assert found.notes == ("1 later exec in a running execution, which goes on",)
+
+
+def test_processes_without_exec_or_exit(record):
+    made = record()
+    process(made, 100, 7)  # forked, never executed anything
+    process(made, 200, 8, "/bin/true", exits=False)  # its exit was lost ...
+    process(made, 300, 8, "/bin/date")  # ... as its id is used again
+    process(made, 400, 9, "/bin/cat", exits=False)  # alive at the end
+    found = find_executions(made.events(), "process")
+    assert found.label == ("date",)
+    assert found.incomplete == 2
+    assert len(found.notes) == 3
+
+
+def test_a_process_that_is_never_switched_after_its_exec(record):
+    made = record()
+    made.add(10, 0, "sched_process_exec", tid=7, filename="./a-rather-long-program-name")
+    made.add(20, 0, "sched_process_exit", tid=7, comm="x")
+    found = find_executions(made.events(), "process")
+    assert found.comm == ("a-rather-long-p",)
+    assert found.label == ("a-rather-long-program-name",)
+
+
+# -------------------------------------------------------------------- threads
+
+
+def test_a_thread_lives_from_its_first_to_its_last_event(record):
+    made = record()
+    process(made, 100, 7, "/bin/true")
+    found = find_executions(made.events(), "thread")
+    lives = dict(zip(found.tid.tolist(), zip(found.begin, found.end, strict=True), strict=True))
+    assert lives == {7: (100, 121), 50: (102, 121)}
+    assert found.comm == ("sh", "sh")
+
+
+def test_a_thread_id_used_again_is_another_life(record):
+    made = record()
+    process(made, 100, 7, "/bin/true")
+    process(made, 200, 7, "/bin/true")
+    found = find_executions(made.events(), "thread")
+    lives = [(b, e) for t, b, e in zip(found.tid, found.begin, found.end, strict=True) if t == 7]
+    assert lives == [(100, 121), (200, 221)]
+
+
+def test_idle_threads_and_instants_are_no_lives(record):
+    made = record()
+    made.switch(10, 0, IDLE, (7, "seven"))
+    made.switch(20, 0, (7, "seven"), IDLE)
+    made.switch(30, 0, IDLE, (8, "once"))
+    found = find_executions(made.events(), "thread")
+    assert found.tid.tolist() == [7]
+    assert found.notes == ("1 thread seen at a single instant left out",)
+
+
+# -------------------------------------------------------------------- windows
+
+
+@pytest.fixture
+def seven(record):
+    made = record()
+    made.switch(0, 0, IDLE, (7, "seven"))
+    made.switch(1000, 0, (7, "seven"), IDLE)
+    return made.events()
+
+
+def test_windows(seven, tmp_path):
+    file = tmp_path / "w.csv"
+    file.write_text(
+        "begin_ns,end_ns,tid,label,id,colour\r\n"
+        '500,600,7,"a, ""b""",x,red\r\n'
+        "\r\n"
+        "100,200,7,,,blue\r\n"
+        "900,1100,7,late,y,\r\n",
+        encoding="utf-8",
+    )
+    found = find_executions(seven, f"windows:{file}")
+    assert found.id == ("7@100", "x")
+    assert found.label == ("", 'a, "b"')
+    assert found.comm == ("seven", "seven")
+    assert found.incomplete == 1
+    assert found.notes[0] == "w.csv: columns ignored: colour"
+    assert "1 window of w.csv left out" in found.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "w.csv:1: no column begin_ns, end_ns, tid"),
+        ("begin_ns,end_ns\n1,2\n", "w.csv:1: no column tid"),
+        ("begin_ns,end_ns,tid,tid\n", "w.csv:1: a column twice"),
+        ("begin_ns,end_ns,tid\n1,2\n", "w.csv:2: 2 cells, but 3 columns"),
+        ("begin_ns,end_ns,tid\n1,2,3\n1,2x,3\n", "w.csv:3: end_ns is not an integer: 2x"),
+        ("begin_ns,end_ns,tid\n1,1_0,3\n", "w.csv:2: end_ns is not an integer"),
+        ("begin_ns,end_ns,tid\n1,99999999999999999999,3\n", "w.csv:2: end_ns is not an integer"),
+        ("begin_ns,end_ns,tid\n1,9300000000000000000,3\n", "w.csv:2: end_ns is out of range"),
+        ("begin_ns,end_ns,tid\n1,2,0\n", "w.csv:2: tid is out of range"),
+        ("begin_ns,end_ns,tid\n2,2,3\n", "w.csv:2: end_ns 2 is not after begin_ns 2"),
+        ('begin_ns,end_ns,tid\n1,2,"3\n', "w.csv:2: "),
+        ("begin_ns,end_ns,tid,host\n1,2,3,x\n", "w.csv:2: no host x"),
+    ],
+)
+def test_wrong_windows_name_the_line(seven, tmp_path, text, says):
+    file = tmp_path / "w.csv"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UnreadableError) as caught:
+        find_executions(seven, f"windows:{file}")
+    assert says in caught.value.what
+    assert "header" in caught.value.do
+
+
+@pytest.mark.parametrize("content", [None, b"begin_ns,end_ns,tid,label\n1,2,3,\xff\n"])
+def test_windows_that_cannot_be_read(seven, tmp_path, content):
+    file = tmp_path / "w.csv"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(UnreadableError):
+        find_executions(seven, f"windows:{file}")
+
+
+# -------------------------------------------------------------------- markers
+
+
+def mark(made, time, tid, message):
+    made.add(time, 0, "lttng_ust_tracef:event", msg=message, vpid=1, vtid=tid, procname="app")
+
+
+def test_marks_by_name_in_a_thread_and_by_key_across_threads(record):
+    made = record()
+    mark(made, 10, 7, "critpath:begin load")
+    mark(made, 11, 7, "critpath:begin load 1")
+    mark(made, 12, 7, "critpath:begin save")
+    mark(made, 13, 7, "nothing of ours")
+    mark(made, 20, 7, "critpath:end load")
+    mark(made, 21, 8, "critpath:end load 1\n")
+    mark(made, 22, 8, "critpath:end save")  # not the thread of the begin
+    found = find_executions(made.events(), "marker")
+    assert found.id == ("7@10", "1")
+    assert found.label == ("load", "load")
+    assert found.tid.tolist() == [7, 8]
+    assert found.incomplete == 2
+
+
+def test_marks_from_trace_marker_and_tracepoints_mix(record):
+    made = record()
+    made.switch(1, 0, IDLE, (7, "seven"))
+    made.add(10, 0, "print", buf="critpath:begin job\n")
+    made.add(20, 0, "print", buf="critpath:end job\n")
+    made.add(30, 0, "critpath:begin", name="job", key="", vpid=1, vtid=7)
+    made.add(40, 0, "critpath:end", name="job", key="", vpid=1, vtid=7)
+    made.add(50, 0, "critpath:begin", name="job", key="k", vpid=1, vtid=7)
+    made.add(60, 0, "critpath:end", name="job", key="k", vpid=1, vtid=7)
+    found = find_executions(made.events(), "marker")
+    assert found.id == ("7@10", "7@30", "k")
+    assert found.comm == ("seven",) * 3
+    assert (found.incomplete, found.notes) == (0, ())
+
+
+def test_no_marks_is_said(record):
+    found = find_executions(record().add(1, 0, "app:x", a=1).events(), "marker")
+    assert len(found) == 0
+    assert found.notes == (
+        "no event of the recording says critpath:begin",
+        "no event of the recording says critpath:end",
+    )
+
+
+def test_nothing_recorded_at_all(record):
+    events = record().events()
+    for specification in ("process", "thread", "marker"):
+        assert len(find_executions(events, specification)) == 0
+
+
+# ----------------------------------------------------------------- candidates
+
+
+def test_candidates_are_pairs_of_user_space_events():
+    names = [
+        *("app:request_begin", "app:request_end", "app:other"),
+        *("sched:x_begin", "sched:x_end", "irq:softirq_entry", "irq:softirq_exit"),
+        *("lttng_ust_statedump:start", "lttng_ust_statedump:end"),
+        *("irq_handler_entry", "irq_handler_exit", "app:begin_alone"),
+    ]
+    assert candidates(names) == ["events:app:request_begin,app:request_end"]
+    assert candidates(["ros2:callback_start", "ros2:callback_end", "a:f_entry", "a:f_exit"]) == [
+        "events:a:f_entry,a:f_exit",
+        "events:ros2:callback_start,ros2:callback_end",
+    ]
+    assert candidates(["critpath:begin", "critpath:end"]) == ["events:critpath:begin,critpath:end"]
+
+
+def test_a_candidate_with_odd_characters_can_be_used(record):
+    made = record()
+    made.add(1, 0, "a:[x],_begin", vpid=1, vtid=7).add(2, 0, "a:[x],_end", vpid=1, vtid=7)
+    events = made.events()
+    (specification,) = candidates([c.name for c in events.classes])
+    assert len(find_executions(events, specification)) == 1

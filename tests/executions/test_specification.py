@@ -1,0 +1,130 @@
+"""What ``--execution`` accepts, and what it says about everything else."""
+
+from __future__ import annotations
+
+import fnmatch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critpath.errors import UsageError
+from critpath.executions.pattern import escape
+from critpath.executions.specification import parse_specification, wanted
+from critpath.model import Kind
+
+PYTHON = (
+    r"events:lttng_python:event[logger_name=app][msg~request_begin (?P<id>\d+) (?P<type>\S+)],"
+    r"lttng_python:event[logger_name=app][msg~request_end (?P<id>\d+)],key=id,label=type"
+)
+
+
+@pytest.mark.parametrize("kind", ["process", "thread", "marker"])
+def test_kinds_without_anything_more(kind):
+    assert parse_specification(kind).kind == kind
+    with pytest.raises(UsageError, match="takes nothing"):
+        parse_specification(f"{kind}:x")
+
+
+def test_events_with_key_and_label():
+    found = parse_specification("events:app:request_begin,app:request_end,key=id,label=type")
+    assert found.begin.name == "app:request_begin"
+    assert found.end.name == "app:request_end"
+    assert (found.key, found.label) == ("id", "type")
+
+
+def test_log_messages_select_and_parse():
+    found = parse_specification(PYTHON)
+    logger, message = found.begin.conditions
+    assert (logger.field, logger.value) == ("logger_name", "app")
+    assert message.match("request_begin 12 sleep") == {"id": "12", "type": "sleep"}
+    assert message.match("request_end 12") is None
+    assert found.begin.parsed == {"id", "type"}
+    assert found.end.parsed == {"id"}
+
+
+def test_commas_and_brackets_inside_brackets():
+    found = parse_specification(r"events:a:b[msg~x{1,3}[0-9,]+ (\]|\[)][who=a,b\]\\c],a:e")
+    pattern, equal = found.begin.conditions
+    assert pattern.match("xx1,2 ]") == {}
+    assert pattern.match("xx1,2 )") is None
+    assert equal.value == "a,b]\\c"
+    assert found.end.name == "a:e"
+
+
+def test_windows_keep_the_path_as_written():
+    assert parse_specification("windows:/tmp/a:b,c.csv").file == "/tmp/a:b,c.csv"  # noqa: S108 - a name, not used
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "not an execution specification"),
+        ("proces", "not an execution specification"),
+        ("events:", "only one event"),
+        ("events:a", "only one event"),
+        ("events:a,", "without a name"),
+        ("events:a,b,colour=x", "not an option"),
+        ("events:a,b,key=", "not an option"),
+        ("events:a,b,key=x,key=y", "twice"),
+        ("events:a[x,b", "without its ']'"),
+        ("events:a]x,b", "without its '['"),
+        ("events:a[x],b", "not a condition"),
+        ("events:a[x=1]y,b", "follows a condition"),
+        ("events:a[x=1]y[z=1],b", "follows a condition"),
+        ("events:a[x~(],b", "not valid"),
+        (f"events:a[x~{'y' * 1001}],b", "1001 characters"),
+        ("windows:", "names no file"),
+        ("process" * 2000, "14,000 characters"),
+    ],
+)
+def test_errors_say_what_and_what_to_do(text, says):
+    with pytest.raises(UsageError) as caught:
+        parse_specification(text)
+    assert says in caught.value.what
+    assert caught.value.do
+    assert "\n" not in caught.value.what + caught.value.do
+
+
+def test_a_near_miss_is_corrected():
+    with pytest.raises(UsageError) as caught:
+        parse_specification("proces")
+    assert caught.value.do == "write process"
+
+
+def test_what_must_be_read():
+    both = wanted(parse_specification("events:a:b[x=1],a:e,key=id,label=type"))
+    assert [w.names for w in both] == [("a:b",), ("a:e",)]
+    assert all(w.kind == Kind.OTHER for w in both)
+    assert [f[0] for f in both[0].fields] == [
+        *("x", "id", "type", "vtid", "vpid", "procname", "tid", "pid")
+    ]
+    # One event name, one class to read; what is parsed from the message is no field.
+    (one,) = wanted(parse_specification(PYTHON))
+    assert [f[0] for f in one.fields][:2] == ["logger_name", "msg"]
+    assert ("id",) not in one.fields
+    # ... but the end does not parse the label, so it may be recorded there.
+    assert ("type",) in one.fields
+    assert wanted(parse_specification("process")) == ()
+
+
+def test_a_name_with_glob_characters_means_itself():
+    (one, _) = wanted(parse_specification(r"events:odd\[*\]?,b"))
+    assert fnmatch.fnmatchcase("odd[*]?", one.names[0])
+    assert not fnmatch.fnmatchcase("odd*x", one.names[0])
+
+
+@given(st.text(min_size=1, max_size=30).map(str.strip).filter(bool))
+def test_any_name_survives_escaping(name):
+    found = parse_specification(f"events:{escape(name)},x")
+    assert found.begin.name == name
+
+
+@given(st.text(alphabet="events:[]=~,\\abkeyl(?P<>)*+. \n", max_size=60))
+def test_any_text_is_parsed_or_refused(text):
+    for candidate in (text, "events:" + text):
+        try:
+            found = parse_specification(candidate)
+        except UsageError:
+            continue
+        assert found.text == candidate
