@@ -76,9 +76,8 @@ def extract(
     UnreadableError, UsageError
         As the readers and finders do.
     """
-    # what a command does not reach it does not import, and start-up stays short.
     from critpath.graph.concatenate import join_sets
-    from critpath.read.recording import find_recordings - as all stages here:
+    from critpath.read.sessions import find_recordings
 
     tell = progress or (lambda _: None)
     parts: list[PathSet] = []
@@ -100,7 +99,8 @@ def _extract_one(
     from critpath.executions.find import find_executions
     from critpath.executions.specification import parse_specification, wanted
     from critpath.read.layout import KERNEL
-    from critpath.read.recording import describe, manifest_execution, read_events
+    from critpath.read.recording import describe, read_events
+    from critpath.read.sessions import manifest_execution
 
     described = describe(recording)
     names = sorted({name for trace in described for name in trace.events})

@@ -73,6 +73,11 @@ def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
     return tuple(sorted(found, key=natural))
 
 
+def trace_directories(path: Path) -> tuple[Path, ...]:
+    """Return every directory at or below a path that holds a CTF trace, in natural order."""
+    return tuple(_directories(path)) if path.is_dir() else ()
+
+
 def find_traces(path: Path) -> tuple[Trace, ...]:
     """Find the CTF traces of a recording and read their metadata.
 

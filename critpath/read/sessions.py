@@ -1,0 +1,80 @@
+"""Which recordings lie below a directory, and what a recording's manifest says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from critpath.errors import UnreadableError
+from critpath.read.recording import trace_directories
+
+MANIFEST = "critpath.json"
+_LARGEST = 1 << 24  # bytes of a manifest
+
+# LTTng writes one directory per tracing domain into a session's directory.
+_DOMAINS = frozenset({"kernel", "ust"})
+
+
+def find_recordings(source: Path) -> tuple[Path, ...]:
+    """Find the recordings at or below a path.
+
+    Parameters
+    ----------
+    source : Path
+        A recording, a CTF trace, or a directory with several of them below it.
+
+    Returns
+    -------
+    tuple of Path
+        In natural order.  Traces of one session (its ``kernel`` and ``ust``
+        directories, or everything below a manifest) are one recording.
+
+    Raises
+    ------
+    UnreadableError
+        If there is none.
+    """
+    traces = trace_directories(source)
+    if not traces:
+        return (source,)  # reading it says what is wrong
+    found = dict.fromkeys(_session_of(trace, source) for trace in traces)
+    # One session: the user's own name for it, which is the shortest.
+    return (source,) if len(found) == 1 else tuple(found)
+
+
+def _session_of(trace: Path, source: Path) -> Path:
+    """Return the directory of the session that a trace belongs to."""
+    above = [trace, *(p for p in trace.parents if p == source or source in p.parents)]
+    for directory in reversed(above):
+        if (directory / MANIFEST).is_file():
+            return directory
+    for directory in above:
+        if directory.name in _DOMAINS and directory != source:
+            return directory.parent
+    return trace
+
+
+def manifest_execution(recording: Path) -> str:
+    """Return the execution specification that a recording's manifest names, or "".
+
+    Raises
+    ------
+    UnreadableError
+        If there is a manifest and it is not one.
+    """
+    file = recording / MANIFEST
+    if not file.is_file():
+        return ""
+    try:
+        with file.open("rb") as stream:
+            manifest = json.loads(stream.read(_LARGEST))
+        said = manifest.get("execution", "")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise UnreadableError(
+            f"{file}: not a manifest ({error})", "record again, or give --execution"
+        ) from error
+    if not isinstance(said, str):
+        raise UnreadableError(
+            f"{file}: 'execution' is not text", "record again, or give --execution"
+        )
+    return said
