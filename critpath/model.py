@@ -294,6 +294,9 @@ class State(IntEnum):
 
 RUNNING: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL})
 
+# What the machine does to an execution, rather than the execution itself.
+INTERFERENCE: Final = frozenset({State.IRQ, State.SOFTIRQ, State.WAIT_CPU})
+
 # Trace Compass's coarser names, for cross-checks with its views.
 TRACE_COMPASS: Final[dict[State, str]] = {
     State.UNKNOWN: "UNKNOWN",
@@ -644,16 +647,24 @@ class VectorTable:
         Segments of each symbol.
     durations : int64 [executions, symbols]
         Nanoseconds in each symbol.
+    structure : int64 [executions, symbols]
+        Segments of each symbol once interference (interrupts, waits for the cpu) is
+        taken out and neighbours are joined: what the program did, whatever else the
+        machine did meanwhile.  Types of executions are found on these; the counts
+        themselves where they are not given.
     """
 
     symbols: tuple[Symbol, ...]
     counts: I64
     durations: I64
+    structure: I64 = None  # type: ignore[assignment]  # replaced below, so never None to a reader
 
     def __post_init__(self) -> None:
-        freeze_columns(self, -1, counts=np.int64, durations=np.int64)
+        if self.structure is None:
+            object.__setattr__(self, "structure", self.counts)
+        freeze_columns(self, -1, counts=np.int64, durations=np.int64, structure=np.int64)
         shape = (len(self.counts), len(self.symbols))
-        if self.counts.shape != shape or self.durations.shape != shape:
+        if not shape == self.counts.shape == self.durations.shape == self.structure.shape:
             raise ValueError("VectorTable: executions x symbols expected")
 
     def __len__(self) -> int:

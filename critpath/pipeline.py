@@ -395,7 +395,7 @@ def _explain_one(
     group = normal_group(
         comparison.normal_clusters, comparison.sample_clusters, comparison.pairs, execution
     )
-    rows = group[choose_rows(comparison.normal_vectors.counts[group], limit)]
+    rows = group[choose_rows(comparison.normal_vectors.structure[group], limit)]
     normal, sample = comparison.normal.paths, comparison.sample.paths
     sequences = [codes[0][_of(normal, i)] for i in rows] + [codes[1][_of(sample, execution)]]
     durations = [normal.duration[_of(normal, i)] for i in rows]

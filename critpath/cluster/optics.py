@@ -91,11 +91,11 @@ def cluster(
         raise ValueError("min_samples >= 2, 0 < xi < 1, 0 <= min_cluster_fraction <= 1 expected")
     n = len(table)
     order = canonical_order(table)
-    if n == 0 or bool((table.counts == table.counts[:1]).all()):
+    if n == 0 or bool((table.structure == table.structure[:1]).all()):
         return _single(n, order)
     size = min(n, max(min_samples, math.ceil(min_cluster_fraction * n)))
     settings = _Settings(min(min_samples, n), xi, size)
-    counts = table.counts[order]
+    counts = table.structure[order]
     found = METHODS[method](counts, settings)
     raw = _agree(found.labels, counts)
     labels, notes = assign_noise(raw, stabilise(counts))

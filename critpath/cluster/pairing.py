@@ -53,7 +53,7 @@ def normal_space(normal: VectorTable, clusters: Clustering) -> NormalSpace:
     clusters : Clustering
         Of the same executions.
     """
-    space = stabilise(normal.counts)
+    space = stabilise(normal.structure)
     labels = clusters.labels
     onehot = np.zeros((len(labels), clusters.size))
     onehot[np.arange(len(labels)), labels] = 1.0
@@ -179,7 +179,7 @@ def pair(
         raise ValueError("no normal execution to pair with")
     home = normal_space(normal, normal_clusters)
     limits = _novel_limits(home)
-    space = stabilise(sample.counts)
+    space = stabilise(sample.structure)
     size = sample_clusters.size
     partner, score = np.zeros(size, np.int64), np.full(size, np.nan)
     weak, novel = np.zeros(size, np.bool_), np.zeros(size, np.bool_)

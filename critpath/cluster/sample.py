@@ -62,7 +62,7 @@ def cluster_sample(
     n = len(sample)
     if n < 2 or found.method == "single":
         return found
-    vectors, vector_of = np.unique(sample.counts, axis=0, return_inverse=True)
+    vectors, vector_of = np.unique(sample.structure, axis=0, return_inverse=True)
     vector_of = vector_of.reshape(-1)
     all_noise = bool((found.raw_labels < 0).all())
     labels = np.where(found.weak & (not all_noise), -1, found.labels)

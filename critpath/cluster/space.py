@@ -33,7 +33,7 @@ def canonical_order(table: VectorTable) -> I64:
         Positions, by counts (first symbol first), then by durations.  Executions
         that tie are identical in both.
     """
-    keys = (*table.durations.T[::-1], *table.counts.T[::-1])
+    keys = (*table.durations.T[::-1], *table.structure.T[::-1])
     if not keys:
         return np.arange(len(table), dtype=np.int64)
     return np.lexsort(keys).astype(np.int64)

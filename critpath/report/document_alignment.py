@@ -135,8 +135,8 @@ def plane_of_counts(normal: VectorTable, sample: VectorTable) -> dict[str, Any] 
         ``normal`` and ``sample``: [x, y] per execution, to four decimals;
         ``explained``: share of the variance on x and on y.  None without counts.
     """
-    width = max(normal.counts.shape[1], sample.counts.shape[1])
-    tables = [t.counts for t in (normal, sample) if len(t) and t.counts.shape[1] == width]
+    width = max(normal.structure.shape[1], sample.structure.shape[1])
+    tables = [t.structure for t in (normal, sample) if len(t) and t.structure.shape[1] == width]
     if not tables or not width:
         return None
     values = 2.0 * np.sqrt(np.concatenate(tables) + 0.375)
@@ -151,7 +151,7 @@ def plane_of_counts(normal: VectorTable, sample: VectorTable) -> dict[str, Any] 
     energy = spread**2
     total = float(energy.sum())
     explained = [float(e) / total if total > 0 else 0.0 for e in [*energy[:2], 0.0, 0.0][:2]]
-    split = len(normal) if normal.counts.shape[1] == width else 0
+    split = len(normal) if normal.structure.shape[1] == width else 0
     return {
         "normal": points[:split].tolist(),
         "sample": points[split:].tolist(),

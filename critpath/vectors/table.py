@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from critpath.model import U8, PathSet, Symbol, VectorTable
+from critpath.model import INTERFERENCE, I64, U8, PathSet, Symbol, VectorTable
 
 
 def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> VectorTable:
     """Count the segments of every execution, and add up their durations.
+
+    Counting with interference, a helper that a timer interrupts three times has run
+    four times; two executions of one type then differ by what else the machine did.
+    So segments are also counted without it (`VectorTable.structure`).
 
     Parameters
     ----------
@@ -31,4 +35,16 @@ def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> Vec
     durations = np.zeros_like(counts)
     np.add.at(counts, (path, codes), 1)
     np.add.at(durations, (path, codes), paths.duration)
-    return VectorTable(tuple(symbols), counts, durations)
+    structure = _structure(path, paths.state, codes, counts.shape)
+    return VectorTable(tuple(symbols), counts, durations, structure)
+
+
+def _structure(path: I64, state: U8, codes: U8, shape: tuple[int, ...]) -> I64:
+    """Count runs of equal symbols among the segments that are no interference."""
+    kept = ~np.isin(state, [int(s) for s in INTERFERENCE])
+    path, codes = path[kept], codes[kept]
+    first = np.ones(len(path), bool)
+    first[1:] = (path[1:] != path[:-1]) | (codes[1:] != codes[:-1])
+    result = np.zeros(shape, np.int64)
+    np.add.at(result, (path[first], codes[first]), 1)
+    return result
