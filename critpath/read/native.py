@@ -23,6 +23,7 @@ from critpath.read.program import (
     Compiler,
     Program,
     Role,
+    flat_header,
     selectors,
 )
 from critpath.read.program import Path as FieldPath
@@ -164,7 +165,10 @@ class _Reader:
             behind = header.end()
             present = context.present | header.present
             offset = shift(clock)
-            self.decoder.stream(as_signed(number), context_pc, event_pc, present, frequency, offset)
+            flat = flat_header(stream.event_header, stream.clock, needed)
+            self.decoder.stream(
+                as_signed(number), context_pc, event_pc, present, frequency, offset, flat
+            )
             self._streams.append(
                 _Stream(stream, header.registers, kept, behind, frequency, offset, present)
             )
@@ -222,7 +226,7 @@ class _Reader:
             for place in places if path[0] == "packet-context" else ():
                 body.copy(of.context[path][0], place)
         body.end()
-        align, bits = _skip(self._program.steps[start:]) if row < 0 else (1, -1)
+        align, bits = (1, -1) if chosen.outputs else _skip(self._program.steps[start:])
         self._hand_over()
         self.decoder.event_class(stream, number, pc, align, bits, row, len(chosen.names))
 
