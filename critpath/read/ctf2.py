@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from critpath.read.ctf2_fields import FieldBuilder
-from critpath.read.ctf2_properties import Ctf2Fault, get, shorten
+from critpath.read.ctf2_properties import Ctf2Fault, clean, get, shorten
 from critpath.read.schema import (
     ClockClass,
     EventRecordClass,
@@ -162,7 +162,7 @@ class _Builder:
         self.seen_trace = True
         for key, value in get(of, "environment", dict, {}).items():
             whole = isinstance(value, int) and not isinstance(value, bool)
-            self.environment[key] = value if whole else str(value)
+            self.environment[clean(key)] = value if whole else clean(str(value))
         self.header = self.fields.scope("packet-header", of.get("packet-header-field-class"), {})
 
     def _clock_class(self, of: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from critpath.read.ctf2_properties import (
     alignment,
     big_endian,
     bit_reversed,
+    display_base,
     encoding,
     get,
     mappings_of,
@@ -171,7 +172,7 @@ class FieldBuilder:
             number.startswith("signed"),
             big_end,
             align,
-            get(of, "preferred-display-base", int, 10),
+            display_base(of),
             mappings=mappings_of(of, "flags" if number == "bit-map" else "mappings"),
             clock=self._clock if roles & _TIMES else "",
             roles=roles,
@@ -185,7 +186,7 @@ class FieldBuilder:
         roles = roles_of(of)
         return VarintClass(
             number.startswith("signed"),
-            get(of, "preferred-display-base", int, 10),
+            display_base(of),
             mappings_of(of, "mappings"),
             self._clock if roles & _TIMES else "",
             roles,
@@ -259,7 +260,7 @@ class FieldBuilder:
         """
         location = of.get(key)
         if isinstance(location, list):  # release candidates before CTF2-SPECRC-6.0
-            scoped = bool(location) and location[0] in SCOPES
+            scoped = bool(location) and isinstance(location[0], str) and location[0] in SCOPES
             origin = location[0] if scoped else _NO_ORIGIN
             steps = location[1:] if scoped else location
         elif isinstance(location, dict):
@@ -267,7 +268,8 @@ class FieldBuilder:
             steps = get(location, "path", list)
         else:
             raise Ctf2Fault(f"the property {key!r} is {shorten(location)}")
-        if not steps or len(steps) > _MAX_DEPTH or not isinstance(steps[-1], str):
+        named = [step for step in steps if step is not None]
+        if not named or len(steps) > _MAX_DEPTH or not all(isinstance(s, str) for s in named):
             raise Ctf2Fault(f"the location {shorten(location)} leads to no field")
         if origin and origin not in SCOPES:
             raise Ctf2Fault(f"unknown origin {shorten(origin)}")
@@ -277,10 +279,11 @@ class FieldBuilder:
         return found
 
     def _walk(self, scope: str, steps: list[Any]) -> tuple[Path, IntegerClass | VarintClass] | None:
+        if not self._frames:
+            return None
         if scope and self._frames[0][0] != (scope,):
-            structure = self._scopes.get(scope)
-            members = {m.name: m.field for m in structure.members} if structure else {}
             path: Path = (scope,)
+            target = self._descend(self._scopes.get(scope), steps)
         else:
             level = 0 if scope else len(self._frames) - 1
             while steps:
@@ -295,9 +298,7 @@ class FieldBuilder:
                     return None
                 steps = steps[1:]
             path, members = self._frames[level]
-        if not steps or not all(isinstance(step, str) for step in steps):
-            return None
-        target = self._descend(members.get(steps[0]), steps[1:])
+            target = self._descend(members.get(steps[0]), steps[1:]) if steps else None
         return None if target is None else ((*path, *steps), target)
 
     def _descend(

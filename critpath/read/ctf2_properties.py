@@ -40,7 +40,12 @@ def get(of: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any
         raise Ctf2Fault(f"the property {key!r} is missing")
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise Ctf2Fault(f"the property {key!r} is {shorten(value)}")
-    return value
+    return clean(value) if kind is str else value
+
+
+def clean(text: str) -> str:
+    """Return a text without the lone surrogates that JSON can escape."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def shorten(value: object) -> str:
@@ -82,6 +87,14 @@ def bit_reversed(of: dict[str, Any], big_end: bool) -> bool:
     return order != natural
 
 
+def display_base(of: dict[str, Any]) -> int:
+    """Return the base to show an integer in."""
+    base: int = get(of, "preferred-display-base", int, 10)
+    if base not in {2, 8, 10, 16}:
+        raise Ctf2Fault(f"no integer is shown in base {shorten(base)}")
+    return base
+
+
 def encoding(of: dict[str, Any]) -> str:
     """Return a string's encoding as Python spells it."""
     name: str = get(of, "encoding", str, "utf-8")
@@ -102,7 +115,7 @@ def mappings_of(of: dict[str, Any], key: str) -> Mappings:
     """Return the mappings of an integer, or the flags of a bit map."""
     mappings = get(of, key, dict, {})
     return tuple(
-        (label, ranges_of(ranges if isinstance(ranges, list) else [ranges]))
+        (clean(label), ranges_of(ranges if isinstance(ranges, list) else [ranges]))
         for label, ranges in mappings.items()
     )
 
@@ -112,7 +125,7 @@ def ranges_of(ranges: list[Any]) -> Ranges:
     result = []
     for span in ranges:
         match span:
-            case [int() as low, int() as high] if low <= high:
+            case [int() as low, int() as high] if -(1 << 63) <= low <= high < 1 << 64:
                 result.append((int(low), int(high)))
             case _:
                 raise Ctf2Fault(f"{shorten(span)} is no range")

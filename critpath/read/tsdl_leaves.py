@@ -152,6 +152,8 @@ def enum_labels(tokens: Tokens, at: int) -> tuple[Labels, int]:
                 high, at = constant(tokens, at + 1)
             if low > high:
                 raise tokens.fault(start, f"the range of {label!r} is empty: {low} ... {high}")
+        elif following >= 1 << 64:
+            raise tokens.fault(at, f"the value of {label!r} would be above 64 bits")
         following = high + 1
         found.setdefault(label, []).append((low, high))
         if words[at] == ",":

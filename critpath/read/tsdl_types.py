@@ -113,6 +113,8 @@ class TypeParser(Cursor):
             number = number_value(self.words[self.at])
             if number is None:
                 lengths.append((self.path("]"), at))
+            elif number >= 1 << 63:
+                raise self.fault(f"an array of {number} elements")
             else:
                 self.at += 1
                 lengths.append((number, at))
