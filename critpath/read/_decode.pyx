@@ -112,7 +112,6 @@ cdef class Decoder:
     # output
     cdef int64_t* ts
     cdef int64_t* place   # class in the low 32 bits, cpu in the high ones
-    cdef int64_t* offsets
     cdef int64_t count, room
     cdef int64_t* values
     cdef int64_t value_count, value_room
@@ -148,7 +147,6 @@ cdef class Decoder:
         free(self.regs)
         free(self.ts)
         free(self.place)
-        free(self.offsets)
         free(self.values)
         free(self.packets)
         keep_window(self.window, self.window_room)
@@ -283,11 +281,10 @@ cdef class Decoder:
         return self.count
 
     def columns(self):
-        """Give away timestamp, class | cpu << 32, offset and values."""
+        """Give away timestamp, class | cpu << 32 and values, row after row."""
         count, values = self.count, self.value_count
         self.count = self.room = self.value_count = self.value_room = 0
-        return (take(&self.ts, count), take(&self.place, count), take(&self.offsets, count),
-                take(&self.values, values))
+        return (take(&self.ts, count), take(&self.place, count), take(&self.values, values))
 
     def texts(self):
         """The interned strings as (bytes, encoding), in order of their codes."""
@@ -325,6 +322,8 @@ cdef class Decoder:
         """Have size bytes from the packet's first in the window, and slack."""
         cdef int64_t done = 0, got
         cdef void* p
+        if self.window_at == self.at:
+            done = self.window_size  # the packet's begin is there already
         if self.at >= self.window_at and self.at + size <= self.window_at + self.window_size:
             return OK
         if size < WINDOW:
@@ -461,10 +460,6 @@ cdef class Decoder:
             if p == NULL:
                 return NO_MEMORY
             self.place = <int64_t*>p
-            p = grow(self.offsets, room * 8)
-            if p == NULL:
-                return NO_MEMORY
-            self.offsets = <int64_t*>p
             self.room = room
         if self.value_count + values > self.value_room:
             room = 2 * self.value_room + values + 65536
@@ -559,7 +554,6 @@ cdef class Decoder:
             if known.row >= 0:
                 self.ts[self.count] = ns
                 self.place[self.count] = cpu | known.row
-                self.offsets[self.count] = self.value_count
                 self.count += 1
                 self.value_count += known.fields
             count += 1

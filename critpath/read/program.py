@@ -512,7 +512,7 @@ class Compiler:
         if "metadata-stream-uuid" in of.roles and of.length == 16 and alignment(of) % 8 == 0:
             self._uuid()
         element = of.element
-        fixed = _fixed_size(element)
+        fixed = fixed_size(element)
         padded = None if fixed is None else -(-fixed // alignment(element)) * alignment(element)
         keeps = bool(self.needed) and bool(self._inside(raw) or self._needed(raw))
         if isinstance(of.length, int):
@@ -642,7 +642,7 @@ def packable(of: FieldClass) -> bool:
     )
 
 
-def _fixed_size(of: FieldClass) -> int | None:
+def fixed_size(of: FieldClass) -> int | None:
     """Return the bits of a field from its aligned begin, or None if they vary."""
     match of:
         case IntegerClass() | FloatClass():
@@ -650,7 +650,7 @@ def _fixed_size(of: FieldClass) -> int | None:
         case TextClass(length=int() as length):
             return 8 * length
         case ArrayClass(length=int() as length):
-            element = _fixed_size(of.element)
+            element = fixed_size(of.element)
             if element is None or length == 0:
                 return 0 if length == 0 else None
             step = alignment(of.element)
@@ -658,13 +658,28 @@ def _fixed_size(of: FieldClass) -> int | None:
         case StructureClass():
             size = 0
             for member in of.members:
-                inner = _fixed_size(member.field)
+                inner = fixed_size(member.field)
                 if inner is None:
                     return None
                 to = alignment(member.field)
                 size = min(-(-size // to) * to + inner, _ENDLESS)
             return size
     return None
+
+
+def fixed_layout(scopes: Iterable[StructureClass | None]) -> tuple[int, int] | None:
+    """Return alignment and bits of scopes one after the other, if both are fixed."""
+    align, bits = 1, 0
+    for of in scopes:
+        if of is None:
+            continue
+        size, to = fixed_size(of), alignment(of)
+        if size is None or (bits and to > align):
+            return None
+        if bits == 0:
+            align = max(align, to)
+        bits = min(-(-bits // to) * to + size, _ENDLESS)
+    return align, bits
 
 
 Way = tuple[int, int, int, int, int, int, int]
