@@ -1,6 +1,98 @@
-"""One file per verb of the command line."""
+"""One file per verb of the command line, and the way in.
+
+A verb is a module with ``SUMMARY``, ``SETTINGS``, ``add_arguments`` and ``run``, and
+a line in `VERBS`.  Verbs import what is slow to start only when they run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from critpath.commands import compare, demo, extract, path, report
+from critpath.commands.parser import Verb, build_parser, given_settings
+from critpath.commands.settings import effective
+from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
+from critpath.units import safe_text
+
+EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell has it
+EXIT_PIPE: Final = 141  # 128 + SIGPIPE
+
+VERBS: Final[dict[str, Verb]] = {
+    "path": path,
+    "extract": extract,
+    "compare": compare,
+    "report": report,
+    "demo": demo,
+}
 
 
-def main() -> int:
-    """Run the command line (the verbs land later in this series)."""
-    raise SystemExit("not yet")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; those of the process if omitted.
+
+    Returns
+    -------
+    int
+        The exit code: 0 no anomaly, 1 anomaly, 2 usage, 3 inconclusive,
+        4 unreadable input, 125 internal; 130 interrupted, 141 nobody reads stdout.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character must not end the program.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except CritpathError as error:
+        if debug:
+            traceback.print_exc()
+        return _fail(error.what, error.do, error.exit_code)
+    except KeyboardInterrupt:
+        return _fail("interrupted", "a file that was not finished is not there", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # Python would complain once more when it flushes stdout at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
+    except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, two lines
+        if debug:
+            traceback.print_exc()
+        return _fail(
+            f"internal error: {type(error).__name__}: {error}",
+            "this is a fault of critpath: run it again with --debug and report what it prints",
+            EXIT_INTERNAL,
+        )
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    show_config = "--show-config" in arguments
+    try:
+        parsed = build_parser(VERBS, show_config=show_config).parse_args(arguments)
+    except SystemExit as leaving:  # --help and --version have printed
+        return int(leaving.code or EXIT_OK)
+    config = getattr(parsed, "config", None)
+    settings = effective(
+        given_settings(parsed), None if config is None else Path(config), Path.cwd()
+    )
+    if show_config:
+        print("\n".join(safe_text(line) for line in settings.lines()))
+        return EXIT_OK
+    return VERBS[parsed.verb].run(parsed, settings)
+
+
+def _fail(what: str, do: str, code: int) -> int:
+    print(f"critpath: {safe_text(what)}\n  {safe_text(do)}", file=sys.stderr)
+    return code

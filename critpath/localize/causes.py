@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from critpath.localize.findings import detail_family
-from critpath.localize.phrases import describe, describe_before
-from critpath.model import RUNNING, Cause, Finding, Symbol
+from critpath.localize.phrases import IDLE, describe, describe_before, doing, quoted
+from critpath.model import RUNNING, Cause, Finding, State
 from critpath.units import format_ns, plural
+
+NEARLY_ALL = 0.8  # one part that is said alone
+WORTH_NAMING = 0.1
+_THROTTLED = (State.WAIT_CPU.name, IDLE)
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,13 @@ class Explained:
 def group_causes(
     findings: Sequence[Finding], executions: Sequence[Explained], total: int
 ) -> tuple[Cause, ...]:
-    """Group findings that have sign, symbol and detail (numbers taken out) in common.
+    """Group findings that have their sign and what they are about in common.
+
+    A finding on the subject's own thread is about its state and detail (numbers
+    taken out).  One on another thread is about that thread: whoever waits for
+    ``holder`` waits for it whether it runs, waits for the disk or for a cpu.  If,
+    however, that thread was mostly runnable while its cpu was idle, it was
+    throttled, and so belongs with the subject's own throttling.
 
     Each execution counts once in a cause: its findings there are summed.
 
@@ -53,11 +63,17 @@ def group_causes(
         By summed contribution, the largest slow-down first.
     """
     known = {e.execution: e for e in executions}
-    groups: defaultdict[tuple[bool, Symbol, str], list[int]] = defaultdict(list)
+    heaviest: dict[tuple[int, bool, str], Finding] = {}
+    for finding in sorted(findings, key=lambda f: abs(f.contribution)):
+        heaviest[_thread_key(finding)] = finding
+    groups: defaultdict[tuple[bool, str, str], list[int]] = defaultdict(list)
     for place, finding in enumerate(findings):
-        # What a thread does while it runs is not another cause for each system call.
-        detail = "" if finding.symbol.state in RUNNING else detail_family(finding.detail)
-        groups[finding.contribution > 0, finding.symbol, detail].append(place)
+        main = heaviest[_thread_key(finding)] if finding.symbol.role else finding
+        subject = _about(finding)
+        if subject == _THROTTLED != _about(main):
+            # A thread's late start, beside more of its time spent otherwise.
+            subject = ("", finding.symbol.role)
+        groups[finding.contribution > 0, *subject].append(place)
 
     def summed(places: list[int]) -> float:
         return sum(findings[p].contribution for p in places)
@@ -68,6 +84,20 @@ def group_causes(
     )
 
 
+def _thread_key(finding: Finding) -> tuple[int, bool, str]:
+    return finding.execution, finding.contribution > 0, finding.symbol.role
+
+
+def _about(finding: Finding) -> tuple[str, str]:
+    """Return what a finding is about: a state and detail, or "" and a thread's role."""
+    state, role = finding.symbol.state, finding.symbol.role
+    # What a thread does while it runs is not another cause for each system call.
+    detail = "" if state in RUNNING else detail_family(finding.detail)
+    if not role or (state.name, detail) == _THROTTLED:
+        return state.name, detail
+    return "", role
+
+
 def _cause(
     places: list[int], findings: list[Finding], known: dict[int, Explained], total: int
 ) -> Cause:
@@ -75,15 +105,11 @@ def _cause(
     size = len(members)
     each = sum(f.contribution for f in findings) / size
     excess = sum(known[e].excess for e in members)
-    what = describe(
-        findings[0].symbol.state,
-        _heaviest([(f.detail, abs(f.contribution)) for f in findings]),
-        _thread(findings),
-    )
     less = "" if each > 0 else "less: "
     sentence = (
         f"{size} of {plural(total, 'execution')}, {format_ns(each, sign=True)} each:"
-        f" {less}{what}{_before(findings)} ({_difference(findings, size, known)})"
+        f" {less}{_what(findings, size)}{_before(findings)}"
+        f" ({_difference(findings, size, known)})"
     )
     return Cause(
         sentence=sentence,
@@ -92,6 +118,36 @@ def _cause(
         contribution=each,
         share=each * size / excess if excess > 0 else float("nan"),
     )
+
+
+def _what(findings: list[Finding], size: int) -> str:
+    """Say what the time was spent on, in parts where no part is nearly all of it."""
+    parts: defaultdict[State, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        parts[finding.symbol.state].append(finding)
+    weight = {s: sum(abs(f.contribution) for f in fs) for s, fs in parts.items()}
+    ranked = sorted(parts, key=lambda s: (-weight[s], s))
+    whole = sum(weight.values())
+    thread = _thread(findings)
+    if len(ranked) == 1 or weight[ranked[0]] >= NEARLY_ALL * whole:
+        own = [f for f in findings if not f.symbol.role]
+        state = ranked[0]
+        text = describe(state, _detail(parts[state]), "" if own else thread, whole / size)
+        others = [f for f in findings if f.symbol.role] if own else []
+        elsewhere = sum(abs(f.contribution) for f in others)
+        if elsewhere >= WORTH_NAMING * whole:
+            text += f", {format_ns(elsewhere / size)} of it in {quoted(_thread(others))}"
+        return text
+    named = [
+        f"{doing(s, _detail(parts[s]), weight[s] / size)} ({format_ns(weight[s] / size)})"
+        for s in ranked
+        if weight[s] >= WORTH_NAMING * whole
+    ]
+    return f"waiting for thread {quoted(thread)}, which was {', '.join(named)}"
+
+
+def _detail(findings: list[Finding]) -> str:
+    return _heaviest([(f.detail, abs(f.contribution)) for f in findings])
 
 
 def _heaviest(pairs: list[tuple[str, float]]) -> str:
@@ -104,16 +160,19 @@ def _heaviest(pairs: list[tuple[str, float]]) -> str:
 
 def _thread(findings: list[Finding]) -> str:
     """Return the other thread's name, its role where no name is known, "" for the own."""
-    role = findings[0].symbol.role
-    if not role:
-        return ""
-    return _heaviest([(f.comm or role, abs(f.contribution)) for f in findings])
+    return _heaviest(
+        [(f.comm or f.symbol.role if f.symbol.role else "", abs(f.contribution)) for f in findings]
+    )
 
 
 def _before(findings: list[Finding]) -> str:
-    """Say what came before if at least half of the findings agree on it."""
-    name, count = max(sorted(Counter(f.before for f in findings).items()), key=lambda x: x[1])
-    return describe_before(name) if 2 * count >= len(findings) else ""
+    """Say what came first before it, if at least half of the executions agree on it."""
+    first: dict[int, Finding] = {}
+    for f in sorted(findings, key=lambda f: -f.begin):
+        first[f.execution] = f
+    tally = Counter(f.before for f in first.values())
+    name, count = max(sorted(tally.items()), key=lambda x: x[1])
+    return describe_before(name) if 2 * count >= len(first) else ""
 
 
 def _difference(findings: list[Finding], size: int, known: dict[int, Explained]) -> str:

@@ -159,7 +159,7 @@ def _candidates(matrix: _Matrix, symbols: Sequence[Symbol]) -> tuple[list[_Candi
         totals = np.where(here, matrix.durations, 0).sum(axis=1)
         steady = _beyond_fluctuation(totals) or symbols[letter].role != ""
         weight = 1.0 if steady or symbols[letter].state not in RUNNING else DISCOUNT
-        place = find_place(values)
+        place = find_place(values, unseen=not here[:-1].any())
         parts = [columns]
         if place is not None:
             inside = np.zeros(len(columns), bool)

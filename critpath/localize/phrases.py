@@ -6,6 +6,11 @@ from typing import Final
 
 from critpath.model import State
 
+IDLE: Final = "idle"  # detail of WAIT_CPU: nobody ran instead
+# Below this nobody is held back: an idle cpu takes as long to start a thread,
+# more so a virtual one. (A quota's period is 100 ms unless set otherwise.)
+LATE_NS: Final = 2_000_000
+LATE: Final = "runnable but its cpu was idle (late to start it)"
 THROTTLED: Final = "runnable but its cpu was idle (held back by a quota or an affinity: throttled)"
 
 # {} stands for " (detail)" where there is one.
@@ -38,7 +43,16 @@ def quoted(name: str) -> str:
     return f"`{name}`"
 
 
-def describe(state: State, detail: str, thread: str) -> str:
+def doing(state: State, detail: str, ns: float) -> str:
+    """Say what a thread was doing, for example ``waiting for the disk (virtio0-req.0)``."""
+    if state != State.WAIT_CPU:
+        return _WHAT[state].format(f" ({detail})" if detail else "")
+    if detail == IDLE:
+        return THROTTLED if abs(ns) >= LATE_NS else LATE
+    return f"kept off the cpu by {quoted(detail)}" if detail else "kept off the cpu"
+
+
+def describe(state: State, detail: str, thread: str, ns: float) -> str:
     """Say what the time was spent on.
 
     Parameters
@@ -48,21 +62,15 @@ def describe(state: State, detail: str, thread: str) -> str:
         The segment's qualifier; "" for none.
     thread : str
         The other thread it was spent on, "" for the subject's own.
+    ns : float
+        How much time it is about.
 
     Returns
     -------
     str
         For example ``waiting for the disk (virtio0-req.0) in `jbd2/vda-8```.
     """
-    if state == State.WAIT_CPU:
-        if detail == "idle":
-            what = THROTTLED
-        elif detail:
-            what = f"kept off the cpu by {quoted(detail)}"
-        else:
-            what = "kept off the cpu"
-    else:
-        what = _WHAT[state].format(f" ({detail})" if detail else "")
+    what = doing(state, detail, ns)
     if not thread:
         return what
     if state in _RUNS or state == State.WAIT_CPU:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from critpath.model import F64, I64
 
-ENOUGH = 0.9  # stop adding stretches once they hold this share of the net
-LEAST_STRETCH = 0.1  # a stretch with less of the net is noise
+ENOUGH = 0.95  # stop adding stretches once they hold this share of the net
+NOISE = 0.1  # a stretch with less of the net is noise ...
+CRUMB = 0.02  # ... but where the group never has the symbol there is none
 TRUSTED = (0.5, 1.5)  # share of the net a place must hold to stand for the symbol
 
 
@@ -42,18 +43,20 @@ def maximal_stretches(scores: F64) -> list[tuple[int, int]]:
     return [(first, last) for first, last, _, _ in stack]
 
 
-def find_place(values: I64) -> tuple[int, int] | None:
+def find_place(values: I64, *, unseen: bool = False) -> tuple[int, int] | None:
     """Find the stretch of columns that holds most of a symbol's net difference.
 
     Every column is first charged a quarter of the mean difference per column, so
     that a stretch ends where the difference does.  Stretches are then taken from
-    the largest until they hold nine tenths of the net or the next is less than a
-    tenth of it; the place runs from the first to the last of them.
+    the largest until they hold 95 % of the net or the next is less than a tenth of
+    it (2 % if `unseen`); the place runs from the first to the last of them.
 
     Parameters
     ----------
     values : int64 [n]
         Difference in every column where anyone has the symbol.
+    unseen : bool
+        Only the anomalous row has it.
 
     Returns
     -------
@@ -69,10 +72,11 @@ def find_place(values: I64) -> tuple[int, int] | None:
     charged: F64 = signed.astype(float) - size / (4 * len(values))
     stretches = maximal_stretches(charged)
     sums = [int(signed[first:last].sum()) for first, last in stretches]
+    least = (CRUMB if unseen else NOISE) * size
     low, high = len(values), 0
     for index in sorted(range(len(sums)), key=lambda i: (-sums[i], i)):
         held = int(signed[low:high].sum()) if low < high else 0
-        if low < high and (held >= ENOUGH * size or sums[index] < LEAST_STRETCH * size):
+        if low < high and (held >= ENOUGH * size or sums[index] < least):
             break
         low, high = min(low, stretches[index][0]), max(high, stretches[index][1])
     if low >= high:

@@ -36,3 +36,41 @@ cdef object take(int64_t** data, int64_t count):
     data[0] = NULL
     block.shape[0] = count
     return np.asarray(block)
+
+
+cdef extern from "sys/mman.h" nogil:
+    int madvise(void*, size_t, int)
+    int MADV_HUGEPAGE
+
+cdef enum:
+    LARGE = 4194304
+    PAGE = 4096
+
+
+cdef inline void* grow(void* data, int64_t size) noexcept nogil:
+    """realloc; large blocks ask for huge pages, as touching small ones costs most."""
+    cdef void* p = realloc(data, size)
+    cdef size_t begin
+    if p != NULL and size >= LARGE:
+        begin = (<size_t>p + PAGE - 1) & ~<size_t>(PAGE - 1)
+        madvise(<void*>begin, <size_t>p + size - begin, MADV_HUGEPAGE)
+    return p
+
+
+# The window of the last decoder: the next one finds its pages touched.
+cdef uint8_t* spare = NULL
+cdef int64_t spare_room = 0
+
+
+cdef void borrow_window(uint8_t** window, int64_t* room):
+    global spare, spare_room
+    window[0], room[0] = spare, spare_room
+    spare, spare_room = NULL, 0
+
+
+cdef void keep_window(uint8_t* window, int64_t room):
+    global spare, spare_room
+    if spare == NULL and room <= LARGE:
+        spare, spare_room = window, room
+    else:
+        free(window)

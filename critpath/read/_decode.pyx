@@ -21,6 +21,7 @@ cdef enum:
     DENSE_IDS = 65536
     SLACK = 16
     WINDOW = 1048576
+    MOST_WAYS = 4
 
 cdef struct Class:
     int64_t pc      # program of contexts and payload
@@ -29,6 +30,16 @@ cdef struct Class:
     int32_t row     # index into the event classes, -1: nobody asked
     int32_t fields
 
+# One way that an event header of known layout can go on behind its selector.
+cdef struct Way:
+    int64_t low     # values of the selector
+    int64_t high
+    int64_t bits    # of the whole header
+    int64_t id_at   # bits from the header's begin
+    int64_t id_bits
+    int64_t ts_at
+    int64_t ts_bits
+
 cdef struct Stream:
     int64_t id
     int64_t context_pc
@@ -36,9 +47,44 @@ cdef struct Stream:
     int64_t present   # bit per role register
     uint64_t frequency
     int64_t shift
+    int64_t align     # of the event header
+    int64_t select_at
+    int64_t select_bits
+    int64_t way_count  # 0: the header needs its program
+    Way ways[MOST_WAYS]
     int32_t* dense    # id -> class + 1
     int64_t* wide     # pairs id, class
     int64_t wide_count
+
+
+cdef inline int flat_header(State* s, Stream* stream, int64_t* id) noexcept nogil:
+    """Decode an event header whose fields have fixed places once its selector is known."""
+    cdef int64_t pos = (s.pos + stream.align - 1) & -stream.align
+    cdef int64_t selector, i
+    cdef uint64_t ts, mask
+    cdef Way* way = stream.ways
+    if pos + stream.select_at + stream.select_bits > s.limit:
+        return OUTSIDE
+    selector = <int64_t>bits_le(s.buf, pos + stream.select_at, stream.select_bits)
+    for i in range(stream.way_count):
+        if way.low <= selector and selector <= way.high:
+            break
+        way += 1
+    else:
+        return BAD_OPTION
+    if pos + way.bits > s.limit:
+        return OUTSIDE
+    id[0] = <int64_t>bits_le(s.buf, pos + way.id_at, way.id_bits)
+    if way.ts_bits == 64:
+        s.clock = bits_le(s.buf, pos + way.ts_at, 64)
+    elif way.ts_bits:
+        ts = bits_le(s.buf, pos + way.ts_at, way.ts_bits)
+        mask = ((<uint64_t>1) << way.ts_bits) - 1
+        if ts < (s.clock & mask):
+            s.clock += mask + 1
+        s.clock = (s.clock & ~mask) | ts
+    s.pos = pos + way.bits
+    return OK
 
 
 cdef class Decoder:
@@ -66,7 +112,6 @@ cdef class Decoder:
     # output
     cdef int64_t* ts
     cdef int64_t* place   # class in the low 32 bits, cpu in the high ones
-    cdef int64_t* offsets
     cdef int64_t count, room
     cdef int64_t* values
     cdef int64_t value_count, value_room
@@ -88,6 +133,7 @@ cdef class Decoder:
         self.strings.entries = <Entry*>calloc(64, sizeof(Entry))
         if self.strings.entries == NULL or not strings_grow_slots(&self.strings):
             raise MemoryError
+        borrow_window(&self.window, &self.window_room)
         # Code 0 is the empty string, which `intern` never looks up.
         self.strings.count = 1
 
@@ -101,10 +147,9 @@ cdef class Decoder:
         free(self.regs)
         free(self.ts)
         free(self.place)
-        free(self.offsets)
         free(self.values)
         free(self.packets)
-        free(self.window)
+        keep_window(self.window, self.window_room)
 
     cdef void _drop_trace(self) noexcept:
         cdef int64_t i
@@ -150,7 +195,7 @@ cdef class Decoder:
             self.regs_count = registers
 
     def stream(self, int64_t id, int64_t context_pc, int64_t header_pc, int64_t present,
-               uint64_t frequency, int64_t shift):
+               uint64_t frequency, int64_t shift, flat=None):
         """Add a stream class (counted from 0) with its clock and what to add to it in ns."""
         cdef void* p = realloc(self.streams, (self.stream_count + 1) * sizeof(Stream))
         cdef Stream* added
@@ -165,6 +210,12 @@ cdef class Decoder:
         added.dense = <int32_t*>calloc(DENSE_IDS, sizeof(int32_t))
         if added.dense == NULL:
             raise MemoryError
+        if flat is not None:
+            added.align, added.select_at, added.select_bits = flat[0]
+            for i, way in enumerate(flat[1]):
+                low, high, bits, id_at, id_bits, ts_at, ts_bits = way
+                added.ways[i] = Way(low, high, bits, id_at, id_bits, ts_at, ts_bits)
+            added.way_count = len(flat[1])
         self.stream_count += 1
 
     def event_class(self, int64_t stream, int64_t id, int64_t pc, int64_t align, int64_t bits,
@@ -230,11 +281,10 @@ cdef class Decoder:
         return self.count
 
     def columns(self):
-        """Give away timestamp, class | cpu << 32, offset and values."""
+        """Give away timestamp, class | cpu << 32 and values, row after row."""
         count, values = self.count, self.value_count
         self.count = self.room = self.value_count = self.value_room = 0
-        return (take(&self.ts, count), take(&self.place, count), take(&self.offsets, count),
-                take(&self.values, values))
+        return (take(&self.ts, count), take(&self.place, count), take(&self.values, values))
 
     def texts(self):
         """The interned strings as (bytes, encoding), in order of their codes."""
@@ -272,6 +322,8 @@ cdef class Decoder:
         """Have size bytes from the packet's first in the window, and slack."""
         cdef int64_t done = 0, got
         cdef void* p
+        if self.window_at == self.at:
+            done = self.window_size  # the packet's begin is there already
         if self.at >= self.window_at and self.at + size <= self.window_at + self.window_size:
             return OK
         if size < WINDOW:
@@ -399,23 +451,19 @@ cdef class Decoder:
         cdef void* p
         cdef int64_t room
         if self.count == self.room:
-            room = 2 * self.room + 16384
-            p = realloc(self.ts, room * 8)
+            room = 2 * self.room + 65536
+            p = grow(self.ts, room * 8)
             if p == NULL:
                 return NO_MEMORY
             self.ts = <int64_t*>p
-            p = realloc(self.place, room * 8)
+            p = grow(self.place, room * 8)
             if p == NULL:
                 return NO_MEMORY
             self.place = <int64_t*>p
-            p = realloc(self.offsets, room * 8)
-            if p == NULL:
-                return NO_MEMORY
-            self.offsets = <int64_t*>p
             self.room = room
         if self.value_count + values > self.value_room:
             room = 2 * self.value_room + values + 65536
-            p = realloc(self.values, room * 8)
+            p = grow(self.values, room * 8)
             if p == NULL:
                 return NO_MEMORY
             self.values = <int64_t*>p
@@ -454,11 +502,16 @@ cdef class Decoder:
         while s.pos < s.limit:
             begin = s.pos
             clock = s.clock
-            regs[R_EVENT] = 0
-            result = execute(s, stream.header_pc)
-            if result != OK:
-                break
-            id = regs[R_EVENT]
+            if stream.way_count:
+                result = flat_header(s, stream, &id)
+                if result != OK:
+                    break
+            else:
+                regs[R_EVENT] = 0
+                result = execute(s, stream.header_pc)
+                if result != OK:
+                    break
+                id = regs[R_EVENT]
             index = -1
             if 0 <= id < DENSE_IDS:
                 index = stream.dense[id] - 1
@@ -476,16 +529,18 @@ cdef class Decoder:
                 break
             known = &self.classes[index]
             ns = self._nanoseconds(stream, s.clock)
-            if known.row < 0 and known.bits >= 0:
+            if known.row >= 0 and (self.count == self.room or
+                                   self.value_count + known.fields > self.value_room):
+                if self._grow(known.fields) != OK:
+                    result = NO_MEMORY
+                    break
+            if known.bits >= 0:
                 s.pos = ((s.pos + known.align - 1) & -known.align) + known.bits
                 if s.pos > s.limit:
                     s.pos = begin
                     result = OUTSIDE
                     break
             else:
-                if self._grow(known.fields) != OK:
-                    result = NO_MEMORY
-                    break
                 s.banks[0] = self.values + self.value_count
                 for i in range(known.fields):
                     s.banks[0][i] = 0
@@ -493,15 +548,14 @@ cdef class Decoder:
                 if result != OK:
                     s.pos = begin
                     break
-                if known.row >= 0:
-                    self.ts[self.count] = ns
-                    self.place[self.count] = cpu | known.row
-                    self.offsets[self.count] = self.value_count
-                    self.count += 1
-                    self.value_count += known.fields
             if s.pos == begin:
                 result = EMPTY_EVENT
                 break
+            if known.row >= 0:
+                self.ts[self.count] = ns
+                self.place[self.count] = cpu | known.row
+                self.count += 1
+                self.value_count += known.fields
             count += 1
             if ns < low:
                 low = ns

@@ -12,51 +12,57 @@ cdef inline bint _before(const int64_t* ts, int64_t a, int64_t b) noexcept nogil
     return ts[a] < ts[b] or (ts[a] == ts[b] and a < b)
 
 
-cdef void _sift(const int64_t* ts, int64_t* heads, int64_t* ends, int64_t at,
-                int64_t count) noexcept nogil:
-    cdef int64_t head = heads[at], end = ends[at], child
+cdef struct Run:
+    int64_t row
+    int64_t end
+    int64_t offset  # of the row's values
+
+
+cdef void _sift(const int64_t* ts, Run* runs, int64_t at, int64_t count) noexcept nogil:
+    cdef Run moved = runs[at]
+    cdef int64_t child
     while True:
         child = 2 * at + 1
         if child >= count:
             break
-        if child + 1 < count and _before(ts, heads[child + 1], heads[child]):
+        if child + 1 < count and _before(ts, runs[child + 1].row, runs[child].row):
             child += 1
-        if not _before(ts, heads[child], head):
+        if not _before(ts, runs[child].row, moved.row):
             break
-        heads[at], ends[at] = heads[child], ends[child]
+        runs[at] = runs[child]
         at = child
-    heads[at], ends[at] = head, end
+    runs[at] = moved
 
 
-cdef void _merge(const int64_t* ts, const int64_t* place, const int64_t* offset,
-                 int64_t* heads, int64_t* ends, int64_t runs,
-                 int64_t* ts_out, int32_t* class_out, int32_t* cpu_out,
-                 int64_t* offset_out) noexcept nogil:
-    cdef int64_t out = 0, row, end, other, i
-    for i in range(runs // 2 - 1, -1, -1):
-        _sift(ts, heads, ends, i, runs)
-    while runs > 0:
-        row, end = heads[0], ends[0]
+cdef void _merge(const int64_t* ts, const int64_t* place, const int64_t* widths,
+                 Run* runs, int64_t count, int64_t* ts_out, int32_t* class_out,
+                 int32_t* cpu_out, int64_t* offset_out) noexcept nogil:
+    cdef int64_t out = 0, row, end, offset, other, i
+    for i in range(count // 2 - 1, -1, -1):
+        _sift(ts, runs, i, count)
+    while count > 0:
+        row, end, offset = runs[0].row, runs[0].end, runs[0].offset
         # The run in front goes on until the best of the others comes before it.
         other = -1
-        if runs > 1:
-            other = heads[1]
-            if runs > 2 and _before(ts, heads[2], other):
-                other = heads[2]
+        if count > 1:
+            other = runs[1].row
+            if count > 2 and _before(ts, runs[2].row, other):
+                other = runs[2].row
         while row < end and (other < 0 or _before(ts, row, other)):
             ts_out[out] = ts[row]
             class_out[out] = <int32_t>place[row]
             cpu_out[out] = <int32_t>(place[row] >> 32)
-            offset_out[out] = offset[row]
+            offset_out[out] = offset
+            offset += widths[<int32_t>place[row]]
             out += 1
             row += 1
         if row == end:
-            runs -= 1
-            heads[0], ends[0] = heads[runs], ends[runs]
+            count -= 1
+            runs[0] = runs[count]
         else:
-            heads[0] = row
-        if runs > 1:
-            _sift(ts, heads, ends, 0, runs)
+            runs[0].row, runs[0].offset = row, offset
+        if count > 1:
+            _sift(ts, runs, 0, count)
 
 
 def run_starts(const int64_t[::1] ts):
@@ -79,16 +85,16 @@ def run_starts(const int64_t[::1] ts):
     return result
 
 
-def merge(const int64_t[::1] ts, const int64_t[::1] place, const int64_t[::1] offset,
+def merge(const int64_t[::1] ts, const int64_t[::1] place, const int64_t[::1] widths,
           const int64_t[::1] starts):
     """Order rows by time, rows of the same time as they stand.
 
+    Values lie one row after the other, as many as `widths` says for the row's class.
     Returns timestamp, class, cpu and offset; a k-way merge of the runs that begin at
     `starts` with a heap, galloping while one run is ahead of all others.
     """
-    cdef int64_t n = ts.shape[0], runs = starts.shape[0], i
-    cdef int64_t* heads
-    cdef int64_t* ends
+    cdef int64_t n = ts.shape[0], count = starts.shape[0], i, row, offset = 0
+    cdef Run* runs
     results = (np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int32),
                np.empty(n, np.int64))
     cdef int64_t[::1] ts_out = results[0]
@@ -97,15 +103,17 @@ def merge(const int64_t[::1] ts, const int64_t[::1] place, const int64_t[::1] of
     cdef int64_t[::1] offset_out = results[3]
     if n == 0:
         return results
-    heads = <int64_t*>malloc(2 * runs * sizeof(int64_t))
-    if heads == NULL:
+    runs = <Run*>malloc(count * sizeof(Run))
+    if runs == NULL:
         raise MemoryError
-    ends = heads + runs
-    for i in range(runs):
-        heads[i] = starts[i]
-        ends[i] = starts[i + 1] if i + 1 < runs else n
     with nogil:
-        _merge(&ts[0], &place[0], &offset[0], heads, ends, runs,
+        for i in range(count):
+            runs[i].row = starts[i]
+            runs[i].end = starts[i + 1] if i + 1 < count else n
+            runs[i].offset = offset
+            for row in range(runs[i].row, runs[i].end):
+                offset += widths[<int32_t>place[row]]
+        _merge(&ts[0], &place[0], &widths[0], runs, count,
                &ts_out[0], &class_out[0], &cpu_out[0], &offset_out[0])
-    free(heads)
+    free(runs)
     return results

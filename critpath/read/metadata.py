@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from critpath.errors import MetadataError, UnreadableError
-from critpath.read.ctf2 import parse_ctf2
+from critpath.read.ctf2 import RECORD_SEPARATOR, parse_ctf2
 from critpath.read.schema import TraceClass
 from critpath.read.tsdl import parse_tsdl
 from critpath.read.tsdl_lexer import SyntaxFault
@@ -17,7 +17,9 @@ _PACKET_MAGIC = 0x75D11D57
 # magic, uuid, checksum, content bits, packet bits, compression, encryption, checksum
 # scheme, major, minor (CTF 1.8, 7.1.1).
 _PACKET_HEADER = "I16sIIIBBBBB"
-_RECORD_SEPARATOR = 0x1E
+# CTF2-PMETA-1.0 has three bytes more and then the header's size in bits; LTTng writes
+# CTF 2 behind the older header, where these bytes are already text.
+_LONG_HEADER = 44
 
 
 def read_metadata(trace_directory: Path) -> TraceClass:
@@ -79,10 +81,11 @@ def read_metadata_bytes(data: bytes, file: str) -> TraceClass:
         byte_order = _packet_byte_order(data)
         if byte_order:
             data = _unpack(data, byte_order)
-        if data[:1] == bytes([_RECORD_SEPARATOR]):
-            return parse_ctf2(data.decode("utf-8", "replace"))
-        # Comments and environment may hold anything; nothing else is beyond ASCII.
-        return parse_tsdl(data.decode("utf-8", "replace").removeprefix("\ufeff"))
+        # Strings and comments may hold anything; nothing else is beyond ASCII.
+        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+        if text.startswith(RECORD_SEPARATOR):
+            return parse_ctf2(text)
+        return parse_tsdl(text)
     except SyntaxFault as fault:
         raise MetadataError(fault.message, file, fault.line) from None
 
@@ -129,9 +132,17 @@ def _unpack(data: bytes, byte_order: str) -> bytes:
             )
         if used > len(data) - at:
             raise SyntaxFault(f"{where}: cut off", _lines(content))
-        content += data[at + header.size : at + used]
+        content += data[at + _header_size(data, at, used, byte_order, version) : at + used]
         at += size
     return bytes(content)
+
+
+def _header_size(data: bytes, at: int, used: int, byte_order: str, version: list[int]) -> int:
+    if version == [2, 0] and used >= _LONG_HEADER:
+        (bits,) = struct.unpack_from(byte_order + "I", data, at + _LONG_HEADER - 4)
+        if bits % 8 == 0 and 8 * _LONG_HEADER <= bits <= 8 * used:
+            return int(bits // 8)
+    return struct.calcsize(byte_order + _PACKET_HEADER)
 
 
 def _lines(content: bytearray) -> int:

@@ -19,10 +19,11 @@ from critpath.read.packets import Column, StreamFile, losses
 from critpath.read.program import (
     ENCODINGS,
     FIRST_FREE_REGISTER,
-    Code,
     Compiler,
     Program,
     Role,
+    fixed_layout,
+    flat_header,
     selectors,
 )
 from critpath.read.program import Path as FieldPath
@@ -38,8 +39,6 @@ from critpath.read.selection import Chosen, Selected, choose, leaves, select
 from critpath.units import NS_PER_S
 
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
-_MANY_RUNS = 4096
-_FAR = 1 << 61
 
 
 @dataclass
@@ -164,7 +163,10 @@ class _Reader:
             behind = header.end()
             present = context.present | header.present
             offset = shift(clock)
-            self.decoder.stream(as_signed(number), context_pc, event_pc, present, frequency, offset)
+            flat = flat_header(stream.event_header, stream.clock, needed)
+            self.decoder.stream(
+                as_signed(number), context_pc, event_pc, present, frequency, offset, flat
+            )
             self._streams.append(
                 _Stream(stream, header.registers, kept, behind, frequency, offset, present)
             )
@@ -201,12 +203,15 @@ class _Reader:
                     event.name, selected.kind, chosen.names, chosen.types, trace.domain, host
                 )
             )
-        start = len(self._program.steps)
         scopes: tuple[tuple[str, StructureClass | None], ...] = (
             ("event-common-context", of.schema.event_context),
             ("event-specific-context", event.context),
             ("event-payload", event.payload),
         )
+        layout = None if chosen.outputs else fixed_layout(fields for _, fields in scopes)
+        if layout is not None:
+            self.decoder.event_class(stream, number, 0, *layout, row, len(chosen.names))
+            return
         body = Compiler(
             self._program,
             frozenset(selectors(fields for _, fields in scopes)),
@@ -222,23 +227,8 @@ class _Reader:
             for place in places if path[0] == "packet-context" else ():
                 body.copy(of.context[path][0], place)
         body.end()
-        align, bits = _skip(self._program.steps[start:]) if row < 0 else (1, -1)
         self._hand_over()
-        self.decoder.event_class(stream, number, pc, align, bits, row, len(chosen.names))
-
-
-def _skip(steps: list[list[int]]) -> tuple[int, int]:
-    """Return alignment and bits of a program that only skips; bits is -1 for others."""
-    codes = [step[0] for step in steps]
-    if codes == [Code.END]:
-        return 1, 0
-    if codes == [Code.RUN, Code.END]:
-        return 1, steps[0][3]
-    if codes == [Code.ALIGN, Code.END]:
-        return steps[0][3], 0
-    if codes == [Code.ALIGN, Code.RUN, Code.END]:
-        return steps[0][3], steps[1][3]
-    return 1, -1
+        self.decoder.event_class(stream, number, pc, 1, -1, row, len(chosen.names))
 
 
 def as_signed(number: int) -> int:
@@ -311,17 +301,15 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
             f"{where}: holds no event" + (f" that can be read ({damage})" if damage else ""),
             "check that the recording was stopped and copied whole, or record it again",
         )
-    ts, place, offset, values = reader.decoder.columns()
+    ts, place, values = reader.decoder.columns()
     runs = _merge.run_starts(ts)
     back = len(set(runs.tolist()) - set(starts)) if len(runs) > 1 else 0
     if back:
         reader.warnings.append(
             f"time runs backwards at {back} places within a stream: its events were sorted"
         )
-    if len(runs) > _MANY_RUNS:
-        order = np.argsort(ts, kind="stable")
-        ts, place, offset, runs = ts[order], place[order], offset[order], np.zeros(1, np.int64)
-    timestamp, event_class, cpu, offset = _merge.merge(ts, place, offset, runs)
+    widths = np.array([len(c.fields) for c in reader.classes], np.int64)
+    timestamp, event_class, cpu, offset = _merge.merge(ts, place, widths, runs)
     return Events(
         timestamp=timestamp,
         cpu=cpu,

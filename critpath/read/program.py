@@ -512,7 +512,7 @@ class Compiler:
         if "metadata-stream-uuid" in of.roles and of.length == 16 and alignment(of) % 8 == 0:
             self._uuid()
         element = of.element
-        fixed = _fixed_size(element)
+        fixed = fixed_size(element)
         padded = None if fixed is None else -(-fixed // alignment(element)) * alignment(element)
         keeps = bool(self.needed) and bool(self._inside(raw) or self._needed(raw))
         if isinstance(of.length, int):
@@ -642,7 +642,7 @@ def packable(of: FieldClass) -> bool:
     )
 
 
-def _fixed_size(of: FieldClass) -> int | None:
+def fixed_size(of: FieldClass) -> int | None:
     """Return the bits of a field from its aligned begin, or None if they vary."""
     match of:
         case IntegerClass() | FloatClass():
@@ -650,7 +650,7 @@ def _fixed_size(of: FieldClass) -> int | None:
         case TextClass(length=int() as length):
             return 8 * length
         case ArrayClass(length=int() as length):
-            element = _fixed_size(of.element)
+            element = fixed_size(of.element)
             if element is None or length == 0:
                 return 0 if length == 0 else None
             step = alignment(of.element)
@@ -658,10 +658,106 @@ def _fixed_size(of: FieldClass) -> int | None:
         case StructureClass():
             size = 0
             for member in of.members:
-                inner = _fixed_size(member.field)
+                inner = fixed_size(member.field)
                 if inner is None:
                     return None
                 to = alignment(member.field)
                 size = min(-(-size // to) * to + inner, _ENDLESS)
             return size
     return None
+
+
+def fixed_layout(scopes: Iterable[StructureClass | None]) -> tuple[int, int] | None:
+    """Return alignment and bits of scopes one after the other, if both are fixed."""
+    align, bits = 1, 0
+    for of in scopes:
+        if of is None:
+            continue
+        size, to = fixed_size(of), alignment(of)
+        if size is None or (bits and to > align):
+            return None
+        if bits == 0:
+            align = max(align, to)
+        bits = min(-(-bits // to) * to + size, _ENDLESS)
+    return align, bits
+
+
+Way = tuple[int, int, int, int, int, int, int]
+
+
+@dataclass
+class _Flat:
+    """What `flat_header` gathers on its way through one option."""
+
+    at: int = 0
+    event: tuple[int, int] | None = None
+    time: tuple[int, int] | None = None
+
+    def add(self, of: FieldClass, clock: str) -> bool:
+        """Place a field; False if the native fast way cannot read it."""
+        if isinstance(of, StructureClass):
+            to = alignment(of)
+            self.at = -(-self.at // to) * to
+            return all(self.add(m.field, clock) for m in of.members)
+        if not isinstance(of, IntegerClass) or of.big_endian or of.bit_reversed or of.signed:
+            return False
+        self.at = -(-self.at // of.align) * of.align
+        if TIMESTAMP in of.roles or (of.clock and of.clock == clock):
+            if self.time is not None:
+                return False
+            self.time = (self.at, of.bits)
+        elif "event-record-class-id" in of.roles:
+            self.event = (self.at, of.bits)
+        self.at += of.bits
+        return True
+
+
+def flat_header(
+    of: StructureClass | None, clock: str, needed: frozenset[Path]
+) -> tuple[tuple[int, int, int], list[Way]] | None:
+    """Tell where an event header's fields lie, if each option of its variant fixes it.
+
+    That holds for LTTng's compact and large headers and for headers without variant;
+    the decoder then reads them without a program.
+
+    Returns
+    -------
+    tuple or None
+        (alignment, selector's place, selector's bits), and for each range of the
+        selector (low, high, bits of the header, place and bits of the id, place and
+        bits of the timestamp); None if only the program can read it.
+    """
+    if of is None or not of.members:
+        return None
+    last = of.members[-1].field
+    variant = last if isinstance(last, VariantClass) else None
+    head = _Flat()
+    selector = (0, 1)
+    for member in of.members[: len(of.members) - (variant is not None)]:
+        path = ("event-header", member.name)
+        if not head.add(member.field, clock) or isinstance(member.field, StructureClass):
+            return None
+        if variant is not None and path == variant.selector:
+            selector = (head.at - member.field.bits, member.field.bits)
+        elif any(p[:2] == path for p in needed):
+            return None
+    align = alignment(of)
+    if variant is None:
+        rows = [(0, 1, _Flat(head.at, head.event, head.time))]
+    else:
+        others = {p for p in needed if p[0] == "event-header"} - {variant.selector}
+        if variant.optional or selector == (0, 1) or others or selector[1] > 32:
+            return None
+        rows = []
+        for option in variant.options:
+            way = _Flat(head.at, head.event, head.time)
+            # Padding is known only where the header's own alignment covers it.
+            if alignment(option.field) > align or not way.add(option.field, clock):
+                return None
+            rows += [(low, high, way) for low, high in option.ranges]
+    if len(rows) > 4 or any(way.event is None for _, _, way in rows):
+        return None
+    return (align, *selector), [
+        (low, high, way.at, *(way.event or (0, 0)), *(way.time or (0, 0)))
+        for low, high, way in rows
+    ]

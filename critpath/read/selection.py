@@ -135,6 +135,8 @@ def choose(
     stream: StreamClass, event: EventRecordClass, selected: Selected, *, strip: bool
 ) -> Chosen:
     """Find the fields that were asked for in one event class."""
+    if not selected.fields:
+        return Chosen((), (), {})
     found = event_leaves(stream, event, strip=strip)
     if selected.fields == EVERYTHING:
         every = [leaf for leaf in found.values() if not leaf.extra]

@@ -14,10 +14,11 @@ from critpath.read.schema import (
     TraceClass,
     VariantClass,
 )
+from critpath.read.tsdl_cursor import Shape
 from critpath.read.tsdl_leaves import Attribute, Attributes, byte_order, read_key, read_value
 from critpath.read.tsdl_lexer import SyntaxFault, Tokens
 from critpath.read.tsdl_resolve import Resolver, assign_roles
-from critpath.read.tsdl_types import Shape, TypeParser
+from critpath.read.tsdl_types import TypeParser
 
 _SIGNATURE = re.compile(r"\s*+/\*\s*+CTF\s++([0-9]++)\.([0-9]++)\s*+\*/")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -32,7 +33,7 @@ _KNOWN = {
         ("name", "id", "stream_id", "context", "fields", "loglevel", "model.emf.uri")
     ),
     "clock": frozenset(
-        "name uuid freq offset offset_s absolute precision description".split()
+        ("name", "uuid", "freq", "offset", "offset_s", "absolute", "precision", "description")
     ),
 }
 
@@ -80,6 +81,7 @@ class _Parser:
         self.weight = 0
         self.blocks: dict[str, list[_Block]] = {"trace": [], "stream": [], "event": [], "clock": []}
         self.environment: dict[str, str | int] = {}
+        self.resolver = Resolver(self.environment, self._fault_at)
 
     def _find_byte_order(self) -> bool:
         """Look for the trace's byte order, which types before it depend on."""
@@ -319,7 +321,7 @@ class _Parser:
         if self.weight > _MAX_TOTAL_WEIGHT:
             raise self.tokens.fault(self.types.at, f"more than {_MAX_TOTAL_WEIGHT} fields")
         if shape.open:
-            structure = Resolver(scopes, self.environment, self._fault_at).resolve(scope, structure)
+            structure = self.resolver.resolve(scope, structure, scopes)
         if scope in {"packet-header", "packet-context", "event-header"}:
             structure = assign_roles(scope, structure, default)
         return structure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,8 +24,8 @@ _TEXT = frozenset(("UTF8", "UTF-8", "ASCII"))
 _MARKS = frozenset("+-.")
 _CLOCK = re.compile(r"clock\.(\w+)\.value")
 _KNOWN = {
-    "integer": frozenset("size align signed byte_order base encoding map".split()),
-    "floating_point": frozenset("exp_dig mant_dig align byte_order".split()),
+    "integer": frozenset(("size", "align", "signed", "byte_order", "base", "encoding", "map")),
+    "floating_point": frozenset(("exp_dig", "mant_dig", "align", "byte_order")),
     "string": frozenset(["encoding"]),
 }
 
@@ -114,7 +115,7 @@ def read_value(tokens: Tokens, key: str, at: int) -> tuple[Attribute, int]:
         if not all(map(is_string, value)):
             raise tokens.fault(start, f"the value of {key!r} is not one string")
         return Attribute(key, "".join(map(string_value, value)), True, None, start), at + 1
-    for left, right in zip(value, value[1:], strict=False):
+    for left, right in itertools.pairwise(value):
         if left[-1] not in _MARKS and right[0] not in _MARKS:
             raise tokens.fault(start, f"the value of {key!r} is not one word")
     number = None
@@ -151,6 +152,8 @@ def enum_labels(tokens: Tokens, at: int) -> tuple[Labels, int]:
                 high, at = constant(tokens, at + 1)
             if low > high:
                 raise tokens.fault(start, f"the range of {label!r} is empty: {low} ... {high}")
+        elif following >= 1 << 64:
+            raise tokens.fault(at, f"the value of {label!r} would be above 64 bits")
         following = high + 1
         found.setdefault(label, []).append((low, high))
         if words[at] == ",":

@@ -18,6 +18,7 @@ from critpath.read.schema import (
 from critpath.read.tsdl_lexer import SyntaxFault
 
 Path = tuple[str, ...]
+Labels = dict[str, tuple[tuple[int, int], ...]]
 
 # The roles of the names that CTF 1.8 reserves (chapters 5 and 6), as CTF 2 calls them.
 _ROLES: Mapping[str, Mapping[str, str]] = {
@@ -90,8 +91,6 @@ class Resolver:
 
     Parameters
     ----------
-    scopes : mapping of str to StructureClass
-        The scopes decoded before this one, already resolved.
     environment : mapping
         Integers in it can be lengths.
     fault : callable
@@ -100,24 +99,40 @@ class Resolver:
 
     def __init__(
         self,
-        scopes: Mapping[str, StructureClass | None],
         environment: Mapping[str, str | int],
         fault: Callable[[FieldClass, str], SyntaxFault],
     ) -> None:
-        self._scopes = scopes
         self._environment = environment
         self._fault = fault
+        self._scopes: Mapping[str, StructureClass | None] = {}
+        # By identity: hostile metadata may ask for the same ones any number of times.
+        self._members: dict[int, tuple[StructureClass, dict[str, FieldClass]]] = {}
+        self._labels: dict[int, tuple[IntegerClass, tuple[Labels, Labels]]] = {}
         # For each structure we are inside of: its path, and its members so far.
         self._frames: list[tuple[Path, dict[str, FieldClass]]] = []
 
-    def resolve(self, scope: str, structure: StructureClass) -> StructureClass:
+    def resolve(
+        self,
+        scope: str,
+        structure: StructureClass,
+        scopes: Mapping[str, StructureClass | None],
+    ) -> StructureClass:
         """Return the structure with every selector resolved.
+
+        Parameters
+        ----------
+        scope : str
+        structure : StructureClass
+        scopes : mapping of str to StructureClass
+            The scopes decoded before this one, already resolved.
 
         Raises
         ------
         SyntaxFault
             If a selector names no earlier field, or one of the wrong kind.
         """
+        self._scopes = scopes
+        self._frames = []
         return self._structure(structure, (scope,))
 
     def _structure(self, structure: StructureClass, path: Path) -> StructureClass:
@@ -166,9 +181,7 @@ class Resolver:
         selector, target = self._find(of, of.selector)
         if not target.mappings:
             raise self._fault(of, f"the tag {'.'.join(selector[1:])!r} is no enumeration")
-        ranges = dict(target.mappings)
-        # LTTng puts an underscore before names of fields, not always before labels.
-        bare = {label.removeprefix("_"): spans for label, spans in target.mappings}
+        ranges, bare = self._spans(target)
         options = []
         for option in of.options:
             # An option that no label selects stays, and is never decoded.
@@ -176,6 +189,40 @@ class Resolver:
             field = self._field(option.field, (*path, option.name))
             options.append(Option(option.name, spans, field))
         return VariantClass(selector, tuple(options))
+
+    def _spans(self, target: IntegerClass) -> tuple[Labels, Labels]:
+        """Return the ranges of each label, as it stands and without underscore.
+
+        LTTng puts one before the names of fields, not always before labels.
+        """
+        known = self._labels.get(id(target))
+        if known is None:
+            bare = {label.removeprefix("_"): spans for label, spans in target.mappings}
+            known = self._labels[id(target)] = (target, (dict(target.mappings), bare))
+        return known[1]
+
+    def _of(self, structure: StructureClass | None) -> dict[str, FieldClass]:
+        """Return the members of a structure by name."""
+        if structure is None:
+            return {}
+        known = self._members.get(id(structure))
+        if known is None:
+            members = {member.name: member.field for member in structure.members}
+            known = self._members[id(structure)] = (structure, members)
+        return known[1]
+
+    def _descend(self, members: Mapping[str, FieldClass], names: list[str]) -> IntegerClass | None:
+        """Return the integer at a path below some members, None if there is none."""
+        of = members.get(names[0])
+        for name in names[1:]:
+            match of:
+                case StructureClass():
+                    of = self._of(of).get(name)
+                case VariantClass():
+                    of = next((o.field for o in of.options if o.name == name), None)
+                case _:
+                    return None
+        return of if isinstance(of, IntegerClass) else None
 
     def _find(self, of: FieldClass, path: Path) -> tuple[Path, IntegerClass]:
         """Return the absolute path and class of the integer that a selector names.
@@ -187,37 +234,19 @@ class Resolver:
         if scope:
             for prefix, earlier in reversed(self._frames):
                 if path[: len(prefix)] == prefix and len(path) > len(prefix):
-                    found = _descend(earlier, names[len(prefix) - 1 :])
+                    found = self._descend(earlier, names[len(prefix) - 1 :])
                     if found is not None:
                         return path, found
-            found = _descend(_members(self._scopes.get(scope)), names)
+            found = self._descend(self._of(self._scopes.get(scope)), names)
             if found is not None:
                 return path, found
         else:
             for prefix, earlier in reversed(self._frames):
-                found = _descend(earlier, names)
+                found = self._descend(earlier, names)
                 if found is not None:
                     return (*prefix, *names), found
             for other in reversed(SCOPES):
-                found = _descend(_members(self._scopes.get(other)), names)
+                found = self._descend(self._of(self._scopes.get(other)), names)
                 if found is not None:
                     return (other, *names), found
         raise self._fault(of, f"{'.'.join(names)!r} names no integer decoded earlier")
-
-
-def _members(structure: StructureClass | None) -> dict[str, FieldClass]:
-    return {m.name: m.field for m in structure.members} if structure is not None else {}
-
-
-def _descend(members: Mapping[str, FieldClass], names: list[str]) -> IntegerClass | None:
-    """Return the integer at a path below some members, None if there is none."""
-    of = members.get(names[0])
-    for name in names[1:]:
-        match of:
-            case StructureClass():
-                of = _members(of).get(name)
-            case VariantClass():
-                of = next((o.field for o in of.options if o.name == name), None)
-            case _:
-                return None
-    return of if isinstance(of, IntegerClass) else None

@@ -8,7 +8,7 @@ event their field stands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from critpath.read.schema import (
     ArrayClass,
@@ -19,50 +19,17 @@ from critpath.read.schema import (
     StructureClass,
     VariantClass,
 )
+from critpath.read.tsdl_cursor import COMPOUND, MAX_DEPTH, SPECIFIERS, Cursor, Shape
 from critpath.read.tsdl_leaves import Attributes, Leaves, constant, enum_labels
-from critpath.read.tsdl_lexer import SyntaxFault, Tokens, number_value
+from critpath.read.tsdl_lexer import Tokens, number_value
 
-SPECIFIERS = frozenset(
-    "char short int long float double signed unsigned void _Bool _Complex _Imaginary".split()
-)
-KEYWORDS = SPECIFIERS | frozenset(
-    "align callsite const clock enum env event floating_point integer stream string struct"
-    " trace typealias typedef variant".split()
-)
 _DECLARATIONS = ("typedef", "typealias")
 
-# What the dynamic scopes are called in TSDL, and in our paths.
-_SCOPES = {
-    ("trace", "packet", "header"): "packet-header",
-    ("stream", "packet", "context"): "packet-context",
-    ("stream", "event", "header"): "event-header",
-    ("stream", "event", "context"): "event-common-context",
-    ("event", "context"): "event-specific-context",
-    ("event", "fields"): "event-payload",
-    ("env",): "env",
-}
-
-# Far beyond any tracer; they bound what hostile metadata can make of a few lines.
-_MAX_DEPTH = 64
+# Far beyond any tracer; it bounds what hostile metadata can make of a few lines.
 _MAX_WEIGHT = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A type and what its users need to know of it.
-
-    ``weight`` counts its parts with every named type written out, ``depth`` how far
-    they nest; ``open`` says that a selector inside is still to be resolved.
-    """
-
-    field: FieldClass
-    align: int
-    weight: int = 1
-    depth: int = 1
-    open: bool = False
-
-
-class TypeParser:
+class TypeParser(Cursor):
     """A recursive-descent parser over tokens, with scopes of named types.
 
     Parameters
@@ -73,64 +40,13 @@ class TypeParser:
     """
 
     def __init__(self, tokens: Tokens, *, big_endian: bool) -> None:
-        self.tokens = tokens
-        self.words = tokens.words
-        self.at = 0
+        super().__init__(tokens)
         self.warnings: dict[str, None] = {}
         # Where an unresolved selector stands; the field class is kept, so its id stays its own.
         self.places: dict[int, tuple[FieldClass, int]] = {}
-        self._scopes: list[dict[str, Shape]] = [{}]
         self.leaves = Leaves(tokens, big_endian, self.warnings)
         self._blocks: dict[str, Shape] = {}
         self._members: dict[tuple[str, int], tuple[Member, Shape]] = {}
-
-    # ------------------------------------------------------------ tokens
-
-    def fault(self, message: str, at: int | None = None) -> SyntaxFault:
-        """Return the fault to raise at the current token, or at another."""
-        return self.tokens.fault(self.at if at is None else at, message)
-
-    def expect(self, word: str) -> None:
-        """Step over a token that must be there."""
-        if self.words[self.at] != word:
-            raise self.fault(f"expected {word!r}, found {self.shown()}")
-        self.at += 1
-
-    def shown(self) -> str:
-        """Return the current token for a message."""
-        word = self.words[self.at]
-        return repr(word if len(word) < 40 else word[:37] + "...") if word else "the end"
-
-    def name(self) -> str:
-        """Step over an identifier that is no keyword."""
-        word = self.words[self.at]
-        if word in KEYWORDS or not word.isidentifier():
-            raise self.fault(f"expected a name, found {self.shown()}")
-        self.at += 1
-        return word
-
-    # ------------------------------------------------------------ scopes
-
-    def push_scope(self) -> None:
-        """Open a lexical scope of type names."""
-        if len(self._scopes) > _MAX_DEPTH:
-            raise self.fault(f"types nest deeper than {_MAX_DEPTH}")
-        self._scopes.append({})
-
-    def pop_scope(self) -> None:
-        """Close it."""
-        self._scopes.pop()
-
-    def _define(self, key: str, shape: Shape, at: int) -> None:
-        if key in self._scopes[-1]:
-            raise self.fault(f"type {key!r} is already defined in this scope", at)
-        self._scopes[-1][key] = shape
-
-    def _find(self, key: str, at: int) -> Shape:
-        for scope in reversed(self._scopes):
-            if key in scope:
-                return scope[key]
-        raise self.fault(f"unknown type {key!r}", at)
 
     # ------------------------------------------------------ declarations
 
@@ -143,7 +59,7 @@ class TypeParser:
             while True:
                 at = self.at
                 name, declared = self._declarator(shape)
-                self._define(name, declared, at)
+                self.define(name, declared, at)
                 if self.words[self.at] != ",":
                     break
                 self.at += 1
@@ -153,9 +69,9 @@ class TypeParser:
             shape = self._dimensions(self.type())
             self.expect(":=")
             at = self.at
-            self._define(self._alias(), shape, at)
+            self.define(self._alias(), shape, at)
             self.expect(";")
-        elif word in {"struct", "enum", "variant"}:
+        elif word in COMPOUND:
             self.type()
             if self.words[self.at] == ";":  # babeltrace also does without
                 self.at += 1
@@ -165,7 +81,7 @@ class TypeParser:
 
     def _alias(self) -> str:
         """Return the key of the name that a typealias gives."""
-        if self.words[self.at] in {"struct", "enum", "variant"}:
+        if self.words[self.at] in COMPOUND:
             self.at += 1
             return f"{self.words[self.at - 1]} {self.name()}"
         return self._type_name()
@@ -196,13 +112,15 @@ class TypeParser:
             self.at += 1
             number = number_value(self.words[self.at])
             if number is None:
-                lengths.append((self._path("]"), at))
+                lengths.append((self.path("]"), at))
+            elif number >= 1 << 63:
+                raise self.fault(f"an array of {number} elements")
             else:
                 self.at += 1
                 lengths.append((number, at))
             self.expect("]")
-            if len(lengths) > _MAX_DEPTH:
-                raise self.fault(f"arrays nest deeper than {_MAX_DEPTH}")
+            if len(lengths) > MAX_DEPTH:
+                raise self.fault(f"arrays nest deeper than {MAX_DEPTH}")
         for length, at in reversed(lengths):
             array = ArrayClass(shape.field, length, shape.align)
             shape = self._checked(
@@ -211,28 +129,6 @@ class TypeParser:
             if not isinstance(length, int):
                 self.places[id(array)] = (array, at)
         return shape
-
-    def _path(self, end: str) -> tuple[str, ...]:
-        """Parse a field's path up to a closing token, which stays."""
-        start = self.at
-        names: list[str] = []
-        while True:
-            word = self.words[self.at]
-            if not word.isidentifier():
-                raise self.fault(f"expected a field's name, found {self.shown()}")
-            names.append(word)
-            self.at += 1
-            if self.words[self.at] == end:
-                break
-            if self.words[self.at] not in {".", "->"} or len(names) > _MAX_DEPTH:
-                raise self.fault(f"expected {end!r} after a field's name, found {self.shown()}")
-            self.at += 1
-        for prefix, scope in _SCOPES.items():
-            if tuple(names[: len(prefix)]) == prefix and len(names) > len(prefix):
-                return (scope, *names[len(prefix) :])
-        if names[0] in KEYWORDS:
-            raise self.fault(f"{'.'.join(names)!r} names no field", start)
-        return ("", *names)
 
     # ------------------------------------------------------------- types
 
@@ -245,28 +141,27 @@ class TypeParser:
             return shape
         match word:
             case "struct":
-                return self._structure()
+                shape = self._structure()
             case "enum":
-                return self._enumeration()
+                shape = self._enumeration()
             case "variant":
-                return self._variant()
+                shape = self._variant()
             case "string":
-                return self._string()
-            case "floating_point" | "integer":
+                shape = self._string()
+            case "integer" | "floating_point":
                 start = self.at
-                self.at += 1
-                attributes, self.at = Attributes.parse(self.tokens, self.at, word)
+                attributes, self.at = Attributes.parse(self.tokens, start + 1, word)
                 leaf = self.leaves.number(word, attributes, start)
-                return Shape(leaf, leaf.align)
-        if word.startswith("integer") and word.endswith("}"):
-            inner = self.tokens.block(self.at)
-            attributes, _ = Attributes.parse(inner, 0, "integer")
-            leaf = self.leaves.number("integer", attributes, self.at)
-            shape = self._blocks[word] = Shape(leaf, leaf.align)
-            self.at += 1
-            return shape
-        at = self.at
-        return self._find(self._type_name(), at)
+                shape = Shape(leaf, leaf.align)
+            case _ if word.endswith("}") and word.startswith("integer"):
+                attributes, _ = Attributes.parse(self.tokens.block(self.at), 0, "integer")
+                leaf = self.leaves.number("integer", attributes, self.at)
+                shape = self._blocks[word] = Shape(leaf, leaf.align)
+                self.at += 1
+            case _:
+                at = self.at
+                shape = self.find(self._type_name(), at)
+        return shape
 
     def _string(self) -> Shape:
         self.at += 1
@@ -287,7 +182,7 @@ class TypeParser:
         if self.words[self.at] != "{":
             if not title:
                 raise self.fault(f"expected '{{', found {self.shown()}")
-            return self._find(f"struct {title}", start)
+            return self.find(f"struct {title}", start)
         parts = self._body()
         align = 1
         if self.words[self.at] == "align":
@@ -302,9 +197,9 @@ class TypeParser:
             align = max(align, shape.align)
         structure = StructureClass(tuple([member for member, _ in parts]), align)
         shapes = [shape for _, shape in parts]
-        made = self._checked(structure, align, shapes, any([s.open for s in shapes]))
+        made = self._checked(structure, align, shapes, any(s.open for s in shapes))
         if title:
-            self._define(f"struct {title}", made, start)
+            self.define(f"struct {title}", made, start)
         return made
 
     def _body(self) -> list[tuple[Member, Shape]]:
@@ -348,7 +243,7 @@ class TypeParser:
         selector: tuple[str, ...] = ()
         if self.words[self.at] == "<":
             self.at += 1
-            selector = self._path(">")
+            selector = self.path(">")
             self.expect(">")
         if self.words[self.at] == "{":
             parts = self._body()
@@ -358,9 +253,9 @@ class TypeParser:
             variant = VariantClass(selector, options)
             made = self._checked(variant, 1, [shape for _, shape in parts], is_open=True)
             if title:
-                self._define(f"variant {title}", made, start)
+                self.define(f"variant {title}", made, start)
         elif title:
-            made = self._find(f"variant {title}", start)
+            made = self.find(f"variant {title}", start)
             if selector and isinstance(made.field, VariantClass):
                 made = replace(made, field=replace(made.field, selector=selector))
         else:
@@ -379,14 +274,14 @@ class TypeParser:
         if self.words[self.at] != "{":
             if not title or container is not None:
                 raise self.fault(f"expected '{{', found {self.shown()}")
-            return self._find(f"enum {title}", start)
+            return self.find(f"enum {title}", start)
         if container is None:
-            container = self._find("int", start)
+            container = self.find("int", start)
         labels, self.at = enum_labels(self.tokens, self.at)
         leaf = self.leaves.enumeration(container.field, labels, start)
         made = Shape(leaf, leaf.align)
         if title:
-            self._define(f"enum {title}", made, start)
+            self.define(f"enum {title}", made, start)
         return made
 
     def _checked(
@@ -397,6 +292,6 @@ class TypeParser:
         depth = 1 + max([shape.depth for shape in parts], default=0)
         if weight > _MAX_WEIGHT:
             raise self.fault(f"a type with more than {_MAX_WEIGHT} parts")
-        if depth > _MAX_DEPTH:
-            raise self.fault(f"types nest deeper than {_MAX_DEPTH}")
+        if depth > MAX_DEPTH:
+            raise self.fault(f"types nest deeper than {MAX_DEPTH}")
         return Shape(field, align, weight, depth, is_open)

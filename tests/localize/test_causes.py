@@ -158,3 +158,78 @@ def test_no_excess_has_no_share():
 
 def test_nothing_found():
     assert group_causes([], explained(2), 3) == ()
+
+
+HOLDER = replace(
+    TIMER,
+    symbol=Symbol(State.RUN, "holder"),
+    comm="holder",
+    contribution=28 * MS,
+    observed=28 * MS,
+    expected=0,
+    probability=0.0,
+)
+
+
+def waiting_for_cpu(role, detail, ns, **changes):
+    return replace(
+        HOLDER,
+        symbol=Symbol(State.WAIT_CPU, role),
+        comm=role or "worker",
+        detail=detail,
+        contribution=ns,
+        observed=ns,
+        begin=1,
+        before="RUN@holder",
+        **changes,
+    )
+
+
+def test_waiting_for_one_thread_is_one_cause_whatever_it_does():
+    findings = [
+        HOLDER,
+        waiting_for_cpu("holder", "worker-1", 16 * MS),
+        replace(HOLDER, execution=1),
+        waiting_for_cpu("holder", "helper", 20 * MS, execution=1),
+    ]
+    (cause,) = group_causes(findings, explained(2), 11)
+    assert cause.sentence == (
+        "2 of 11 executions, +46.0 ms each: waiting for thread `holder`, which was running"
+        " (28.0 ms), kept off the cpu by `helper` (18.0 ms), after its own RUN"
+        " (never in 40 normal executions; now 46.0 ms)"
+    )
+
+
+def test_a_part_that_is_nearly_all_is_said_alone():
+    findings = [HOLDER, waiting_for_cpu("holder", "worker-1", 3 * MS)]
+    (cause,) = group_causes(findings, explained(1), 11)
+    assert "waiting for thread `holder`, which was running, after" in cause.sentence
+    assert "+31.0 ms each" in cause.sentence
+
+
+def test_throttling_is_one_cause_whichever_thread_it_hits():
+    findings = [
+        waiting_for_cpu("", "idle", 90 * MS),
+        waiting_for_cpu("holder", "idle", 60 * MS),
+        replace(HOLDER, contribution=5 * MS, observed=5 * MS),
+        waiting_for_cpu("helper", "idle", 90 * MS, execution=1),
+    ]
+    throttled, other = group_causes(findings, explained(2), 14)
+    assert throttled.executions == (0, 1)
+    assert throttled.findings == (0, 1, 3)
+    assert throttled.sentence == (
+        "2 of 14 executions, +120 ms each: runnable but its cpu was idle (held back by a"
+        " quota or an affinity: throttled), 75.0 ms of it in `helper`, after RUN of `holder`"
+        " (never in 40 normal executions; now 120 ms)"
+    )
+    assert other.findings == (2,)
+    assert "waiting for thread `holder`, which was running" in other.sentence
+
+
+def test_a_late_start_is_not_called_throttling():
+    late = waiting_for_cpu("", "idle", 1 * MS)
+    assert "runnable but its cpu was idle (late to start it)" in sentence_of(late)
+    # Beside the thread's own work it is part of waiting for that thread.
+    findings = [HOLDER, waiting_for_cpu("holder", "idle", 9 * MS)]
+    (cause,) = group_causes(findings, explained(1), 11)
+    assert cause.findings == (0, 1)

@@ -1,0 +1,115 @@
+"""``critpath compare``: is the sample slower than the normal set, and why."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from critpath.commands.output import (
+    STDOUT,
+    check_inputs,
+    check_outputs,
+    hint,
+    json_text,
+    make_console,
+    messages_of,
+    require_executions,
+    warn,
+    write_output,
+)
+from critpath.commands.progress import Progress
+from critpath.commands.settings import COMPARING, READING, Settings
+from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK
+
+if TYPE_CHECKING:
+    from critpath.model import Comparison, PathSet
+
+SUMMARY = "compare a normal with a sample set and say what became slower, where and why"
+SETTINGS = (*READING, *COMPARING)
+
+EXIT_CODES: Final[dict[str, int]] = {
+    "ok": EXIT_OK,
+    "anomaly": EXIT_ANOMALY,
+    "inconclusive": EXIT_INCONCLUSIVE,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    for name, what in (("normal", "known to be good"), ("sample", "to be judged")):
+        parser.add_argument(
+            name,
+            metavar=name.upper(),
+            type=Path,
+            help=f"what is {what}: a recording, a directory of them, a CTF trace, an extract file",
+        )
+    parser.add_argument("--html", metavar="FILE", help="write a report page (- for stdout)")
+    parser.add_argument("--json", metavar="FILE", help="write the comparison (- for stdout)")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Compare, write what was asked for and return the verdict's exit code."""
+    sources = [arguments.normal, arguments.sample]
+    check_inputs(sources)
+    check_outputs([arguments.html, arguments.json], sources)
+    comparison = compare_sources(arguments.normal, arguments.sample, settings)
+    document = write_comparison(comparison, html=arguments.html, json=arguments.json)
+    if STDOUT not in {arguments.html, arguments.json}:
+        from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
+
+        render_comparison(document, make_console())
+        if arguments.html is None:
+            hint("next: --html report.html shows it side by side", quiet=settings["quiet"])
+    return EXIT_CODES[comparison.verdict]
+
+
+def compare_sources(normal: Path, sample: Path, settings: Settings) -> Comparison:
+    """Extract both sets and compare them, with warnings on stderr."""
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    options = {name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")}
+    with Progress(quiet=settings["quiet"]) as progress:
+
+        def extract(source: Path) -> PathSet:
+            progress(f"reading {source}")
+            paths = pipeline.extract(
+                [source],
+                specification=settings["execution"],
+                reader=settings["reader"],
+                interrupts=settings["interrupts"],
+                progress=progress,
+            )
+            require_executions(paths, [source])
+            return paths
+
+        sets = extract(normal), extract(sample)
+        progress("comparing")
+        comparison = pipeline.compare(*sets, pipeline.CompareSettings(**options))
+    warn(
+        [*comparison.warnings, *messages_of(sets[0]), *messages_of(sets[1])],
+        quiet=settings["quiet"],
+    )
+    return comparison
+
+
+def write_comparison(
+    comparison: Comparison, *, html: str | None, json: str | None
+) -> Mapping[str, Any]:
+    """Write a comparison where wanted, files before stdout, and return its document."""
+    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
+
+    document = comparison_document(comparison)
+    texts = {}
+    if html is not None:
+        from critpath.report.as_html import render_html  # noqa: PLC0415 - start-up time
+
+        texts[html] = render_html(document)
+    if json is not None:
+        texts[json] = json_text(document)
+    # Everything is rendered before anything is written, so that a failure leaves no
+    # half of it; a reader of stdout that closes early comes last.
+    for place in sorted(texts, key=lambda p: p == STDOUT):
+        write_output(place, texts[place])
+    return document

@@ -1,0 +1,105 @@
+"""``critpath demo``: a comparison of shipped recordings, to see what one looks like."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.resources
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from critpath.commands.compare import compare_sources, write_comparison
+from critpath.commands.output import hint, make_console
+from critpath.commands.settings import Settings
+from critpath.errors import CritpathError, UsageError
+
+SUMMARY = "compare shipped recordings and write a report, to see what critpath does"
+SETTINGS = ()
+
+SPECIFICATION: Final = "events:app:request_begin,app:request_end,key=id"
+NORMAL: Final = "normal"
+SAMPLE: Final = "sample-lock"
+# A directory with this file is the demo's own and may be written to again.
+MARKER: Final = ".critpath-demo"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "directory",
+        metavar="DIR",
+        nargs="?",
+        default="critpath-demo",
+        help="where to put it (default: critpath-demo)",
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Unpack, compare, write the report and return 0, whatever the verdict."""
+    directory = Path(arguments.directory)
+    _prepare(directory)
+    for name in (NORMAL, SAMPLE):
+        _unpack(name, directory)
+    settings = replace(settings, values={**settings.values, "execution": SPECIFICATION})
+    comparison = compare_sources(directory / NORMAL, directory / SAMPLE, settings)
+    report = directory / "report.html"
+    document = write_comparison(
+        comparison, html=str(report), json=str(directory / "comparison.json")
+    )
+
+    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
+
+    render_comparison(document, make_console())
+    hint(
+        "These are recordings that come with critpath, made in a virtual machine; "
+        "nothing of this machine was recorded.",
+        quiet=settings["quiet"],
+    )
+    hint(f"report: {report}", quiet=settings["quiet"])
+    hint(
+        f"next: critpath compare {directory / NORMAL} {directory / SAMPLE} "
+        f"--execution {SPECIFICATION}",
+        quiet=settings["quiet"],
+    )
+    return 0
+
+
+def _prepare(directory: Path) -> None:
+    """Make the directory, or refuse one that is not the demo's."""
+    try:
+        if directory.exists():
+            empty = directory.is_dir() and not any(directory.iterdir())
+            if not empty and not (directory / MARKER).is_file():
+                raise UsageError(
+                    f"{directory} exists and is not of an earlier demo",
+                    "name another directory: critpath demo DIR",
+                )
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / MARKER).touch()
+    except OSError as error:
+        raise UsageError(
+            f"cannot use {directory}: {error.strerror}", "name another directory: critpath demo DIR"
+        ) from None
+
+
+def _unpack(name: str, directory: Path) -> None:
+    """Unpack one shipped recording; its files cannot leave the directory."""
+    archive = importlib.resources.files("critpath") / "demo" / f"{name}.tar.xz"
+    if not archive.is_file():
+        raise CritpathError(
+            f"this installation lacks the demo's recording {name}.tar.xz",
+            "install critpath again",
+        )
+    try:
+        with archive.open("rb") as stream, tarfile.open(fileobj=stream, mode="r:xz") as tar:
+            tar.extractall(directory, filter="data")
+    except tarfile.TarError as error:
+        raise CritpathError(
+            f"the demo's recording {name}.tar.xz is damaged: {error}", "install critpath again"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"cannot unpack into {directory}: {error.strerror or error}",
+            "name another directory: critpath demo DIR",
+        ) from None

@@ -1,0 +1,153 @@
+"""What commands write: documents, files, warnings."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from critpath.errors import InconclusiveError, UnreadableError, UsageError
+from critpath.units import plural, safe_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from critpath.model import PathSet
+
+STDOUT = "-"
+SHOWN_WARNINGS = 20
+
+
+def json_line(document: Mapping[str, Any]) -> str:
+    """Return a document as one line of JSON; the same document gives the same text."""
+    return json.dumps(document, allow_nan=False, separators=(", ", ": ")) + "\n"
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """Return a document as indented JSON; the same document gives the same text."""
+    return json.dumps(document, allow_nan=False, indent=1) + "\n"
+
+
+def write_output(place: str, text: str) -> None:
+    """Write to a file, whole or not at all, or to stdout for ``-``."""
+    from critpath.store import write_text  # noqa: PLC0415 - numpy
+
+    if place == STDOUT:
+        # Bytes: an HTML page is UTF-8 whatever the terminal's encoding.
+        sys.stdout.flush()
+        binary = getattr(sys.stdout, "buffer", None)
+        if binary is None:
+            sys.stdout.write(text)
+        else:
+            binary.write(text.encode("utf-8", "replace"))
+            binary.flush()
+    else:
+        write_text(Path(place), text)
+
+
+def check_inputs(paths: Iterable[Path]) -> None:
+    """Refuse inputs that are not there, before any work.
+
+    Raises
+    ------
+    UnreadableError
+    """
+    for path in paths:
+        try:
+            found = path.exists()
+        except (OSError, ValueError) as error:
+            raise UnreadableError(f"cannot look at {path}: {error}", "check the path") from None
+        if not found:
+            raise UnreadableError(
+                f"{path} does not exist",
+                "name a recording, a directory of recordings, a CTF trace or an extract file",
+            )
+
+
+def check_outputs(
+    places: Sequence[str | None], inputs: Iterable[Path] = (), *, force: bool = True
+) -> None:
+    """Refuse places that cannot be written, before any work.
+
+    Parameters
+    ----------
+    places : sequence of str or None
+        Files, ``-``, or None for an output that is not wanted.
+    inputs : iterable of Path
+        None of these may be overwritten.
+    force : bool
+        Files that exist may be.
+
+    Raises
+    ------
+    UsageError
+    """
+    wanted = [place for place in places if place is not None]
+    real = [os.path.realpath(place) if place != STDOUT else STDOUT for place in wanted]
+    sources = {os.path.realpath(path) for path in inputs}
+    for place, target in zip(wanted, real, strict=True):
+        shown = "stdout" if place == STDOUT else place
+        if real.count(target) > 1:
+            raise UsageError(f"two outputs to {shown}", "give each its own file")
+        if place == STDOUT:
+            continue
+        if target in sources:
+            raise UsageError(f"{place} is both input and output", "give the output another name")
+        path, parent = Path(target), Path(target).parent
+        if path.is_dir():
+            raise UsageError(f"{place} is a directory", "name a file")
+        if not parent.is_dir():
+            raise UsageError(f"{parent} is not a directory", f"make it first: mkdir -p {parent}")
+        if not os.access(path if path.exists() else parent, os.W_OK):
+            raise UsageError(f"{place} cannot be written", "choose a place that you may write to")
+        if path.is_file() and not force:
+            raise UsageError(f"{place} exists already", "use --force to replace it")
+
+
+def warn(messages: Iterable[str], *, quiet: bool) -> None:
+    """Print warnings on stderr, a line each, repeated ones once."""
+    if quiet:
+        return
+    distinct = list(dict.fromkeys(messages))
+    for message in distinct[:SHOWN_WARNINGS]:
+        print(f"critpath: warning: {safe_text(message)}", file=sys.stderr)
+    if len(distinct) > SHOWN_WARNINGS:
+        rest = plural(len(distinct) - SHOWN_WARNINGS, "more warning")
+        print(f"critpath: warning: {rest}, see the --json output", file=sys.stderr)
+
+
+def hint(message: str, *, quiet: bool) -> None:
+    """Print what was done, or what to do next, on stderr."""
+    if not quiet:
+        print(safe_text(message), file=sys.stderr)
+
+
+def messages_of(paths: PathSet) -> list[str]:
+    """Return everything a reader must know about extracted paths."""
+    return [*paths.warnings, *paths.executions.notes]
+
+
+def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
+    """Refuse paths without any execution, with the reason.
+
+    Raises
+    ------
+    InconclusiveError
+    """
+    if len(paths):
+        return
+    why = "; ".join(paths.executions.notes[:3])
+    raise InconclusiveError(
+        f"no complete execution in {', '.join(map(str, sources))}" + (f": {why}" if why else ""),
+        "say what an execution is with --execution SPEC ('events:?,?' lists the trace's events)",
+    )
+
+
+def make_console() -> Console:
+    """Return a console on stdout in which text from a trace is only text."""
+    from rich.console import Console  # noqa: PLC0415 - start-up time
+
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)

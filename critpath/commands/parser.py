@@ -1,0 +1,146 @@
+"""The command line's grammar: argparse, with errors of two lines."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, Protocol
+
+from critpath import __version__
+from critpath.commands.settings import SETTINGS, Setting, Settings, WrongValueError
+from critpath.errors import UsageError
+
+
+class Verb(Protocol):
+    """What a module of this directory offers to be a verb."""
+
+    @property
+    def SUMMARY(self) -> str:  # noqa: N802 - a constant of the module
+        """What it does, in a few words without a full stop."""
+
+    @property
+    def SETTINGS(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the module
+        """Names of the settings that it heeds."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
+        """Add what the verb takes beside settings."""
+
+    def run(self, arguments: argparse.Namespace, settings: Settings, /) -> int:
+        """Do it and return the exit code."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are `UsageError`."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing usage and leaving."""
+        choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        do = f"see {self.prog} --help"
+        if choice:
+            known = re.findall(r"[\w-]+", choice[2])
+            near = difflib.get_close_matches(choice[1], known, n=1)
+            do = f"did you mean {near[0]}? " * bool(near) + do
+        raise UsageError(message.replace("\n", " "), do)
+
+
+def build_parser(verbs: Mapping[str, Verb], *, show_config: bool = False) -> Parser:
+    """Build the grammar.
+
+    Parameters
+    ----------
+    verbs : mapping of str to Verb
+    show_config : bool
+        ``--show-config`` is among the arguments: nothing else is then required.
+    """
+    parser = Parser(
+        prog="critpath",
+        description="Tells why a program became slower, from the kernel's scheduling events.",
+        epilog="Exit codes: 0 no anomaly, 1 anomaly, 2 usage, 3 inconclusive, "
+        "4 unreadable input, 125 critpath's own failure.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"critpath {__version__}")
+    _add_global(parser)
+    choices = parser.add_subparsers(
+        dest="verb", metavar="COMMAND", required=not show_config, parser_class=Parser
+    )
+    for name, verb in verbs.items():
+        child = choices.add_parser(
+            name, help=verb.SUMMARY, description=_sentence(verb.SUMMARY), allow_abbrev=False
+        )
+        verb.add_arguments(child)
+        _add_settings(child, (SETTINGS[s] for s in verb.SETTINGS))
+        _add_global(child)
+        if show_config:
+            for action in child._actions:  # noqa: SLF001 - argparse has no other way to relax them
+                action.required = False
+                if not action.option_strings:
+                    action.nargs = "*" if action.nargs == "+" else "?"
+    return parser
+
+
+def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that the command line gives, by name."""
+    found = vars(arguments)
+    names = {name: "setting_" + name for name in SETTINGS}
+    return {name: found[place] for name, place in names.items() if place in found}
+
+
+def checked(parse: Callable[[Any], Any]) -> Callable[[str], Any]:
+    """Make argparse say what a value should be."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except WrongValueError as error:
+            raise argparse.ArgumentTypeError(f"'{text}' is not {error}") from None
+
+    return convert
+
+
+def _sentence(summary: str) -> str:
+    return summary[0].upper() + summary[1:] + "."
+
+
+def _add_global(parser: argparse.ArgumentParser) -> None:
+    # Suppressed defaults: the same option before and after the verb is one option.
+    group = parser.add_argument_group("everywhere")
+    group.add_argument(
+        "--config", metavar="FILE", default=argparse.SUPPRESS, help="settings from this file"
+    )
+    group.add_argument(
+        "--show-config",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print every setting's value and origin, and do nothing",
+    )
+    group.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks"
+    )
+    _add_settings(group, [SETTINGS["quiet"]])
+
+
+def _add_settings(parser: argparse._ActionsContainer, settings: Iterable[Setting]) -> None:
+    for setting in settings:
+        shown = setting.help.replace("%", "%%")
+        if setting.default is not None and not setting.flag:
+            shown += f" (default: {setting.default})"
+        if setting.flag:
+            parser.add_argument(
+                f"--{setting.name}",
+                dest="setting_" + setting.name,
+                action=argparse.BooleanOptionalAction,
+                default=argparse.SUPPRESS,
+                help=shown,
+            )
+        else:
+            parser.add_argument(
+                f"--{setting.name}",
+                dest="setting_" + setting.name,
+                type=checked(setting.parse),
+                default=argparse.SUPPRESS,
+                metavar=setting.metavar,
+                help=shown,
+            )
