@@ -95,7 +95,7 @@ def extract(
 def _extract_one(
     recording: Path, specification: str | None, reader: str, interrupts: bool, tell: Progress
 ) -> PathSet:
-    from critpath.executions.choose import choose_specification
+    from critpath.executions.choose import choose_specification, with_label
     from critpath.executions.find import find_executions
     from critpath.executions.specification import parse_specification, wanted
     from critpath.read.layout import KERNEL
@@ -105,13 +105,14 @@ def _extract_one(
     described = describe(recording)
     names = sorted({name for trace in described for name in trace.events})
     text, how = choose_specification(specification, manifest_execution(recording), recording, names)
-    chosen = parse_specification(text)
+    texts = {name: fields for trace in described for name, fields in trace.texts.items()}
+    chosen, labelled = with_label(parse_specification(text), texts)
     events = read_events(recording, (*KERNEL, *wanted(chosen)), reader=reader)
     executions = find_executions(events, chosen, names)
     tell(f"walking {plural(len(executions), 'critical path')}")
     timelines = _timelines(events)
     path_set = _walk_all(events, timelines, executions, recording, text, interrupts)
-    return replace(path_set, warnings=(*how, *path_set.warnings))
+    return replace(path_set, warnings=(*how, *labelled, *path_set.warnings))
 
 
 def _timelines(events: Events) -> Timelines:
@@ -256,13 +257,12 @@ def compare(
     found before the coarse detection, whose tests compare like with like, so that a
     changed mix of types is no slow-down; the verdict comes from a permutation test.
     """
-    from critpath.cluster.optics import cluster
     from critpath.cluster.outliers import outliers
-    from critpath.cluster.pairing import pair
-    from critpath.cluster.sample import cluster_sample
+    from critpath.cluster.types import find_types, usable_labels
     from critpath.detect.coarse import detect
     from critpath.detect.verdict import decide, set_warnings
     from critpath.vectors.alphabet import ALPHABETS
+    from critpath.vectors.fold import fold_interrupts
     from critpath.vectors.table import vector_table
 
     settings = settings or CompareSettings()
@@ -277,15 +277,18 @@ def compare(
     normal_vectors = vector_table(normal, alphabet.symbols, alphabet.codes[0])
     sample_vectors = vector_table(sample, alphabet.symbols, alphabet.codes[1])
     tell("clustering")
-    normal_clusters = cluster(normal_vectors, method=settings.cluster_method)
-    sample_clusters = cluster_sample(
-        sample_vectors, normal_vectors, normal_clusters, method=settings.cluster_method
-    )
-    pairs = pair(normal_vectors, normal_clusters, sample_vectors, sample_clusters)
-    outlying = outliers(
+    unlabelled = usable_labels(normal.executions.label, sample.executions.label)
+    normal_clusters, sample_clusters, pairs = find_types(
         normal_vectors,
-        normal_clusters,
         sample_vectors,
+        () if unlabelled else normal.executions.label,
+        () if unlabelled else sample.executions.label,
+        method=settings.cluster_method,
+    )
+    outlying = outliers(
+        fold_interrupts(normal_vectors),
+        normal_clusters,
+        fold_interrupts(sample_vectors),
         sample_clusters,
         pairs,
         k=settings.outlier_k,

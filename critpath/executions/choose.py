@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from critpath.errors import UsageError
 from critpath.executions.candidates import candidates
+from critpath.executions.specification import Specification
 
 
 def choose_specification(
@@ -45,3 +47,36 @@ def choose_specification(
         f"{recording}: nothing says what an execution is",
         "give --execution process, thread, or events:BEGIN,END[,key=FIELD]",
     )
+
+
+def with_label(
+    specification: Specification, texts: Mapping[str, Sequence[str]]
+) -> tuple[Specification, tuple[str, ...]]:
+    """Label executions by the first text field of their begin event, where none is named.
+
+    Programs that trace requests mostly say what kind each is; an execution is then
+    compared with those of its own kind.
+
+    Parameters
+    ----------
+    specification : Specification
+    texts : mapping of str to sequence of str
+        Text fields of the payload by event name.
+
+    Returns
+    -------
+    specification : Specification
+    notes : tuple of str
+        Says what was done, and how to undo it.
+    """
+    begin = specification.begin
+    if not specification.label_open or begin is None or begin.conditions:
+        return specification, ()
+    fields = [f for f in texts.get(begin.name, ()) if f != specification.key]
+    if not fields:
+        return specification, ()
+    note = (
+        f"executions are labelled by field '{fields[0]}' of {begin.name} "
+        "(label=FIELD names another, label=- none)"
+    )
+    return replace(specification, label=fields[0]), (note,)

@@ -30,6 +30,9 @@ KINDS: Final[dict[str, str]] = {
 }
 
 
+NO_LABEL = "-"  # label=-: executions have none, whatever the begin event says
+
+
 @dataclass(frozen=True)
 class Specification:
     """A parsed ``--execution``.
@@ -45,6 +48,9 @@ class Specification:
         that names the kind of execution; "" where not given.
     file : str
         For ``windows``: the CSV file.
+    label_open : bool
+        For ``events``: nothing was said of labels, so that a text field of the begin
+        event may serve (`critpath.executions.choose.label_field`).
     text : str
         As written.
     """
@@ -55,6 +61,7 @@ class Specification:
     key: str = ""
     label: str = ""
     file: str = ""
+    label_open: bool = False
     text: str = ""
 
 
@@ -101,8 +108,15 @@ def _parse_events(rest: str, text: str) -> Specification:
         if name in given:
             raise UsageError(f"{name}= is given twice in: {text}", SYNTAX)
         given[name] = unescape(value)
+    label = given.get("label", "")
     return Specification(
-        "events", begin, end, given.get("key", ""), given.get("label", ""), text=text
+        "events",
+        begin,
+        end,
+        given.get("key", ""),
+        "" if label == NO_LABEL else label,
+        label_open=not label,
+        text=text,
     )
 
 

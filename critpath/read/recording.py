@@ -30,6 +30,8 @@ class Description:
     host : str
     events : mapping of str to tuple of str
         Field names (dotted, payload before contexts) by event name.
+    texts : mapping of str to tuple of str
+        Those of the payload that hold text, by event name.
     environment : mapping
     """
 
@@ -37,6 +39,7 @@ class Description:
     domain: str
     host: str
     events: Mapping[str, tuple[str, ...]]
+    texts: Mapping[str, tuple[str, ...]]
     environment: Mapping[str, str | int]
 
 
@@ -133,12 +136,21 @@ def describe(path: Path) -> tuple[Description, ...]:
     for trace in find_traces(path):
         strip = trace.schema.version < (2, 0)
         events: dict[str, tuple[str, ...]] = {}
+        texts: dict[str, tuple[str, ...]] = {}
         for stream in trace.schema.streams.values():
             for event in stream.events.values():
-                fields = tuple(event_leaves(stream, event, strip=strip))
-                events[event.name] = tuple(dict.fromkeys(events.get(event.name, ()) + fields))
+                found = event_leaves(stream, event, strip=strip)
+                known = events.get(event.name, ())
+                events[event.name] = tuple(dict.fromkeys((*known, *found)))
+                texts[event.name] = tuple(
+                    leaf.name
+                    for leaf in found.values()
+                    if leaf.type == "str" and leaf.path[0] == "event-payload"
+                )
         result.append(
-            Description(trace.name, trace.domain, trace.host, events, trace.schema.environment)
+            Description(
+                trace.name, trace.domain, trace.host, events, texts, trace.schema.environment
+            )
         )
     return tuple(result)
 
