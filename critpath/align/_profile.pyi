@@ -5,11 +5,16 @@ import numpy.typing as npt
 
 F64: TypeAlias = npt.NDArray[np.float64]
 U8: TypeAlias = npt.NDArray[np.uint8]
+F32: TypeAlias = npt.NDArray[np.float32]
+I64: TypeAlias = npt.NDArray[np.int64]
 I8: TypeAlias = npt.NDArray[np.int8]
 
+def expected_ratio(
+    a: F64, ratio: F64, begin: I64, letter: I64, share: F64, least: float, out: F32
+) -> None: ...
 def start(open_b: F64, extend: float, row: F64) -> None: ...
 def forward(
-    scores: F64,
+    scores: F32 | F64,
     first: int,
     open_a: F64,
     close_a: F64,

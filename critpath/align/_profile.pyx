@@ -7,10 +7,47 @@ bits 0-1 that of M, bits 2-3 that of D (0 M, 1 D, 2 I), bit 4 that of I (0 M, 1 
 
 from libc.math cimport INFINITY
 
+ctypedef fused score:
+    float
+    double
+
 cdef enum:
     MATCH = 0
     DELETE = 1
     INSERT = 2
+
+
+def expected_ratio(
+    const double[:, ::1] a,
+    const double[:, ::1] ratio,
+    const long long[::1] begin,
+    const long long[::1] letter,
+    const double[::1] share,
+    float least,
+    float[:, ::1] out,
+):
+    """Fill ``out`` with ``a @ ratio @ b.T``, at least ``least``, without BLAS.
+
+    ``letter[begin[j]:begin[j + 1]]`` are the letters in column j of B, ``share``
+    beside them; there are few in each.  (BLAS starts threads for a product this
+    thin, which on a busy machine costs far more than it saves.)
+    """
+    cdef Py_ssize_t n = a.shape[0], letters = a.shape[1], m = out.shape[1], i, j, t, x, y
+    cdef double mix[128]
+    cdef double total
+    with nogil:
+        for i in range(n):
+            for y in range(letters):
+                mix[y] = 0.0
+            for x in range(letters):
+                if a[i, x] > 0:
+                    for y in range(letters):
+                        mix[y] += a[i, x] * ratio[x, y]
+            for j in range(m):
+                total = 0.0
+                for t in range(begin[j], begin[j + 1]):
+                    total += share[t] * mix[letter[t]]
+                out[i, j] = <float>total if total > least else least
 
 
 def start(const double[::1] open_b, double extend, double[:, ::1] row):
@@ -30,7 +67,7 @@ def start(const double[::1] open_b, double extend, double[:, ::1] row):
 
 
 def forward(
-    const double[:, ::1] scores,
+    const score[:, ::1] scores,
     Py_ssize_t first,
     const double[::1] open_a,
     const double[::1] close_a,
@@ -47,9 +84,9 @@ def forward(
     """
     cdef Py_ssize_t m = scores.shape[1], rows = scores.shape[0], k, i, j
     cdef double m_left, i_left, m_diagonal, d_diagonal, i_diagonal
-    cdef double m_above, d_above, i_above, best, other, into, close_before, opening
-    cdef unsigned char step
-    cdef const double* line
+    cdef double m_above, d_above, i_above, best, other, into, close_before, close_i, opening
+    cdef int step, first_step, second_step
+    cdef const score* line
     cdef double* match
     cdef double* delete
     cdef double* insert
@@ -82,43 +119,34 @@ def forward(
             if m == 0:
                 continue
             line = &scores[k, 0]
+            close_i = 0.0  # I before column 0 is impossible whatever it costs
             for j in range(1, m + 1):
                 m_above = match[j]
                 d_above = delete[j]
                 i_above = insert[j]
 
-                best = m_diagonal
-                step = MATCH
+                # Chosen without branches: which way a cell goes is hard to foresee.
                 other = d_diagonal + close_before
-                if other > best:
-                    best = other
-                    step = DELETE
-                if j > 1:
-                    other = i_diagonal + close_b[j - 2]
-                    if other > best:
-                        best = other
-                        step = INSERT
-                best = best + line[j - 1]
+                first_step = other > m_diagonal
+                best = other if other > m_diagonal else m_diagonal
+                other = i_diagonal + close_i
+                second_step = other > best
+                best = (other if other > best else best) + line[j - 1]
+                step = INSERT if second_step else first_step
+                close_i = close_b[j - 1]
 
                 into = m_above + opening
-                if d_above > into:
-                    into = d_above
-                    step = step | (DELETE << 2)
-                    other = i_above + close_b[j - 1] + opening
-                    if other > into:
-                        into = other
-                        step = (step & 3) | (INSERT << 2)
-                else:
-                    other = i_above + close_b[j - 1] + opening
-                    if other > into:
-                        into = other
-                        step = step | (INSERT << 2)
+                first_step = d_above > into
+                into = d_above if d_above > into else into
+                other = i_above + close_i + opening
+                second_step = other > into
+                into = other if other > into else into
+                step |= (INSERT << 2) if second_step else (first_step << 2)
 
                 other = m_left + open_b[j - 1]
-                if i_left > other:
-                    other = i_left
-                    step = step | 16
-                mark[j] = step
+                step |= (i_left > other) << 4
+                other = i_left if i_left > other else other
+                mark[j] = <unsigned char>step
 
                 m_diagonal = m_above
                 d_diagonal = d_above

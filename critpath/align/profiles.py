@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from critpath.align import _profile
-from critpath.align.programme import MAX_CELLS, Gaps, solve
+from critpath.align.programme import F32, MAX_CELLS, Gaps, solve
 from critpath.model import F64, I64, U8
 
 I8 = npt.NDArray[np.int8]
+Scores = TypeVar("Scores", F32, F64)
 
 PI = 0.6  # expected share of letters that were not redrawn
 GAP_OPEN = -3.5
 GAP_EXTEND = -0.25
 CENTRE = 0.3
+GRID = 2.0**16  # scores are multiples of its reciprocal
 LOG_FLOOR = -2.5  # least logarithm in a profile score, as in MUSCLE 3
 
 
@@ -122,17 +125,31 @@ def build_profile(rows: I8, weights: F64, model: Model) -> Profile:
     starts = gap & ~np.hstack([edge, gap[:, :-1]])
     ends = gap & ~np.hstack([gap[:, 1:], edge])
     half = model.gap_open / 2
-    opening = (1 - share @ starts) * half
-    closing = (1 - share @ ends) * half
+    opening = (1 - (share[:, None] * starts).sum(axis=0)) * half
+    closing = (1 - (share[:, None] * ends).sum(axis=0)) * half
     if columns:
         opening[0] = 0
         closing[-1] = 0
-    return Profile(frequency, np.minimum(occupancy, 1), opening, closing)
+    return Profile(
+        frequency, np.minimum(occupancy, 1), round_scores(opening), round_scores(closing)
+    )
+
+
+def round_scores(scores: Scores) -> Scores:
+    """Round scores, in place, to a grid on which their sums are exact.
+
+    What ties on paper then ties in the programme, and the rule for ties decides
+    rather than the last bit of a logarithm, which differs between processors.
+    """
+    scores *= GRID
+    np.rint(scores, out=scores)
+    scores /= GRID
+    return scores
 
 
 def log_expectation(
     a: Profile, b: Profile, model: Model, first: int = 0, last: int | None = None
-) -> F64:
+) -> F32:
     """Return the log-expectation score of columns ``first:last`` of `a` with all of `b`.
 
     Edgar 2004: the log of the expected odds ratio under both columns' letters,
@@ -140,15 +157,22 @@ def log_expectation(
 
     Returns
     -------
-    float64 [columns of a, columns of b]
+    float32 [columns of a, columns of b]
+        Rounded, see `round_scores`.
     """
-    scores = (a.frequency[first:last] @ model.ratio) @ b.frequency.T
-    np.maximum(scores, np.exp(LOG_FLOOR), out=scores)
+    rows = a.frequency[first:last]
+    column, letter = np.divmod(np.flatnonzero(b.frequency), len(model.ratio))
+    begin = np.searchsorted(column, np.arange(len(b) + 1))
+    # Single precision: the logarithm is most of the work, and rounding takes the noise.
+    scores = np.empty((len(rows), len(b)), np.float32)
+    share = b.frequency[column, letter]
+    least = float(np.exp(LOG_FLOOR))
+    _profile.expected_ratio(rows, model.ratio, begin, letter, share, least, scores)
     np.log(scores, out=scores)
-    scores += model.centre
-    scores *= a.occupancy[first:last, None]
-    scores *= b.occupancy
-    return np.asarray(scores)
+    scores += np.float32(model.centre)
+    scores *= a.occupancy[first:last, None].astype(np.float32)
+    scores *= b.occupancy.astype(np.float32)
+    return round_scores(scores)
 
 
 def align_profiles(

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from critpath.align import _profile
 from critpath.errors import UsageError
 from critpath.model import F64, U8
+
+F32 = npt.NDArray[np.float32]
 
 MAX_CELLS = 400_000_000  # 20,000 x 20,000 segments
 TRACE_CELLS = 64_000_000  # above: keep check-points, compute blocks of the trace twice
@@ -38,7 +41,7 @@ class Gaps:
 
 
 def solve(
-    scores: Callable[[int, int], F64],
+    scores: Callable[[int, int], F32 | F64],
     gaps: Gaps,
     *,
     max_cells: int = MAX_CELLS,
@@ -54,7 +57,8 @@ def solve(
     ----------
     scores : callable
         ``scores(first, last)`` gives the scores of columns ``first:last`` of A with
-        all of B, float64 [last - first, m]; may be asked twice for the same ones.
+        all of B, float32 or float64
+        [last - first, m], C-contiguous; may be asked twice for the same ones.
     gaps : Gaps
     max_cells : int
         Refuse a programme with more cells.
@@ -98,7 +102,7 @@ def solve(
     def advance(first: int, last: int, row: F64) -> U8:
         trace = np.empty((last - first, m + 1), np.uint8)
         _profile.forward(
-            np.ascontiguousarray(scores(first, last), np.float64),
+            scores(first, last),
             first,
             gaps.open_a,
             gaps.close_a,

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.localize.places import find_place
+from critpath.localize.candidates import LEAST, Candidate, Matrix, choose, find_candidates
 from critpath.model import (
     I32,
     I64,
-    RUNNING,
     Alignment,
     Bool,
     ColumnStatistics,
@@ -21,12 +20,6 @@ from critpath.model import (
     Symbol,
     freeze_columns,
 )
-
-EXPLAINED = 0.9  # stop once no more than a tenth of the excess is unexplained
-MOST = 10
-LEAST = 0.01  # of the excess: smaller differences stay in the rest
-FLUCTUATION = 3.0  # standard deviations within which own running time is noise ...
-DISCOUNT = 0.75  # ... and ranks as if it were this much of itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,32 +50,6 @@ class Segments:
     def duration(self, i: int) -> int:
         """Return how long one segment is (ns)."""
         return int(self.end[i] - self.begin[i])
-
-
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    """A difference in one symbol: columns, and its n-fold contribution."""
-
-    letter: int
-    columns: I64
-    net: int
-    weight: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Matrix:
-    """The alignment as arrays; the last row is the anomalous one."""
-
-    letters: I32
-    durations: I64
-    rows: I32
-    n: int
-
-    def of(self, letter: int) -> tuple[Bool, I64]:
-        """Return where a letter stands, and n times its difference, per column."""
-        here = self.letters == letter
-        held = np.where(here, self.durations, 0)
-        return here, self.n * held[-1] - held[:-1].sum(axis=0)
 
 
 def find_differences(
@@ -131,12 +98,12 @@ def find_differences(
         Contributions and `unexplained` (ns) add up to the excess.
     """
     n = len(aligned.sequences) - 1
-    matrix = _Matrix(aligned.symbols, aligned.column_durations, aligned.rows, n)
+    matrix = Matrix(aligned.symbols, aligned.column_durations, aligned.rows, n)
     net_total = int(statistics.contribution.sum())
-    candidates, explained = _candidates(matrix, symbols)
+    candidates, explained = find_candidates(matrix, symbols)
     if explained != net_total:
         raise AssertionError("the symbols' differences do not add up to the excess")
-    chosen = _choose(candidates, net_total)
+    chosen = choose(candidates, net_total)
     normal_total = sum(int(d.sum()) for d in aligned.durations[:-1])
     shown = net_total > 0 and net_total >= LEAST * normal_total
     describe = _Describer(execution, matrix, statistics, symbols, segments, normals)
@@ -147,64 +114,13 @@ def find_differences(
     return findings, (net_total - sum(c.net for c in chosen)) / n
 
 
-def _candidates(matrix: _Matrix, symbols: Sequence[Symbol]) -> tuple[list[_Candidate], int]:
-    """Return every symbol's difference, split in its place and elsewhere; and their sum."""
-    result = []
-    total = 0
-    for letter in np.unique(matrix.letters[matrix.letters >= 0]).tolist():
-        here, values = matrix.of(letter)
-        columns = np.flatnonzero(here.any(axis=0))
-        values = values[columns]
-        total += int(values.sum())
-        totals = np.where(here, matrix.durations, 0).sum(axis=1)
-        steady = _beyond_fluctuation(totals) or symbols[letter].role != ""
-        weight = 1.0 if steady or symbols[letter].state not in RUNNING else DISCOUNT
-        place = find_place(values, unseen=not here[:-1].any())
-        parts = [columns]
-        if place is not None:
-            inside = np.zeros(len(columns), bool)
-            inside[slice(*place)] = True
-            parts = [columns[inside], columns[~inside]]
-        for part in parts:
-            own = values[np.isin(columns, part)]
-            result.append(_Candidate(letter, part, int(own.sum()), weight))
-    return result, total
-
-
-def _beyond_fluctuation(totals: I64) -> bool:
-    """Tell whether the last total is far outside what the others do."""
-    normal = totals[:-1].astype(np.float64)
-    if len(normal) < 2:
-        return False
-    return bool(abs(totals[-1] - normal.mean()) > FLUCTUATION * normal.std(ddof=1))
-
-
-def _choose(candidates: list[_Candidate], net_total: int) -> list[_Candidate]:
-    """Take candidates by size until enough is explained; slower ones first."""
-    scale = net_total
-    if net_total <= 0:
-        scale = max(-net_total, sum(c.net for c in candidates if c.net > 0))
-    chosen: list[_Candidate] = []
-    rest = net_total
-    ranked = sorted(
-        (c for c in candidates if c.net and abs(c.net) >= LEAST * scale),
-        key=lambda c: (-abs(c.net) * c.weight, c.letter, int(c.columns[0])),
-    )
-    for candidate in ranked:
-        if len(chosen) == MOST or (chosen and abs(rest) <= (1 - EXPLAINED) * scale):
-            break
-        chosen.append(candidate)
-        rest -= candidate.net
-    return sorted(chosen, key=lambda c: c.net < 0)
-
-
 class _Describer:
     """Turns candidates into findings: kind, who, from when to when."""
 
     def __init__(
         self,
         execution: int,
-        matrix: _Matrix,
+        matrix: Matrix,
         statistics: ColumnStatistics,
         symbols: Sequence[Symbol],
         segments: Segments,
@@ -217,7 +133,7 @@ class _Describer:
         self.segments = segments
         self.normals = normals
 
-    def __call__(self, rank: int, candidate: _Candidate, net_total: int) -> Finding:
+    def __call__(self, rank: int, candidate: Candidate, net_total: int) -> Finding:
         matrix, columns = self.matrix, candidate.columns
         here = matrix.letters[:, columns] == candidate.letter
         held = np.where(here, matrix.durations[:, columns], 0)
@@ -243,7 +159,7 @@ class _Describer:
             before=before,
         )
 
-    def _kind(self, candidate: _Candidate, here: Bool, held: I64) -> str:
+    def _kind(self, candidate: Candidate, here: Bool, held: I64) -> str:
         """Decide between more (fewer) occurrences and longer (shorter) ones."""
         matrix = self.matrix
         if not (matrix.letters[:-1] == candidate.letter).any():
@@ -282,7 +198,7 @@ class _Describer:
         place = int(np.flatnonzero(matrix.rows[-1] == first - 1)[0])
         return begin, end, self.symbols[int(matrix.letters[-1, place])].name
 
-    def _who(self, candidate: _Candidate, here: Bool) -> tuple[str, int, str]:
+    def _who(self, candidate: Candidate, here: Bool) -> tuple[str, int, str]:
         """Return the detail, thread and name that hold most of the difference."""
         matrix, n = self.matrix, self.matrix.n
         sign = 1 if candidate.net > 0 else -1

@@ -10,12 +10,22 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def oracle():
-    path = Path(__file__).resolve().parent.parent / "oracle" / "align_dp.py"
-    spec = importlib.util.spec_from_file_location("align_dp", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def load():
+    """Return a function that imports a module of ``tests/`` by its path."""
+
+    def load_module(name):
+        path = Path(__file__).resolve().parent.parent / name
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load_module
+
+
+@pytest.fixture(scope="session")
+def oracle(load):
+    return load("oracle/align_dp.py")
 
 
 @pytest.fixture(scope="session")

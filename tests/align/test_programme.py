@@ -31,6 +31,7 @@ def as_lists(scores, gaps):
 
 
 def run(scores, gaps, **settings):
+    scores = np.ascontiguousarray(scores)
     return solve(lambda first, last: scores[first:last], gaps, **settings)
 
 

@@ -55,18 +55,13 @@ def score(reference: list[list[int]], test: list[list[int]]) -> tuple[float, flo
     return kept / pairs, whole / columns
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--refine", type=int, default=4)
-    parser.add_argument("--longest", type=int, default=300)
-    options = parser.parse_args()
+def measure(refine: int, longest: int) -> dict[str, tuple[float, float, float, float, float]]:
+    """Return SP, TC, MUSCLE 3's SP and TC, and seconds, for every family."""
     peers = {p["name"]: p["aln"] for p in read_lines("peers.jsonl.gz") if p["tool"] == "muscle3"}
-    table: dict[str, list[tuple[float, float, float, float, float]]] = defaultdict(list)
-    deficits = []
+    result = {}
     for family in read_lines("families.jsonl.gz"):
         name = family["name"]
-        _, length, level, kind, _ = name.split("_")
-        if int(length[1:]) > options.longest:
+        if int(name.split("_")[1][1:]) > longest:
             continue
         ids = sorted(family["ref"])
         reference = columns_of([family["ref"][i] for i in ids])
@@ -76,24 +71,36 @@ def main() -> int:
         ]
         durations = [np.array(family["dur_us"][i], np.int64) * 1000 for i in ids]
         begin = time.perf_counter()
-        result = align(sequences, durations, len(LETTERS), refine=options.refine)
+        aligned = align(sequences, durations, len(LETTERS), refine=refine)
         seconds = time.perf_counter() - begin
-        ours = score(reference, [list(np.flatnonzero(row >= 0)) for row in result.rows])
+        ours = score(reference, [list(np.flatnonzero(row >= 0)) for row in aligned.rows])
         theirs = score(reference, columns_of([peers[name][i] for i in ids]))
-        table[f"{kind} {level}"].append((*ours, *theirs, seconds))
-        deficits.append((ours[0] - theirs[0], name))
-    lines = [
-        f"{'families':12} {'n':>3} {'SP':>7} {'TC':>7}   {'MUSCLE 3 SP':>11} {'TC':>7} {'s':>6}"
-    ]
-    every = [row for rows in table.values() for row in rows]
-    for key, rows in [*sorted(table.items()), ("all", every)]:
+        result[name] = (*ours, *theirs, seconds)
+    return result
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--refine", type=int, default=4)
+    parser.add_argument("--longest", type=int, default=300)
+    options = parser.parse_args()
+    measured = measure(options.refine, options.longest)
+    table: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
+    for name, row in measured.items():
+        _, _, level, kind, _ = name.split("_")
+        table[f"{kind} {level}"].append(row)
+    lines = [f"{'families':12}   n      SP      TC   MUSCLE 3 SP      TC      s"]
+    for key, rows in [*sorted(table.items()), ("all", [*measured.values()])]:
         sp, tc, their_sp, their_tc, seconds = np.mean(rows, axis=0)
         lines.append(
             f"{key:12} {len(rows):3} {sp:7.4f} {tc:7.4f}"
             f"   {their_sp:11.4f} {their_tc:7.4f} {seconds:6.2f}"
         )
-    better = sum(d >= 0 for d, _ in deficits)
-    lines.append(f"SP at least MUSCLE 3's in {better} of {len(deficits)}; worst {min(deficits)}")
+    deficit, worst = min((row[0] - row[2], name) for name, row in measured.items())
+    better = sum(row[0] >= row[2] for row in measured.values())
+    lines.append(
+        f"SP at least MUSCLE 3's in {better} of {len(measured)}; worst {deficit:+.3f} in {worst}"
+    )
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
