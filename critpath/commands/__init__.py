@@ -47,19 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
-    if sys.stdout is None:  # closed by the caller
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character must not end the program.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    _prepare_streams()
     try:
         code = _run(arguments)
         sys.stdout.flush()
-    except CritpathError as error:
-        if debug:
-            traceback.print_exc()
-        return _fail(error.what, error.do, error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted", "a file that was not finished is not there", EXIT_INTERRUPTED)
     except BrokenPipeError:
@@ -69,12 +60,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, two lines
         if debug:
             traceback.print_exc()
+        return _explain(error)
+    return code
+
+
+def _prepare_streams() -> None:
+    """Make sure that stdout and stderr are there and can take any text."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
+        elif hasattr(stream, "reconfigure"):
+            # A terminal that cannot show a character must not end the program.
+            stream.reconfigure(errors="replace")
+
+
+def _explain(error: Exception) -> int:
+    """Print an error in two lines and return its exit code."""
+    if isinstance(error, CritpathError):
+        return _fail(error.what, error.do, error.exit_code)
+    if isinstance(error, OSError):
+        place = f" ({error.filename})" if error.filename else ""
         return _fail(
-            f"internal error: {type(error).__name__}: {error}",
-            "this is a fault of critpath: run it again with --debug and report what it prints",
+            f"the system refused: {error.strerror or error}{place}",
+            "make room or give access there; --debug shows where it happened",
             EXIT_INTERNAL,
         )
-    return code
+    return _fail(
+        f"internal error: {type(error).__name__}: {error}",
+        "this is a fault of critpath: run it again with --debug and report what it prints",
+        EXIT_INTERNAL,
+    )
 
 
 def _run(arguments: list[str]) -> int:

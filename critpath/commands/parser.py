@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         if choice:
             known = re.findall(r"[\w-]+", choice[2])
             near = difflib.get_close_matches(choice[1], known, n=1)
-            do = f"did you mean {near[0]}? " * bool(near) + do
+            do = "".join(f"did you mean {name}? " for name in near) + do
         raise UsageError(message.replace("\n", " "), do)
 
 

@@ -1,0 +1,147 @@
+"""The command line with the analysis behind it replaced: what it passes on, what it does."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+import critpath
+from critpath.commands import main
+from critpath.model import CriticalPaths, Executions, PathSet, State
+
+
+def make_paths(count: int = 2, source: str = "trace") -> PathSet:
+    """Executions of 10 ns, one segment each."""
+    begin = np.arange(count, dtype=np.int64) * 100
+    return PathSet(
+        executions=Executions(
+            id=tuple(f"e{i}" for i in range(count)),
+            begin=begin,
+            end=begin + 10,
+            tid=np.full(count, 7),
+            host=np.zeros(count, np.int64),
+            comm=("worker",) * count,
+            label=("",) * count,
+            incomplete=1,
+            notes=("1 begin without an end",),
+        ),
+        paths=CriticalPaths(
+            start=np.arange(count + 1),
+            begin=begin,
+            end=begin + 10,
+            state=np.full(count, int(State.RUN), np.uint8),
+            detail=np.zeros(count, np.int32),
+            comm=np.ones(count, np.int32),
+            tid=np.full(count, 7),
+            host=np.zeros(count, np.int64),
+            cpu=np.zeros(count, np.int32),
+            lossy=np.zeros(count, np.bool_),
+            strings=("", "worker"),
+        ),
+        session=np.zeros(count, np.int64),
+        sources=(source,),
+        specification="thread",
+        losses=(),
+        lossy=np.zeros(count, np.bool_),
+    )
+
+
+@dataclass
+class Fake:
+    """What the fakes were asked, and what they are to answer."""
+
+    calls: list[tuple[str, tuple, dict]] = field(default_factory=list)
+    verdict: str = "ok"
+    warnings: tuple[str, ...] = ()
+    paths: PathSet = field(default_factory=make_paths)
+    document: dict = field(default_factory=lambda: {"format": "critpath/comparison/1", "a": 1})
+    error: BaseException | None = None
+    render_error: BaseException | None = None
+
+    def called(self, name: str) -> list[tuple[tuple, dict]]:
+        return [(args, kwargs) for n, args, kwargs in self.calls if n == name]
+
+
+@pytest.fixture
+def no_paths() -> PathSet:
+    return make_paths(0)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    state = Fake()
+
+    def answering(name, answer):
+        def call(*args, **kwargs):
+            state.calls.append((name, args, kwargs))
+            if state.error is not None:
+                raise state.error
+            return answer(*args, **kwargs)
+
+        return call
+
+    def path_document(paths, index, *, tid, comm, losses):
+        assert isinstance(paths, CriticalPaths)
+        assert losses == ()
+        return {"format": "critpath/path/1", "subject": {"tid": tid, "comm": comm}, "n": index}
+
+    def render_html(document):
+        if state.render_error is not None:
+            raise state.render_error
+        return f"<p>{document['a']} \N{GREEK SMALL LETTER MU}</p>"
+
+    contents = {
+        "critpath.pipeline": {
+            "extract": answering("extract", lambda *_, **__: state.paths),
+            "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),
+            "compare": answering(
+                "compare",
+                lambda *_: SimpleNamespace(verdict=state.verdict, warnings=state.warnings),
+            ),
+            "CompareSettings": SimpleNamespace,
+        },
+        "critpath.report.document": {
+            "comparison_document": lambda _: state.document,
+            "path_document": path_document,
+            "load_document": lambda text: {**state.document, "a": len(text)},
+        },
+        "critpath.report.as_text": {
+            "render_comparison": lambda d, console: console.print(f"comparison {d['a']} [b]"),
+            "render_path": lambda d, console: console.print(f"path {d['subject']['tid']}"),
+        },
+        "critpath.report.as_html": {"render_html": render_html},
+    }
+    for name, functions in contents.items():
+        module = ModuleType(name)
+        vars(module).update(functions)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(critpath, "pipeline", sys.modules["critpath.pipeline"], raising=False)
+    return state
+
+
+@dataclass
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys, fake):
+    """Run a command line in an empty directory with two inputs, ``normal`` and ``sample``."""
+    del fake
+    monkeypatch.chdir(tmp_path)
+    for name in ("normal", "sample"):
+        (tmp_path / name).mkdir()
+
+    def call(*arguments: str | Path) -> Outcome:
+        code = main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return call

@@ -1,0 +1,127 @@
+"""The command line as a user meets it: another process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from critpath import __version__
+from critpath.commands import VERBS
+
+
+def critpath(*arguments: str, cwd: Path, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "critpath", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def test_help_and_version(tmp_path):
+    done = critpath("--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for verb in VERBS:
+        assert verb in done.stdout
+    done = critpath("--version", cwd=tmp_path)
+    assert done.stdout == f"critpath {__version__}\n"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(tmp_path, verb):
+    done = critpath(verb, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"usage: critpath {verb}" in done.stdout
+    assert "--debug" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "required: COMMAND"),
+        (("comapre",), "did you mean compare?"),
+        (("compare",), "required: NORMAL, SAMPLE"),
+        (("compare", "a", "b", "--alpha", "2"), "'2' is not a level"),
+        (("compare", "a", "b", "--rul", "gate"), "unrecognized arguments"),
+        (("path", "\x1b[31m", "--bad"), "unrecognized"),
+        (("extract", "a"), "-o"),
+    ],
+)
+def test_wrong_usage_is_two_lines_and_exit_2(tmp_path, arguments, says):
+    done = critpath(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("critpath: ")
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+    assert "\x1b" not in done.stderr
+
+
+def test_an_input_that_is_not_there_is_exit_4(tmp_path):
+    done = critpath("compare", "no-normal", "no-sample", cwd=tmp_path)
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[0] == "critpath: no-normal does not exist"
+    done = critpath("path", "x\x1b[31m", cwd=tmp_path)
+    assert done.returncode == 4
+    assert "\x1b" not in done.stderr
+
+
+def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", script, sys.executable],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_reader_that_is_gone(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "critpath", "--show-config"],
+            cwd=tmp_path,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_stdout_closed_by_the_caller(tmp_path):
+    done = shell('"$0" -m critpath --show-config >&-', tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = shell('"$0" -m critpath compare 2>&-', tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_a_full_disk_behind_stdout(tmp_path):
+    done = shell('"$0" -m critpath --show-config >/dev/full', tmp_path)
+    assert done.returncode == 125
+    assert "No space left" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_help_and_usage_errors_import_nothing_slow():
+    code = (
+        "import sys; from critpath.commands import main; "
+        "main(['--help']); main(['compare', '--help']); main(['compare']); main(['--show-config']);"
+        "slow = {'numpy', 'scipy', 'sklearn', 'pyarrow', 'networkx', 'Bio', 'rich', 'bt2'};"
+        "print('SLOW', sorted(slow & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "SLOW []"

@@ -1,0 +1,122 @@
+"""Where settings come from, who wins, and what is refused."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from critpath.commands.settings import SETTINGS, WrongValueError, effective
+
+
+def shown(done) -> dict[str, tuple[str, str]]:
+    """Parse --show-config: name -> (value, origin)."""
+    assert done.code == 0, done.err
+    lines = [line for line in done.out.splitlines() if " = " in line]
+    pairs = (line.split(" = ", 1) for line in lines)
+    return {name: tuple(part.strip() for part in rest.rsplit("  # ", 1)) for name, rest in pairs}
+
+
+def test_defaults(run):
+    done = run("--show-config")
+    found = shown(done)
+    assert found["alpha"] == ("0.01", "default")
+    assert found["t2"] == ('"auto"', "default")
+    assert "# execution is not set" in done.out
+    assert len(done.out.splitlines()) == len(SETTINGS)
+    assert set(tomllib.loads(done.out)) == set(SETTINGS) - {"execution"}
+
+
+def test_the_command_line_wins_over_the_file(run, tmp_path):
+    (tmp_path / "critpath.toml").write_text("alpha = 0.02\nfloor = '10%'\noutlier_k = 2\n")
+    found = shown(run("compare", "--show-config", "--alpha", "0.03"))
+    assert found["alpha"] == ("0.03", "command line")
+    assert found["floor"] == ("0.1", str(tmp_path / "critpath.toml"))
+    assert found["outlier-k"] == ("2.0", str(tmp_path / "critpath.toml"))
+    assert found["t1"] == ("1.5", "default")
+
+
+def test_flags_in_both_directions(run, tmp_path):
+    (tmp_path / "critpath.toml").write_text("interrupts = false\nquiet = true\n")
+    found = shown(run("path", "--show-config", "--interrupts", "--no-quiet"))
+    assert found["interrupts"] == ("true", "command line")
+    assert found["quiet"] == ("false", "command line")
+
+
+def test_the_nearest_file_upward(run, tmp_path, monkeypatch):
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text("[tool.critpath]\nalpha = 0.02\n")
+    monkeypatch.chdir(inner)
+    assert shown(run("--show-config"))["alpha"] == ("0.02", str(tmp_path / "pyproject.toml"))
+    # A pyproject.toml that does not mention critpath is not ours.
+    (tmp_path / "a" / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert shown(run("--show-config"))["alpha"][0] == "0.02"
+    (tmp_path / "a" / "critpath.toml").write_text("t1 = 2\n")
+    found = shown(run("--show-config"))
+    assert (found["t1"][0], found["alpha"][0]) == ("2.0", "0.01")
+
+
+def test_config_names_the_only_file(run, tmp_path):
+    (tmp_path / "critpath.toml").write_text("alpha = 0.02\n")
+    (tmp_path / "other.toml").write_text("t1 = 3\n")
+    found = shown(run("--config", "other.toml", "--show-config"))
+    assert (found["t1"][0], found["alpha"][0]) == ("3.0", "0.01")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("critpath.toml", "alhpa = 1", ("unknown setting alhpa", "alpha")),
+        ("critpath.toml", "alpha = 'high'", ('alpha = "high" is not a level', "")),
+        ("critpath.toml", "alpha = true", ("is not a level", "")),
+        ("critpath.toml", "alpha = nan", ("is not a level", "")),
+        ("critpath.toml", "interrupts = 1", ("is not true or false", "")),
+        ("critpath.toml", "permutations = 1.5", ("is not a whole number", "")),
+        ("critpath.toml", "rule = 'gat'", ("is not gate or paper", "")),
+        ("critpath.toml", "t2 = -1", ("is not auto or a number above 0", "")),
+        ("critpath.toml", "t1 = 1979-05-27", ("is not a number", "")),
+        ("critpath.toml", "outlier-k = 1\noutlier_k = 2", ("set twice", "")),
+        ("critpath.toml", "alpha =", ("not valid TOML", "")),
+        ("pyproject.toml", "[tool]\ncritpath = 3", ("is no table", "")),
+        ("pyproject.toml", "[tool.critpath]\ncolour = 3", ("unknown setting colour", "")),
+    ],
+)
+def test_wrong_files_are_named(run, tmp_path, name, content, says):
+    (tmp_path / name).write_text(content)
+    done = run("path", "normal")
+    assert done.code == 2
+    assert str(tmp_path / name) in done.err
+    assert all(part in done.err for part in says)
+    assert len(done.err.splitlines()) == 2
+
+
+def test_config_that_is_not_there_or_has_no_section(run, tmp_path):
+    assert "cannot read no.toml" in run("path", "normal", "--config", "no.toml").err
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    done = run("path", "normal", "--config", "pyproject.toml")
+    assert (done.code, "no [tool.critpath]" in done.err) == (2, True)
+
+
+def test_every_default_is_a_value_that_may_be_given(tmp_path):
+    for setting in SETTINGS.values():
+        if setting.default is not None:
+            assert setting.parse(setting.default) == setting.default
+    assert effective({}, None, tmp_path).values == {n: s.default for n, s in SETTINGS.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("alpha", ["0.5", "1%", 0.001], ["0", "0.51", "inf", "", None, "1e999"]),
+        ("floor", ["0", "0%", 0, "10"], ["-0.1", "11", "x"]),
+        ("t2", ["auto", "2"], ["0", "autos"]),
+        ("permutations", ["99", 1000], ["98", "1e3", "-5", "\u0661\u0660\u0660\u0660"]),
+    ],
+)
+def test_ranges(name, good, bad):
+    for value in good:
+        SETTINGS[name].parse(value)
+    for value in bad:
+        with pytest.raises(WrongValueError):
+            SETTINGS[name].parse(value)

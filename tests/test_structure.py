@@ -1,0 +1,224 @@
+"""The tree keeps its shape: who imports whom, how large, and what is not there at all."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+PACKAGE: Final = Path(__file__).resolve().parent.parent / "critpath"
+MODULES: Final = sorted(p for p in PACKAGE.rglob("*") if p.suffix in {".py", ".pyx"})
+PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
+
+LEAVES: Final = {"model", "errors", "units"}
+STAGES: Final = {
+    *("record", "read", "timeline", "graph", "executions", "vectors"),
+    *("detect", "cluster", "align", "localize", "report"),
+}
+# What each part of the tree may import of ours, besides its own siblings.
+MAY_IMPORT: Final[dict[str, set[str]]] = {
+    **{leaf: set() for leaf in LEAVES},
+    **{stage: set(LEAVES) for stage in STAGES},
+    "store": set(LEAVES),
+    "pipeline": {*LEAVES, *STAGES, "store"},
+    # The commands show the version, which is the package's own.
+    "commands": {*LEAVES, "pipeline", "store", "record", "read", "report", "__init__"},
+    "__init__": set(),
+    "__main__": {"commands"},
+}
+# Libraries, and the only places that may import them.
+ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
+    "bt2": ("read/babeltrace.py",),
+    "argparse": ("commands/",),
+    "subprocess": ("record/", "read/babeltrace.py"),
+    "sklearn": ("cluster/", "detect/"),
+    "Bio": ("align/", "report/"),
+    "networkx": ("graph/", "report/"),
+    "rich": ("commands/", "report/"),
+    "pyarrow": ("store.py",),
+    # Never: nothing of a trace or a saved file is ever executed.
+    **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"), ()),
+}
+FORBIDDEN_NAMES: Final = {"util", "utils", "common", "helper", "helpers", "misc", "lib"}
+LINES: Final = 400
+# Every type between stages, read top to bottom in the order of the pipeline: one
+# file by design, and definitions only.
+ONE_FILE_BY_DESIGN: Final = {"model.py"}
+
+
+def place(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def part(path: Path) -> str:
+    """Return the stage, or the top-level module."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield every import in a file, wherever it stands, as (line, dotted name)."""
+    package = ["critpath", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+        elif isinstance(node, ast.Call) and called(node) in {"__import__", "import_module"}:
+            for argument in node.args[:1]:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    yield node.lineno, argument.value
+
+
+def called(node: ast.Call) -> str:
+    function = node.func
+    return (
+        function.id
+        if isinstance(function, ast.Name)
+        else function.attr
+        if isinstance(function, ast.Attribute)
+        else ""
+    )
+
+
+def wrong_imports(path: Path) -> list[str]:
+    mine = part(path)
+    allowed = MAY_IMPORT[mine] | {mine}
+    found = []
+    for line, name in imports(path):
+        top, *rest = name.split(".")
+        if top != "critpath":
+            continue
+        # `from critpath import __version__` is an import of the package itself.
+        target = rest[0] if rest and (rest[0] in MAY_IMPORT) else "__init__"
+        if target not in allowed:
+            found.append(f"{place(path)}:{line} imports {name}")
+    return found
+
+
+def wrong_libraries(path: Path) -> list[str]:
+    found = []
+    for line, name in imports(path):
+        top = name.split(".")[0]
+        if top in ONLY_IN and not place(path).startswith(ONLY_IN[top] or ("//",)):
+            found.append(f"{place(path)}:{line} imports {name}")
+    return found
+
+
+def test_the_tree_is_known():
+    assert {part(p) for p in MODULES} <= set(MAY_IMPORT)
+    assert PYTHON
+
+
+def test_the_import_rule():
+    assert [w for p in PYTHON for w in wrong_imports(p)] == []
+
+
+def test_libraries_stay_in_their_places():
+    assert [w for p in PYTHON for w in wrong_libraries(p)] == []
+
+
+def test_compiled_modules_keep_the_import_rule():
+    for path in MODULES:
+        if path.suffix != ".pyx":
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            words = line.split()
+            if words[:1] in (["from"], ["import"], ["cimport"]) and words[1].startswith("critpath"):
+                target = words[1].split(".")[1:2] or words[3:4]
+                assert target[0] in {*LEAVES, part(path)}, f"{place(path)}:{number}: {line}"
+
+
+def test_only_commands_print():
+    found = [
+        f"{place(path)}:{node.lineno}"
+        for path in PYTHON
+        if part(path) != "commands"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "print"
+    ]
+    assert found == []
+
+
+def test_nothing_is_evaluated():
+    found = [
+        f"{place(path)}:{node.lineno}: {node.func.id}"
+        for path in PYTHON
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"eval", "exec", "compile"}
+    ]
+    assert found == []
+
+
+def test_modules_are_small():
+    sizes = {place(p): len(p.read_text(encoding="utf-8").splitlines()) for p in PYTHON}
+    large = {name: size for name, size in sizes.items() if size > LINES}
+    assert set(large) <= ONE_FILE_BY_DESIGN, large
+
+
+def test_names_say_what_a_module_is_for():
+    names = {name for p in MODULES for name in (*p.relative_to(PACKAGE).parts[:-1], p.stem)}
+    assert names & FORBIDDEN_NAMES == set()
+    assert [place(p) for p in MODULES if "-" in p.stem or p.stem != p.stem.lower()] == []
+
+
+def test_stages_do_not_import_slow_libraries_at_the_top():
+    slow = {"sklearn", "scipy", "networkx", "Bio", "pyarrow", "rich"}
+    found = []
+    for path in PYTHON:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in tree.body:
+            names = (
+                [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+            found += [f"{place(path)}:{node.lineno} {n}" for n in names if n.split(".")[0] in slow]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "wrong"),
+    [
+        ("graph/walk.py", "from critpath.model import State", False),
+        ("graph/walk.py", "from critpath.graph.build import build", False),
+        ("graph/walk.py", "from . import build", False),
+        ("graph/walk.py", "from critpath.timeline import replay", True),
+        ("graph/walk.py", "from critpath import timeline", True),
+        ("graph/walk.py", "from ..timeline import replay", True),
+        ("graph/walk.py", "def f():\n    import critpath.timeline", True),
+        ("graph/walk.py", "import importlib\nimportlib.import_module('critpath.read')", True),
+        ("graph/walk.py", "from critpath import store", True),
+        ("model.py", "from critpath.units import plural", True),
+        ("store.py", "from critpath.graph import walk", True),
+        ("pipeline.py", "from critpath.commands import main", True),
+        ("pipeline.py", "from critpath.graph import walk", False),
+        ("commands/path.py", "from critpath.graph import walk", True),
+        ("commands/path.py", "from critpath import pipeline", False),
+        ("graph/walk.py", "import subprocess", True),
+        ("read/babeltrace.py", "import subprocess, bt2", False),
+        ("read/native.py", "import bt2", True),
+        ("record/run.py", "import subprocess", False),
+        ("store.py", "import pickle", True),
+        ("detect/gate.py", "def f():\n    from sklearn.cluster import OPTICS", False),
+        ("align/muscle.py", "def f():\n    from sklearn.cluster import OPTICS", True),
+    ],
+)
+def test_these_tests_can_fail(tmp_path, monkeypatch, where, text, wrong):
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    path = tmp_path / where
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    assert bool(wrong_imports(path) + wrong_libraries(path)) == wrong
