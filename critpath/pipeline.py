@@ -285,10 +285,11 @@ def compare(
         () if unlabelled else sample.executions.label,
         method=settings.cluster_method,
     )
+    judged = fold_interrupts(normal_vectors), fold_interrupts(sample_vectors)
     outlying = outliers(
-        fold_interrupts(normal_vectors),
+        judged[0],
         normal_clusters,
-        fold_interrupts(sample_vectors),
+        judged[1],
         sample_clusters,
         pairs,
         k=settings.outlier_k,
@@ -310,6 +311,7 @@ def compare(
         sample_type=pairs.pair[sample_clusters.labels],
         normal_session=normal.session,
         sample_session=sample.session,
+        judged=judged,
     )
     verdict, reasons = decide(
         detection, outlying, normal.lossy, sample.lossy, (normal.losses, sample.losses)

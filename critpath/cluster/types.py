@@ -15,6 +15,10 @@ from critpath.units import plural
 # Fewer normal executions of a label than this make no type of their own.
 LEAST_LABELLED = 5
 
+# Within a label only a large part is a type of its own: chance valleys of the
+# reachability plot otherwise split fifteen executions of one kind into 5 and 10.
+SUBTYPE = 0.4
+
 
 def rows_of(table: VectorTable, rows: I64) -> VectorTable:
     """Return some executions of a table."""
@@ -75,11 +79,13 @@ def find_types(
         mine = np.flatnonzero([text == label for text in normal_label]).astype(np.int64)
         other = np.flatnonzero([text == label for text in sample_label]).astype(np.int64)
         of_normal, of_sample = rows_of(normal, mine), rows_of(sample, other)
-        ours = cluster(of_normal, method=method)
+        ours = cluster(of_normal, method=method, min_cluster_fraction=SUBTYPE)
         if not len(other):
             parts.append((mine, ours, other, None, None))
             continue
-        theirs = cluster_sample(of_sample, of_normal, ours, method=method)
+        theirs = cluster_sample(
+            of_sample, of_normal, ours, method=method, min_cluster_fraction=SUBTYPE
+        )
         parts.append((mine, ours, other, theirs, pair(of_normal, ours, of_sample, theirs)))
     ours, order = _join([(mine, c) for mine, c, *_ in parts], len(normal))
     present = [(p[2], p[3]) for p in parts if p[3] is not None]
