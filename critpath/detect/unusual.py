@@ -7,7 +7,8 @@ import numpy as np
 from critpath.model import F64, I64, VectorTable
 
 _SPREAD = 1.4826  # median absolute deviation of a normal distribution, to its sd
-_LEAST = 0.05  # spread that is never believed to be less: share of the type's median total
+_LEAST = 0.05  # spread that is never believed to be less: share of the median total, or of a log
+_OFFSET = 0.02  # added before taking logs: share of the type's median total
 _SCALE = 1_000_000  # the score is kept in integers, like the durations it stands beside
 
 
@@ -16,11 +17,14 @@ def unusual(
 ) -> tuple[I64, I64]:
     """Score every execution against all others of its type, whichever set they are in.
 
-    A fault adds time in some state, and no single state's test knows in which.  The
-    score is the root of the summed squares of the positive robust z of all states
-    and of the total, about the median of normal and sample executions together: it
-    treats both sets alike, so that under exchangeability its permutation test is
-    exact, and a fault in less than half of them does not move its own yardstick.
+    A fault adds time in some state, and no single state's test knows in which.  Per
+    state, and for the total, an execution has two robust z: of its duration and of
+    the logarithm of it.  Their product is large only where the excess is large both
+    absolutely and relative to what is usual; the score is the root of the sum.
+
+    Medians and deviations are of normal and sample executions together: both sets
+    are treated alike, so that under exchangeability the permutation test is exact,
+    and a fault in less than half of them does not move its own yardstick.
 
     Parameters
     ----------
@@ -49,8 +53,15 @@ def unusual(
 
 
 def _score(values: F64) -> F64:
+    middle = np.median(values[:, -1])
+    least = max(_LEAST * float(middle), 1.0)
+    linear = _robust_z(values, least)
+    logs = _robust_z(np.log(values + max(_OFFSET * float(middle), 1.0)), _LEAST)
+    return np.asarray(np.sqrt((linear * logs).sum(axis=1)), dtype=np.float64)
+
+
+def _robust_z(values: F64, least: float) -> F64:
+    """Positive deviation from the median, in robust standard deviations."""
     middle = np.median(values, axis=0)
     spread = _SPREAD * np.median(np.abs(values - middle), axis=0)
-    least = max(_LEAST * float(middle[-1]), 1.0)
-    z = (values - middle) / np.hypot(spread, least)
-    return np.asarray(np.sqrt((np.maximum(z, 0) ** 2).sum(axis=1)), dtype=np.float64)
+    return np.asarray(np.maximum((values - middle) / np.hypot(spread, least), 0.0))
