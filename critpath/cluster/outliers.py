@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.cluster.groups import shifted_columns
+from critpath.cluster.pairing import normal_space, novel_limits, plausible, sum_distances
+from critpath.cluster.space import stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers, VectorTable
 from critpath.units import plural
 
@@ -14,6 +16,8 @@ _LOW_SUPPORT = 5  # below this a cluster's own variance says nothing
 _PRIOR = 5.0  # observations' worth of the pooled variance
 _SHRINK = 0.05  # spread that is never believed to be less: share of the mean total, and of a log
 _OFFSET = 0.02  # share of the overall mean total added before taking logs
+# A shift of a whole type may be the session's: twice the floor, as between sessions.
+_GROUP_FLOOR = 2.0
 _TAIL = 0.1  # share of the null scores that the tail is fitted to
 
 
@@ -76,6 +80,10 @@ def outliers(
     squares.  On recorded executions with known bugs it separated healthy from
     slow better than the largest z, in either scale.
 
+    Types can look alike by their counts, so an execution is scored against every
+    type that its counts would fit, and the least score is taken: what some normal
+    type explains is not abnormal.  Normal executions are scored the same way.
+
     p-values are conformal over all types together: every normal execution is
     scored against the rest of its own cluster.  Types of fifteen executions would
     never give a p below 1/16 one by one.  Beyond the largest null score the tail
@@ -96,14 +104,12 @@ def outliers(
     offset = max(_OFFSET * float(raw[:, -1].mean()), 1.0)
     linear = _model(raw, normal_clusters)
     logs = _model(np.log(raw + offset), normal_clusters)
-    null_linear, supported = _leave_one_out(linear, log=False)
-    null_logs, _ = _leave_one_out(logs, log=True)
-    null = _score(_geometric(null_linear, null_logs))[supported]
-    z = _geometric(
-        _z(observed, linear, partner, log=False),
-        _z(np.log(observed + offset), logs, partner, log=True),
+    ours, theirs, supported = _fitting(normal, normal_clusters, sample, partner)
+    null = _least(_leave_one_out(linear, log=False), _leave_one_out(logs, log=True), ours)[0]
+    null = null[supported]
+    score, z = _least(
+        _z(observed, linear, log=False), _z(np.log(observed + offset), logs, log=True), theirs
     )
-    score = _score(z)
     p_value = conformal(null, score)
     excess = observed - linear.mean[partner]
     least = floor * linear.mean[partner, -1]
@@ -115,7 +121,12 @@ def outliers(
     # Single executions: the columns that made the score must carry the excess.
     alone = _benjamini_hochberg(p_value, level) & (large & (z > 0)).any(axis=1)
     together, group_notes = _groups(
-        raw, observed, normal_clusters.labels, partner, linear.mean[:, -1] * floor, level
+        raw,
+        observed,
+        normal_clusters.labels,
+        partner,
+        linear.mean[:, -1] * floor * _GROUP_FLOOR,
+        level,
     )
     anomalous = alone | (together & above & large).any(axis=1)
     top = np.where(z.any(axis=1), z.argmax(axis=1), excess.argmax(axis=1)) if len(z) else partner
@@ -168,16 +179,35 @@ def _pooled(model: _Model) -> F64:
     return np.asarray(model.squares.sum(axis=0) / freedom, dtype=np.float64)
 
 
-def _z(values: F64, model: _Model, partner: I64, *, log: bool) -> F64:
+def _fitting(
+    normal: VectorTable, clusters: Clustering, sample: VectorTable, partner: I64
+) -> tuple[Bool, Bool, Bool]:
+    """Plausible types of normal and sample executions; which normal ones have company."""
+    home = normal_space(normal, clusters)
+    limits = novel_limits(home)
+    labels, sizes = home.labels, home.sizes
+    own = np.zeros_like(home.sums)
+    own[np.arange(len(labels)), labels] = 1.0
+    ours = home.sums / np.maximum(sizes - own, 1)
+    theirs = sum_distances(stabilise(sample.counts), home.space, home.onehot) / sizes
+    return (
+        plausible(ours, limits, labels),
+        plausible(theirs, limits, partner),
+        np.asarray(sizes[labels] > 1, dtype=np.bool_),
+    )
+
+
+def _z(values: F64, model: _Model, *, log: bool) -> F64:
+    """Shrunk z against every cluster: [executions, clusters, columns]."""
     variance = _variance(model.squares, model.sizes, _pooled(model))
     spread = _spread(variance, model.mean, log=log)
-    return (values - model.mean[partner]) / spread[partner]
+    return np.asarray((values[:, None] - model.mean) / spread, dtype=np.float64)
 
 
-def _leave_one_out(model: _Model, *, log: bool) -> tuple[F64, Bool]:
-    """Score every normal execution against its cluster without it: z, in closed form."""
+def _leave_one_out(model: _Model, *, log: bool) -> F64:
+    """Compute z of every normal execution; against its own cluster without itself."""
+    result = _z(model.values, model, log=log)
     sizes = model.sizes[model.labels]
-    supported = sizes > 1
     rest = np.maximum(sizes - 1, 1)
     difference = model.values - model.mean[model.labels]
     mean = model.mean[model.labels] - difference / rest[:, None]
@@ -186,15 +216,20 @@ def _leave_one_out(model: _Model, *, log: bool) -> tuple[F64, Bool]:
     freedom = max(float(model.sizes.sum()) - len(model.sizes) - 1, 1.0)
     pooled = np.maximum(model.squares.sum(axis=0) - gone, 0.0) / freedom
     spread = _spread(_variance(squares, sizes - 1, pooled), mean, log=log)
-    return (model.values - mean) / spread, supported
+    result[np.arange(len(sizes)), model.labels] = (model.values - mean) / spread
+    return result
 
 
-def _geometric(linear: F64, logs: F64) -> F64:
-    return np.asarray(np.sqrt(np.maximum(linear, 0) * np.maximum(logs, 0)), dtype=np.float64)
-
-
-def _score(z: F64) -> F64:
-    return np.asarray(np.sqrt((z**2).sum(axis=1)), dtype=np.float64)
+def _least(linear: F64, logs: F64, fitting: Bool) -> tuple[F64, F64]:
+    """Score of every execution in the plausible type that explains it best, and its z."""
+    z = np.sqrt(np.maximum(linear, 0) * np.maximum(logs, 0))
+    scores = np.where(fitting, np.sqrt((z**2).sum(axis=2)), np.inf)
+    best = scores.argmin(axis=1)
+    rows = np.arange(len(best))
+    return (
+        np.asarray(scores[rows, best], dtype=np.float64),
+        np.asarray(z[rows, best], dtype=np.float64),
+    )
 
 
 def conformal(null: F64, score: F64) -> F64:
