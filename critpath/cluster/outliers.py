@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from critpath.cluster.conformal import benjamini_hochberg, conformal
 from critpath.cluster.groups import shifted_columns
 from critpath.cluster.pairing import normal_space, novel_limits, plausible, sum_distances
 from critpath.cluster.space import stabilise
@@ -18,7 +19,6 @@ _SHRINK = 0.05  # spread that is never believed to be less: share of the mean to
 _OFFSET = 0.02  # share of the overall mean total added before taking logs
 # A shift of a whole type may be the session's: twice the floor, as between sessions.
 _GROUP_FLOOR = 2.0
-_TAIL = 0.1  # share of the null scores that the tail is fitted to
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def outliers(
     above &= excess > 1e-9 * linear.mean[partner]  # a mean's rounding is no excess
     paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
     # Single executions: the columns that made the score must carry the excess.
-    alone = _benjamini_hochberg(p_value, level) & (large & (z > 0)).any(axis=1)
+    alone = benjamini_hochberg(p_value, level) & (large & (z > 0)).any(axis=1)
     together, group_notes = _groups(
         raw,
         observed,
@@ -230,64 +230,6 @@ def _least(linear: F64, logs: F64, fitting: Bool) -> tuple[F64, F64]:
         np.asarray(scores[rows, best], dtype=np.float64),
         np.asarray(z[rows, best], dtype=np.float64),
     )
-
-
-def conformal(null: F64, score: F64) -> F64:
-    """Give every score its p-value among null scores, with a Pareto tail beyond them.
-
-    Parameters
-    ----------
-    null : float64 [n]
-        Scores of executions known to be normal; may be empty.
-    score : float64 [m]
-
-    Returns
-    -------
-    float64 [m]
-        ``(1 + #{null >= score}) / (1 + n)``; where no null score reaches it, the
-        smaller of that and the fitted tail (twenty null scores at the least).
-    """
-    ordered = np.sort(null)
-    n = len(ordered)
-    p = (1 + n - np.searchsorted(ordered, score - 1e-12)) / (1 + n)
-    top = max(10, round(_TAIL * n))
-    if n < 2 * top or ordered[-top - 1] <= 0:
-        return np.asarray(p, dtype=np.float64)
-    start = ordered[-top - 1]
-    hill = float(np.log(ordered[-top:] / start).mean())
-    if hill <= 0:
-        return np.asarray(p, dtype=np.float64)
-    beyond = score > ordered[-1]
-    tail = top / n * (np.maximum(score, start) / start) ** (-1 / hill)
-    return np.where(beyond, np.minimum(p, tail), p)
-
-
-def simes(p_value: F64) -> float:
-    """Combine into one p (Simes 1986).
-
-    Parameters
-    ----------
-    p_value : float64 [m]
-
-    Returns
-    -------
-    float
-        ``min(m * p_(i) / i)``, 1 for an empty sample.  At most a level if and only
-        if Benjamini and Hochberg's procedure at that level selects anything.
-    """
-    m = len(p_value)
-    if m == 0:
-        return 1.0
-    return float(min(1.0, (np.sort(p_value) * m / np.arange(1, m + 1)).min()))
-
-
-def _benjamini_hochberg(p: F64, level: float) -> Bool:
-    m = len(p)
-    if m == 0:
-        return np.zeros(0, np.bool_)
-    ordered = np.sort(p)
-    passing = np.flatnonzero(ordered <= level * np.arange(1, m + 1) / m)
-    return p <= (ordered[passing[-1]] if len(passing) else -1.0)
 
 
 def _groups(

@@ -14,6 +14,7 @@ _CHUNK = 1 << 22  # distances held at once
 _NOVEL_QUANTILE = 0.99
 _TIE = 1e-12
 _NOT_MUCH = 1.25
+_WIDE = 1.5
 
 
 @dataclass(frozen=True)
@@ -222,11 +223,11 @@ def plausible(distance: F64, limits: F64, partner: I64) -> Bool:
     Returns
     -------
     bool [n, clusters]
-        Within the limit, or not much farther than the partner.
+        Within one and a half times the limit, or not much farther than the partner.
     """
     rows = np.arange(len(distance))
     near = distance <= _NOT_MUCH * distance[rows, partner][:, None]
-    return np.asarray(near | (distance <= limits), dtype=np.bool_)
+    return np.asarray(near | (distance <= _WIDE * limits), dtype=np.bool_)
 
 
 def _notes(labels: I64, weak: Bool, novel: Bool) -> tuple[str, ...]:
