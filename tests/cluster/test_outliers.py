@@ -84,7 +84,7 @@ def test_the_papers_rule_is_mean_plus_k_std_of_any_state():
     assert found.excess.tolist() == [19, 20, 1, 0]
 
 
-def test_leave_one_out_equals_leaving_one_out(simulated, healthy):
+def test_leave_one_out_equals_leaving_one_out(simulated):
     """The closed form must give the p-values that refitting n times gives."""
     normal = simulated([("read", "none")] * 30, 3).table
     one_type = cluster(VectorTable(normal.symbols, normal.counts * 0, normal.durations))
