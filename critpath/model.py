@@ -864,7 +864,8 @@ class Outliers:
     Attributes
     ----------
     score : float64 [sample]
-        Largest shrunk z over the symbols and the total.
+        How far above the normal type that explains it best: root of the sum of
+        squares of the shrunk z of every symbol and of the total.
     p_value : float64 [sample]
         Conformal p.
     anomalous : bool [sample]

@@ -295,6 +295,7 @@ def compare(
         k=settings.outlier_k,
         level=settings.outlier_level,
         floor=settings.floor,
+        types_known=not unlabelled,
     )
     tell("testing")
     detection = detect(

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.cluster.groups import shifted_columns
+from critpath.cluster.conformal import benjamini_hochberg, conformal
+from critpath.cluster.pairing import normal_space, novel_limits, plausible, sum_distances
+from critpath.cluster.space import stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers, VectorTable
 from critpath.units import plural
 
@@ -14,7 +16,6 @@ _LOW_SUPPORT = 5  # below this a cluster's own variance says nothing
 _PRIOR = 5.0  # observations' worth of the pooled variance
 _SHRINK = 0.05  # spread that is never believed to be less: share of the mean total, and of a log
 _OFFSET = 0.02  # share of the overall mean total added before taking logs
-_TAIL = 0.1  # share of the null scores that the tail is fitted to
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def outliers(
     k: float = 1.5,
     level: float = 0.05,
     floor: float = 0.05,
+    types_known: bool = False,
 ) -> Outliers:
     """Judge every sample execution against its paired normal cluster.
 
@@ -55,6 +57,8 @@ def outliers(
         False discovery rate of the verdict.
     floor : float
         Least excess, as a share of the cluster's mean total, that counts.
+    types_known : bool
+        Types come from labels: an execution is held against its own alone.
 
     Returns
     -------
@@ -76,15 +80,18 @@ def outliers(
     squares.  On recorded executions with known bugs it separated healthy from
     slow better than the largest z, in either scale.
 
+    Types can look alike by their counts, so an execution is scored against every
+    type that its counts would fit, and the least score is taken: what some normal
+    type explains is not abnormal.  Normal executions are scored the same way.  Where
+    labels tell the type, only that type counts.
+
     p-values are conformal over all types together: every normal execution is
     scored against the rest of its own cluster.  Types of fifteen executions would
     never give a p below 1/16 one by one.  Beyond the largest null score the tail
     is a Pareto tail (Hill 1975) fitted to the top tenth, as 105 normal executions
     could otherwise never convict one among eleven.  The verdict is Benjamini and
-    Hochberg's (1995) at ``level`` over the sample; or membership in a type whose
-    sample executions as a group are slower in a column (see `shifted_columns`, at
-    ``level`` over all types), in which the execution is above mean + k * std.  Either
-    way some column's excess must reach the floor.
+    Hochberg's (1995) at ``level`` over the sample; and the excess of a column that
+    made the score must reach the floor.
     """
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
@@ -96,14 +103,16 @@ def outliers(
     offset = max(_OFFSET * float(raw[:, -1].mean()), 1.0)
     linear = _model(raw, normal_clusters)
     logs = _model(np.log(raw + offset), normal_clusters)
-    null_linear, supported = _leave_one_out(linear, log=False)
-    null_logs, _ = _leave_one_out(logs, log=True)
-    null = _score(_geometric(null_linear, null_logs))[supported]
-    z = _geometric(
-        _z(observed, linear, partner, log=False),
-        _z(np.log(observed + offset), logs, partner, log=True),
+    ours, theirs, supported = _fitting(normal, normal_clusters, sample, partner)
+    if types_known:
+        kinds = np.arange(normal_clusters.size)
+        ours = normal_clusters.labels[:, None] == kinds
+        theirs = partner[:, None] == kinds
+    null = _least(_leave_one_out(linear, log=False), _leave_one_out(logs, log=True), ours)[0]
+    null = null[supported]
+    score, z = _least(
+        _z(observed, linear, log=False), _z(np.log(observed + offset), logs, log=True), theirs
     )
-    score = _score(z)
     p_value = conformal(null, score)
     excess = observed - linear.mean[partner]
     least = floor * linear.mean[partner, -1]
@@ -113,11 +122,7 @@ def outliers(
     above &= excess > 1e-9 * linear.mean[partner]  # a mean's rounding is no excess
     paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
     # Single executions: the columns that made the score must carry the excess.
-    alone = _benjamini_hochberg(p_value, level) & (large & (z > 0)).any(axis=1)
-    together, group_notes = _groups(
-        raw, observed, normal_clusters.labels, partner, linear.mean[:, -1] * floor, level
-    )
-    anomalous = alone | (together & above & large).any(axis=1)
+    anomalous = benjamini_hochberg(p_value, level) & (large & (z > 0)).any(axis=1)
     top = np.where(z.any(axis=1), z.argmax(axis=1), excess.argmax(axis=1)) if len(z) else partner
     return Outliers(
         score=score,
@@ -126,10 +131,7 @@ def outliers(
         paper=paper,
         excess=np.rint(excess[:, -1]).astype(np.int64),
         symbol=np.where(top == len(normal.symbols), -1, top).astype(np.int64),
-        notes=(
-            *_notes(linear, partner, supported, pairs, sample_clusters.labels, anomalous),
-            *group_notes,
-        ),
+        notes=(*_notes(linear, partner, supported, pairs, sample_clusters.labels, anomalous),),
     )
 
 
@@ -168,16 +170,35 @@ def _pooled(model: _Model) -> F64:
     return np.asarray(model.squares.sum(axis=0) / freedom, dtype=np.float64)
 
 
-def _z(values: F64, model: _Model, partner: I64, *, log: bool) -> F64:
+def _fitting(
+    normal: VectorTable, clusters: Clustering, sample: VectorTable, partner: I64
+) -> tuple[Bool, Bool, Bool]:
+    """Plausible types of normal and sample executions; which normal ones have company."""
+    home = normal_space(normal, clusters)
+    limits = novel_limits(home)
+    labels, sizes = home.labels, home.sizes
+    own = np.zeros_like(home.sums)
+    own[np.arange(len(labels)), labels] = 1.0
+    ours = home.sums / np.maximum(sizes - own, 1)
+    theirs = sum_distances(stabilise(sample.structure), home.space, home.onehot) / sizes
+    return (
+        plausible(ours, limits, labels),
+        plausible(theirs, limits, partner),
+        np.asarray(sizes[labels] > 1, dtype=np.bool_),
+    )
+
+
+def _z(values: F64, model: _Model, *, log: bool) -> F64:
+    """Shrunk z against every cluster: [executions, clusters, columns]."""
     variance = _variance(model.squares, model.sizes, _pooled(model))
     spread = _spread(variance, model.mean, log=log)
-    return (values - model.mean[partner]) / spread[partner]
+    return np.asarray((values[:, None] - model.mean) / spread, dtype=np.float64)
 
 
-def _leave_one_out(model: _Model, *, log: bool) -> tuple[F64, Bool]:
-    """Score every normal execution against its cluster without it: z, in closed form."""
+def _leave_one_out(model: _Model, *, log: bool) -> F64:
+    """Compute z of every normal execution; against its own cluster without itself."""
+    result = _z(model.values, model, log=log)
     sizes = model.sizes[model.labels]
-    supported = sizes > 1
     rest = np.maximum(sizes - 1, 1)
     difference = model.values - model.mean[model.labels]
     mean = model.mean[model.labels] - difference / rest[:, None]
@@ -186,96 +207,20 @@ def _leave_one_out(model: _Model, *, log: bool) -> tuple[F64, Bool]:
     freedom = max(float(model.sizes.sum()) - len(model.sizes) - 1, 1.0)
     pooled = np.maximum(model.squares.sum(axis=0) - gone, 0.0) / freedom
     spread = _spread(_variance(squares, sizes - 1, pooled), mean, log=log)
-    return (model.values - mean) / spread, supported
+    result[np.arange(len(sizes)), model.labels] = (model.values - mean) / spread
+    return result
 
 
-def _geometric(linear: F64, logs: F64) -> F64:
-    return np.asarray(np.sqrt(np.maximum(linear, 0) * np.maximum(logs, 0)), dtype=np.float64)
-
-
-def _score(z: F64) -> F64:
-    return np.asarray(np.sqrt((z**2).sum(axis=1)), dtype=np.float64)
-
-
-def conformal(null: F64, score: F64) -> F64:
-    """Give every score its p-value among null scores, with a Pareto tail beyond them.
-
-    Parameters
-    ----------
-    null : float64 [n]
-        Scores of executions known to be normal; may be empty.
-    score : float64 [m]
-
-    Returns
-    -------
-    float64 [m]
-        ``(1 + #{null >= score}) / (1 + n)``; where no null score reaches it, the
-        smaller of that and the fitted tail (twenty null scores at the least).
-    """
-    ordered = np.sort(null)
-    n = len(ordered)
-    p = (1 + n - np.searchsorted(ordered, score - 1e-12)) / (1 + n)
-    top = max(10, round(_TAIL * n))
-    if n < 2 * top or ordered[-top - 1] <= 0:
-        return np.asarray(p, dtype=np.float64)
-    start = ordered[-top - 1]
-    hill = float(np.log(ordered[-top:] / start).mean())
-    if hill <= 0:
-        return np.asarray(p, dtype=np.float64)
-    beyond = score > ordered[-1]
-    tail = top / n * (np.maximum(score, start) / start) ** (-1 / hill)
-    return np.where(beyond, np.minimum(p, tail), p)
-
-
-def simes(p_value: F64) -> float:
-    """Combine into one p (Simes 1986).
-
-    Parameters
-    ----------
-    p_value : float64 [m]
-
-    Returns
-    -------
-    float
-        ``min(m * p_(i) / i)``, 1 for an empty sample.  At most a level if and only
-        if Benjamini and Hochberg's procedure at that level selects anything.
-    """
-    m = len(p_value)
-    if m == 0:
-        return 1.0
-    return float(min(1.0, (np.sort(p_value) * m / np.arange(1, m + 1)).min()))
-
-
-def _benjamini_hochberg(p: F64, level: float) -> Bool:
-    m = len(p)
-    if m == 0:
-        return np.zeros(0, np.bool_)
-    ordered = np.sort(p)
-    passing = np.flatnonzero(ordered <= level * np.arange(1, m + 1) / m)
-    return p <= (ordered[passing[-1]] if len(passing) else -1.0)
-
-
-def _groups(
-    raw: F64, observed: F64, labels: I64, partner: I64, least: F64, level: float
-) -> tuple[Bool, tuple[str, ...]]:
-    """Columns in which an execution's whole type is slower, per execution."""
-    result = np.zeros(observed.shape, np.bool_)
-    types, sizes = np.unique(partner, return_counts=True)
-    types = types[sizes > 1]
-    found = 0
-    for c in types:
-        mine = partner == c
-        columns = shifted_columns(
-            raw[labels == c],
-            observed[mine],
-            alpha=level / len(types),
-            floor=float(least[c]),
-        )
-        result[mine] = columns
-        found += bool(columns.any())
-    if not found:
-        return result, ()
-    return result, (f"{plural(found, 'type')} slower as a group in some state",)
+def _least(linear: F64, logs: F64, fitting: Bool) -> tuple[F64, F64]:
+    """Score of every execution in the plausible type that explains it best, and its z."""
+    z = np.sqrt(np.maximum(linear, 0) * np.maximum(logs, 0))
+    scores = np.where(fitting, np.sqrt((z**2).sum(axis=2)), np.inf)
+    best = scores.argmin(axis=1)
+    rows = np.arange(len(best))
+    return (
+        np.asarray(scores[rows, best], dtype=np.float64),
+        np.asarray(z[rows, best], dtype=np.float64),
+    )
 
 
 def _notes(

@@ -13,6 +13,8 @@ from critpath.units import plural
 _CHUNK = 1 << 22  # distances held at once
 _NOVEL_QUANTILE = 0.99
 _TIE = 1e-12
+_NOT_MUCH = 1.25
+_WIDE = 1.5
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,11 @@ def normal_space(normal: VectorTable, clusters: Clustering) -> NormalSpace:
     onehot = np.zeros((len(labels), clusters.size))
     onehot[np.arange(len(labels)), labels] = 1.0
     return NormalSpace(
-        space, labels, onehot, onehot.sum(axis=0), _sum_distances(space, space, onehot)
+        space, labels, onehot, onehot.sum(axis=0), sum_distances(space, space, onehot)
     )
 
 
-def _sum_distances(left: F64, right: F64, onehot: F64) -> F64:
+def sum_distances(left: F64, right: F64, onehot: F64) -> F64:
     """Sum the distances of every left point to each group of right points."""
     from scipy.spatial.distance import cdist  # noqa: PLC0415 - takes half a second to import
 
@@ -98,10 +100,10 @@ def score_cluster(home: NormalSpace, members: F64) -> _Scores:
     column of distances.  O((n + m) K) per candidate after O((n + m) n d).
     """
     m, size = len(members), len(home.sizes)
-    to_normal = _sum_distances(members, home.space, home.onehot)  # [m, K]
+    to_normal = sum_distances(members, home.space, home.onehot)  # [m, K]
     whole = np.ones((m, 1))
-    from_normal = _sum_distances(home.space, members, whole)[:, 0]  # [n]
-    within = _sum_distances(members, members, whole)[:, 0]  # [m]
+    from_normal = sum_distances(home.space, members, whole)[:, 0]  # [n]
+    within = sum_distances(members, members, whole)[:, 0]  # [m]
     distance = to_normal.mean(axis=0) / home.sizes
     score, own = np.full(size, np.nan), np.full(size, np.nan)
     if size < 2:
@@ -178,7 +180,7 @@ def pair(
     if len(normal) == 0:
         raise ValueError("no normal execution to pair with")
     home = normal_space(normal, normal_clusters)
-    limits = _novel_limits(home)
+    limits = novel_limits(home)
     space = stabilise(sample.structure)
     size = sample_clusters.size
     partner, score = np.zeros(size, np.int64), np.full(size, np.nan)
@@ -192,7 +194,7 @@ def pair(
     return ClusterPairs(partner, score, weak, novel, _notes(sample_clusters.labels, weak, novel))
 
 
-def _novel_limits(home: NormalSpace) -> F64:
+def novel_limits(home: NormalSpace) -> F64:
     """Mean distance to each cluster beyond which a member would be unheard of."""
     sizes = home.sizes[home.labels]
     own = home.sums[np.arange(len(sizes)), home.labels] / np.maximum(sizes - 1, 1)
@@ -204,6 +206,28 @@ def _novel_limits(home: NormalSpace) -> F64:
     relative = np.quantile(own[known] / spread_of[known], _NOVEL_QUANTILE) if known.any() else 0.0
     quantile = [np.quantile(own[home.labels == k], _NOVEL_QUANTILE) for k in range(len(spread))]
     return np.maximum(np.maximum(spread * relative, quantile), 1.0)
+
+
+def plausible(distance: F64, limits: F64, partner: I64) -> Bool:
+    """Tell which normal types an execution's counts would fit.
+
+    Parameters
+    ----------
+    distance : float64 [n, clusters]
+        Mean distance to the members of each.
+    limits : float64 [clusters]
+        See `novel_limits`.
+    partner : int64 [n]
+        The type it is paired with: always plausible.
+
+    Returns
+    -------
+    bool [n, clusters]
+        Within one and a half times the limit, or not much farther than the partner.
+    """
+    rows = np.arange(len(distance))
+    near = distance <= _NOT_MUCH * distance[rows, partner][:, None]
+    return np.asarray(near | (distance <= _WIDE * limits), dtype=np.bool_)
 
 
 def _notes(labels: I64, weak: Bool, novel: Bool) -> tuple[str, ...]:

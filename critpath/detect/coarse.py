@@ -111,17 +111,11 @@ def detect(
 
     Notes
     -----
-    The gate tests two families and halves its level between them (Bonferroni): the
-    total latency and `unusual`, which are few and see any slow-down; and every
-    state, which says which.  A family of all together would need far more
-    executions for the same slow-down.
-
-    Raises
-    ------
-    InconclusiveError
-        If a set is empty.
-    ValueError
-        If a setting is out of range or the tables have different symbols.
+    The gate tests two families in a fixed order, each at its full level (serial
+    gatekeeping: the states are only reached if the first family is rejected, so the
+    family-wise error stays at ``alpha``): first the total latency and `unusual`,
+    which are few and see any slow-down; then every state, which says where.  One
+    family of all would need far more executions for the same slow-down.
     """
     if rule not in RULES:
         raise ValueError(f"rule {rule!r}: choose from {', '.join(RULES)}")
@@ -183,27 +177,28 @@ def _two_families(
     permutations: int,
     sessions: tuple[I64, I64] | None,
 ) -> GateTest:
-    """Test the whole (total and unusualness) and the states; the total takes the whole's p."""
+    """Test the whole (total and unusualness), then the states; the total takes the whole's p."""
     x, y = totals
     scores = unusual(*judged, *strata)
     whole = gate(
         np.column_stack([x[:, -1], scores[0]]),
         np.column_stack([y[:, -1], scores[1]]),
         *strata,
-        alpha=alpha / 2,
+        alpha=alpha,
         permutations=permutations,
         sessions=sessions,
     )
     parts = gate(
         x[:, :-1], y[:, :-1], *strata,
-        alpha=alpha / 2, permutations=permutations, sessions=sessions,
+        alpha=alpha, permutations=permutations, sessions=sessions,
     )  # fmt: skip
-    both = np.append(parts.p_value, whole.p_value.min(initial=1.0))
-    within = np.column_stack([parts.stratum_p_value, whole.stratum_p_value.min(axis=1)])
+    first = min(float(whole.p_value.min(initial=1.0)), float(whole.stratum_p_value.min()))
+    states = np.maximum(parts.p_value, first)
+    within = np.maximum(parts.stratum_p_value, first)
     return replace(
         whole,
-        p_value=np.minimum(2 * both, 1.0),
-        stratum_p_value=np.minimum(2 * within, 1.0),
+        p_value=np.append(states, whole.p_value.min(initial=1.0)),
+        stratum_p_value=np.column_stack([within, whole.stratum_p_value.min(axis=1)]),
     )
 
 

@@ -117,6 +117,13 @@ def gate(
     as their sum: a slow-down of one type in seven would drown in the noise of the
     others.
     """
+    # One order for any order of arrival: the same assignments, so the same p-values.
+    ours = np.lexsort((*normal.T[::-1], normal_stratum))
+    theirs = np.lexsort((*sample.T[::-1], sample_stratum))
+    if sessions is not None:
+        sessions = sessions[0][ours], sessions[1][theirs]
+    normal, normal_stratum = normal[ours], normal_stratum[ours]
+    sample, sample_stratum = sample[theirs], sample_stratum[theirs]
     columns = normal.shape[1]
     values = np.concatenate([sample, normal])
     stratum = np.concatenate([sample_stratum, normal_stratum])

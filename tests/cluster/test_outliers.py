@@ -1,0 +1,213 @@
+"""Outlier executions, and the whole chain on a simulated workload."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from critpath.cluster.conformal import benjamini_hochberg, conformal, simes
+from critpath.cluster.groups import shifted_columns
+from critpath.cluster.optics import cluster
+from critpath.cluster.outliers import outliers
+from critpath.cluster.pairing import pair
+from critpath.cluster.sample import cluster_sample
+from critpath.detect.coarse import detect
+from critpath.model import State, Symbol, VectorTable
+
+
+def chain(normal, sample, *, permutations=499):
+    types = cluster(normal)
+    sample_types = cluster_sample(sample, normal, types)
+    pairs = pair(normal, types, sample, sample_types)
+    found = outliers(normal, types, sample, sample_types, pairs)
+    detection = detect(
+        normal,
+        sample,
+        normal_type=types.labels,
+        sample_type=pairs.pair[sample_types.labels],
+        permutations=permutations,
+    )
+    return found, detection
+
+
+@pytest.mark.parametrize(
+    ("kind", "bug"), [("mixed", "delay"), ("read", "fsync"), ("cpu", "lock"), ("write", "lock")]
+)
+def test_the_slow_executions_are_marked_and_at_most_one_other(
+    simulated, healthy, faulty, kind, bug
+):
+    """``cpu`` with the lock bug has the counts of the healthy type ``lock``."""
+    missed = 0
+    for seed in range(4):
+        normal = simulated(healthy, 1000 + seed)
+        sample = simulated(faulty(kind, bug), 5000 + seed)
+        found, _ = chain(normal.table, sample.table)
+        missed += int((~found.anomalous[sample.buggy]).sum())
+        assert found.anomalous[~sample.buggy].sum() <= 1
+        assert found.excess[sample.buggy].min() > 0
+    assert missed <= 1
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_healthy_sets_raise_no_alarm(simulated, healthy, faulty, small):
+    """Also where the sample has another mix of types: that is no slow-down."""
+    marked = flagged = 0
+    for seed in range(12):
+        normal = simulated(healthy, 200 + seed)
+        sample = simulated(faulty("read", "none") if small else healthy, 700 + seed)
+        found, detection = chain(normal.table, sample.table)
+        marked += bool(found.anomalous.any())
+        flagged += detection.flagged
+    assert flagged == 0
+    assert marked <= 1  # the marks are made at a false discovery rate of 5 %
+
+
+def table(durations):
+    durations = np.asarray(durations, np.int64)
+    names = tuple(Symbol(State.RUN, str(i)) for i in range(durations.shape[1]))
+    return VectorTable(names, np.ones_like(durations), durations)
+
+
+def judge(normal, sample, **settings):
+    types, sample_types = cluster(normal), cluster(sample)
+    pairs = pair(normal, types, sample, sample_types)
+    return outliers(normal, types, sample, sample_types, pairs, **settings)
+
+
+def test_the_papers_rule_is_mean_plus_k_std_of_any_state():
+    normal = table([[100, 10], [110, 10], [120, 10], [130, 10]])
+    # mean 115, std (ddof 1) 12.909...: the threshold at k = 1.5 is 134.36
+    found = judge(normal, table([[134, 10], [135, 10], [115, 11], [115, 10]]))
+    assert found.paper.tolist() == [False, True, True, False]
+    assert found.excess.tolist() == [19, 20, 1, 0]
+
+
+def test_leave_one_out_equals_leaving_one_out(simulated):
+    """The closed form must give the p-values that refitting n times gives."""
+    normal = simulated([("read", "none")] * 30, 3).table
+    one_type = cluster(VectorTable(normal.symbols, normal.counts * 0, normal.durations))
+    everything = VectorTable(normal.symbols, normal.counts * 0, normal.durations)
+    sample = VectorTable(normal.symbols, normal.counts[:6] * 0, normal.durations[:6] * 2)
+    sample_types = cluster(sample)
+    pairs = pair(everything, one_type, sample, sample_types)
+    found = outliers(everything, one_type, sample, sample_types, pairs)
+
+    x = np.column_stack([normal.durations, normal.total]).astype(float)
+    logs = np.log(x + 0.02 * x[:, -1].mean())
+
+    def score(values, rest, log):
+        # One cluster: its variance is the pooled one, so shrinking changes nothing.
+        least = 0.05 if log else 0.05 * rest[:, -1].mean()
+        return (values - rest.mean(axis=0)) / np.sqrt(rest.var(axis=0, ddof=1) + least**2)
+
+    null = []
+    for i in range(len(x)):
+        both = [score(v[i], np.delete(v, i, axis=0), v is logs) for v in (x, logs)]
+        null.append(np.sqrt((np.maximum(both[0], 0) * np.maximum(both[1], 0)).sum()))
+    assert found.p_value == pytest.approx(conformal(np.array(null), found.score))
+
+
+def test_conformal_p_counts_scores_at_or_above():
+    null = np.array([1.0, 2.0, 3.0])
+    assert conformal(null, np.array([0.0, 2.0, 9.0])).tolist() == [1.0, 0.75, 0.25]
+    assert conformal(np.zeros(0), np.array([5.0])).tolist() == [1.0]
+
+
+def test_the_tail_goes_on_below_one_over_n():
+    null = np.random.default_rng(5).pareto(3, 200) + 1
+    p = conformal(null, np.array([null.max() * 1.01, 50.0, 500.0]))
+    assert (p <= 1 / 201).all()
+    assert p[0] > p[1] > p[2] > 0
+    # Pareto(3): the true tail at 50 is 50**-3 = 8e-6; the estimate must not be below it.
+    assert p[1] > 8e-6
+
+
+def test_conformal_p_is_uniform_enough_under_the_null():
+    rng = np.random.default_rng(9)
+    rejected = sum(
+        conformal(np.abs(rng.normal(size=100)), np.abs(rng.normal(size=1)))[0] <= 0.05
+        for _ in range(2000)
+    )
+    assert 60 <= rejected <= 140
+
+
+def test_benjamini_hochberg_and_simes_agree():
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        p = rng.random(8) ** 3
+        assert benjamini_hochberg(p, 0.05).any() == (simes(p) <= 0.05)
+    assert simes(np.zeros(0)) == 1.0
+    assert benjamini_hochberg(np.array([0.01, 0.02, 0.9]), 0.05).tolist() == [True, True, False]
+
+
+def test_shifted_columns_matches_a_hand_count():
+    """Five above all of fifteen in one column: one assignment of 15,504."""
+    rng = np.random.default_rng(0)
+    normal = rng.uniform(100, 110, (15, 3))
+    sample = rng.uniform(100, 110, (5, 3))
+    sample[:, 1] += 50
+    alpha = float(Fraction(3, 15504))
+    assert shifted_columns(normal, sample, alpha=0.01, floor=5).tolist() == [False, True, False]
+    assert not shifted_columns(normal, sample, alpha=alpha / 100, floor=5).any()
+    assert not shifted_columns(normal, sample, alpha=0.01, floor=60).any()
+    assert not shifted_columns(normal[:3], sample[:2], alpha=0.01, floor=5).any()
+
+
+def test_an_execution_of_a_new_type_does_not_slip_through(simulated, healthy):
+    normal = simulated(healthy, 4).table
+    counts, durations = normal.counts[:1].copy(), normal.durations[:1].copy()
+    counts[:] = 0
+    durations[:] = 0
+    counts[0, :2] = 60
+    durations[0, 1] = 90_000_000
+    found, _ = chain(normal, VectorTable(normal.symbols, counts, durations))
+    assert found.anomalous.tolist() == [True]
+    assert any("not in the normal set" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("normal", "sample"),
+    [
+        ([[5, 0]], [[5, 0]]),
+        ([[0, 0]], [[0, 0], [7, 0]]),
+        ([[5, 5]] * 40, [[5, 5]]),
+        ([[5, 0]] * 40, [[5, 9]]),
+        ([[0, 0]] * 3, [[10**15, 10**15]]),
+        ([[1, 2], [3, 4]], [[2, 3]] * 30),
+        ([[5, 5]] * 3, np.zeros((0, 2))),
+        ([[7, 1]] * 10_000, [[7, 1]]),
+    ],
+)
+def test_degenerate_sets_have_finite_answers(normal, sample):
+    normal, sample = table(normal), table(np.reshape(sample, (-1, 2)))
+    found = judge(normal, sample)
+    assert len(found.score) == len(sample)
+    assert np.isfinite(found.score).all()
+    assert ((found.p_value > 0) & (found.p_value <= 1)).all()
+    same = (sample.durations == normal.durations[0]).all(axis=1)
+    if (normal.durations == normal.durations[0]).all():
+        assert not (found.paper | found.anomalous)[same].any()
+        assert found.paper[~same].all()
+
+
+def test_few_normal_executions_are_said():
+    found = judge(table([[5, 5], [6, 5]]), table([[5, 5]]))
+    assert any("low support" in note for note in found.notes)
+    assert any("no p-value can be below" in note for note in found.notes)
+
+
+def test_the_order_of_executions_does_not_matter(simulated, healthy, faulty):
+    normal = simulated(healthy, 11).table
+    sample = simulated(faulty("mixed", "delay"), 12).table
+    rng = np.random.default_rng(0)
+    a, b = rng.permutation(len(normal)), rng.permutation(len(sample))
+    one, detection = chain(normal, sample)
+    other, again = chain(
+        VectorTable(normal.symbols, normal.counts[a], normal.durations[a]),
+        VectorTable(sample.symbols, sample.counts[b], sample.durations[b]),
+    )
+    assert other.anomalous.tolist() == one.anomalous[b].tolist()
+    assert other.p_value == pytest.approx(one.p_value[b], rel=1e-9)
+    assert again.flagged == detection.flagged

@@ -1,0 +1,261 @@
+"""The gate: exact, calibrated, deterministic, blind to the mix, with an answer to everything."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from critpath.detect.coarse import RULES, detect
+from critpath.detect.gate import gate, seed
+from critpath.detect.mix import mix_shift
+from critpath.errors import InconclusiveError
+from critpath.model import State, Symbol, VectorTable
+
+
+def table(durations):
+    durations = np.asarray(durations, np.int64)
+    names = tuple(Symbol(State.RUN, str(i)) for i in range(durations.shape[1]))
+    return VectorTable(names, (durations > 0).astype(np.int64), durations)
+
+
+def lognormal(rng, n, columns=10, sigma=0.3):
+    return np.rint(rng.lognormal(8, sigma, (n, columns)) * 1000).astype(np.int64)
+
+
+def finite(detection):
+    for state in detection.states:
+        for field in dataclasses.fields(state):
+            value = getattr(state, field.name)
+            if isinstance(value, float):
+                assert math.isfinite(value), (state.name, field.name)
+    assert math.isfinite(detection.floor)
+
+
+def test_false_alarms_stay_near_the_level():
+    """Equal distributions, 200 comparisons at 5 %: expected 10, 99.9 % below 21."""
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for _ in range(200):
+        normal, sample = table(lognormal(rng, 30, 4)), table(lognormal(rng, 10, 4))
+        alarms += detect(normal, sample, alpha=0.05, floor=0.0, permutations=199).flagged
+    assert alarms <= 20
+
+
+def test_stratified_false_alarms_stay_near_the_level():
+    rng = np.random.default_rng(2)
+    alarms = 0
+    for _ in range(100):
+        normal, sample = lognormal(rng, 40, 3), lognormal(rng, 14, 3)
+        normal_type, sample_type = np.arange(40) % 4, np.array([0] * 8 + [1, 2, 3] * 2)
+        normal[normal_type == 0] *= 7
+        sample[sample_type == 0] *= 7
+        alarms += detect(
+            table(normal), table(sample), alpha=0.05, floor=0.0, permutations=199,
+            normal_type=normal_type, sample_type=sample_type,
+        ).flagged  # fmt: skip
+    assert alarms <= 12
+
+
+def test_a_shift_is_found_and_its_size_is_right():
+    rng = np.random.default_rng(3)
+    normal, sample = lognormal(rng, 100), lognormal(rng, 100)
+    sample[:, 4] *= 2
+    found = detect(table(normal), table(sample))
+    assert found.flagged
+    assert [s.name for s in found.states if s.flagged] in (["RUN@4"], ["RUN@4", "total"])
+    state = found.states[4]
+    assert state.p_value <= 0.001
+    assert state.effect_low <= normal[:, 4].mean() <= state.effect_high
+    assert state.effect == pytest.approx(sample[:, 4].mean() - normal[:, 4].mean())
+    assert found.states[-1].symbol is None
+    assert not found.notes
+
+
+def test_enumeration_is_counting_by_hand():
+    normal, sample = np.array([[1], [2], [3], [4]]), np.array([[9], [10]])
+    test = gate(normal, sample, np.zeros(4, int), np.zeros(2, int), alpha=0.1, permutations=9)
+    assert test.exact
+    assert test.permutations == 15
+    assert test.p_value == pytest.approx([1 / 15])
+
+
+def test_sampling_agrees_with_enumeration(monkeypatch):
+    rng = np.random.default_rng(5)
+    normal, sample = lognormal(rng, 9, 3), lognormal(rng, 6, 3)
+    sample[:, 0] = sample[:, 0] * 5 // 4
+    zero = np.zeros(9, int), np.zeros(6, int)
+    exact = gate(normal, sample, *zero, alpha=0.05, permutations=1)
+    assert exact.permutations == math.comb(15, 6)
+    monkeypatch.setattr("critpath.detect.gate.EXACT", 10)
+    drawn = gate(normal, sample, *zero, alpha=0.05, permutations=9999)
+    assert not drawn.exact
+    error = np.sqrt(exact.p_value * (1 - exact.p_value) / 9999)
+    assert (np.abs(drawn.p_value - exact.p_value) <= 4 * error + 1e-3).all()
+
+
+def test_strata_are_enumerated_within_themselves():
+    normal, sample = np.array([[1], [2], [101], [102]]), np.array([[3], [103]])
+    types = np.array([0, 0, 1, 1]), np.array([0, 1])
+    test = gate(normal, sample, *types, alpha=0.1, permutations=9)
+    assert test.permutations == 9  # three ways in each type
+    assert test.p_value == pytest.approx([1 / 9])
+
+
+def test_equal_data_give_equal_answers_in_any_order():
+    rng = np.random.default_rng(6)
+    normal, sample = lognormal(rng, 40), lognormal(rng, 20)
+    one = detect(table(normal), table(sample), permutations=199)
+    assert one == detect(table(normal), table(sample), permutations=199)
+    a, b = rng.permutation(40), rng.permutation(20)
+    assert seed(normal[a]) == seed(normal)
+    again = detect(table(normal[a]), table(sample[b]), permutations=199)
+    assert [s.p_value for s in again.states] == [s.p_value for s in one.states]
+    for field in ("effect", "effect_low", "effect_high"):
+        assert [getattr(s, field) for s in again.states] == pytest.approx(
+            [getattr(s, field) for s in one.states]
+        )
+
+
+def test_a_mix_shift_is_a_note_and_no_slow_down():
+    rng = np.random.default_rng(7)
+    normal = np.concatenate([lognormal(rng, 50), lognormal(rng, 50) * 5])
+    sample = np.concatenate([lognormal(rng, 5), lognormal(rng, 45) * 5])
+    types = np.repeat([0, 1], 50), np.repeat([0, 1], [5, 45])
+    assert detect(table(normal), table(sample)).flagged
+    found = detect(table(normal), table(sample), normal_type=types[0], sample_type=types[1])
+    assert not found.flagged
+    assert any("another mix of execution types" in note for note in found.notes)
+    total = found.states[-1]
+    assert abs(total.effect) < 0.1 * total.normal_mean
+
+
+def test_a_slow_down_hidden_by_the_mix_is_found():
+    rng = np.random.default_rng(8)
+    normal = np.concatenate([lognormal(rng, 50), lognormal(rng, 50) * 5])
+    sample = np.concatenate([lognormal(rng, 45) * 2, lognormal(rng, 5) * 5])
+    types = np.repeat([0, 1], 50), np.repeat([0, 1], [45, 5])
+    assert not detect(table(normal), table(sample)).states[-1].flagged
+    found = detect(table(normal), table(sample), normal_type=types[0], sample_type=types[1])
+    assert found.states[-1].flagged
+    assert any("type 0 by itself" in note for note in found.notes)
+
+
+def test_faster_is_no_anomaly_and_is_said():
+    rng = np.random.default_rng(9)
+    found = detect(table(lognormal(rng, 60) * 2), table(lognormal(rng, 60)))
+    assert not found.flagged
+    assert any("faster" in note for note in found.notes)
+
+
+def test_the_floor_silences_what_is_too_small_to_matter():
+    rng = np.random.default_rng(10)
+    normal = 10**6 + rng.integers(0, 100, (100, 1))
+    sample = 10**6 + 1000 + rng.integers(0, 100, (100, 1))
+    assert not detect(table(normal), table(sample)).flagged
+    found = detect(table(normal), table(sample), floor=0.0)
+    assert found.flagged
+    assert detect(table(normal), table(sample), rule="paper").flagged
+
+
+def test_sets_too_small_for_the_level_say_what_is_needed():
+    found = detect(table([[100]] * 5), table([[900]] * 2))
+    assert not found.enough
+    assert not found.flagged
+    assert found.detectable is None
+    assert math.comb(5 + found.needed, found.needed) >= 100
+    assert math.comb(5 + found.needed - 1, found.needed - 1) < 100
+    large = detect(table([[100]] * 5), table([[900]] * found.needed))
+    assert large.enough
+    assert large.flagged
+
+
+def test_the_detectable_shift_is_detected_and_a_fifth_of_it_is_not():
+    rng = np.random.default_rng(11)
+    hits = {0.2: 0, 1.5: 0}
+    for share in hits:
+        for _ in range(10):
+            normal, sample = lognormal(rng, 60, 3), lognormal(rng, 60, 3)
+            shift = detect(table(normal), table(sample), floor=0.0, permutations=299).detectable
+            sample[:, 0] += int(shift * share)
+            found = detect(table(normal), table(sample), floor=0.0, permutations=299)
+            hits[share] += found.states[-1].flagged
+    assert hits[0.2] <= 2
+    assert hits[1.5] >= 8
+
+
+def test_sessions_raise_the_floor_and_are_permuted_whole():
+    rng = np.random.default_rng(12)
+    drift = np.array([1.0, 1.2, 0.85, 1.1, 0.95, 1.15])
+    normal = (lognormal(rng, 60) * drift[np.arange(60) % 6][:, None]).astype(np.int64)
+    sample = (lognormal(rng, 50) * 1.1).astype(np.int64)
+    session = np.arange(60) % 6
+    few = detect(table(normal), table(sample), normal_session=session,
+                 sample_session=np.arange(50) % 2, permutations=199)  # fmt: skip
+    assert few.floor > 0.2 * normal.sum(axis=1).mean()
+    assert any("effect floor raised" in note for note in few.notes)
+    assert any("too few to permute whole" in note for note in few.notes)
+    many = detect(table(normal), table(sample), normal_session=session,
+                  sample_session=np.arange(50) % 5, permutations=199)  # fmt: skip
+    assert many.permutations == math.comb(11, 5)
+    assert many.enough
+
+
+@pytest.mark.parametrize(
+    ("normal", "sample"),
+    [
+        ([[5, 0]], [[5, 0]]),
+        ([[0, 0]], [[0, 0]]),
+        ([[5, 5]] * 30, [[5, 5]] * 30),
+        ([[5, 0]] * 30, [[5, 9]] * 30),
+        ([[0, 0]] * 30, [[0, 10**15]] * 30),
+        ([[7, 1]] * 10_000, [[7, 1]]),
+        ([[1, 2], [3, 4]], [[2, 3]] * 200),
+    ],
+)
+@pytest.mark.parametrize("rule", RULES)
+def test_degenerate_sets_have_finite_answers(normal, sample, rule):
+    found = detect(table(normal), table(sample), rule=rule, permutations=99)
+    finite(found)
+    assert all(0 < s.p_value <= 1 for s in found.states)
+    if normal[0] == sample[0]:
+        assert not found.flagged
+
+
+def test_empty_sets_are_inconclusive():
+    for normal, sample in itertools.permutations([np.zeros((0, 2)), [[1, 2]]]):
+        with pytest.raises(InconclusiveError) as caught:
+            detect(table(normal), table(sample))
+        assert caught.value.do
+
+
+def test_types_without_a_counterpart_are_counted():
+    rng = np.random.default_rng(13)
+    found = detect(
+        table(lognormal(rng, 20)), table(lognormal(rng, 20)),
+        normal_type=np.zeros(20, int), sample_type=np.arange(20) % 2,
+    )  # fmt: skip
+    finite(found)
+    assert any("10 sample executions of a type without normal" in note for note in found.notes)
+
+
+def test_bad_settings_are_refused():
+    one = table([[1, 2]])
+    with pytest.raises(ValueError, match="median"):
+        detect(one, one, rule="median")
+    with pytest.raises(ValueError, match="alpha"):
+        detect(one, one, alpha=0)
+    with pytest.raises(ValueError, match="different symbols"):
+        detect(one, table([[1]]))
+    with pytest.raises(ValueError, match="one type per execution"):
+        detect(one, one, normal_type=np.zeros(2, int), sample_type=np.zeros(1, int))
+
+
+def test_mix_shift():
+    assert mix_shift(np.repeat([0, 1], 50), np.repeat([0, 1], 20)) > 0.5
+    assert mix_shift(np.repeat([0, 1], 50), np.repeat([0, 1], [36, 4])) < 0.001
+    assert mix_shift(np.zeros(5, int), np.zeros(3, int)) == 1.0
+    assert mix_shift(np.zeros(0, int), np.zeros(3, int)) == 1.0
