@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
+__all__ = ["CompareSettings", "compare", "extract", "thread_paths"]
+
 
 # ------------------------------------------------------------------ extraction
 

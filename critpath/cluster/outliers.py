@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.cluster.conformal import benjamini_hochberg, conformal
+from critpath.cluster.groups import shifted_columns
 from critpath.cluster.pairing import normal_space, novel_limits, plausible, sum_distances
 from critpath.cluster.space import stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers, VectorTable
@@ -16,6 +17,8 @@ _LOW_SUPPORT = 5  # below this a cluster's own variance says nothing
 _PRIOR = 5.0  # observations' worth of the pooled variance
 _SHRINK = 0.05  # spread that is never believed to be less: share of the mean total, and of a log
 _OFFSET = 0.02  # share of the overall mean total added before taking logs
+# A shift of a whole type may be the session's: twice the floor, as between sessions.
+_GROUP_FLOOR = 2.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,10 @@ def outliers(
     is a Pareto tail (Hill 1975) fitted to the top tenth, as 105 normal executions
     could otherwise never convict one among eleven.  The verdict is Benjamini and
     Hochberg's (1995) at ``level`` over the sample; and the excess of a column that
-    made the score must reach the floor.
+    made the score must reach the floor.  Where types are not known, which costs the
+    single execution its power, membership in a type whose sample executions are
+    slower together in a column (`shifted_columns`, at ``level`` over all types) and
+    more than k * std above its mean there counts as well.
     """
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
@@ -123,6 +129,17 @@ def outliers(
     paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
     # Single executions: the columns that made the score must carry the excess.
     anomalous = benjamini_hochberg(p_value, level) & (large & (z > 0)).any(axis=1)
+    group_notes: tuple[str, ...] = ()
+    if not types_known:
+        together, group_notes = _groups(
+            raw,
+            observed,
+            normal_clusters.labels,
+            partner,
+            linear.mean[:, -1] * floor * _GROUP_FLOOR,
+            level,
+        )
+        anomalous |= (together & above & large).any(axis=1)
     top = np.where(z.any(axis=1), z.argmax(axis=1), excess.argmax(axis=1)) if len(z) else partner
     return Outliers(
         score=score,
@@ -221,6 +238,29 @@ def _least(linear: F64, logs: F64, fitting: Bool) -> tuple[F64, F64]:
         np.asarray(scores[rows, best], dtype=np.float64),
         np.asarray(z[rows, best], dtype=np.float64),
     )
+
+
+def _groups(
+    raw: F64, observed: F64, labels: I64, partner: I64, least: F64, level: float
+) -> tuple[Bool, tuple[str, ...]]:
+    """Columns in which an execution's whole type is slower, per execution."""
+    result = np.zeros(observed.shape, np.bool_)
+    types, sizes = np.unique(partner, return_counts=True)
+    types = types[sizes > 1]
+    found = 0
+    for c in types:
+        mine = partner == c
+        columns = shifted_columns(
+            raw[labels == c],
+            observed[mine],
+            alpha=level / len(types),
+            floor=float(least[c]),
+        )
+        result[mine] = columns
+        found += bool(columns.any())
+    if not found:
+        return result, ()
+    return result, (f"{plural(found, 'type')} slower as a group in some state",)
 
 
 def _notes(

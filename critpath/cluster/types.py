@@ -73,29 +73,28 @@ def find_types(
         ours = cluster(normal, method=method)
         theirs = cluster_sample(sample, normal, ours, method=method)
         return ours, theirs, pair(normal, ours, sample, theirs)
-    labels = sorted(set(normal_label))
-    parts = []
-    for label in labels:
+    ours_parts: list[tuple[I64, Clustering]] = []
+    theirs_parts: list[tuple[I64, Clustering]] = []
+    pair_parts: list[ClusterPairs] = []
+    homes: list[I64] = []
+    first = 0
+    for label in sorted(set(normal_label)):
         mine = np.flatnonzero([text == label for text in normal_label]).astype(np.int64)
         other = np.flatnonzero([text == label for text in sample_label]).astype(np.int64)
         of_normal, of_sample = rows_of(normal, mine), rows_of(sample, other)
         ours = cluster(of_normal, method=method, min_cluster_fraction=SUBTYPE)
-        if not len(other):
-            parts.append((mine, ours, other, None, None))
-            continue
-        theirs = cluster_sample(
-            of_sample, of_normal, ours, method=method, min_cluster_fraction=SUBTYPE
-        )
-        parts.append((mine, ours, other, theirs, pair(of_normal, ours, of_sample, theirs)))
-    ours, order = _join([(mine, c) for mine, c, *_ in parts], len(normal))
-    present = [(p[2], p[3]) for p in parts if p[3] is not None]
-    theirs, sample_order = _join(present, len(sample))
-    pairs = [p for *_, p in parts if p is not None]
-    homes = np.cumsum([0, *(c.size for _, c, *_ in parts)])
-    joined = np.concatenate(
-        [p[4].pair + home for p, home in zip(parts, homes, strict=False) if p[4] is not None]
-    )
-    return ours, theirs, _join_pairs(joined, pairs, order, sample_order)
+        ours_parts.append((mine, ours))
+        if len(other):
+            theirs = cluster_sample(
+                of_sample, of_normal, ours, method=method, min_cluster_fraction=SUBTYPE
+            )
+            theirs_parts.append((other, theirs))
+            pair_parts.append(pair(of_normal, ours, of_sample, theirs))
+            homes.append(pair_parts[-1].pair + first)
+        first += ours.size
+    ours, order = _join(ours_parts, len(normal))
+    theirs, sample_order = _join(theirs_parts, len(sample))
+    return ours, theirs, _join_pairs(np.concatenate(homes), pair_parts, order, sample_order)
 
 
 def _join(parts: Sequence[tuple[I64, Clustering]], n: int) -> tuple[Clustering, I64]:

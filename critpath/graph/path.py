@@ -11,7 +11,9 @@ from critpath.graph.execution_graph import ExecutionGraph
 from critpath.model import I32, I64, U8, Bool, CriticalPaths, Loss, State, Timelines
 
 
-def walk_paths(graph: ExecutionGraph, workers: I64, begin: I64, end: I64) -> tuple[I64, ...]:
+def walk_paths(
+    graph: ExecutionGraph, workers: I64, begin: I64, end: I64
+) -> tuple[I64, I64, I64, I64, I64, U8]:
     """Walk the graph backward from the end of each execution.
 
     Parameters
@@ -47,7 +49,8 @@ def walk_paths(graph: ExecutionGraph, workers: I64, begin: I64, end: I64) -> tup
     start = np.concatenate([[0], np.cumsum([len(p[0]) for p in parts])]).astype(np.int64)
     if not parts:
         parts = [core.take()]
-    return (start, *(np.concatenate([p[i] for p in parts]) for i in range(5)))
+    low, high, worker, interval, state = (np.concatenate([p[i] for p in parts]) for i in range(5))
+    return start, low, high, worker, interval, state
 
 
 def critical_paths(
@@ -84,7 +87,7 @@ def critical_paths(
     stop = np.where(workers >= 0, end, begin)
     start, low, high, worker, interval, state = walk_paths(graph, known, begin, stop)
     start, low, high, worker, interval, state = _fill_unknown(
-        start, low, high, worker, interval, state.astype(np.uint8), workers, begin, end
+        start, low, high, worker, interval, state, workers, begin, end
     )
     cpu = np.where(interval >= 0, timelines.cpu[interval], np.int32(-1)).astype(np.int32)
     detail = np.where(interval >= 0, timelines.detail[interval], np.int32(0)).astype(np.int32)

@@ -35,8 +35,7 @@ def intervals_of(drawing):
         tokens = course.split()
         times, states = tokens[::2], tokens[1::2]
         result[int(worker)] = [
-            (int(a), int(b), LETTERS[s])
-            for a, s, b in zip(times, states, times[1:], strict=False)
+            (int(a), int(b), LETTERS[s]) for a, s, b in zip(times, states, times[1:], strict=False)
         ]
     return result
 
