@@ -9,6 +9,7 @@ import numpy as np
 
 from critpath.executions.fields import field_numbers
 from critpath.model import I64, Events, Kind
+from critpath.units import plural
 
 UNKNOWN = -1
 
@@ -157,16 +158,19 @@ def owners_of(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
     user = user[events.event_class[rows]]
     host = hosts_of(events, rows)
     tid = scheduling.current(rows)
-    # The idle thread runs no program: the cpu was read before the thread moved.
-    tid[user & (tid == 0)] = UNKNOWN
+    # The idle threads (one per cpu, all of tid 0) are nobody's execution.  What user
+    # space seems to do there it does elsewhere: the cpu was read before a move.
+    idle = tid == 0
+    tid[idle] = UNKNOWN
     context, has_context = field_numbers(events, rows, "tid")
-    use = ~user & has_context & (tid == UNKNOWN)
+    use = ~user & has_context & (tid == UNKNOWN) & ~idle & (context > 0)
     tid[use] = context[use]
 
     vtid, has_vtid = field_numbers(events, rows, "vtid")
     vpid, _ = field_numbers(events, rows, "vpid")
     has_vtid &= user
-    notes = []
+    interrupts = int((idle & ~user).sum())
+    notes = [f"{plural(interrupts, 'event')} on an idle cpu: of no thread"] * (interrupts > 0)
     if has_vtid.any():
         shown = tid != UNKNOWN
         _, thread = np.unique(
@@ -183,12 +187,12 @@ def owners_of(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
         tid[take] = vtid[take]
         if namespaced:
             notes.append(
-                f"{namespaced} events come from a pid namespace (their vtid is no thread "
+                f"{plural(namespaced, 'event')} out of a pid namespace (the vtid is no thread "
                 "that sched_switch shows there): the kernel's thread id was used"
             )
         if moved:
             notes.append(
-                f"{moved} events were emitted while their thread moved to another cpu: "
-                "their vtid was used"
+                f"{plural(moved, 'event')} emitted while the thread moved to another cpu: "
+                "the vtid was used"
             )
     return Owners(host, tid, tuple(notes))
