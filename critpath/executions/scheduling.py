@@ -88,24 +88,24 @@ class Scheduling:
             Prefer the first switch after the position (an exec has just renamed
             the thread) to the last one before it.
         """
-        seen = np.concatenate([self.prev_tid, self.next_tid])
+        threads, wanted_group = np.unique((host << 32) + tid, return_inverse=True)
+        if not len(threads) or not len(self.rows):
+            return [""] * len(tid)
         row = np.concatenate([self.rows, self.rows])
+        seen = (hosts_of(self.events, row) << 32) + np.concatenate([self.prev_tid, self.next_tid])
+        group = np.minimum(np.searchsorted(threads, seen), len(threads) - 1)
+        mine = threads[group] == seen
+        group, row = group[mine], row[mine]
         code = np.concatenate(
             [self.events.column(self.rows, f) for f in ("prev_comm", "next_comm")]
-        )
-        mine = np.isin(seen, tid)
-        seen, row, code = seen[mine], row[mine], code[mine]
-        if not len(seen):
+        )[mine]
+        known = (np.bincount(group, minlength=len(threads)) > 0)[wanted_group]
+        if not known.any():
             return [""] * len(tid)
-        place = (hosts_of(self.events, row) << 32) + seen
-        threads, group = np.unique(place, return_inverse=True)
         span = len(self.events) + 1
         key = group * span + row
         order = np.argsort(key, kind="stable")
         key, code = key[order], code[order]
-        thread = (host << 32) + tid
-        wanted_group = np.minimum(np.searchsorted(threads, thread), len(threads) - 1)
-        known = threads[wanted_group] == thread
         side: Literal["left", "right"] = "left" if forward else "right"
         after = np.searchsorted(key, wanted_group * span + rows, side)
         before = after - 1
