@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,7 +95,7 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Compariso
 
 def write_comparison(
     comparison: Comparison, *, html: str | None, json: str | None
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     """Write a comparison where wanted, files before stdout, and return its document."""
     from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
 

@@ -6,6 +6,7 @@ import argparse
 import importlib.resources
 import tarfile
 from dataclasses import replace
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
@@ -38,9 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Unpack, compare, write the report and return 0, whatever the verdict."""
     directory = Path(arguments.directory)
+    archives = [_archive(name) for name in (NORMAL, SAMPLE)]
     _prepare(directory)
-    for name in (NORMAL, SAMPLE):
-        _unpack(name, directory)
+    for archive in archives:
+        _unpack(archive, directory)
     settings = replace(settings, values={**settings.values, "execution": SPECIFICATION})
     comparison = compare_sources(directory / NORMAL, directory / SAMPLE, settings)
     report = directory / "report.html"
@@ -83,20 +85,25 @@ def _prepare(directory: Path) -> None:
         ) from None
 
 
-def _unpack(name: str, directory: Path) -> None:
-    """Unpack one shipped recording; its files cannot leave the directory."""
+def _archive(name: str) -> Traversable:
+    """Return one shipped recording, or refuse before anything is made."""
     archive = importlib.resources.files("critpath") / "demo" / f"{name}.tar.xz"
     if not archive.is_file():
         raise CritpathError(
             f"this installation lacks the demo's recording {name}.tar.xz",
             "install critpath again",
         )
+    return archive
+
+
+def _unpack(archive: Traversable, directory: Path) -> None:
+    """Unpack one shipped recording; its files cannot leave the directory."""
     try:
         with archive.open("rb") as stream, tarfile.open(fileobj=stream, mode="r:xz") as tar:
             tar.extractall(directory, filter="data")
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError) as error:
         raise CritpathError(
-            f"the demo's recording {name}.tar.xz is damaged: {error}", "install critpath again"
+            f"the demo's recording {archive.name} is damaged: {error}", "install critpath again"
         ) from None
     except OSError as error:
         raise UsageError(

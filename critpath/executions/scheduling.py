@@ -9,6 +9,7 @@ import numpy as np
 
 from critpath.executions.fields import field_numbers
 from critpath.model import I64, Events, Kind
+from critpath.units import plural
 
 UNKNOWN = -1
 
@@ -87,24 +88,24 @@ class Scheduling:
             Prefer the first switch after the position (an exec has just renamed
             the thread) to the last one before it.
         """
-        seen = np.concatenate([self.prev_tid, self.next_tid])
+        threads, wanted_group = np.unique((host << 32) + tid, return_inverse=True)
+        if not len(threads) or not len(self.rows):
+            return [""] * len(tid)
         row = np.concatenate([self.rows, self.rows])
+        seen = (hosts_of(self.events, row) << 32) + np.concatenate([self.prev_tid, self.next_tid])
+        group = np.minimum(np.searchsorted(threads, seen), len(threads) - 1)
+        mine = threads[group] == seen
+        group, row = group[mine], row[mine]
         code = np.concatenate(
             [self.events.column(self.rows, f) for f in ("prev_comm", "next_comm")]
-        )
-        mine = np.isin(seen, tid)
-        seen, row, code = seen[mine], row[mine], code[mine]
-        if not len(seen):
+        )[mine]
+        known = (np.bincount(group, minlength=len(threads)) > 0)[wanted_group]
+        if not known.any():
             return [""] * len(tid)
-        place = (hosts_of(self.events, row) << 32) + seen
-        threads, group = np.unique(place, return_inverse=True)
         span = len(self.events) + 1
         key = group * span + row
         order = np.argsort(key, kind="stable")
         key, code = key[order], code[order]
-        thread = (host << 32) + tid
-        wanted_group = np.minimum(np.searchsorted(threads, thread), len(threads) - 1)
-        known = threads[wanted_group] == thread
         side: Literal["left", "right"] = "left" if forward else "right"
         after = np.searchsorted(key, wanted_group * span + rows, side)
         before = after - 1
@@ -157,16 +158,19 @@ def owners_of(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
     user = user[events.event_class[rows]]
     host = hosts_of(events, rows)
     tid = scheduling.current(rows)
-    # The idle thread runs no program: the cpu was read before the thread moved.
-    tid[user & (tid == 0)] = UNKNOWN
+    # The idle threads (one per cpu, all of tid 0) are nobody's execution.  What user
+    # space seems to do there it does elsewhere: the cpu was read before a move.
+    idle = tid == 0
+    tid[idle] = UNKNOWN
     context, has_context = field_numbers(events, rows, "tid")
-    use = ~user & has_context & (tid == UNKNOWN)
+    use = ~user & has_context & (tid == UNKNOWN) & ~idle & (context > 0)
     tid[use] = context[use]
 
     vtid, has_vtid = field_numbers(events, rows, "vtid")
     vpid, _ = field_numbers(events, rows, "vpid")
     has_vtid &= user
-    notes = []
+    interrupts = int((idle & ~user).sum())
+    notes = [f"{plural(interrupts, 'event')} on an idle cpu: of no thread"] * (interrupts > 0)
     if has_vtid.any():
         shown = tid != UNKNOWN
         _, thread = np.unique(
@@ -183,12 +187,12 @@ def owners_of(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
         tid[take] = vtid[take]
         if namespaced:
             notes.append(
-                f"{namespaced} events come from a pid namespace (their vtid is no thread "
+                f"{plural(namespaced, 'event')} out of a pid namespace (the vtid is no thread "
                 "that sched_switch shows there): the kernel's thread id was used"
             )
         if moved:
             notes.append(
-                f"{moved} events were emitted while their thread moved to another cpu: "
-                "their vtid was used"
+                f"{plural(moved, 'event')} emitted while the thread moved to another cpu: "
+                "the vtid was used"
             )
     return Owners(host, tid, tuple(notes))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 
 import pytest
 
-from critpath.commands.settings import SETTINGS, WrongValueError, effective
+from critpath.commands.settings import COMPARING, SETTINGS, WrongValueError, effective
 
 
 def shown(done) -> dict[str, tuple[str, str]]:
@@ -120,3 +121,11 @@ def test_ranges(name, good, bad):
     for value in bad:
         with pytest.raises(WrongValueError):
             SETTINGS[name].parse(value)
+
+
+def test_the_pipeline_has_the_same_defaults(tmp_path):
+    pipeline = pytest.importorskip("critpath.pipeline", reason="critpath.pipeline is not here yet")
+    fields = {f.name: f.default for f in dataclasses.fields(pipeline.CompareSettings)}
+    values = effective({}, None, tmp_path).values
+    mine = {name.replace("-", "_"): values[name] for name in (*COMPARING, "interrupts")}
+    assert mine == {name: fields[name] for name in mine}

@@ -312,13 +312,16 @@ def test_demo_leaves_other_directories_alone(run, fake, tmp_path):
     assert (tmp_path / "empty" / MARKER).exists()
 
 
-def test_demo_says_if_its_recordings_are_missing_or_damaged(run, package):
+def test_demo_says_if_its_recordings_are_missing_or_damaged(run, package, tmp_path):
     (package / "demo" / "normal.tar.xz").write_bytes(b"not xz")
-    assert run("demo").code == 125
+    done = run("demo", "damaged")
+    assert done.code == 125
+    assert "normal.tar.xz is damaged" in done.err
     (package / "demo" / "normal.tar.xz").unlink()
     done = run("demo")
     assert done.code == 125
     assert "lacks the demo's recording" in done.err
+    assert not (tmp_path / "critpath-demo").exists()
 
 
 # --------------------------------------------------------------------- errors

@@ -200,6 +200,25 @@ def test_kernel_events_belong_to_who_runs_not_to_their_tid_field(record):
     assert found.tid.tolist() == [7]
 
 
+def test_interrupts_of_an_idle_cpu_are_nobodys(record):
+    made = record()
+    made.switch(1, 0, (7, "seven"), IDLE)
+    made.switch(2, 1, (7, "seven"), (0, "swapper/1"))
+    made.switch(3, 2, IDLE, (9, "nine"))
+    for cpu in (0, 1, 2):
+        made.add(10 + cpu, cpu, "irq_handler_entry", name="disk")
+        made.add(20 + cpu, cpu, "irq_handler_exit", name="disk")
+    found = find_executions(made.events(), "events:irq_handler_entry,irq_handler_exit")
+    assert found.tid.tolist() == [9]
+    assert found.incomplete == 4
+    assert "4 events on an idle cpu: of no thread" in found.notes
+    # With a key such a begin will do: the end says whose execution it is.
+    made.add(30, 2, "done", name="disk")
+    made.add(29, 0, "arrived", name="disk")
+    found = find_executions(made.events(), "events:arrived,done,key=name")
+    assert (found.tid.tolist(), found.begin.tolist()) == ([9], [29])
+
+
 def test_same_thread_id_on_two_hosts(record):
     made = record()
     for host, shift in ((0, 0), (1, 1)):
