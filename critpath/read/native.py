@@ -12,21 +12,11 @@ from uuid import UUID
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model import I64, EventClass, Events, Wanted
+from critpath.model import I64, EventClass, Events, Loss, Wanted
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace, clock_of
 from critpath.read.packets import Column, StreamFile, losses
-from critpath.read.program import (
-    ENCODINGS,
-    FIRST_FREE_REGISTER,
-    Compiler,
-    Program,
-    Role,
-    fixed_layout,
-    flat_header,
-    selectors,
-)
-from critpath.read.program import Path as FieldPath
+from critpath.read.program import Compiler
 from critpath.read.schema import (
     ClockClass,
     FieldClass,
@@ -36,6 +26,9 @@ from critpath.read.schema import (
     TraceClass,
 )
 from critpath.read.selection import Chosen, Selected, choose, leaves, select
+from critpath.read.shapes import ENCODINGS, fixed_layout, flat_header, selectors
+from critpath.read.shapes import Path as FieldPath
+from critpath.read.steps import FIRST_FREE_REGISTER, Program, Role
 from critpath.units import NS_PER_S
 
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
@@ -293,7 +286,11 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
     total = int(table[:, Column.EVENTS].sum())
     begin = int(table[:, Column.FIRST].min()) if total else 0
     end = int(table[:, Column.LAST].max()) if total else 0
-    missing = [loss for _, of in files if of for loss in losses(of, begin, end)]
+    missing: list[Loss] = []
+    for _, of in files:
+        lost, odd = losses(of, begin, end)
+        missing += lost
+        reader.warnings += odd
     if total == 0:
         damage = next((loss.reason for loss in missing if loss.packets), "")
         where = traces[0].directory if traces else "the recording"

@@ -9,7 +9,6 @@ from fnmatch import translate
 from functools import lru_cache
 
 from critpath.model import Kind, Wanted
-from critpath.read.program import Path, is_text, packable
 from critpath.read.schema import (
     ArrayClass,
     EventRecordClass,
@@ -23,6 +22,7 @@ from critpath.read.schema import (
     VariantClass,
     VarintClass,
 )
+from critpath.read.shapes import Path, is_text, packable
 
 EVERYTHING = (("*",),)
 

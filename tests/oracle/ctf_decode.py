@@ -112,9 +112,7 @@ class Trace:
             self.keep(of, 64, value, path, shown, env, out, clock)
         elif isinstance(of, FloatClass):
             if of.bits in {32, 64}:
-                raw = bits.number(
-                    of.bits, big=of.big_endian, reverse=of.bit_reversed, signed=False
-                )
+                raw = bits.number(of.bits, big=of.big_endian, reverse=of.bit_reversed, signed=False)
                 code = "<If" if of.bits == 32 else "<Qd"
                 out.append((shown, struct.unpack("<" + code[2], struct.pack(code[:2], raw))[0], ""))
             else:
@@ -130,7 +128,11 @@ class Trace:
         elif isinstance(of, ArrayClass):
             count = of.length if isinstance(of.length, int) else self.look(of.length, env)
             of_text = of.element
-            if isinstance(of_text, IntegerClass) and of_text.text and of_text.bits == 8 == of_text.align:
+            if (
+                isinstance(of_text, IntegerClass)
+                and of_text.text
+                and of_text.bits == 8 == of_text.align
+            ):
                 self.text(bits, count, shown, out)
             else:
                 for _ in range(count):
@@ -143,9 +145,7 @@ class Trace:
                 name = member.name
                 if self.strip and name.startswith("_"):
                     name = name[1:]
-                self.read(
-                    bits, member.field, (*path, member.name), (*shown, name), env, out, clock
-                )
+                self.read(bits, member.field, (*path, member.name), (*shown, name), env, out, clock)
         else:
             for key in [k for k in env if k[: len(path)] == path and k != path]:
                 env[key] = 0
@@ -171,7 +171,9 @@ class Trace:
         if size > (bits.limit - bits.pos) // 8:
             raise DamagedError("outside")
         at = bits.take(8 * size) // 8
-        out.append((shown, bits.data[at : at + size].split(b"\0")[0].decode("utf-8", "replace"), ""))
+        out.append(
+            (shown, bits.data[at : at + size].split(b"\0")[0].decode("utf-8", "replace"), "")
+        )
 
     def look(self, path, env):
         if path not in env:
@@ -233,7 +235,7 @@ class Trace:
         whole = 8 * (len(data) - at)
         content = size = env.get("packet-total-length", env.get("packet-content-length", whole))
         content = env.get("packet-content-length", content)
-        if max(size, content) >= 1 << 63:  # no file is that large
+        if size >= 1 << 63:  # no file is that large
             raise DamagedError("size")
         if size <= 0 or size % 8 or content > size or content < bits.pos:
             if size > 0 and size % 8 == 0 and bits.pos <= size <= whole:

@@ -121,10 +121,12 @@ class Generator:
         elif pick < 0.82:
             length = rng.randint(0, 4) if rng.random() < 0.5 else self.length(path, members, known)
             # Elements may depend on what comes before, and on their own siblings.
-            element = rng.choice([
-                lambda: self.integer(),
-                lambda: self.members((*path, name), depth - 1, list(known)),
-            ])()
+            element = rng.choice(
+                [
+                    lambda: self.integer(),
+                    lambda: self.members((*path, name), depth - 1, list(known)),
+                ]
+            )()
             of = ArrayClass(element, length, rng.choice([1, 1, 8]))
         elif pick < 0.9:
             of = self.members((*path, name), depth - 1, known)
@@ -149,7 +151,9 @@ class Generator:
             title = f"o{number}"
             inner = path if optional else (*path, title)
             field = (
-                self.members(inner, depth - 1, list(known)) if rng.random() < 0.7 else self.integer()
+                self.members(inner, depth - 1, list(known))
+                if rng.random() < 0.7
+                else self.integer()
             )
             options.append(Option(title, (taken,), field))
         return VariantClass((*outer, name), tuple(options), optional)
@@ -175,8 +179,11 @@ class Generator:
         context += self.members(("packet-context",), 1, known).members
         number = role("event-record-class-id", rng.choice([5, 8, 16]), mappings=(("x", ((0, 2),)),))
         stamp = self.integer(
-            bits=rng.choice([27, 32, 20, 64]), signed=False, reverse=False,
-            roles=frozenset({"default-clock-timestamp"}), clock="c",
+            bits=rng.choice([27, 32, 20, 64]),
+            signed=False,
+            reverse=False,
+            roles=frozenset({"default-clock-timestamp"}),
+            clock="c",
         )
         event_header = StructureClass((Member("id", number), Member("timestamp", stamp)), 8)
         event_context = (
@@ -194,9 +201,7 @@ class Generator:
             0, StructureClass(tuple(context)), event_header, event_context, events, "c"
         )
         version = (1, 8) if rng.random() < 0.7 else (2, 0)
-        return TraceClass(
-            header, {0: stream}, {"c": clock}, {}, "", self.big, version
-        )
+        return TraceClass(header, {0: stream}, {"c": clock}, {}, "", self.big, version)
 
     # ---------------------------------------------------------------- packets
 
@@ -228,7 +233,9 @@ class Generator:
                 raw = rng.getrandbits(of.bits)
             out.number(raw, of.bits, big=of.big_endian, reverse=of.bit_reversed)
         elif isinstance(of, StringClass):
-            for byte in rng.choice([b"", b"cat", b"\xff\xfe", "\u00e4".encode(), b"0123456789abcdef"]):
+            for byte in rng.choice(
+                [b"", b"cat", b"\xff\xfe", "\u00e4".encode(), b"0123456789abcdef"]
+            ):
                 out.number(byte, 8)
             out.number(0, 8)
         elif isinstance(of, (TextClass, ArrayClass)):
@@ -289,7 +296,10 @@ class Generator:
                 stamp = stream.event_header.members[1].field
                 inner = dict(env)
                 self.write(
-                    out, stream.event_header, ("event-header",), inner,
+                    out,
+                    stream.event_header,
+                    ("event-header",),
+                    inner,
                     {"default-clock-timestamp": now % (1 << stamp.bits)},
                 )
                 event = stream.events[inner["event-header", "id"]]

@@ -70,7 +70,10 @@ def compare(schema, files, directory):
         assert not expected
         return 0
     assert events.total == len(expected)
-    assert len([x for x in events.losses if x.reason.split(":")[0] in {"damaged", "truncated"}]) == damaged
+    assert (
+        len([x for x in events.losses if x.reason.split(":")[0] in {"damaged", "truncated"}])
+        == damaged
+    )
     times = [min(e.timestamp * 10**9 // frequency, (1 << 63) - 1) for e in expected]
     order = np.argsort(np.array(times, np.int64), kind="stable")
     assert events.timestamp.tolist() == [times[i] for i in order]
