@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -56,7 +56,7 @@ class _Reader:
     """Decodes the traces of one recording into one set of columns."""
 
     wanted: Sequence[Wanted]
-    decoder: Any = field(default_factory=_decode.Decoder)
+    decoder: _decode.Decoder = field(default_factory=_decode.Decoder)
     classes: list[EventClass] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -278,7 +278,7 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
     starts: list[int] = []
     files: list[tuple[Trace, list[StreamFile]]] = []
     for trace in traces:
-        files.append((trace, reader.read(trace, lambda c, t=trace: clocks.shift(t, c))))
+        files.append((trace, reader.read(trace, partial(clocks.shift, trace))))
         starts += [int(f.packets[0, Column.ROW]) for f in files[-1][1] if len(f.packets)]
     packets = [f.packets for _, of in files for f in of if len(f.packets)]
     table = np.concatenate(packets) if packets else np.zeros((0, len(Column)), np.int64)

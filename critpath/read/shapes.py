@@ -99,27 +99,28 @@ def packable(of: FieldClass) -> bool:
 
 def fixed_size(of: FieldClass) -> int | None:
     """Return the bits of a field from its aligned begin, or None if they vary."""
+    size: int | None = None
     match of:
         case IntegerClass() | FloatClass():
-            return of.bits
+            size = of.bits
         case TextClass(length=int() as length):
-            return 8 * length
+            size = 8 * length
+        case ArrayClass(length=0):
+            size = 0
         case ArrayClass(length=int() as length):
             element = fixed_size(of.element)
-            if element is None or length == 0:
-                return 0 if length == 0 else None
-            step = alignment(of.element)
-            return min(-(-element // step) * step * (length - 1) + element, ENDLESS)
+            if element is not None:
+                step = alignment(of.element)
+                size = -(-element // step) * step * (length - 1) + element
         case StructureClass():
             size = 0
             for member in of.members:
-                inner = fixed_size(member.field)
-                if inner is None:
-                    return None
-                to = alignment(member.field)
-                size = min(-(-size // to) * to + inner, ENDLESS)
-            return size
-    return None
+                inner, to = fixed_size(member.field), alignment(member.field)
+                if size is None or inner is None:
+                    size = None
+                    break
+                size = -(-size // to) * to + inner
+    return None if size is None else min(size, ENDLESS)
 
 
 def fixed_layout(scopes: Iterable[StructureClass | None]) -> tuple[int, int] | None:
@@ -138,6 +139,7 @@ def fixed_layout(scopes: Iterable[StructureClass | None]) -> tuple[int, int] | N
 
 
 Way = tuple[int, int, int, int, int, int, int]
+MOST_WAYS = 4  # as in _tables.pxi
 
 
 @dataclass
@@ -182,37 +184,43 @@ def flat_header(
         selector (low, high, bits of the header, place and bits of the id, place and
         bits of the timestamp); None if only the program can read it.
     """
-    if of is None or not of.members:
-        return None
-    last = of.members[-1].field
+    fields = of.members if of is not None else ()
+    last = fields[-1].field if fields else None
     variant = last if isinstance(last, VariantClass) else None
     head = _Flat()
-    selector = (0, 1)
-    for member in of.members[: len(of.members) - (variant is not None)]:
-        path = ("event-header", member.name)
-        if not head.add(member.field, clock) or isinstance(member.field, StructureClass):
+    selector: tuple[int, int] | None = None
+    for member in fields[:-1] if variant is not None else fields:
+        if not isinstance(member.field, IntegerClass) or not head.add(member.field, clock):
             return None
-        if variant is not None and path == variant.selector:
+        if variant is not None and variant.selector == ("event-header", member.name):
             selector = (head.at - member.field.bits, member.field.bits)
-        elif any(p[:2] == path for p in needed):
-            return None
-    align = alignment(of)
-    if variant is None:
-        rows = [(0, 1, _Flat(head.at, head.event, head.time))]
+    # Without a variant there is one way, whatever the first bit says.
+    others = {p for p in needed if p[0] == "event-header"}
+    if of is None or variant is None:
+        rows, selector = [(0, 1, head)], (0, 1)
     else:
-        others = {p for p in needed if p[0] == "event-header"} - {variant.selector}
-        if variant.optional or selector == (0, 1) or others or selector[1] > 32:
-            return None
-        rows = []
-        for option in variant.options:
-            way = _Flat(head.at, head.event, head.time)
-            # Padding is known only where the header's own alignment covers it.
-            if alignment(option.field) > align or not way.add(option.field, clock):
-                return None
-            rows += [(low, high, way) for low, high in option.ranges]
-    if len(rows) > 4 or any(way.event is None for _, _, way in rows):
+        rows = _ways(variant, head, alignment(of), clock)
+        others.discard(variant.selector)
+    known = 1 <= len(rows) <= MOST_WAYS and all(way.event is not None for _, _, way in rows)
+    if of is None or selector is None or selector[1] > 32 or others or not known:
         return None
-    return (align, *selector), [
+    return (alignment(of), *selector), [
         (low, high, way.at, *(way.event or (0, 0)), *(way.time or (0, 0)))
         for low, high, way in rows
     ]
+
+
+def _ways(
+    variant: VariantClass, head: _Flat, align: int, clock: str
+) -> list[tuple[int, int, _Flat]]:
+    """Return the ranges of a header's variant with what follows; none if one is not flat."""
+    rows = []
+    for option in variant.options:
+        way = _Flat(head.at, head.event, head.time)
+        # Padding is known only where the header's own alignment covers it.
+        if variant.optional or alignment(option.field) > align:
+            return []
+        if not way.add(option.field, clock):
+            return []
+        rows += [(low, high, way) for low, high in option.ranges]
+    return rows

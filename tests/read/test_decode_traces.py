@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,11 +16,24 @@ EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
 # What the replay needs, for traces too large to read every field of in Python.
 SCHEDULER = tuple(w for w in KERNEL if w.fields and w.kind.name in {"SWITCH", "WAKEUP", "FORK"})
 
-GUEST = (
-    "full lossy normal normal-2 plain python sample-delay sample-fsync sample-lock sample-quota "
-    "steady-normal steady-plain steady-sample-delay steady-sample-fsync steady-sample-lock "
-    "steady-sample-quota"
-).split()
+GUEST = [
+    "full",
+    "lossy",
+    "normal",
+    "normal-2",
+    "plain",
+    "python",
+    "sample-delay",
+    "sample-fsync",
+    "sample-lock",
+    "sample-quota",
+    "steady-normal",
+    "steady-plain",
+    "steady-sample-delay",
+    "steady-sample-fsync",
+    "steady-sample-lock",
+    "steady-sample-quota",
+]
 # Events in each, as babeltrace2 counts them (scp_dest: as its tracer wrote them).
 PUBLIC = {
     "bt-multi-domains": 4272,
