@@ -72,13 +72,14 @@ def _render(document: dict[str, Any], arguments: argparse.Namespace) -> None:
     if arguments.format == "json":
         write_output(STDOUT, json_text(document))
         return
-    from critpath.report.as_text import render_comparison, render_path  # noqa: PLC0415 - as above
+    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - as above
+    from critpath.report.text_path import render_path  # noqa: PLC0415 - as above
 
     (render_path if is_path else render_comparison)(document, make_console())
 
 
 def _load(file: str) -> dict[str, Any]:
-    from critpath.report.document import load_document  # noqa: PLC0415 - start-up time
+    from critpath.report.as_json import load_document  # noqa: PLC0415 - start-up time
 
     try:
         if file == STDOUT:

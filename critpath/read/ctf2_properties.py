@@ -40,7 +40,7 @@ def get(of: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any
         raise Ctf2Fault(f"the property {key!r} is missing")
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise Ctf2Fault(f"the property {key!r} is {shorten(value)}")
-    return clean(value) if kind is str else value
+    return clean(value) if isinstance(value, str) else value
 
 
 def clean(text: str) -> str:

@@ -5,28 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model import I64, EventClass, Events, Wanted
+from critpath.model import I64, EventClass, Events, Loss, Wanted
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace, clock_of
 from critpath.read.packets import Column, StreamFile, losses
-from critpath.read.program import (
-    ENCODINGS,
-    FIRST_FREE_REGISTER,
-    Compiler,
-    Program,
-    Role,
-    fixed_layout,
-    flat_header,
-    selectors,
-)
-from critpath.read.program import Path as FieldPath
+from critpath.read.program import Compiler
 from critpath.read.schema import (
     ClockClass,
     FieldClass,
@@ -36,6 +26,9 @@ from critpath.read.schema import (
     TraceClass,
 )
 from critpath.read.selection import Chosen, Selected, choose, leaves, select
+from critpath.read.shapes import ENCODINGS, fixed_layout, flat_header, selectors
+from critpath.read.shapes import Path as FieldPath
+from critpath.read.steps import FIRST_FREE_REGISTER, Program, Role
 from critpath.units import NS_PER_S
 
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
@@ -63,7 +56,7 @@ class _Reader:
     """Decodes the traces of one recording into one set of columns."""
 
     wanted: Sequence[Wanted]
-    decoder: Any = field(default_factory=_decode.Decoder)
+    decoder: _decode.Decoder = field(default_factory=_decode.Decoder)
     classes: list[EventClass] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -285,7 +278,7 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
     starts: list[int] = []
     files: list[tuple[Trace, list[StreamFile]]] = []
     for trace in traces:
-        files.append((trace, reader.read(trace, lambda c, t=trace: clocks.shift(t, c))))
+        files.append((trace, reader.read(trace, partial(clocks.shift, trace))))
         starts += [int(f.packets[0, Column.ROW]) for f in files[-1][1] if len(f.packets)]
     packets = [f.packets for _, of in files for f in of if len(f.packets)]
     table = np.concatenate(packets) if packets else np.zeros((0, len(Column)), np.int64)
@@ -293,7 +286,11 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
     total = int(table[:, Column.EVENTS].sum())
     begin = int(table[:, Column.FIRST].min()) if total else 0
     end = int(table[:, Column.LAST].max()) if total else 0
-    missing = [loss for _, of in files if of for loss in losses(of, begin, end)]
+    missing: list[Loss] = []
+    for _, of in files:
+        lost, odd = losses(of, begin, end)
+        missing += lost
+        reader.warnings += odd
     if total == 0:
         damage = next((loss.reason for loss in missing if loss.packets), "")
         where = traces[0].directory if traces else "the recording"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
 
 from critpath.model import I64, Loss
-from critpath.read.program import Role
+from critpath.read.steps import Role
+from critpath.units import plural
 
 
 class Column(IntEnum):
@@ -90,8 +90,8 @@ class _Packet:
         return self.nanoseconds(self.stream, raw)
 
 
-def losses(files: Sequence[StreamFile], begin: int, end: int) -> list[Loss]:
-    """Return everything a trace's packets say is missing.
+def losses(files: Sequence[StreamFile], begin: int, end: int) -> tuple[list[Loss], list[str]]:
+    """Return everything a trace's packets say is missing, and warnings.
 
     Counters of discarded events are compared from one packet to the next of the same
     stream, as babeltrace2 does: the events were lost between the two packets' ends.
@@ -103,6 +103,8 @@ def losses(files: Sequence[StreamFile], begin: int, end: int) -> list[Loss]:
     begin, end : int
         Range of the recording, for what cannot be placed (ns).
     """
+    if not files:
+        return [], []
     found: list[Loss] = []
     streams: dict[tuple[int, int, int], list[_Packet]] = {}
     for number, file in enumerate(files):
@@ -115,14 +117,22 @@ def losses(files: Sequence[StreamFile], begin: int, end: int) -> list[Loss]:
                 named = row[Column.PRESENT] >> Role.INSTANCE & 1
                 key = (row[Column.STREAM], row[Column.INSTANCE] if named else number, named)
                 streams.setdefault(key, []).append(packet)
-        host = file.host
+    overlapping = 0
     for packets in streams.values():
         packets.sort(key=lambda p: p.begin)
-        for before, after in pairwise([None, *packets]):
-            if after is not None:
-                found += _lost_packets(before, after, host)
-                found += _discarded(before, after, host)
-    return sorted(found, key=lambda loss: (loss.begin, loss.end, loss.cpu, loss.reason))
+        before: _Packet | None = None
+        for after in packets:
+            found += _lost_packets(before, after, files[0].host)
+            found += _discarded(before, after, files[0].host)
+            overlapping += before is not None and after.begin < before.end
+            before = after
+    warnings = []
+    if overlapping:
+        warnings.append(
+            f"{files[0].name.rpartition('/')[0]}: {plural(overlapping, 'pair')} of packets"
+            " overlap in time, which babeltrace2 refuses: their events were ordered by time"
+        )
+    return found, warnings
 
 
 def _packet(file: StreamFile, row: list[int]) -> _Packet | None:

@@ -9,7 +9,6 @@ from fnmatch import translate
 from functools import lru_cache
 
 from critpath.model import Kind, Wanted
-from critpath.read.program import Path, is_text, packable
 from critpath.read.schema import (
     ArrayClass,
     EventRecordClass,
@@ -23,6 +22,7 @@ from critpath.read.schema import (
     VariantClass,
     VarintClass,
 )
+from critpath.read.shapes import Path, is_text, packable
 
 EVERYTHING = (("*",),)
 
@@ -78,20 +78,6 @@ class Leaf:
 def leaves(of: FieldClass | None, path: Path, *, strip: bool) -> Iterator[Leaf]:
     """Yield the fields with a value below a field, in order; options of a variant all."""
     match of:
-        case IntegerClass() | VarintClass():
-            yield Leaf(path, "int" if of.signed else "uint", bool(of.roles))
-        case FloatClass(bits=32 | 64):
-            yield Leaf(path, "float")
-        case StringClass():
-            yield Leaf(path, "str")
-        case TextClass():
-            if not of.blob:
-                yield Leaf(path, "str")
-        case ArrayClass():
-            if is_text(of):
-                yield Leaf(path, "str")
-            elif packable(of):
-                yield Leaf(path, "uint", extra=True)
         case StructureClass():
             for member in of.members:
                 bare = strip and member.name.startswith("_")
@@ -100,6 +86,16 @@ def leaves(of: FieldClass | None, path: Path, *, strip: bool) -> Iterator[Leaf]:
         case VariantClass():
             for option in of.options:
                 yield from leaves(option.field, path, strip=strip)
+        case IntegerClass() | VarintClass():
+            yield Leaf(path, "int" if of.signed else "uint", bool(of.roles))
+        case FloatClass(bits=32 | 64):
+            yield Leaf(path, "float")
+        case StringClass() | TextClass(blob=False):
+            yield Leaf(path, "str")
+        case ArrayClass() if is_text(of):
+            yield Leaf(path, "str")
+        case ArrayClass() if packable(of):
+            yield Leaf(path, "uint", extra=True)
 
 
 def event_leaves(stream: StreamClass, event: EventRecordClass, *, strip: bool) -> dict[str, Leaf]:

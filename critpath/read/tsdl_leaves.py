@@ -145,13 +145,7 @@ def enum_labels(tokens: Tokens, at: int) -> tuple[Labels, int]:
         at += 1
         low = high = following
         if words[at] == "=":
-            start = at + 1
-            low, at = constant(tokens, start)
-            high = low
-            if words[at] == "...":
-                high, at = constant(tokens, at + 1)
-            if low > high:
-                raise tokens.fault(start, f"the range of {label!r} is empty: {low} ... {high}")
+            low, high, at = _span(tokens, at + 1)
         elif following >= 1 << 64:
             raise tokens.fault(at, f"the value of {label!r} would be above 64 bits")
         following = high + 1
@@ -161,6 +155,18 @@ def enum_labels(tokens: Tokens, at: int) -> tuple[Labels, int]:
         elif words[at] != "}":
             raise tokens.fault(at, f"expected ',' or '}}', found {words[at][:40]!r}")
     return tuple([(label, tuple(ranges)) for label, ranges in found.items()]), at + 1
+
+
+def _span(tokens: Tokens, at: int) -> tuple[int, int, int]:
+    """Parse ``low ... high`` or one value; return both ends and the next position."""
+    start = at
+    low, at = constant(tokens, at)
+    high = low
+    if tokens.words[at] == "...":
+        high, at = constant(tokens, at + 1)
+    if low > high:
+        raise tokens.fault(start, f"the range {low} ... {high} is empty")
+    return low, high, at
 
 
 class Leaves:

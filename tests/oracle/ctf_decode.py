@@ -90,7 +90,7 @@ class Trace:
         self.clock = 0
 
     # One field: appends (dotted name, value) to `out`; `env` has every value by path.
-    def read(self, bits, of, path, shown, env, out, clock):
+    def read(self, bits, of, path, shown, env, out, clock):  # noqa: PLR0912 - a case a class
         bits.align(alignment(of))
         if isinstance(of, IntegerClass):
             value = bits.number(
@@ -235,7 +235,7 @@ class Trace:
         whole = 8 * (len(data) - at)
         content = size = env.get("packet-total-length", env.get("packet-content-length", whole))
         content = env.get("packet-content-length", content)
-        if max(size, content) >= 1 << 63:  # no file is that large
+        if size >= 1 << 63:  # no file is that large
             raise DamagedError("size")
         if size <= 0 or size % 8 or content > size or content < bits.pos:
             if size > 0 and size % 8 == 0 and bits.pos <= size <= whole:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import struct
 
+from oracle.ctf_decode import alignment
+
 from critpath.read.schema import (
     ArrayClass,
     ClockClass,
@@ -21,7 +23,6 @@ from critpath.read.schema import (
     VariantClass,
     VarintClass,
 )
-from oracle.ctf_decode import alignment
 
 
 class Writer:
@@ -52,7 +53,7 @@ class Generator:
     """Draws a schema and packets that fit it from one source of randomness."""
 
     def __init__(self, seed, *, big=None):
-        self.rng = random.Random(seed)
+        self.rng = random.Random(seed)  # noqa: S311 - test data
         self.big = self.rng.random() < 0.4 if big is None else big
         self.names = 0
 
@@ -123,7 +124,7 @@ class Generator:
             # Elements may depend on what comes before, and on their own siblings.
             element = rng.choice(
                 [
-                    lambda: self.integer(),
+                    self.integer,
                     lambda: self.members((*path, name), depth - 1, list(known)),
                 ]
             )()
@@ -205,7 +206,7 @@ class Generator:
 
     # ---------------------------------------------------------------- packets
 
-    def write(self, out, of, path, env, fixed):
+    def write(self, out, of, path, env, fixed):  # noqa: PLR0912 - a case a class
         out.align(alignment(of))
         rng = self.rng
         if isinstance(of, (IntegerClass, VarintClass)):
@@ -221,8 +222,6 @@ class Generator:
             if isinstance(of, VarintClass):
                 self.varint(out, of, value)
             else:
-                if "default-clock-timestamp" not in of.roles and not of.roles:
-                    pass
                 out.number(value, of.bits, big=of.big_endian, reverse=of.bit_reversed)
         elif isinstance(of, FloatClass):
             if of.bits == 64:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracle.ctf_decode import Trace as Twin
+from oracle.ctf_write import Generator
 
 from critpath.errors import UnreadableError
 from critpath.model import Kind, Wanted
 from critpath.read.clocks import Trace
 from critpath.read.native import read_traces
-from oracle.ctf_decode import Trace as Twin
-from oracle.ctf_write import Generator
 
 EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
 
@@ -128,22 +128,22 @@ def test_broken_packets_lose_what_the_twin_loses(tmp_path: Path, seed: int):
     rng, schema, files = written(seed)
     broken = []
     for data in files:
-        data = bytearray(data)
+        damaged = bytearray(data)
         for _ in range(rng.choice([1, 2, 8])):
             how = rng.random()
-            if how < 0.6 and data:
-                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            if how < 0.6 and damaged:
+                damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
             elif how < 0.8:
-                del data[rng.randrange(len(data) + 1) :]
+                del damaged[rng.randrange(len(damaged) + 1) :]
             else:
-                data += rng.randbytes(rng.randrange(64))
-        broken.append(bytes(data))
+                damaged += rng.randbytes(rng.randrange(64))
+        broken.append(bytes(damaged))
     compare(schema, broken, tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_noise_neither_crashes_nor_hangs(tmp_path: Path, seed: int):
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311 - test data
     _, schema, _ = written(seed)
     compare(schema, [rng.randbytes(rng.randrange(4000)) for _ in range(2)], tmp_path)
 

@@ -1,0 +1,267 @@
+"""The native reader against babeltrace2, and against what is known of real traces."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+
+import numpy as np
+import pytest
+
+from critpath.model import Kind, Wanted
+from critpath.read.layout import KERNEL
+from critpath.read.recording import describe, read_events
+
+EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+# What the replay needs, for traces too large to read every field of in Python.
+SCHEDULER = tuple(w for w in KERNEL if w.fields and w.kind.name in {"SWITCH", "WAKEUP", "FORK"})
+
+GUEST = [
+    "full",
+    "lossy",
+    "normal",
+    "normal-2",
+    "plain",
+    "python",
+    "sample-delay",
+    "sample-fsync",
+    "sample-lock",
+    "sample-quota",
+    "steady-normal",
+    "steady-plain",
+    "steady-sample-delay",
+    "steady-sample-fsync",
+    "steady-sample-lock",
+    "steady-sample-quota",
+]
+# Events in each, as babeltrace2 counts them (scp_dest: as its tracer wrote them).
+PUBLIC = {
+    "bt-multi-domains": 4272,
+    "bt-tracefile-rotation": 12305,
+    "cb-nodes-pipeline": 3595,
+    "selora-namespace_live": 728_578,
+    "selora-old_trace": 86_521,
+    "tc-bug446190": 31_556,
+    "tc-many-threads": 240_644,
+    "tc-scp_dest": 85_729,
+    "tc-uneven-streams-PARTIAL": 50_618,
+}
+LARGE = {"selora-namespace_live", "tc-many-threads"}
+
+
+def bt2_is_here() -> bool:
+    if importlib.util.find_spec("bt2"):
+        return True
+    try:
+        return not subprocess.run(
+            ["/usr/bin/python3", "-c", "import bt2"], capture_output=True, check=False
+        ).returncode
+    except FileNotFoundError:
+        return False
+
+
+needs_bt2 = pytest.mark.skipif(not bt2_is_here(), reason="needs babeltrace2's Python module")
+
+
+def tables(events, codes):
+    """For each event name its fields with types, and a matrix: ts, cpu, one column a field."""
+    found = {}
+    texts = np.array([codes.setdefault(s, len(codes)) for s in events.strings], np.int64)
+    for index, of in enumerate(events.classes):
+        rows = np.flatnonzero(events.event_class == index)
+        if not len(rows):
+            continue
+        columns = {
+            "": events.timestamp[rows],
+            " cpu": events.cpu[rows].astype(np.int64),
+        }
+        types = {}
+        for place, (name, kind) in enumerate(zip(of.fields, of.types, strict=True)):
+            column = events.values[events.offset[rows] + place]
+            columns[name] = texts[column] if kind == "str" else column
+            types[name] = kind
+        found.setdefault((of.domain, of.name), []).append((types, columns))
+    result = {}
+    for key, parts in found.items():
+        names = sorted({n for _, columns in parts for n in columns})
+        types = {n: t for part, _ in parts for n, t in part.items()}
+        # Texts last: where they differ, rows still sort alike.
+        names.sort(key=lambda n: types.get(n) == "str")
+        matrix = np.concatenate(
+            [np.stack([c.get(n, np.zeros_like(c[""])) for n in names], axis=1) for _, c in parts]
+        )
+        result[key] = types, names, matrix[np.lexsort(matrix.T[::-1])]
+    return result
+
+
+def assert_same_events(ours, theirs):
+    """Every event, its time, cpu and fields are the same.
+
+    babeltrace2 2.0.4 shows an empty string field as the string that the field held in an
+    earlier event (efficios/babeltrace, pull request 116): there ours must be empty.
+    """
+    codes = {"": 0}
+    mine, its = tables(ours, codes), tables(theirs, codes)
+    assert set(mine) == set(its)
+    stale = 0
+    for key, (types, names, matrix) in mine.items():
+        its_types, its_names, its_matrix = its[key]
+        assert types == its_types, key
+        assert names == its_names, key
+        assert matrix.shape == its_matrix.shape, key
+        different = matrix != its_matrix
+        for place in np.flatnonzero(different.any(axis=0)):
+            assert types.get(names[place]) == "str", (key, names[place])
+            assert not matrix[different[:, place], place].any(), (key, names[place])
+            stale += int(different[:, place].sum())
+    assert stale <= max(3, len(ours) // 1000)
+
+
+def assert_same_losses(ours, theirs):
+    kinds = {"discarded", "packets lost"}
+
+    def counted(events):
+        return sorted(
+            (x.begin, x.end, x.events, x.packets, x.reason)
+            for x in events.losses
+            if x.reason in kinds
+        )
+
+    assert counted(ours) == counted(theirs)
+
+
+@needs_bt2
+@pytest.mark.parametrize("name", GUEST)
+def test_guest_recordings_read_as_babeltrace2_reads_them(guest, name):
+    path = guest(name)
+    ours = read_events(path, EVERYTHING)
+    theirs = read_events(path, EVERYTHING, reader="babeltrace2")
+    assert ours.total == len(ours) == len(theirs)
+    assert_same_events(ours, theirs)
+    assert_same_losses(ours, theirs)
+    assert ours.clock.uuid == theirs.clock.uuid
+
+
+@needs_bt2
+@pytest.mark.parametrize("name", [n for n in PUBLIC if n != "tc-scp_dest"])
+def test_public_traces_read_as_babeltrace2_reads_them(shared, name):
+    path = shared(f"public/{name}")
+    wanted = SCHEDULER if name in LARGE else EVERYTHING
+    ours = read_events(path, wanted)
+    assert ours.total == PUBLIC[name]
+    theirs = read_events(path, wanted, reader="babeltrace2")
+    assert_same_events(ours, theirs)
+    assert_same_losses(ours, theirs)
+
+
+def test_a_trace_that_babeltrace2_gives_up_is_read_whole(shared):
+    events = read_events(shared("public/tc-scp_dest"), EVERYTHING)
+    assert events.total == len(events) == PUBLIC["tc-scp_dest"]
+    assert (np.diff(events.timestamp) >= 0).all()
+    assert set(events.cpu.tolist()) == {0}
+    assert any("packets" in w for w in events.warnings)
+
+
+def test_losses_of_a_recording_that_lost(guest):
+    losses = read_events(guest("lossy"), KERNEL).losses
+    discarded = [x for x in losses if x.reason == "discarded"]
+    assert sum(x.events for x in discarded) == 5010
+    assert all(x.begin < x.end and x.cpu in {0, 1} and not x.packets for x in discarded)
+
+
+def test_losses_of_a_public_trace(shared):
+    losses = read_events(shared("public/bt-multi-domains"), KERNEL).losses
+    assert [(x.events, x.reason, x.cpu) for x in losses] == [(728, "discarded", 0)]
+
+
+def test_kernel_events_have_their_kinds_and_fields(guest):
+    events = read_events(guest("full"), KERNEL)
+    kinds = {c.kind for c in events.classes}
+    assert {Kind.SWITCH, Kind.WAKEUP, Kind.FORK, Kind.SYSCALL_ENTRY, Kind.STATEDUMP} <= kinds
+    wanted = {w.kind: w for w in KERNEL}
+    for of in events.classes:
+        assert of.fields == tuple(names[0] for names in wanted[of.kind].fields)
+    switch = next(c for c in events.classes if c.kind is Kind.SWITCH)
+    assert switch.types == ("str", "int", "int", "str", "int")
+    rows = events.rows("sched_switch")
+    names = {events.strings[c] for c in events.column(rows, "next_comm").tolist()}
+    assert "worker" in names
+    # Who comes in next on a cpu is who goes out at the following switch.
+    for cpu in (0, 1):
+        here = rows[events.cpu[rows] == cpu]
+        came = events.column(here, "next_tid")[:-1]
+        went = events.column(here, "prev_tid")[1:]
+        assert (came == went).all()
+
+
+def test_old_names_have_the_same_kinds(shared):
+    events = read_events(shared("public/tc-bug446190"), KERNEL)
+    names = {c.name: c for c in events.classes}
+    assert names["softirq_entry"].kind is Kind.SOFTIRQ_ENTRY
+    assert names["hrtimer_expire_entry"].kind is Kind.TIMER_ENTRY
+    assert names["exit_syscall"].kind is Kind.SYSCALL_EXIT
+    assert names["sys_open"].kind is Kind.SYSCALL_ENTRY
+    assert names["sched_switch"].types == ("str", "int", "int", "str", "int")
+    assert names["sched_wakeup"].types == ("int", "str", "int", "int")
+
+
+def test_network_headers_are_read_by_their_dotted_names(shared):
+    events = read_events(shared("public/cb-nodes-pipeline"), KERNEL)
+    rows = np.concatenate([events.rows("net_dev_queue"), events.rows("net_if_receive_skb")])
+    local = events.column(rows, "network_header.saddr") == (127 << 24) + 1
+    ports = events.column(rows, "network_header.transport_header.source_port")
+    assert local.any()
+    assert (ports[local] > 0).any()
+    assert (events.column(rows, "network_header.transport_header.seq")[ports > 0] >= 0).all()
+
+
+def test_kernel_and_user_space_events_are_one_timeline(guest):
+    wanted = (*KERNEL, Wanted(Kind.OTHER, ("app:*",), (("id",), ("type",), ("vtid", "tid"))))
+    events = read_events(guest("full"), wanted)
+    assert not events.warnings  # both count one clock, whatever their offsets say
+    assert (np.diff(events.timestamp) >= 0).all()
+    begins = events.rows("app:request_begin")
+    ends = events.rows("app:request_end")
+    assert len(begins) == len(ends) > 0
+    assert {c.domain for c in events.classes} == {"kernel", "ust"}
+    # The thread that begins a request runs on that cpu in the kernel's view too.
+    switches = events.rows("sched_switch")
+    running = checked = 0
+    for row in begins.tolist():
+        before = switches[(switches < row) & (events.cpu[switches] == events.cpu[row])]
+        if len(before):
+            checked += 1
+            tid = events.column(before[-1:], "next_tid")[0]
+            running += tid == events.column(np.array([row]), "vtid")[0]
+    assert checked > 0
+    assert running == checked
+
+
+CTF2 = {
+    "CTF2-7.0-debug-info": 4,
+    "CTF2-7.0-lttng-crash": 400,
+    "CTF2-7.0-smalltrace": 2,
+    "CTF2-7.0-trace-with-index": 4000,
+    "CTF2-vl-ints": 1,
+}
+
+
+@pytest.mark.parametrize("name", CTF2)
+def test_ctf2_traces_are_read_whole(shared, name):
+    path = shared("ctf2") / name
+    events = read_events(path, EVERYTHING)
+    assert events.total == len(events) == CTF2[name]
+    assert not [x for x in events.losses if x.reason.startswith(("damaged", "truncated"))]
+    assert (np.diff(events.timestamp) >= 0).all()
+
+
+def test_describe_names_events_and_fields(guest):
+    kernel, user = describe(guest("full"))
+    assert kernel.domain == "kernel"
+    assert user.domain == "ust"
+    assert kernel.host == user.host == "guest"
+    assert kernel.events["sched_switch"][:3] == ("prev_comm", "prev_tid", "prev_prio")
+    assert {"pid", "tid", "procname", "cpu_id"} <= set(kernel.events["sched_switch"])
+    assert "network_header.transport_header.seq" in kernel.events["net_dev_queue"]
+    assert kernel.environment["tracer_name"] == "lttng-modules"
+    assert {"app:request_begin", "app:request_end"} <= set(user.events)
