@@ -1129,6 +1129,9 @@ class CompareSettings:
         Most normal executions that an anomalous one is aligned with.
     explain_limit : int
         Most anomalous executions that are aligned and explained.
+    interrupts : bool
+        The paths tell interrupt work apart; decided when they were extracted, kept
+        here because a report says everything that could change its outcome.
     """
 
     rule: str = "gate"
@@ -1144,6 +1147,7 @@ class CompareSettings:
     outlier_level: float = 0.05
     group_limit: int = 50
     explain_limit: int = 50
+    interrupts: bool = True
 
 
 @dataclass(frozen=True, eq=False)

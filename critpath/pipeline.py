@@ -385,9 +385,11 @@ def _to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
     their own type show what the difference is made of.
     """
     outliers = comparison.outliers
-    marked = np.flatnonzero(outliers.anomalous)
+    # What a loss tore out of a path is no cause of anything.
+    whole = ~comparison.sample.lossy
+    marked = np.flatnonzero(outliers.anomalous & whole)
     if not len(marked) and comparison.detection.flagged:
-        marked = np.flatnonzero(outliers.excess > 0)
+        marked = np.flatnonzero((outliers.excess > 0) & whole)
     order = marked[np.argsort(-outliers.excess[marked], kind="stable")].tolist()
     return order[:limit], max(len(order) - limit, 0)
 

@@ -129,9 +129,8 @@ def outliers(
     paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
     # Single executions: the columns that made the score must carry the excess.
     anomalous = benjamini_hochberg(p_value, level) & (large & (z > 0)).any(axis=1)
-    group_notes: tuple[str, ...] = ()
     if not types_known:
-        together, group_notes = _groups(
+        together, _group_notes = _groups(
             raw,
             observed,
             normal_clusters.labels,

@@ -13,7 +13,6 @@ from critpath.commands.output import (
     hint,
     json_text,
     make_console,
-    messages_of,
     require_executions,
     warn,
     write_output,
@@ -61,11 +60,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         render_comparison(document, make_console())
         if arguments.html is None:
             hint("next: --html report.html shows it side by side", quiet=settings["quiet"])
+    else:
+        warn(comparison.warnings, quiet=settings["quiet"])
     return EXIT_CODES[comparison.verdict]
 
 
 def compare_sources(normal: Path, sample: Path, settings: Settings) -> Comparison:
-    """Extract both sets and compare them, with warnings on stderr."""
+    """Extract both sets and compare them."""
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
     options = {name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")}
@@ -85,12 +86,7 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Compariso
 
         sets = extract(normal), extract(sample)
         progress("comparing")
-        comparison = pipeline.compare(*sets, pipeline.CompareSettings(**options))
-    warn(
-        [*comparison.warnings, *messages_of(sets[0]), *messages_of(sets[1])],
-        quiet=settings["quiet"],
-    )
-    return comparison
+        return pipeline.compare(*sets, pipeline.CompareSettings(**options))
 
 
 def write_comparison(

@@ -109,15 +109,10 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ..
     tuple of str
         One line each.
     """
-    result = []
+    result = [text for text in dict.fromkeys(normal.warnings) if text in sample.warnings]
     for name, path_set in (("normal", normal), ("sample", sample)):
-        result += [f"{name}: {text}" for text in path_set.warnings]
-        if path_set.losses:
-            lossy = int(path_set.lossy.sum())
-            result.append(
-                f"{name}: lost {describe_losses(path_set.losses)}; "
-                f"{plural(lossy, 'execution')} overlap a loss"
-            )
+        own = [text for text in dict.fromkeys(path_set.warnings) if text not in result]
+        result += [f"{name}: {text}" for text in own]
     for key, what in (("kernel_release", "kernels"), ("tracer_name", "tracers")):
         seen = [sorted({str(e[key]) for e in s.environment if key in e}) for s in (normal, sample)]
         # One set's kernel trace has a release, its user-space traces have none.

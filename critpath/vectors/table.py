@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from critpath.model import INTERFERENCE, I64, U8, PathSet, Symbol, VectorTable
+from critpath.model import I64, INTERFERENCE, U8, PathSet, Symbol, VectorTable
 
 
 def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> VectorTable:

@@ -107,11 +107,15 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         },
         "critpath.report.document": {
             "comparison_document": lambda _: state.document,
-            "path_document": path_document,
+        },
+        "critpath.report.document_path": {"path_document": path_document},
+        "critpath.report.as_json": {
             "load_document": lambda text: {**state.document, "a": len(text)},
         },
         "critpath.report.as_text": {
             "render_comparison": lambda d, console: console.print(f"comparison {d['a']} [b]"),
+        },
+        "critpath.report.text_path": {
             "render_path": lambda d, console: console.print(f"path {d['subject']['tid']}"),
         },
         "critpath.report.as_html": {"render_html": render_html},
