@@ -10,21 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from critpath import store
 from critpath.errors import InconclusiveError, UsageError
 from critpath.model import (
-    I64,
     U8,
     Aligned,
-    Clustering,
-    ClusterPairs,
     CompareSettings,
     Comparison,
-    CriticalPaths,
     Events,
     Executions,
     Finding,
@@ -32,9 +27,6 @@ from critpath.model import (
     Timelines,
 )
 from critpath.units import plural
-
-if TYPE_CHECKING:
-    from critpath.localize.findings import Segments
 
 Progress = Callable[[str], None]
 
@@ -193,35 +185,18 @@ def thread_paths(
     UsageError
         If no thread matches.
     """
+    from critpath.graph.subjects import lives_of
     from critpath.read.layout import KERNEL
     from critpath.read.recording import read_events
 
     events = read_events(source, KERNEL, reader=reader)
     timelines = _timelines(events)
-    workers = timelines.workers
-    names = [timelines.strings[code] for code in workers.name.tolist()]
-    chosen = (workers.first >= 0) & (workers.idle_cpu < 0)
-    if tid is not None:
-        chosen &= workers.tid == tid
-    if comm is not None:
-        chosen &= np.array([name == comm for name in names], bool)
-    rows = np.flatnonzero(chosen)
-    if not len(rows):
+    executions = lives_of(timelines, tid, comm, begin, end)
+    if not len(executions):
         raise UsageError(
             f"{source}: no thread " + (f"with tid {tid}" if comm is None else f"called {comm}"),
             "critpath path TRACE without --tid or --comm lists every thread",
         )
-    low = workers.first[rows] if begin is None else np.full(len(rows), begin, np.int64)
-    high = workers.last[rows] if end is None else np.full(len(rows), end, np.int64)
-    executions = Executions(
-        id=tuple(f"{workers.tid[w]}@{b}" for w, b in zip(rows, low.tolist(), strict=True)),
-        begin=low,
-        end=np.maximum(low, high),
-        tid=workers.tid[rows],
-        host=workers.host[rows],
-        comm=tuple(names[w] for w in rows.tolist()),
-        label=("",) * len(rows),
-    )
     return _walk_all(events, timelines, executions, source, "thread", interrupts)
 
 
@@ -353,8 +328,9 @@ def explain(
         Symbol of every segment of the normal and of the sample set.
     """
     from critpath.localize.causes import Explained, group_causes
+    from critpath.localize.chosen import to_explain
 
-    chosen, left_out = _to_explain(comparison, settings.explain_limit)
+    chosen, left_out = to_explain(comparison, settings.explain_limit)
     aligned: list[Aligned] = []
     findings: list[Finding] = []
     for position, execution in enumerate(chosen):
@@ -378,27 +354,13 @@ def explain(
     )
 
 
-def _to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
-    """Return the executions to align, most excess first, and how many are left out.
-
-    Where the sets differ but no execution stands out alone, the slowest against
-    their own type show what the difference is made of.
-    """
-    outliers = comparison.outliers
-    # What a loss tore out of a path is no cause of anything.
-    whole = ~comparison.sample.lossy
-    marked = np.flatnonzero(outliers.anomalous & whole)
-    if not len(marked) and comparison.detection.flagged:
-        marked = np.flatnonzero((outliers.excess > 0) & whole)
-    order = marked[np.argsort(-outliers.excess[marked], kind="stable")].tolist()
-    return order[:limit], max(len(order) - limit, 0)
-
-
 def _explain_one(
     comparison: Comparison, codes: tuple[U8, ...], execution: int, limit: int
 ) -> tuple[Aligned, tuple[Finding, ...]]:
     from critpath.align.group import choose_rows
     from critpath.align.multiple import align
+    from critpath.cluster.types import normal_group
+    from critpath.localize.chosen import rows_of, segments_of
     from critpath.localize.columns import column_statistics
     from critpath.localize.findings import find_differences
 
@@ -407,9 +369,11 @@ def _explain_one(
     )
     rows = group[choose_rows(comparison.normal_vectors.structure[group], limit)]
     normal, sample = comparison.normal.paths, comparison.sample.paths
-    sequences = [codes[0][_of(normal, i)] for i in rows] + [codes[1][_of(sample, execution)]]
-    durations = [normal.duration[_of(normal, i)] for i in rows]
-    durations.append(sample.duration[_of(sample, execution)])
+    sequences = [codes[0][rows_of(normal, i)] for i in rows] + [
+        codes[1][rows_of(sample, execution)]
+    ]
+    durations = [normal.duration[rows_of(normal, i)] for i in rows]
+    durations.append(sample.duration[rows_of(sample, execution)])
     symbols = comparison.normal_vectors.symbols
     alignment = align(sequences, durations, len(symbols))
     statistics = column_statistics(alignment)
@@ -418,8 +382,8 @@ def _explain_one(
         alignment,
         statistics,
         symbols,
-        _segments(sample, execution),
-        [_segments(normal, i) for i in rows],
+        segments_of(sample, execution),
+        [segments_of(normal, i) for i in rows],
     )
     total = int(durations[-1].sum())
     expected = sum(int(d.sum()) for d in durations[:-1]) / len(rows)
@@ -432,28 +396,3 @@ def _explain_one(
         excess=total - expected,
         unexplained=unexplained,
     ), found
-
-
-def normal_group(
-    normal_clusters: Clustering, sample_clusters: Clustering, pairs: ClusterPairs, execution: int
-) -> I64:
-    """Return the normal executions of the type that a sample execution is paired with."""
-    home = pairs.pair[sample_clusters.labels[execution]]
-    return np.flatnonzero(normal_clusters.labels == home).astype(np.int64)
-
-
-def _of(paths: CriticalPaths, index: int) -> slice:
-    return slice(int(paths.start[index]), int(paths.start[index + 1]))
-
-
-def _segments(paths: CriticalPaths, index: int) -> Segments:
-    from critpath.localize.findings import Segments
-
-    rows = _of(paths, index)
-    return Segments(
-        begin=paths.begin[rows],
-        end=paths.end[rows],
-        tid=paths.tid[rows],
-        comm=tuple(paths.strings[c] for c in paths.comm[rows].tolist()),
-        detail=tuple(paths.strings[c] for c in paths.detail[rows].tolist()),
-    )

@@ -146,3 +146,11 @@ def _join_pairs(
         novel=np.concatenate([p.novel for p in parts])[back],
         notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
     )
+
+
+def normal_group(
+    normal_clusters: Clustering, sample_clusters: Clustering, pairs: ClusterPairs, execution: int
+) -> I64:
+    """Return the normal executions of the type that a sample execution is paired with."""
+    home = pairs.pair[sample_clusters.labels[execution]]
+    return np.flatnonzero(normal_clusters.labels == home).astype(np.int64)

@@ -30,3 +30,37 @@ def subject_workers(timelines: Timelines, executions: Executions) -> I64:
             if workers.first[index] <= executions.end[i] or result[i] < 0:
                 result[i] = index
     return result
+
+
+def lives_of(
+    timelines: Timelines, tid: int | None, comm: str | None, begin: int | None, end: int | None
+) -> Executions:
+    """Return the lives of threads as executions.
+
+    Parameters
+    ----------
+    timelines : Timelines
+    tid, comm : int or None, str or None
+        Which threads; both None for all of them.
+    begin, end : int or None
+        A window (ns) instead of the first and last event of each.
+    """
+    workers = timelines.workers
+    names = [timelines.strings[code] for code in workers.name.tolist()]
+    chosen = (workers.first >= 0) & (workers.idle_cpu < 0)
+    if tid is not None:
+        chosen &= workers.tid == tid
+    if comm is not None:
+        chosen &= np.array([name == comm for name in names], bool)
+    rows = np.flatnonzero(chosen)
+    low = workers.first[rows] if begin is None else np.full(len(rows), begin, np.int64)
+    high = workers.last[rows] if end is None else np.full(len(rows), end, np.int64)
+    return Executions(
+        id=tuple(f"{workers.tid[w]}@{b}" for w, b in zip(rows, low.tolist(), strict=True)),
+        begin=low,
+        end=np.maximum(low, high),
+        tid=workers.tid[rows],
+        host=workers.host[rows],
+        comm=tuple(names[w] for w in rows.tolist()),
+        label=("",) * len(rows),
+    )

@@ -1,0 +1,41 @@
+"""What is explained, and what its segments are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from critpath.localize.findings import Segments
+from critpath.model import Comparison, CriticalPaths
+
+
+def to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
+    """Return the executions to align, most excess first, and how many are left out.
+
+    Executions that overlap a loss are none: what it tore out of a path is no cause.
+    Where the sets differ but no execution stands out alone, the slowest against
+    their own type show what the difference is made of.
+    """
+    outliers = comparison.outliers
+    whole = ~comparison.sample.lossy
+    marked = np.flatnonzero(outliers.anomalous & whole)
+    if not len(marked) and comparison.detection.flagged:
+        marked = np.flatnonzero((outliers.excess > 0) & whole)
+    order = marked[np.argsort(-outliers.excess[marked], kind="stable")].tolist()
+    return order[:limit], max(len(order) - limit, 0)
+
+
+def rows_of(paths: CriticalPaths, index: int) -> slice:
+    """Return the segments of one path."""
+    return slice(int(paths.start[index]), int(paths.start[index + 1]))
+
+
+def segments_of(paths: CriticalPaths, index: int) -> Segments:
+    """Return what the segments of one path are beyond their symbols."""
+    rows = rows_of(paths, index)
+    return Segments(
+        begin=paths.begin[rows],
+        end=paths.end[rows],
+        tid=paths.tid[rows],
+        comm=tuple(paths.strings[c] for c in paths.comm[rows].tolist()),
+        detail=tuple(paths.strings[c] for c in paths.detail[rows].tolist()),
+    )
