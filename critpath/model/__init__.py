@@ -1,0 +1,60 @@
+"""Every type that passes between stages, in the order of the pipeline.
+
+Tables are frozen dataclasses of equal-length numpy columns, checked and made
+read-only on construction.  Times are int64 nanoseconds since the origin of the
+trace's clock (for LTTng: CLOCK_MONOTONIC), named ``begin``, ``end``,
+``duration``.  Text from a trace is interned: a column holds int32 or int64
+codes into a tuple of strings beside it; code 0 is always ``""``.
+"""
+
+from __future__ import annotations
+
+from critpath.model.alignment import Alignment
+from critpath.model.clusters import Clustering, ClusterPairs, Outliers
+from critpath.model.columns import F64, I32, I64, U8, Bool, freeze_columns
+from critpath.model.comparison import CompareSettings, Comparison
+from critpath.model.detection import Detection, StateTest
+from critpath.model.events import Clock, EventClass, Events, Kind, Loss, Wanted
+from critpath.model.executions import Executions
+from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
+from critpath.model.paths import CriticalPaths, PathSet
+from critpath.model.timelines import INTERFERENCE, RUNNING, TRACE_COMPASS, State, Timelines, Workers
+from critpath.model.vectors import Symbol, VectorTable
+
+__all__ = [
+    "F64",
+    "I32",
+    "I64",
+    "INTERFERENCE",
+    "RUNNING",
+    "TRACE_COMPASS",
+    "U8",
+    "Aligned",
+    "Alignment",
+    "Bool",
+    "Cause",
+    "Clock",
+    "ClusterPairs",
+    "Clustering",
+    "ColumnStatistics",
+    "CompareSettings",
+    "Comparison",
+    "CriticalPaths",
+    "Detection",
+    "EventClass",
+    "Events",
+    "Executions",
+    "Finding",
+    "Kind",
+    "Loss",
+    "Outliers",
+    "PathSet",
+    "State",
+    "StateTest",
+    "Symbol",
+    "Timelines",
+    "VectorTable",
+    "Wanted",
+    "Workers",
+    "freeze_columns",
+]

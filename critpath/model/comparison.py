@@ -1,0 +1,99 @@
+"""The answer, and the settings that could change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from critpath.model.clusters import Clustering, ClusterPairs, Outliers
+from critpath.model.detection import Detection
+from critpath.model.findings import Aligned, Cause, Finding
+from critpath.model.paths import PathSet
+from critpath.model.vectors import VectorTable
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """Everything that can change the outcome of a comparison.
+
+    Attributes
+    ----------
+    rule : str
+        ``gate`` or ``paper``: who decides the verdict.
+    alpha : float
+        Family-wise level of the gate.
+    floor : float
+        Least effect of interest, as a share of the normal mean.
+    t1 : float
+        Average rule: standard deviations.
+    t2 : float or None
+        Probability rule: ratio of shares; None for Fisher's exact test.
+    y_reference : str
+        Mean that sample executions are held against: ``a1`` (the paper's text) or
+        ``a2`` (its pseudo-code).
+    permutations : int
+    cluster_method : str
+    vector : str
+        Alphabet of the vectors: ``thread`` or ``state``.
+    outlier_k : float
+        The paper's rule for single executions: standard deviations.
+    outlier_level : float
+        False discovery rate of the marked executions.
+    group_limit : int
+        Most normal executions that an anomalous one is aligned with.
+    explain_limit : int
+        Most anomalous executions that are aligned and explained.
+    interrupts : bool
+        The paths tell interrupt work apart; decided when they were extracted, kept
+        here because a report says everything that could change its outcome.
+    """
+
+    rule: str = "gate"
+    alpha: float = 0.01
+    floor: float = 0.05
+    t1: float = 1.5
+    t2: float | None = None
+    y_reference: str = "a1"
+    permutations: int = 9999
+    cluster_method: str = "optics"
+    vector: str = "thread"
+    outlier_k: float = 1.5
+    outlier_level: float = 0.05
+    group_limit: int = 50
+    explain_limit: int = 50
+    interrupts: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The answer: every stage's outcome for one normal and one sample set.
+
+    Attributes
+    ----------
+    verdict : str
+        ``ok``, ``anomaly`` or ``inconclusive``.
+    reasons : tuple of str
+        One sentence each: why this verdict.
+    warnings : tuple of str
+        What a reader must know about the input (loss, differing kernels...).
+    settings : mapping
+        Everything that could change the outcome, as used.
+    """
+
+    verdict: str
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+    normal: PathSet
+    sample: PathSet
+    normal_vectors: VectorTable
+    sample_vectors: VectorTable
+    detection: Detection
+    normal_clusters: Clustering
+    sample_clusters: Clustering
+    pairs: ClusterPairs
+    outliers: Outliers
+    aligned: tuple[Aligned, ...]
+    findings: tuple[Finding, ...]
+    causes: tuple[Cause, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,101 @@
+"""Outcome of the coarse detection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from critpath.model.vectors import Symbol
+
+
+@dataclass(frozen=True)
+class StateTest:
+    """Every test of one state (or of the total), normal set against sample set.
+
+    Durations in ns.  ``None`` where a figure is undefined (one execution has no
+    standard deviation).
+
+    Attributes
+    ----------
+    symbol : Symbol or None
+        None for the total latency.
+    normal_mean, sample_mean, normal_std : float
+    average_threshold : float or None
+        Algorithm 1, average rule: mean + t1 * std of the normal set.
+    average_fires, probability_fires : bool
+        The paper's two rules.
+    normal_above, sample_above : float
+        Algorithm 1, probability rule: share of executions above the normal mean.
+    probability_threshold : float or None
+        The t2 in force, None for ``auto`` (Fisher's exact test).
+    new_state : bool
+        Never seen (or never varying) in the normal set, present in the sample.
+    p_value : float
+        Family-wise adjusted p of the max-T permutation.
+    effect : float
+        sample_mean - normal_mean.
+    effect_low, effect_high : float
+        Bootstrap 95 % interval of the effect.
+    flagged : bool
+        By the rule in force.
+    """
+
+    symbol: Symbol | None
+    normal_mean: float
+    sample_mean: float
+    normal_std: float
+    average_threshold: float | None
+    average_fires: bool
+    normal_above: float
+    sample_above: float
+    probability_threshold: float | None
+    probability_fires: bool
+    new_state: bool
+    p_value: float
+    effect: float
+    effect_low: float
+    effect_high: float
+    flagged: bool
+
+    @property
+    def name(self) -> str:
+        """The symbol's name, or ``total``."""
+        return "total" if self.symbol is None else self.symbol.name
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Outcome of the coarse detection over two sets.
+
+    Attributes
+    ----------
+    rule : str
+        ``gate`` or ``paper``: the one that decides ``flagged``.
+    states : tuple of StateTest
+        One per symbol, and last the total.
+    flagged : bool
+        Any state flagged.
+    alpha : float
+        Level of the gate.
+    floor : float
+        Effect floor (ns) below which nothing is flagged by the gate.
+    detectable : float or None
+        Smallest mean shift of the total (ns) that these sets could have shown at
+        ``alpha``, None if no shift could.
+    permutations : int
+    enough : bool
+        The sets are large enough for the gate to fire at all.
+    needed : int
+        Executions needed in the smaller set if not ``enough``.
+    notes : tuple of str
+    """
+
+    rule: str
+    states: tuple[StateTest, ...]
+    flagged: bool
+    alpha: float
+    floor: float
+    detectable: float | None
+    permutations: int
+    enough: bool
+    needed: int
+    notes: tuple[str, ...] = ()

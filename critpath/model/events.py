@@ -1,0 +1,220 @@
+"""What readers deliver: the events of a recording, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from critpath.model.columns import I32, I64, freeze_columns
+
+
+class Kind(IntEnum):
+    """What an event means to critpath, whatever its tracer calls it."""
+
+    OTHER = 0  # asked for by name only (executions, tests)
+    SWITCH = 1
+    WAKING = 2
+    WAKEUP = 3
+    WAKEUP_NEW = 4
+    FORK = 5
+    EXEC = 6
+    EXIT = 7
+    IRQ_ENTRY = 8
+    IRQ_EXIT = 9
+    SOFTIRQ_ENTRY = 10
+    SOFTIRQ_EXIT = 11
+    TIMER_ENTRY = 12
+    TIMER_EXIT = 13
+    STATEDUMP = 14
+    SYSCALL_ENTRY = 15
+    SYSCALL_EXIT = 16
+    NET_SEND = 17
+    NET_RECEIVE = 18
+    VECTOR_ENTRY = 19  # x86 interrupt vectors: local timer, reschedule, function calls
+    VECTOR_EXIT = 20
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One class of events to decode, and the fields of it, in the order wanted.
+
+    Attributes
+    ----------
+    kind : Kind
+        What the event means.
+    names : tuple of str
+        Spellings of the event's name; ``fnmatch`` patterns (``syscall_entry_*``).
+    fields : tuple of tuple of str
+        For each field wanted its alternative spellings, without LTTng's leading
+        underscore; dots lead into structures and variants
+        (``network_header.transport_header.seq``).  Looked up in the payload, then
+        the event's own context, the stream's event context, the packet context.
+        ``("*",)`` as the only entry asks for every scalar field and context.
+    """
+
+    kind: Kind
+    names: tuple[str, ...]
+    fields: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class EventClass:
+    """One event class as found in a trace, with the fields that were decoded.
+
+    Attributes
+    ----------
+    name : str
+        Name as the tracer spells it.
+    kind : Kind
+        What it means.
+    fields : tuple of str
+        First spelling of each field wanted (or the field's own dotted name for
+        ``*``), in the order of ``Events.values``.
+    types : tuple of str
+        ``int``, ``uint``, ``float``, ``str`` or ``absent`` for each field.  In
+        ``Events.values`` a ``uint`` and a ``float`` are the same 64 bits seen as
+        int64, a ``str`` is a code into ``Events.strings``, an ``absent`` one is 0.
+    domain : str
+        ``kernel``, ``ust`` or whatever the trace's env says.
+    host : int
+        Index into ``Events.hosts``.
+    """
+
+    name: str
+    kind: Kind
+    fields: tuple[str, ...]
+    types: tuple[str, ...]
+    domain: str = "kernel"
+    host: int = 0
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Events or packets that the tracer or the reader lost, placed in time.
+
+    Attributes
+    ----------
+    begin, end : int
+        The time range in which something is missing (ns); equal to the ends of
+        the recording where it is unknown.
+    host, cpu : int
+        Where; cpu -1 where a stream does not belong to one cpu.
+    events : int
+        Number of events lost, 0 if unknown (a lost or damaged packet).
+    packets : int
+        Number of packets lost or damaged.
+    reason : str
+        ``discarded``, ``packets lost``, ``damaged`` (with the file and offset),
+        ``truncated``, ``stream missing``.
+    """
+
+    begin: int
+    end: int
+    host: int
+    cpu: int
+    events: int
+    packets: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The clock that timestamps count.
+
+    Attributes
+    ----------
+    name, uuid : str
+        As in the metadata ("" where absent).
+    frequency : int
+        Ticks per second of the raw clock; timestamps are already nanoseconds.
+    epoch : int
+        Nanoseconds to add to a timestamp to get time since the Unix epoch, 0
+        where the clock is not absolute or the offset unknown.
+    """
+
+    name: str = ""
+    uuid: str = ""
+    frequency: int = 1_000_000_000
+    epoch: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """The events of one recording that were asked for, in order of time.
+
+    Attributes
+    ----------
+    timestamp : int64 [n]
+        Nanoseconds, non-decreasing.
+    cpu : int32 [n]
+        CPU of the event within its host, -1 if unknown.
+    event_class : int32 [n]
+        Index into ``classes``.
+    offset : int64 [n]
+        Where the event's fields start in ``values``.
+    values : int64 [m]
+        All fields of all events; see `EventClass.types`.
+    classes : tuple of EventClass
+    strings : tuple of str
+    hosts : tuple of str
+    losses : tuple of Loss
+    clock : Clock
+    begin, end : int
+        Range of the recording: first and last event of *any* class in it, asked
+        for or not, where the reader knows it.
+    total : int
+        Number of events in the recording, asked for or not.
+    environment : tuple of mapping
+        The ``env`` of every trace read.
+    warnings : tuple of str
+        One line each: what was odd about the input and how it was read.
+    """
+
+    timestamp: I64
+    cpu: I32
+    event_class: I32
+    offset: I64
+    values: I64
+    classes: tuple[EventClass, ...]
+    strings: tuple[str, ...]
+    hosts: tuple[str, ...] = ("",)
+    losses: tuple[Loss, ...] = ()
+    clock: Clock = Clock()
+    begin: int = 0
+    end: int = 0
+    total: int = 0
+    environment: tuple[Mapping[str, str | int], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze_columns(
+            self,
+            len(self.timestamp),
+            timestamp=np.int64,
+            cpu=np.int32,
+            event_class=np.int32,
+            offset=np.int64,
+        )
+        freeze_columns(self, -1, values=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.timestamp)
+
+    def rows(self, name: str) -> I64:
+        """Return the positions of every event of that name."""
+        wanted = [i for i, c in enumerate(self.classes) if c.name == name]
+        return np.flatnonzero(np.isin(self.event_class, wanted))
+
+    def column(self, rows: I64, name: str) -> I64:
+        """Return one field of some events, 0 where their class has no such field."""
+        result = np.zeros(len(rows), np.int64)
+        of_row = self.event_class[rows]
+        for index, event_class in enumerate(self.classes):
+            if name in event_class.fields:
+                mine = of_row == index
+                place = self.offset[rows[mine]] + event_class.fields.index(name)
+                result[mine] = self.values[place]
+        return result

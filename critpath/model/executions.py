@@ -1,0 +1,49 @@
+"""The executions of a recording: who, from when to when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from critpath.model.columns import I64, freeze_columns
+
+
+@dataclass(frozen=True, eq=False)
+class Executions:
+    """The executions of one recording: who, from when to when.
+
+    Attributes
+    ----------
+    id : tuple of str
+        The key's value, else ``TID@BEGIN``.
+    begin, end, tid, host : int64
+    comm : tuple of str
+        Thread name at the begin, "" where unknown.
+    label : tuple of str
+        A name that the specification gives (a field, a file's column), or "".
+    incomplete : int
+        Begins without an end and ends without a begin: counted, never guessed.
+    notes : tuple of str
+        One line each: what was left out and why.
+    """
+
+    id: tuple[str, ...]
+    begin: I64
+    end: I64
+    tid: I64
+    host: I64
+    comm: tuple[str, ...]
+    label: tuple[str, ...]
+    incomplete: int = 0
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze_columns(
+            self, len(self.id), begin=np.int64, end=np.int64, tid=np.int64, host=np.int64
+        )
+        if not len(self.id) == len(self.comm) == len(self.label):
+            raise ValueError("Executions: text columns of unequal length")
+
+    def __len__(self) -> int:
+        return len(self.id)

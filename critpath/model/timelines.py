@@ -1,0 +1,204 @@
+"""What every thread was doing, when, and who woke it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from critpath.model.columns import I32, I64, U8, freeze_columns
+from critpath.model.events import Loss
+
+
+class State(IntEnum):
+    """States of a thread on a path; names as in the path's JSON."""
+
+    UNKNOWN = 0
+    RUN = 1
+    RUN_USER = 2
+    RUN_SYSCALL = 3
+    IRQ = 4
+    SOFTIRQ = 5
+    WAIT_CPU = 6
+    WAIT_TASK = 7
+    WAIT_DISK = 8
+    WAIT_NET = 9
+    WAIT_TIMER = 10
+    WAIT_DEVICE = 11
+    WAIT_SOFTIRQ = 12
+    WAIT_IPI = 13
+    WAIT_FUTEX = 14
+    WAIT_POLL = 15
+    WAIT_PIPE = 16
+    WAIT_STOPPED = 17
+    NET_TRANSIT = 18
+    WAIT_UNEXPLAINED = 19
+
+
+RUNNING: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL})
+
+# What the machine does to an execution, rather than the execution itself.
+INTERFERENCE: Final = frozenset({State.IRQ, State.SOFTIRQ, State.WAIT_CPU})
+
+# Trace Compass's coarser names, for cross-checks with its views.
+TRACE_COMPASS: Final[dict[State, str]] = {
+    State.UNKNOWN: "UNKNOWN",
+    State.RUN: "RUNNING",
+    State.RUN_USER: "RUNNING",
+    State.RUN_SYSCALL: "RUNNING",
+    State.IRQ: "INTERRUPTED",
+    State.SOFTIRQ: "INTERRUPTED",
+    State.WAIT_CPU: "PREEMPTED",
+    State.WAIT_TASK: "BLOCKED",
+    State.WAIT_DISK: "BLOCK_DEVICE",
+    State.WAIT_NET: "NETWORK",
+    State.WAIT_TIMER: "TIMER",
+    State.WAIT_DEVICE: "INTERRUPTED",
+    State.WAIT_SOFTIRQ: "INTERRUPTED",
+    State.WAIT_IPI: "IPI",
+    State.WAIT_FUTEX: "BLOCKED",
+    State.WAIT_POLL: "BLOCKED",
+    State.WAIT_PIPE: "BLOCKED",
+    State.WAIT_STOPPED: "BLOCKED",
+    State.NET_TRANSIT: "NETWORK",
+    State.WAIT_UNEXPLAINED: "UNKNOWN",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Workers:
+    """The threads of a recording: one row per life of a thread id.
+
+    Idle threads are one row per (host, cpu) with tid 0.  All columns have one
+    row per worker.
+
+    Attributes
+    ----------
+    host, tid, pid : int64
+        ``pid`` is the thread group, -1 where unknown.
+    name : int32
+        Last name (comm), a code into `Timelines.strings`.
+    first, last : int64
+        When it was first seen on a cpu, and the last event that touched it (ns);
+        -1 if it never was.
+    parent : int64
+        Worker that created it, -1 if unknown.
+    born : int64
+        Time of the creation (ns), -1 if unknown.
+    idle_cpu : int32
+        The cpu of an idle thread, -1 for every other.
+    """
+
+    host: I64
+    tid: I64
+    pid: I64
+    name: I32
+    first: I64
+    last: I64
+    parent: I64
+    born: I64
+    idle_cpu: I32
+
+    def __post_init__(self) -> None:
+        freeze_columns(
+            self,
+            len(self.tid),
+            host=np.int64,
+            tid=np.int64,
+            pid=np.int64,
+            name=np.int32,
+            first=np.int64,
+            last=np.int64,
+            parent=np.int64,
+            born=np.int64,
+            idle_cpu=np.int32,
+        )
+
+    def __len__(self) -> int:
+        return len(self.tid)
+
+
+@dataclass(frozen=True, eq=False)
+class Timelines:
+    """What every thread was doing, when, and who woke it.
+
+    Intervals are sorted by (worker, begin) and do not overlap within a worker;
+    between two of them a worker may be unobserved.  ``start[w]:start[w + 1]``
+    are the intervals of worker ``w``.  Interrupt work is kept apart, per cpu.
+
+    Attributes
+    ----------
+    workers : Workers
+    start : int64 [workers + 1]
+    begin, end : int64
+    state : uint8
+        A `State`.
+    detail : int32
+        Qualifier, a code into ``strings`` (irq name, softirq, system call...).
+    cpu : int32
+        Where it ran, or where it waited for a cpu; -1 if unknown.
+    waker : int64
+        For waits: worker whose wake ended it, -1 if none or not a thread.
+    woken : int64
+        Time of that wake in the waker's own context (ns), -1 if none.
+    stolen_start, stolen_begin, stolen_end, stolen_state, stolen_detail
+        Interrupt work per processor, sorted: ``stolen_start[p]:stolen_start[p+1]``
+        for processor ``p`` (index into ``processors``); state IRQ or SOFTIRQ.
+    ran_start, ran_begin, ran_end, ran_worker
+        Who held each processor, sorted, idle threads included.
+    processors : tuple of (host, cpu)
+    packets : tuple of (int, int, int, int)
+        Matched network packets: (sender worker, sent ns, receiver worker, received ns).
+    strings : tuple of str
+    """
+
+    workers: Workers
+    start: I64
+    begin: I64
+    end: I64
+    state: U8
+    detail: I32
+    cpu: I32
+    waker: I64
+    woken: I64
+    stolen_start: I64
+    stolen_begin: I64
+    stolen_end: I64
+    stolen_state: U8
+    stolen_detail: I32
+    ran_start: I64
+    ran_begin: I64
+    ran_end: I64
+    ran_worker: I64
+    processors: tuple[tuple[int, int], ...]
+    strings: tuple[str, ...]
+    losses: tuple[Loss, ...] = ()
+    packets: tuple[tuple[int, int, int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze_columns(
+            self,
+            len(self.begin),
+            begin=np.int64,
+            end=np.int64,
+            state=np.uint8,
+            detail=np.int32,
+            cpu=np.int32,
+            waker=np.int64,
+            woken=np.int64,
+        )
+        freeze_columns(self, len(self.workers) + 1, start=np.int64)
+        freeze_columns(
+            self,
+            len(self.stolen_begin),
+            stolen_begin=np.int64,
+            stolen_end=np.int64,
+            stolen_state=np.uint8,
+            stolen_detail=np.int32,
+        )
+        freeze_columns(
+            self, len(self.ran_begin), ran_begin=np.int64, ran_end=np.int64, ran_worker=np.int64
+        )
+        freeze_columns(self, len(self.processors) + 1, stolen_start=np.int64, ran_start=np.int64)
