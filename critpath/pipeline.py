@@ -110,10 +110,12 @@ def _extract_one(
 
 
 def _timelines(events: Events) -> Timelines:
+    from critpath.timeline.clocks import align_hosts
     from critpath.timeline.network import link_packets
     from critpath.timeline.replay import replay
 
-    return link_packets(events, replay(events))
+    aligned = align_hosts(events)
+    return link_packets(aligned, replay(aligned))
 
 
 def _walk_all(
