@@ -26,7 +26,7 @@ def match_packets(events: Events) -> tuple[I64, I64]:
 
     By addresses, ports, sequence numbers and flags, where the trace has them: a
     packet sent again has the same, so a reception belongs to the last sending
-    before it.  Traces without headers (lttng-modules before 2.10) pair by the
+    before it; between hosts, whose clocks may not agree yet, to the first.  Traces without headers (lttng-modules before 2.10) pair by the
     address of the socket buffer, within one host.
 
     Parameters
@@ -48,7 +48,6 @@ def match_packets(events: Events) -> tuple[I64, I64]:
     buffers = events.column(rows, "skbaddr")
     waiting: dict[tuple[int, ...], int] = {}
     pairs: list[tuple[int, int]] = []
-    # Hosts' clocks may disagree: receptions are matched to sendings in a second pass.
     several = len(set(hosts.tolist())) > 1
     keys = [
         (0, *header) if any(header) else (1, host, buffer)
