@@ -166,6 +166,9 @@ cdef class Decoder(Tables):
         self.packet[11] = INT64_MAX
         self.packet[12] = INT64_MIN
         self.packet[15] = self.count
+        if self.packet_count == MOST_PACKETS:
+            s.pos = 0
+            return TOO_MANY
         # A header this long is refused as going outside, which bounds what is read twice.
         if self._fill(rest if rest < 65536 else 65536) == NO_MEMORY:
             return NO_MEMORY
