@@ -354,6 +354,13 @@ def test_packet_header_roles():
     ]
 
 
+def test_a_uuid_is_16_bytes_and_nothing_else():
+    for element in ("uint16_t uuid[16]", "uint8_t uuid[15]", "string uuid[16]"):
+        text = f"{TYPES} trace {{ byte_order = le; packet.header := struct {{ {element}; }}; }};"
+        trace = read_metadata_bytes(text.encode(), "metadata")
+        assert trace.packet_header.members[0].field.roles == frozenset()
+
+
 def test_timestamps_without_a_map_count_the_only_clock():
     text = "clock { name = c; }; stream { event.header := struct { uint32_t timestamp; }; };"
     stream = parse(TYPES + text).streams[0]
