@@ -308,7 +308,7 @@ cdef class Decoder(Tables):
         cdef uint64_t clock
         cdef int result = OK
         cdef int64_t* regs = self.regs
-        cdef int64_t cpu = self.packet[7] << 32
+        cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[7] << 32)
         while s.pos < s.limit:
             begin = s.pos
             clock = s.clock
