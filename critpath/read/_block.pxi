@@ -1,43 +1,5 @@
 # Memory that the decoder grew, as numpy sees it.  Included by _decode.pyx.
 
-cdef class Block:
-    """Memory of the decoder, handed to numpy without a copy."""
-
-    cdef int64_t* data
-    cdef Py_ssize_t shape[1]
-    cdef Py_ssize_t strides[1]
-
-    def __dealloc__(self):
-        free(self.data)
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        self.strides[0] = 8
-        view.buf = self.data
-        view.obj = self
-        view.len = self.shape[0] * 8
-        view.itemsize = 8
-        view.readonly = 0
-        view.ndim = 1
-        view.format = "q"
-        view.shape = self.shape
-        view.strides = self.strides
-        view.suboffsets = NULL
-        view.internal = NULL
-
-
-cdef object take(int64_t** data, int64_t count):
-    """An array over memory that was grown by realloc; the pointer is given away."""
-    cdef Block block = Block()
-    cdef void* fitted
-    if count == 0:
-        return np.zeros(0, np.int64)
-    fitted = realloc(data[0], count * 8)
-    block.data = <int64_t*>fitted if fitted != NULL else data[0]
-    data[0] = NULL
-    block.shape[0] = count
-    return np.asarray(block)
-
-
 cdef extern from "sys/mman.h" nogil:
     int madvise(void*, size_t, int)
     int MADV_HUGEPAGE
@@ -57,20 +19,84 @@ cdef inline void* grow(void* data, int64_t size) noexcept nogil:
     return p
 
 
-# The window of the last decoder: the next one finds its pages touched.
-cdef uint8_t* spare = NULL
-cdef int64_t spare_room = 0
+# Memory of decoders that are gone: the next one finds its pages touched, which costs
+# more than what is done in them.  Used only with the GIL held.
+cdef struct Spare:
+    void* data
+    int64_t size
+
+cdef enum:
+    SPARES = 4
+    LARGEST_SPARE = 16777216
+
+cdef Spare spares[SPARES]
 
 
-cdef void borrow_window(uint8_t** window, int64_t* room):
-    global spare, spare_room
-    window[0], room[0] = spare, spare_room
-    spare, spare_room = NULL, 0
+cdef void* borrow(int64_t* size) noexcept:
+    """The largest spare block and its size, or NULL and 0."""
+    cdef int64_t i, best = -1
+    cdef void* data
+    for i in range(SPARES):
+        if spares[i].data != NULL and (best < 0 or spares[i].size > spares[best].size):
+            best = i
+    size[0] = 0
+    if best < 0:
+        return NULL
+    data, size[0] = spares[best].data, spares[best].size
+    spares[best].data = NULL
+    return data
 
 
-cdef void keep_window(uint8_t* window, int64_t room):
-    global spare, spare_room
-    if spare == NULL and room <= LARGE:
-        spare, spare_room = window, room
-    else:
-        free(window)
+cdef void give_back(void* data, int64_t size) noexcept:
+    """Keep a block for the next decoder, or free it."""
+    cdef int64_t i
+    if data != NULL and size <= LARGEST_SPARE:
+        for i in range(SPARES):
+            if spares[i].data == NULL:
+                spares[i].data, spares[i].size = data, size
+                return
+    free(data)
+
+
+cdef class Block:
+    """Memory of the decoder, handed to numpy without a copy."""
+
+    cdef int64_t* data
+    cdef int64_t room
+    cdef Py_ssize_t shape[1]
+    cdef Py_ssize_t strides[1]
+
+    def __dealloc__(self):
+        give_back(self.data, self.room * 8)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        self.strides[0] = 8
+        view.buf = self.data
+        view.obj = self
+        view.len = self.shape[0] * 8
+        view.itemsize = 8
+        view.readonly = 0
+        view.ndim = 1
+        view.format = "q"
+        view.shape = self.shape
+        view.strides = self.strides
+        view.suboffsets = NULL
+        view.internal = NULL
+
+
+cdef object take(int64_t** data, int64_t count, int64_t room):
+    """An array over memory that was grown by realloc; the pointer is given away."""
+    cdef Block block = Block()
+    cdef void* fitted
+    if count == 0:
+        give_back(data[0], room * 8)
+        data[0] = NULL
+        return np.zeros(0, np.int64)
+    if room > 2 * count:
+        fitted = realloc(data[0], count * 8)
+        if fitted != NULL:
+            data[0], room = <int64_t*>fitted, count
+    block.data, block.room = data[0], room
+    data[0] = NULL
+    block.shape[0] = count
+    return np.asarray(block)

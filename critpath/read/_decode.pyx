@@ -45,14 +45,20 @@ cdef class Decoder(Tables):
     cdef int64_t packet[PACKET_COLUMNS]
 
     def __cinit__(self):
-        borrow_window(&self.window, &self.window_room)
+        cdef int64_t size = 0, other = 0
+        self.ts = <int64_t*>borrow(&size)
+        self.place = <int64_t*>borrow(&other)
+        self.room = (size if size < other else other) // 8
+        self.values = <int64_t*>borrow(&size)
+        self.value_room = size // 8
+        self.window = <uint8_t*>borrow(&self.window_room)
 
     def __dealloc__(self):
-        free(self.ts)
-        free(self.place)
-        free(self.values)
+        give_back(self.ts, self.room * 8)
+        give_back(self.place, self.room * 8)
+        give_back(self.values, self.value_room * 8)
         free(self.packets)
-        keep_window(self.window, self.window_room)
+        give_back(self.window, self.window_room)
 
     def reject(self):
         """Answer that there is no such event class: the rest of the packet is lost."""
@@ -92,9 +98,10 @@ cdef class Decoder(Tables):
 
     def columns(self):
         """Give away timestamp, class | cpu << 32 and values, row after row."""
-        count, values = self.count, self.value_count
+        count, values, room, value_room = self.count, self.value_count, self.room, self.value_room
         self.count = self.room = self.value_count = self.value_room = 0
-        return (take(&self.ts, count), take(&self.place, count), take(&self.values, values))
+        return (take(&self.ts, count, room), take(&self.place, count, room),
+                take(&self.values, values, value_room))
 
     cdef int _run(self) noexcept nogil:
         cdef int result
@@ -159,6 +166,9 @@ cdef class Decoder(Tables):
         self.packet[11] = INT64_MAX
         self.packet[12] = INT64_MIN
         self.packet[15] = self.count
+        if self.packet_count == MOST_PACKETS:
+            s.pos = 0
+            return TOO_MANY
         # A header this long is refused as going outside, which bounds what is read twice.
         if self._fill(rest if rest < 65536 else 65536) == NO_MEMORY:
             return NO_MEMORY
@@ -298,7 +308,7 @@ cdef class Decoder(Tables):
         cdef uint64_t clock
         cdef int result = OK
         cdef int64_t* regs = self.regs
-        cdef int64_t cpu = self.packet[7] << 32
+        cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[7] << 32)
         while s.pos < s.limit:
             begin = s.pos
             clock = s.clock

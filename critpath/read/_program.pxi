@@ -49,6 +49,7 @@ cdef enum:
     BAD_VARINT = 10
     NO_MEMORY = 11
     IO_ERROR = 12
+    TOO_MANY = 13    # more packets in a file than any tracer writes
     NEED_CLASS = 100
 
 # Registers with a fixed meaning; `program.Role` gives the same numbers names.

@@ -6,6 +6,7 @@ cdef enum:
     SLACK = 16
     WINDOW = 1048576
     MOST_WAYS = 4
+    MOST_PACKETS = 4194304
 
 cdef struct Class:
     int64_t pc      # program of contexts and payload

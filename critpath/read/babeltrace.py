@@ -371,13 +371,13 @@ def _wrapped(value: int) -> int:
 
 
 def _child(arguments: Sequence[str]) -> int:
-    limit = int(arguments[0])
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         import bt2  # noqa: PLC0415 -- found only out by trying
     except ImportError:
         return _NO_BT2
+    limit = int(arguments[0])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever bt2 prints is not for the parent
     child = _Child(bt2, output, sys.stdin.buffer)

@@ -59,7 +59,7 @@ def epoch_of(clock: ClockClass, version: tuple[int, int]) -> int:
     """Return the ns from the Unix epoch to a clock's zero, 0 where it has another origin."""
     if version >= (2, 0) and not clock.absolute:
         return 0
-    return clock.offset_seconds * NS_PER_S + clock.offset * NS_PER_S // clock.frequency
+    return clock.offset_seconds * NS_PER_S + clock.offset * NS_PER_S // max(clock.frequency, 1)
 
 
 @dataclass

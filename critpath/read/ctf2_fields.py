@@ -55,7 +55,7 @@ _NO_ORIGIN = ""
 
 # Far beyond any tracer; they bound what aliases of aliases can grow to.
 _MAX_DEPTH = 64
-_MAX_FIELDS = 1_000_000
+_MAX_FIELDS = 200_000
 _MAX_VISITS = 20_000_000
 
 
@@ -70,7 +70,8 @@ class FieldBuilder:
 
     def __init__(self, aliases: Mapping[str, Any]) -> None:
         self._aliases = aliases
-        self._built = 0
+        self._built = 0  # where aliases stand; else the text's length bounds them
+        self._in_aliases = 0
         self._visited = 0
         self._depth = 0
         self._scopes: Mapping[str, StructureClass | None] = {}
@@ -107,23 +108,25 @@ class FieldBuilder:
         self._scopes = scopes
         self._clock = clock
         self._frames = []
-        self._depth = 0
+        self._depth = self._in_aliases = 0
         field, _ = self._build(of, (scope,))
         if not isinstance(field, StructureClass):
             raise Ctf2Fault(f"the {scope} is no structure")
         return field
 
     def _build(self, of: Any, path: Path) -> Built:
-        self._built += 1
+        self._built += self._in_aliases > 0
         self._depth += 1
         if self._built > _MAX_FIELDS:
-            raise Ctf2Fault(f"more than {_MAX_FIELDS} fields")
+            raise Ctf2Fault(f"more than {_MAX_FIELDS} fields by aliases")
         if self._depth > _MAX_DEPTH:
             raise Ctf2Fault(f"field classes nest deeper than {_MAX_DEPTH}")
         if isinstance(of, str):
             if of not in self._aliases:
                 raise Ctf2Fault(f"unknown field class alias {shorten(of)}")
+            self._in_aliases += 1
             built = self._build(self._aliases[of], path)
+            self._in_aliases -= 1
         elif isinstance(of, dict):
             try:
                 built = self._of_type(get(of, "type", str), of, path)

@@ -45,7 +45,11 @@ DAMAGE = {
     9: "the metadata does not say what a field depends on",
     10: "an integer of more than 64 bits",
     12: "the file cannot be read",
+    13: "more packets than any tracer writes",
 }
+
+
+_MOST_DAMAGES = 100  # of one file, each with its place
 
 
 @dataclass(frozen=True)
@@ -108,15 +112,17 @@ def losses(files: Sequence[StreamFile], begin: int, end: int) -> tuple[list[Loss
     found: list[Loss] = []
     streams: dict[tuple[int, int, int], list[_Packet]] = {}
     for number, file in enumerate(files):
+        damages: list[Loss] = []
         for row in file.packets.tolist():
             if row[Column.DAMAGE] or row[Column.WHERE] < 0:
-                found.append(_damage(file, row, begin, end))
+                damages.append(_damage(file, row, begin, end))
             packet = _packet(file, row)
             if packet is not None:
                 # Without an instance id every file is a stream of its own.
                 named = row[Column.PRESENT] >> Role.INSTANCE & 1
                 key = (row[Column.STREAM], row[Column.INSTANCE] if named else number, named)
                 streams.setdefault(key, []).append(packet)
+        found += _gathered(damages, file)
     overlapping = 0
     for packets in streams.values():
         packets.sort(key=lambda p: p.begin)
@@ -173,6 +179,17 @@ def _damage(file: StreamFile, row: list[int], begin: int, end: int) -> Loss:
         else f"damaged: {place}: {DAMAGE.get(row[Column.DAMAGE], 'unreadable')}"
     )
     return Loss(begin, max(begin, end), file.host, row[Column.CPU], 0, 1, reason)
+
+
+def _gathered(damages: list[Loss], file: StreamFile) -> list[Loss]:
+    """Return the first damages of a file one by one, and the others as one."""
+    rest = damages[_MOST_DAMAGES:]
+    if not rest:
+        return damages
+    begin, end = min(x.begin for x in rest), max(x.end for x in rest)
+    reason = f"damaged: {file.name}: and {plural(len(rest), 'packet')} more"
+    together = Loss(begin, end, file.host, rest[0].cpu, 0, len(rest), reason)
+    return [*damages[:_MOST_DAMAGES], together]
 
 
 def _lost_packets(before: _Packet | None, after: _Packet, host: int) -> list[Loss]:

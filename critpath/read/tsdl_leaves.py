@@ -107,6 +107,8 @@ def read_value(tokens: Tokens, key: str, at: int) -> tuple[Attribute, int]:
     while words[at] != ";":
         if not words[at] or words[at] in {"{", "}", "=", ":="}:
             raise tokens.fault(at, f"the value of {key!r} does not end with ';'")
+        if words[at][0] == '"' and not is_string(words[at]):
+            raise tokens.fault(at, f"the value of {key!r} is a string without end")
         at += 1
     value = words[start:at]
     if not value:
@@ -115,15 +117,21 @@ def read_value(tokens: Tokens, key: str, at: int) -> tuple[Attribute, int]:
         if not all(map(is_string, value)):
             raise tokens.fault(start, f"the value of {key!r} is not one string")
         return Attribute(key, "".join(map(string_value, value)), True, None, start), at + 1
+    return Attribute(key, "".join(value), False, _number(tokens, key, start, at), start), at + 1
+
+
+def _number(tokens: Tokens, key: str, start: int, end: int) -> int | None:
+    """Return the number that a value is, None if it is a word."""
+    value = tokens.words[start:end]
     for left, right in itertools.pairwise(value):
         if left[-1] not in _MARKS and right[0] not in _MARKS:
             raise tokens.fault(start, f"the value of {key!r} is not one word")
-    number = None
-    if value[0][0] == "'" or (number_value(value[-1]) is not None and len(value) <= 2):
-        number, end = constant(tokens, start)
-        if end != at:
-            raise tokens.fault(start, f"the value of {key!r} is not one number")
-    return Attribute(key, "".join(value), False, number, start), at + 1
+    if not (value[0][0] == "'" or value[-1][0].isdigit()) or len(value) > 2:
+        return None
+    number, at = constant(tokens, start)
+    if at != end:
+        raise tokens.fault(start, f"the value of {key!r} is not one number")
+    return number
 
 
 def enum_labels(tokens: Tokens, at: int) -> tuple[Labels, int]:

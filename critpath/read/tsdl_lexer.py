@@ -26,6 +26,7 @@ _TOKEN = re.compile(
 )
 
 _MAX_TOKENS = 4_000_000
+_LONGEST_MESSAGE = 300
 
 
 class SyntaxFault(Exception):  # noqa: N818 -- internal; leaves this package as MetadataError
@@ -41,7 +42,7 @@ class SyntaxFault(Exception):  # noqa: N818 -- internal; leaves this package as 
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = message if len(message) <= _LONGEST_MESSAGE else message[:297] + "..."
         self.line = line
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeGuard
 
 from critpath.read.schema import (
     SCOPES,
@@ -65,7 +66,7 @@ def assign_roles(scope: str, structure: StructureClass, clock: str) -> Structure
             if role is not None and isinstance(of, IntegerClass) and role != "metadata-stream-uuid":
                 timed = of.clock or (clock if role in _TIMES else "")
                 of = replace(of, roles=frozenset([role]), clock=timed)
-            elif role == "metadata-stream-uuid" and isinstance(of, ArrayClass) and of.length == 16:
+            elif role == "metadata-stream-uuid" and _is_uuid(of):
                 of = replace(of, roles=frozenset([role]))
             elif deep and isinstance(of, StructureClass):
                 of = rewrite(of, deep=True)
@@ -84,6 +85,16 @@ def assign_roles(scope: str, structure: StructureClass, clock: str) -> Structure
 
     # In the event header, the extended id and timestamp are inside a variant.
     return rewrite(structure, deep=scope == "event-header")
+
+
+def _is_uuid(of: FieldClass) -> TypeGuard[ArrayClass]:
+    """Tell whether a field is 16 bytes one after the other."""
+    return (
+        isinstance(of, ArrayClass)
+        and of.length == 16
+        and isinstance(of.element, IntegerClass)
+        and (of.element.bits, of.element.align) == (8, 8)
+    )
 
 
 class Resolver:

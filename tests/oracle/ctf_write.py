@@ -178,15 +178,7 @@ class Generator:
         ]
         rng.shuffle(context)
         context += self.members(("packet-context",), 1, known).members
-        number = role("event-record-class-id", rng.choice([5, 8, 16]), mappings=(("x", ((0, 2),)),))
-        stamp = self.integer(
-            bits=rng.choice([27, 32, 20, 64]),
-            signed=False,
-            reverse=False,
-            roles=frozenset({"default-clock-timestamp"}),
-            clock="c",
-        )
-        event_header = StructureClass((Member("id", number), Member("timestamp", stamp)), 8)
+        event_header = self.event_header(role)
         event_context = (
             self.members(("event-common-context",), 1, known) if rng.random() < 0.5 else None
         )
@@ -203,6 +195,41 @@ class Generator:
         )
         version = (1, 8) if rng.random() < 0.7 else (2, 0)
         return TraceClass(header, {0: stream}, {"c": clock}, {}, "", self.big, version)
+
+    def event_header(self, role):
+        """A plain header, or one as LTTng's: compact ids, and an escape to wide ones."""
+        rng = self.rng
+        stamp = {"roles": frozenset({"default-clock-timestamp"}), "clock": "c"}
+        if rng.random() < 0.5:
+            number = role(
+                "event-record-class-id", rng.choice([5, 8, 16]), mappings=(("x", ((0, 2),)),)
+            )
+            time = self.integer(
+                bits=rng.choice([27, 32, 20, 64]), signed=False, reverse=False, **stamp
+            )
+            return StructureClass((Member("id", number), Member("timestamp", time)), 8)
+        bits = rng.choice([5, 8, 16])
+        escape = (1 << bits) - 1
+        tight = rng.choice([1, 8])
+        number = IntegerClass(
+            bits, False, self.big, 1, mappings=(("x", ((0, 2), (escape, escape))),),
+            roles=frozenset({"event-record-class-id"}),
+        )  # fmt: skip
+        wide = role("event-record-class-id", 32, mappings=(("x", ((0, 2),)),))
+        compact = IntegerClass(32 - bits, False, self.big, tight, **stamp)
+        extended = IntegerClass(64, False, self.big, rng.choice([1, 8, 64]), **stamp)
+        variant = VariantClass(
+            ("event-header", "id"),
+            (
+                Option("compact", ((0, escape - 1),), StructureClass((Member("time", compact),))),
+                Option(
+                    "extended",
+                    ((escape, escape),),
+                    StructureClass((Member("id", wide), Member("time", extended)), 8),
+                ),
+            ),
+        )
+        return StructureClass((Member("id", number), Member("v", variant)), 8)
 
     # ---------------------------------------------------------------- packets
 
@@ -255,7 +282,7 @@ class Generator:
             for option in of.options:
                 if any(low <= value <= high for low, high in option.ranges):
                     name = () if of.optional else (option.name,)
-                    self.write(out, option.field, path + name, env, {})
+                    self.write(out, option.field, path + name, env, fixed)
                     return
 
     def varint(self, out, of, value):
@@ -292,16 +319,17 @@ class Generator:
             self.write(out, stream.packet_context, ("packet-context",), env, fixed)
             for _ in range(count):
                 now += self.rng.randint(0, 1000)
-                stamp = stream.event_header.members[1].field
                 inner = dict(env)
                 self.write(
                     out,
                     stream.event_header,
                     ("event-header",),
                     inner,
-                    {"default-clock-timestamp": now % (1 << stamp.bits)},
+                    {"default-clock-timestamp": now},
                 )
-                event = stream.events[inner["event-header", "id"]]
+                wide = inner.get(("event-header", "v", "extended", "id"))
+                number = inner["event-header", "id"] if wide is None else wide
+                event = stream.events[number]
                 for scope, of in (
                     ("event-common-context", stream.event_context),
                     ("event-specific-context", event.context),

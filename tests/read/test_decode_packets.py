@@ -277,3 +277,11 @@ def test_large_traces_grow_every_buffer(tmp_path):
     names = [events.strings[c] for c in events.column(np.arange(count), "comm").tolist()]
     assert names == [f"c{i % 3000}" for i in range(count)]
     assert events.cpu.tolist() == [i % 3 for i in range(count)]
+
+
+def test_very_many_damages_are_counted_together(tmp_path):
+    data = b"".join(packet(n, n, [tick(n), b"\x07"], seq=n) for n in range(500))
+    events = read_traces([trace(tmp_path, {"s": data})], VALUES)
+    assert len(events) == 500
+    assert sum(x.packets for x in events.losses) == 500
+    assert len(events.losses) < 200
