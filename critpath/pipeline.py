@@ -140,7 +140,7 @@ def _walk_all(
         interrupts=interrupts,
     )
     unseen = int((subjects < 0).sum())
-    warnings = [*events.warnings, *executions.notes]
+    warnings = [*events.warnings, *timelines.warnings, *executions.notes]
     if unseen:
         warnings.append(
             f"{plural(unseen, 'execution')} of threads without a scheduling event: all UNKNOWN"

@@ -46,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         4 unreadable input, 125 internal; 130 interrupted, 141 nobody reads stdout.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # Threads of the linear algebra library cost 50 ms of CPU at its import and gain
+    # nothing on matrices as thin as ours.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     debug = "--debug" in arguments
     _prepare_streams()
     try:

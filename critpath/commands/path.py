@@ -108,9 +108,11 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
 def print_paths(paths: PathSet, format_: str) -> None:
     """Print every path of a set as text, or as JSON, one object a line."""
     from critpath.report.document_path import path_document  # noqa: PLC0415 - start-up time
-    from critpath.report.text_path import render_path  # noqa: PLC0415 - start-up time
 
-    console = make_console()
+    if format_ == "text":
+        from critpath.report.text_path import render_path  # noqa: PLC0415 - as above
+
+        console = make_console()
     for index in range(len(paths)):
         document = path_document(
             paths.paths,

@@ -154,7 +154,7 @@ def build_graph(timelines: Timelines) -> ExecutionGraph:
     packets = np.array(timelines.packets, np.int64).reshape(-1, 4)
     target = np.concatenate([owner[woken], packets[:, 2]])
     time = np.concatenate([timelines.end[woken], packets[:, 3]])
-    source = np.concatenate([timelines.waker[woken], packets[:, 0]])
+    source = np.concatenate([timelines.waker[woken].astype(np.int64), packets[:, 0]])
     sent = np.concatenate([timelines.woken[woken], packets[:, 1]])
     kind = np.repeat(np.array([WAKE, NET], np.uint8), [len(woken), len(packets)])
     # At one moment a packet explains a wake by the interrupt or thread that delivered it.

@@ -5,21 +5,59 @@ read-only on construction.  Times are int64 nanoseconds since the origin of the
 trace's clock (for LTTng: CLOCK_MONOTONIC), named ``begin``, ``end``,
 ``duration``.  Text from a trace is interned: a column holds int32 or int64
 codes into a tuple of strings beside it; code 0 is always ``""``.
+
+A name is imported when it is first asked for: a command that reads one path does not
+pay for the types of a comparison.
 """
 
 from __future__ import annotations
 
-from critpath.model.alignment import Alignment
-from critpath.model.clusters import Clustering, ClusterPairs, Outliers
-from critpath.model.columns import F64, I32, I64, U8, Bool, freeze_columns
-from critpath.model.comparison import CompareSettings, Comparison
-from critpath.model.detection import Detection, StateTest
-from critpath.model.events import Clock, EventClass, Events, Kind, Loss, Wanted
-from critpath.model.executions import Executions
-from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
-from critpath.model.paths import CriticalPaths, PathSet
-from critpath.model.timelines import INTERFERENCE, RUNNING, TRACE_COMPASS, State, Timelines, Workers
-from critpath.model.vectors import Symbol, VectorTable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from critpath.model.alignment import Alignment
+    from critpath.model.clusters import Clustering, ClusterPairs, Outliers
+    from critpath.model.columns import F64, I32, I64, U8, Bool, freeze_columns
+    from critpath.model.comparison import CompareSettings, Comparison
+    from critpath.model.detection import Detection, StateTest
+    from critpath.model.events import Clock, EventClass, Events, Kind, Loss, Wanted
+    from critpath.model.executions import Executions
+    from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
+    from critpath.model.paths import CriticalPaths, PathSet
+    from critpath.model.timelines import (
+        INTERFERENCE,
+        RUNNING,
+        TRACE_COMPASS,
+        State,
+        Timelines,
+        Workers,
+    )
+    from critpath.model.vectors import Symbol, VectorTable
+
+_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "alignment": ("Alignment",),
+    "clusters": ("ClusterPairs", "Clustering", "Outliers"),
+    "columns": ("Bool", "F64", "I32", "I64", "U8", "freeze_columns"),
+    "comparison": ("CompareSettings", "Comparison"),
+    "detection": ("Detection", "StateTest"),
+    "events": ("Clock", "EventClass", "Events", "Kind", "Loss", "Wanted"),
+    "executions": ("Executions",),
+    "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
+    "paths": ("CriticalPaths", "PathSet"),
+    "timelines": ("INTERFERENCE", "RUNNING", "State", "TRACE_COMPASS", "Timelines", "Workers"),
+    "vectors": ("Symbol", "VectorTable"),
+}
+_HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'critpath.model' has no attribute {name!r}")
+    value = getattr(import_module(f"critpath.model.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "F64",

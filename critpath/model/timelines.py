@@ -139,7 +139,7 @@ class Timelines:
         Qualifier, a code into ``strings`` (irq name, softirq, system call...).
     cpu : int32
         Where it ran, or where it waited for a cpu; -1 if unknown.
-    waker : int64
+    waker : int32
         For waits: worker whose wake ended it, -1 if none or not a thread.
     woken : int64
         Time of that wake in the waker's own context (ns), -1 if none.
@@ -152,6 +152,9 @@ class Timelines:
     packets : tuple of (int, int, int, int)
         Matched network packets: (sender worker, sent ns, receiver worker, received ns).
     strings : tuple of str
+    losses : tuple of Loss
+    warnings : tuple of str
+        One line each: what was left out and why.
     """
 
     workers: Workers
@@ -161,7 +164,7 @@ class Timelines:
     state: U8
     detail: I32
     cpu: I32
-    waker: I64
+    waker: I32
     woken: I64
     stolen_start: I64
     stolen_begin: I64
@@ -171,10 +174,11 @@ class Timelines:
     ran_start: I64
     ran_begin: I64
     ran_end: I64
-    ran_worker: I64
+    ran_worker: I32
     processors: tuple[tuple[int, int], ...]
     strings: tuple[str, ...]
     losses: tuple[Loss, ...] = ()
+    warnings: tuple[str, ...] = ()
     packets: tuple[tuple[int, int, int, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -186,7 +190,7 @@ class Timelines:
             state=np.uint8,
             detail=np.int32,
             cpu=np.int32,
-            waker=np.int64,
+            waker=np.int32,
             woken=np.int64,
         )
         freeze_columns(self, len(self.workers) + 1, start=np.int64)
@@ -199,6 +203,6 @@ class Timelines:
             stolen_detail=np.int32,
         )
         freeze_columns(
-            self, len(self.ran_begin), ran_begin=np.int64, ran_end=np.int64, ran_worker=np.int64
+            self, len(self.ran_begin), ran_begin=np.int64, ran_end=np.int64, ran_worker=np.int32
         )
         freeze_columns(self, len(self.processors) + 1, stolen_start=np.int64, ran_start=np.int64)

@@ -5,154 +5,14 @@ The rules are those of docs/critical-path.md (sections "states" and "rules").  T
 plain-Python twin that tests compare this with is tests/oracle/replay.py.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 import numpy as np
 
-cdef enum:
-    # critpath.model.Kind
-    SWITCH = 1
-    WAKING = 2
-    WAKEUP = 3
-    WAKEUP_NEW = 4
-    FORK = 5
-    EXEC = 6
-    EXIT = 7
-    IRQ_ENTRY = 8
-    IRQ_EXIT = 9
-    SOFTIRQ_ENTRY = 10
-    SOFTIRQ_EXIT = 11
-    TIMER_ENTRY = 12
-    TIMER_EXIT = 13
-    STATEDUMP = 14
-    SYSCALL_ENTRY = 15
-    SYSCALL_EXIT = 16
-    VECTOR_ENTRY = 19
-    VECTOR_EXIT = 20
-
-    # critpath.model.State
-    S_UNKNOWN = 0
-    S_RUN = 1
-    S_RUN_USER = 2
-    S_RUN_SYSCALL = 3
-    S_IRQ = 4
-    S_SOFTIRQ = 5
-    S_WAIT_CPU = 6
-    S_WAIT_TASK = 7
-    S_WAIT_STOPPED = 17
-    S_WAIT_UNEXPLAINED = 19
-
-    # What a thread is doing now.
-    NEVER = 0       # not observed yet
-    RUNNING = 1
-    RUNNABLE = 2
-    ASLEEP = 3
-    STOPPED = 4
-    DEAD = 5
-    LOST = 6        # observed, but an event that should have been there was not
-    UNBORN = 7      # forked, not yet woken for the first time
-
-    # Interrupt contexts, as the exit event must match its entry.
-    C_IRQ = 1
-    C_SOFTIRQ = 2
-    C_TIMER = 3
-    C_VECTOR = 4
-
-    DEPTH = 16
-    NO_WAKE = 0
-
-ctypedef struct Worker:
-    int64_t tid
-    int64_t host
-    int64_t pid
-    int64_t first
-    int64_t last
-    int64_t parent
-    int64_t born
-    int32_t name
-    int32_t idle_cpu
-    int32_t doing
-    int32_t cpu
-    int64_t since
-    # A wake seen: source worker (-1: not a thread), its time (-1: none), what it means.
-    int64_t waker
-    int64_t woken
-    int32_t wake_state
-    int32_t wake_detail
-    int32_t pending       # the wake came while the thread was still running
-    int32_t exiting
-    int32_t syscall       # code of the system call the thread is in, 0 none
-    int32_t in_syscall    # -1 not known yet, 0 no, 1 yes
-
-ctypedef struct Context:
-    int32_t kind
-    int32_t key
-    int32_t state         # what a thread woken from here was waiting for
-    int32_t detail
-    int32_t shown         # S_IRQ or S_SOFTIRQ
-
-ctypedef struct Processor:
-    int64_t host
-    int32_t cpu
-    int64_t current       # worker, -1 unknown
-    int64_t since
-    int64_t idle          # worker
-    int64_t top_since
-    int32_t depth
-    int32_t overflow      # contexts beyond DEPTH, to be popped unseen
-    Context stack[DEPTH]
-
-
-cdef class Column:
-    """A growing column of int64 or int32, handed over to numpy at the end."""
-
-    cdef char* data
-    cdef Py_ssize_t size, capacity, item
-
-    def __cinit__(self, Py_ssize_t item):
-        self.item = item
-        self.capacity = 4096
-        self.size = 0
-        self.data = <char*>malloc(self.capacity * item)
-        if self.data == NULL:
-            raise MemoryError()
-
-    def __dealloc__(self):
-        free(self.data)
-
-    cdef int grow(self) except -1 nogil:
-        cdef char* more = <char*>realloc(self.data, self.capacity * 2 * self.item)
-        if more == NULL:
-            with gil:
-                raise MemoryError()
-        self.data = more
-        self.capacity *= 2
-        return 0
-
-    cdef inline int add64(self, int64_t value) except -1 nogil:
-        if self.size == self.capacity:
-            self.grow()
-        (<int64_t*>self.data)[self.size] = value
-        self.size += 1
-        return 0
-
-    cdef inline int add32(self, int32_t value) except -1 nogil:
-        if self.size == self.capacity:
-            self.grow()
-        (<int32_t*>self.data)[self.size] = value
-        self.size += 1
-        return 0
-
-    def array(self):
-        """Return a copy as a numpy array."""
-        dtype = np.int64 if self.item == 8 else np.int32
-        if self.size == 0:
-            return np.empty(0, dtype)
-        if self.item == 8:
-            return np.asarray(<int64_t[:self.size]><int64_t*>self.data).copy()
-        return np.asarray(<int32_t[:self.size]><int32_t*>self.data).copy()
+include "_threads.pxi"
+include "_rows.pxi"
 
 
 cdef class Replay:
@@ -166,10 +26,7 @@ cdef class Replay:
     cdef Py_ssize_t processor_count
     cdef int64_t* processor_of    # [host * cpus + cpu]
     cdef Py_ssize_t cpus, hosts
-    cdef public Column interval_worker, interval_begin, interval_end
-    cdef public Column interval_state, interval_detail, interval_cpu, interval_waker, interval_woken
-    cdef public Column stolen_processor, stolen_begin, stolen_end, stolen_state, stolen_detail
-    cdef public Column ran_processor, ran_begin, ran_end, ran_worker
+    cdef Rows intervals, stolen, ran
     cdef int has_waking, has_syscalls
     cdef int32_t no_wake, idle_waker, context_unknown, timer_detail, timer_state
     # Per string code: what a thread woken by the irq of that name waited for, and
@@ -184,6 +41,9 @@ cdef class Replay:
         self.slots = NULL
         self.processors = NULL
         self.processor_of = NULL
+        memset(&self.intervals, 0, sizeof(Rows))
+        memset(&self.stolen, 0, sizeof(Rows))
+        memset(&self.ran, 0, sizeof(Rows))
 
     def __init__(self, Py_ssize_t hosts, Py_ssize_t cpus, *, int has_waking, int has_syscalls,
                  dict details, int32_t timer_state, int32_t[::1] irq_state,
@@ -205,23 +65,6 @@ cdef class Replay:
             raise MemoryError()
         memset(self.slots, 0xFF, (self.slot_mask + 1) * sizeof(int64_t))
         memset(self.processor_of, 0xFF, hosts * cpus * sizeof(int64_t))
-        self.interval_worker = Column(8)
-        self.interval_begin = Column(8)
-        self.interval_end = Column(8)
-        self.interval_state = Column(4)
-        self.interval_detail = Column(4)
-        self.interval_cpu = Column(4)
-        self.interval_waker = Column(8)
-        self.interval_woken = Column(8)
-        self.stolen_processor = Column(8)
-        self.stolen_begin = Column(8)
-        self.stolen_end = Column(8)
-        self.stolen_state = Column(4)
-        self.stolen_detail = Column(4)
-        self.ran_processor = Column(8)
-        self.ran_begin = Column(8)
-        self.ran_end = Column(8)
-        self.ran_worker = Column(8)
         self.has_waking = has_waking
         self.has_syscalls = has_syscalls
         self.no_wake = details["no_wake"]
@@ -241,6 +84,9 @@ cdef class Replay:
         free(self.slots)
         free(self.processors)
         free(self.processor_of)
+        clear(&self.intervals)
+        clear(&self.stolen)
+        clear(&self.ran)
 
     # ------------------------------------------------------------- workers
 
@@ -362,14 +208,23 @@ cdef class Replay:
                          int32_t detail, int32_t cpu, int64_t waker, int64_t woken) except -1 nogil:
         if end <= begin:
             return 0
-        self.interval_worker.add64(worker)
-        self.interval_begin.add64(begin)
-        self.interval_end.add64(end)
-        self.interval_state.add32(state)
-        self.interval_detail.add32(detail)
-        self.interval_cpu.add32(cpu)
-        self.interval_waker.add64(waker)
-        self.interval_woken.add64(woken)
+        cdef Interval* row = <Interval*>add_row(&self.intervals, sizeof(Interval))
+        row.begin = begin
+        row.end = end
+        row.woken = woken
+        row.worker = <int32_t>worker
+        row.waker = <int32_t>waker
+        row.detail = detail
+        row.cpu = <int16_t>cpu
+        row.state = <uint8_t>state
+        return 0
+
+    cdef inline int occupied(self, Processor* p, int64_t end, int64_t worker) except -1 nogil:
+        cdef Ran* row = <Ran*>add_row(&self.ran, sizeof(Ran))
+        row.begin = p.since
+        row.end = end
+        row.processor = <int32_t>(p - self.processors)
+        row.worker = <int32_t>worker
         return 0
 
     cdef int close(self, int64_t index, int64_t t) except -1 nogil:
@@ -448,10 +303,7 @@ cdef class Replay:
         w = self.touch(prev, t)
         w.name = <int32_t>v[0]
         if p.current == prev:
-            self.ran_processor.add64(p - self.processors)
-            self.ran_begin.add64(p.since)
-            self.ran_end.add64(t)
-            self.ran_worker.add64(prev)
+            self.occupied(p, t, prev)
         elif p.current >= 0 and p.current != p.idle and self.workers[p.current].doing == RUNNING:
             # Its own switch-out is missing: from its last sure moment on, nothing is known.
             self.workers[p.current].doing = LOST
@@ -618,14 +470,14 @@ cdef class Replay:
         return 0
 
     cdef inline int flush(self, Processor* p, int64_t t) except -1 nogil:
-        cdef Context* top
+        cdef Stolen* row
         if p.depth and t > p.top_since:
-            top = &p.stack[p.depth - 1]
-            self.stolen_processor.add64(p - self.processors)
-            self.stolen_begin.add64(p.top_since)
-            self.stolen_end.add64(t)
-            self.stolen_state.add32(top.shown)
-            self.stolen_detail.add32(top.detail)
+            row = <Stolen*>add_row(&self.stolen, sizeof(Stolen))
+            row.begin = p.top_since
+            row.end = t
+            row.processor = <int32_t>(p - self.processors)
+            row.state = <uint8_t>p.stack[p.depth - 1].shown
+            row.detail = p.stack[p.depth - 1].detail
         return 0
 
     def run(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
@@ -745,10 +597,7 @@ cdef class Replay:
                 p = &self.processors[j]
                 self.flush(p, end)
                 if p.current >= 0 and end > p.since:
-                    self.ran_processor.add64(j)
-                    self.ran_begin.add64(p.since)
-                    self.ran_end.add64(end)
-                    self.ran_worker.add64(p.current)
+                    self.occupied(p, end, p.current)
 
     def worker_table(self):
         """Return the workers' columns as a dict of arrays."""
@@ -778,22 +627,12 @@ cdef class Replay:
         return tuple((self.processors[i].host, self.processors[i].cpu)
                      for i in range(self.processor_count))
 
+    def columns(self):
+        """Return and forget the tables: intervals, interrupt work, occupation.
 
-def group(const int64_t[::1] key, Py_ssize_t groups):
-    """Return the stable order that sorts rows by a small integer key, and each group's start."""
-    cdef Py_ssize_t i, n = key.shape[0]
-    start_array = np.zeros(groups + 1, np.int64)
-    order_array = np.empty(n, np.int64)
-    cdef int64_t[::1] start = start_array, order = order_array, at
-    with nogil:
-        for i in range(n):
-            start[key[i] + 1] += 1
-        for i in range(groups):
-            start[i + 1] += start[i]
-    at_array = start_array.copy()
-    at = at_array
-    with nogil:
-        for i in range(n):
-            order[at[key[i]]] = i
-            at[key[i]] += 1
-    return order_array, start_array
+        Each a list of arrays: where the rows of each worker (or processor) start,
+        then the columns of `critpath.model.Timelines` in their order.
+        """
+        return (interval_columns(&self.intervals, self.worker_count),
+                stolen_columns(&self.stolen, self.processor_count),
+                ran_columns(&self.ran, self.processor_count))

@@ -26,7 +26,8 @@ def match_packets(events: Events) -> tuple[I64, I64]:
 
     By addresses, ports, sequence numbers and flags, where the trace has them: a
     packet sent again has the same, so a reception belongs to the last sending
-    before it; between hosts, whose clocks may not agree yet, to the first.  Traces without headers (lttng-modules before 2.10) pair by the
+    before it; between hosts, whose clocks may not agree yet, to the first.  Traces
+    without headers (lttng-modules before 2.10) pair by the
     address of the socket buffer, within one host.
 
     Parameters

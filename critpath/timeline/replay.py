@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from critpath.errors import UnreadableError
 from critpath.model import Events, Kind, State, Timelines, Workers
-from critpath.timeline._replay import Replay, group
+from critpath.timeline._replay import Replay
 from critpath.timeline.contexts import (
     SOFTIRQS,
     device_state,
@@ -73,10 +74,15 @@ def replay(events: Events) -> Timelines:
     softirq_detail = [strings.code(name) for name, _ in SOFTIRQS] + [strings.code("softirq")]
     softirq_state = [state for _, state in SOFTIRQS] + [State.WAIT_SOFTIRQ]
     class_detail, class_state, class_flags = _by_class(events, strings)
-    irq_state = np.array([device_state(text) for text in strings.all], np.int32)
-    sleeps = [syscall_state(text) for text in strings.all]
+    irq_state = np.full(len(strings.all), State.WAIT_DEVICE, np.int32)
+    for code in _irq_names(events):
+        irq_state[code] = device_state(strings.all[code])
+    sleep_state = np.full(len(strings.all), -1, np.int32)
+    for code in {int(class_detail[i]) for i in np.flatnonzero(kinds == Kind.SYSCALL_ENTRY)}:
+        state = syscall_state(strings.all[code])
+        sleep_state[code] = -1 if state is None else state
     cpus = int(events.cpu.max(initial=0)) + 1
-    if cpus > 65536:
+    if cpus > 32768:
         raise UnreadableError(
             f"the trace names cpu {cpus - 1}, which no machine has",
             "the trace is damaged; record it again",
@@ -89,7 +95,7 @@ def replay(events: Events) -> Timelines:
         details=details,
         timer_state=int(State.WAIT_TIMER),
         irq_state=irq_state,
-        syscall_state=np.array([-1 if s is None else s for s in sleeps], np.int32),
+        syscall_state=sleep_state,
         softirq_state=np.array(softirq_state, np.int32),
         softirq_detail=np.array(softirq_detail, np.int32),
         prev_states=_prev_states(events),
@@ -112,7 +118,20 @@ def replay(events: Events) -> Timelines:
         np.array([loss.cpu for loss in losses], np.int32),
         max(last, events.end),
     )
-    return _assemble(core, events, tuple(strings.all))
+    warnings: tuple[str, ...] = ()
+    if core.unplaced:
+        warnings = (f"{core.unplaced:,} kernel events name no cpu and were left out",)
+    return replace(_assemble(core, events, tuple(strings.all)), warnings=warnings)
+
+
+def _irq_names(events: Events) -> list[int]:
+    """Return the codes of the names that interrupts have in the trace."""
+    codes: set[int] = set()
+    for index, event_class in enumerate(events.classes):
+        if event_class.kind == Kind.IRQ_ENTRY and "name" in event_class.fields:
+            rows = events.offset[events.event_class == index]
+            codes.update(np.unique(events.values[rows + event_class.fields.index("name")]).tolist())
+    return sorted(codes)
 
 
 def _by_class(events: Events, strings: _Strings) -> tuple[Any, Any, Any]:
@@ -150,30 +169,28 @@ def _prev_states(events: Events) -> Any:
 
 def _assemble(core: Replay, events: Events, strings: tuple[str, ...]) -> Timelines:
     workers = Workers(**core.worker_table())
-    processors = core.processor_table()
-    order, start = group(core.interval_worker.array(), len(workers))
-    by_cpu, stolen_start = group(core.stolen_processor.array(), len(processors))
-    by_run, ran_start = group(core.ran_processor.array(), len(processors))
+    (intervals, stolen, ran) = core.columns()
+    start, begin, end, state, detail, cpu, waker, woken = intervals
     return Timelines(
         workers=workers,
         start=start,
-        begin=core.interval_begin.array()[order],
-        end=core.interval_end.array()[order],
-        state=core.interval_state.array()[order].astype(np.uint8),
-        detail=core.interval_detail.array()[order],
-        cpu=core.interval_cpu.array()[order],
-        waker=core.interval_waker.array()[order],
-        woken=core.interval_woken.array()[order],
-        stolen_start=stolen_start,
-        stolen_begin=core.stolen_begin.array()[by_cpu],
-        stolen_end=core.stolen_end.array()[by_cpu],
-        stolen_state=core.stolen_state.array()[by_cpu].astype(np.uint8),
-        stolen_detail=core.stolen_detail.array()[by_cpu],
-        ran_start=ran_start,
-        ran_begin=core.ran_begin.array()[by_run],
-        ran_end=core.ran_end.array()[by_run],
-        ran_worker=core.ran_worker.array()[by_run],
-        processors=processors,
+        begin=begin,
+        end=end,
+        state=state,
+        detail=detail,
+        cpu=cpu,
+        waker=waker,
+        woken=woken,
+        stolen_start=stolen[0],
+        stolen_begin=stolen[1],
+        stolen_end=stolen[2],
+        stolen_state=stolen[3],
+        stolen_detail=stolen[4],
+        ran_start=ran[0],
+        ran_begin=ran[1],
+        ran_end=ran[2],
+        ran_worker=ran[3],
+        processors=core.processor_table(),
         strings=strings,
         losses=events.losses,
     )
