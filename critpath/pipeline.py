@@ -10,23 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from critpath import store
 from critpath.errors import InconclusiveError, UsageError
-from critpath.model import (
-    U8,
-    Aligned,
-    CompareSettings,
-    Comparison,
-    Events,
-    Executions,
-    Finding,
-    PathSet,
-    Timelines,
-)
+from critpath.model import CompareSettings, PathSet
 from critpath.units import plural
+
+if TYPE_CHECKING:
+    from critpath.model import U8, Aligned, Comparison, Events, Executions, Finding, Timelines
 
 Progress = Callable[[str], None]
 
@@ -240,6 +234,7 @@ def compare(
     from critpath.cluster.types import find_types, usable_labels
     from critpath.detect.coarse import detect
     from critpath.detect.verdict import decide, set_warnings
+    from critpath.model import Comparison
     from critpath.vectors.alphabet import ALPHABETS
     from critpath.vectors.fold import fold_interrupts
     from critpath.vectors.table import vector_table
@@ -365,6 +360,7 @@ def _explain_one(
     from critpath.localize.chosen import rows_of, segments_of
     from critpath.localize.columns import column_statistics
     from critpath.localize.findings import find_differences
+    from critpath.model import Aligned
 
     group = normal_group(
         comparison.normal_clusters, comparison.sample_clusters, comparison.pairs, execution

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -80,7 +79,7 @@ def atomic(path: Path) -> Iterator[IO[bytes]]:
         If it cannot be created or written.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.partial")
+    temporary = target.with_name(f".{target.name[:200]}.{os.urandom(6).hex()}.partial")
     special = target.exists() and not stat.S_ISREG(target.stat().st_mode)
     try:
         if special:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from critpath.model.clusters import Clustering, ClusterPairs, Outliers
-from critpath.model.detection import Detection
-from critpath.model.findings import Aligned, Cause, Finding
-from critpath.model.paths import PathSet
-from critpath.model.vectors import VectorTable
+if TYPE_CHECKING:
+    from critpath.model.clusters import Clustering, ClusterPairs, Outliers
+    from critpath.model.detection import Detection
+    from critpath.model.findings import Aligned, Cause, Finding
+    from critpath.model.paths import PathSet
+    from critpath.model.vectors import VectorTable
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from critpath.model.vectors import Symbol
+if TYPE_CHECKING:
+    from critpath.model.vectors import Symbol
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from critpath.model.alignment import Alignment
 from critpath.model.columns import F64, I32, I64, Bool, freeze_columns
-from critpath.model.vectors import Symbol
+
+if TYPE_CHECKING:
+    from critpath.model.alignment import Alignment
+    from critpath.model.vectors import Symbol
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from critpath.model.columns import I32, I64, U8, Bool, freeze_columns
-from critpath.model.events import Loss
-from critpath.model.executions import Executions
+
+if TYPE_CHECKING:
+    from critpath.model.events import Loss
+    from critpath.model.executions import Executions
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from critpath.model.columns import I32, I64, U8, freeze_columns
-from critpath.model.events import Loss
+
+if TYPE_CHECKING:
+    from critpath.model.events import Loss
 
 
 class State(IntEnum):

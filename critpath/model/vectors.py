@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from critpath.model.columns import I64, freeze_columns
-from critpath.model.timelines import State
+
+if TYPE_CHECKING:
+    from critpath.model.timelines import State
 
 
 @dataclass(frozen=True, order=True)

@@ -63,8 +63,8 @@ def replay(events: Events) -> Timelines:
     races the switch-out is kept, idle is never a waker.
     """
     kinds = np.array([c.kind for c in events.classes], np.uint8)
-    present = np.unique(events.event_class)
-    if not np.any(kinds[present] == Kind.SWITCH):
+    present = kinds[np.flatnonzero(np.bincount(events.event_class, minlength=len(kinds)))]
+    if not np.any(present == Kind.SWITCH):
         raise UnreadableError(
             "the trace has no sched_switch event",
             "record with the sched tracepoints enabled (critpath's `minimal` profile)",
@@ -90,8 +90,8 @@ def replay(events: Events) -> Timelines:
     core = Replay(
         len(events.hosts),
         cpus,
-        has_waking=int(np.any(kinds[present] == Kind.WAKING)),
-        has_syscalls=int(np.any(kinds[present] == Kind.SYSCALL_ENTRY)),
+        has_waking=int(np.any(present == Kind.WAKING)),
+        has_syscalls=int(np.any(present == Kind.SYSCALL_ENTRY)),
         details=details,
         timer_state=int(State.WAIT_TIMER),
         irq_state=irq_state,
@@ -130,7 +130,7 @@ def _irq_names(events: Events) -> list[int]:
     for index, event_class in enumerate(events.classes):
         if event_class.kind == Kind.IRQ_ENTRY and "name" in event_class.fields:
             rows = events.offset[events.event_class == index]
-            codes.update(np.unique(events.values[rows + event_class.fields.index("name")]).tolist())
+            codes.update(events.values[rows + event_class.fields.index("name")].tolist())
     return sorted(codes)
 
 
