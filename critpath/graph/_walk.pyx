@@ -220,7 +220,10 @@ cdef class Walk:
                     f.bypassed = -1
                     f.rewound = 0
                     continue
-                if f.bypassed >= 0 and not f.rewound:
+                if f.bypassed >= 0 and not f.rewound and not (
+                        self.link_sent[f.bypassed] >= self.link_time[f.bypassed]
+                        and self.circular(self.link_source[f.bypassed],
+                                          self.link_time[f.bypassed])):
                     # What was emitted since then belongs to nobody: take the link instead.
                     self.count = f.bypassed_count
                     t = self.link_time[f.bypassed]

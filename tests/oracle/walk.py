@@ -26,6 +26,15 @@ def walk(intervals, links, births, subject, lo, hi):
         found = [k for k in links if k[2] == worker and after < k[3] <= until]
         return max(found, key=lambda k: (k[3], k[4])) if found else None
 
+    def cycle(link, worker):
+        # A chain of zero-time links leads back to where the walk left at that moment.
+        chain = {worker}
+        for w, time in reversed(left):
+            if time != link[3]:
+                break
+            chain.add(w)
+        return link[1] >= link[3] and link[0] in chain
+
     def follow(worker, link, s, t):
         source, sent, _, _, kind = link
         leave = max(s, min(sent, t))
@@ -46,7 +55,7 @@ def walk(intervals, links, births, subject, lo, hi):
                     hops = hops + 1 if leave == t else 0
                     worker, t, bypassed, rewound = parent, leave, None, False
                     continue
-                if bypassed is not None and not rewound:
+                if bypassed is not None and not rewound and not cycle(bypassed[0], worker):
                     link, length, state, top = bypassed
                     del out[length:]
                     emit(link[3], top, worker, state)
@@ -60,8 +69,7 @@ def walk(intervals, links, births, subject, lo, hi):
             link = into(worker, s, t)
             if link and _waits(state):
                 if link[3] == b == t:
-                    moments = {w for w, time in left if time == t} | {worker}
-                    if not (link[1] >= t and link[0] in moments):
+                    if not cycle(link, worker):
                         follow(worker, link, s, t)
                         t = s
                         continue
