@@ -324,7 +324,7 @@ def explain(
     codes : (uint8 array, uint8 array)
         Symbol of every segment of the normal and of the sample set.
     """
-    from critpath.localize.causes import Explained, group_causes
+    from critpath.localize.causes import Explained, group_causes, in_order_of_causes
     from critpath.localize.chosen import to_explain
 
     chosen, left_out = to_explain(comparison, settings.explain_limit)
@@ -342,12 +342,10 @@ def explain(
             *warnings,
             f"{plural(left_out, 'marked execution')} not aligned: over the limit",
         )
+    causes = group_causes(findings, explained, len(comparison.sample))
+    ordered, causes = in_order_of_causes(findings, causes)
     return replace(
-        comparison,
-        aligned=tuple(aligned),
-        findings=tuple(findings),
-        causes=group_causes(findings, explained, len(comparison.sample)),
-        warnings=warnings,
+        comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from critpath.localize.findings import detail_family
 from critpath.localize.phrases import IDLE, describe, describe_before, doing, quoted
@@ -81,6 +81,30 @@ def group_causes(
     ordered = sorted(groups.items(), key=lambda item: (-summed(item[1]), item[0]))
     return tuple(
         _cause(places, [findings[p] for p in places], known, total) for _, places in ordered
+    )
+
+
+def in_order_of_causes(
+    findings: Sequence[Finding], causes: Sequence[Cause]
+) -> tuple[tuple[Finding, ...], tuple[Cause, ...]]:
+    """Put the findings of the first cause first, so that a list of them reads like the answer.
+
+    Returns
+    -------
+    findings : tuple of Finding
+        Within a cause by contribution.
+    causes : tuple of Cause
+        The same, referring to the findings' new places.
+    """
+    order = [
+        place
+        for cause in causes
+        for place in sorted(cause.findings, key=lambda p: (-abs(findings[p].contribution), p))
+    ]
+    place_of = {old: new for new, old in enumerate(order)}
+    return tuple(findings[old] for old in order), tuple(
+        replace(cause, findings=tuple(sorted(place_of[p] for p in cause.findings)))
+        for cause in causes
     )
 
 
