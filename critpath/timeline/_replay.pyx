@@ -13,58 +13,24 @@ import numpy as np
 
 include "_threads.pxi"
 include "_rows.pxi"
+include "_workers.pxi"
+include "_intervals.pxi"
 
 
-cdef class Replay:
-    """The state machine; `run` once, then read the columns."""
+cdef class Replay(Recorder):
+    """The state machine; `run` once, then take the columns."""
 
-    cdef Worker* workers
-    cdef Py_ssize_t worker_count, worker_capacity
-    cdef int64_t* slots           # open addressing: worker of (host, tid), -1 free
-    cdef Py_ssize_t slot_mask, slot_used
-    cdef Processor* processors
-    cdef Py_ssize_t processor_count
-    cdef int64_t* processor_of    # [host * cpus + cpu]
-    cdef Py_ssize_t cpus, hosts
-    cdef Rows intervals, stolen, ran
-    cdef int has_waking, has_syscalls
-    cdef int32_t no_wake, idle_waker, context_unknown, timer_detail, timer_state
-    # Per string code: what a thread woken by the irq of that name waited for, and
-    # what one asleep in the system call of that name waits for (-1: not said).
-    cdef int32_t[::1] irq_state, syscall_state
+    # What a thread woken by the irq of that name waited for, per string code.
+    cdef int32_t[::1] irq_state
     cdef int32_t[::1] softirq_state, softirq_detail
     cdef int64_t[:, ::1] prev_states   # per host: dead mask, stopped mask, runnable values...
     cdef public int64_t unplaced
-
-    def __cinit__(self):
-        self.workers = NULL
-        self.slots = NULL
-        self.processors = NULL
-        self.processor_of = NULL
-        memset(&self.intervals, 0, sizeof(Rows))
-        memset(&self.stolen, 0, sizeof(Rows))
-        memset(&self.ran, 0, sizeof(Rows))
 
     def __init__(self, Py_ssize_t hosts, Py_ssize_t cpus, *, int has_waking, int has_syscalls,
                  dict details, int32_t timer_state, int32_t[::1] irq_state,
                  int32_t[::1] syscall_state, int32_t[::1] softirq_state,
                  int32_t[::1] softirq_detail, int64_t[:, ::1] prev_states):
-        self.hosts = hosts
-        self.cpus = cpus
-        self.worker_capacity = 1024
-        self.worker_count = 0
-        self.workers = <Worker*>malloc(self.worker_capacity * sizeof(Worker))
-        self.slot_mask = 4095
-        self.slot_used = 0
-        self.slots = <int64_t*>malloc((self.slot_mask + 1) * sizeof(int64_t))
-        self.processor_count = 0
-        self.processors = <Processor*>calloc(hosts * cpus, sizeof(Processor))
-        self.processor_of = <int64_t*>malloc(hosts * cpus * sizeof(int64_t))
-        if (self.workers == NULL or self.slots == NULL or self.processors == NULL
-                or self.processor_of == NULL):
-            raise MemoryError()
-        memset(self.slots, 0xFF, (self.slot_mask + 1) * sizeof(int64_t))
-        memset(self.processor_of, 0xFF, hosts * cpus * sizeof(int64_t))
+        self.populate(hosts, cpus)
         self.has_waking = has_waking
         self.has_syscalls = has_syscalls
         self.no_wake = details["no_wake"]
@@ -78,220 +44,6 @@ cdef class Replay:
         self.softirq_detail = softirq_detail
         self.prev_states = prev_states
         self.unplaced = 0
-
-    def __dealloc__(self):
-        free(self.workers)
-        free(self.slots)
-        free(self.processors)
-        free(self.processor_of)
-        clear(&self.intervals)
-        clear(&self.stolen)
-        clear(&self.ran)
-
-    # ------------------------------------------------------------- workers
-
-    cdef int64_t new_worker(self, int64_t host, int64_t tid, int64_t t) except -2 nogil:
-        cdef Worker* more
-        if self.worker_count == self.worker_capacity:
-            more = <Worker*>realloc(self.workers, 2 * self.worker_capacity * sizeof(Worker))
-            if more == NULL:
-                with gil:
-                    raise MemoryError()
-            self.workers = more
-            self.worker_capacity *= 2
-        cdef Worker* w = &self.workers[self.worker_count]
-        memset(w, 0, sizeof(Worker))
-        w.tid = tid
-        w.host = host
-        w.pid = -1
-        w.first = -1
-        w.last = -1
-        w.parent = -1
-        w.born = -1
-        w.idle_cpu = -1
-        w.doing = NEVER
-        w.cpu = -1
-        w.since = t
-        w.waker = -1
-        w.woken = -1
-        w.in_syscall = -1
-        self.worker_count += 1
-        return self.worker_count - 1
-
-    cdef inline size_t hash(self, int64_t host, int64_t tid) noexcept nogil:
-        # 2^64 over the golden ratio, in two halves: Cython has no unsigned 64-bit literal.
-        cdef size_t golden = (<size_t>0x9E3779B9 << 32) | <size_t>0x7F4A7C15
-        cdef size_t h = (<size_t>tid + (<size_t>host << 40)) * golden
-        return h ^ (h >> 29)
-
-    cdef int rehash(self) except -1 nogil:
-        cdef Py_ssize_t mask = 2 * self.slot_mask + 1, i
-        cdef size_t at
-        cdef Worker* w
-        cdef int64_t* slots = <int64_t*>malloc((mask + 1) * sizeof(int64_t))
-        if slots == NULL:
-            with gil:
-                raise MemoryError()
-        memset(slots, 0xFF, (mask + 1) * sizeof(int64_t))
-        for i in range(self.slot_mask + 1):
-            if self.slots[i] >= 0:
-                w = &self.workers[self.slots[i]]
-                at = self.hash(w.host, w.tid) & <size_t>mask
-                while slots[at] >= 0:
-                    at = (at + 1) & <size_t>mask
-                slots[at] = self.slots[i]
-        free(self.slots)
-        self.slots = slots
-        self.slot_mask = mask
-        return 0
-
-    cdef size_t slot(self, int64_t host, int64_t tid) noexcept nogil:
-        cdef size_t at = self.hash(host, tid) & <size_t>self.slot_mask
-        while self.slots[at] >= 0:
-            if self.workers[self.slots[at]].tid == tid and self.workers[self.slots[at]].host == host:
-                return at
-            at = (at + 1) & <size_t>self.slot_mask
-        return at
-
-    cdef int64_t worker(self, int64_t host, int64_t tid, int64_t t) except -2 nogil:
-        """Return the living worker of a tid, made now if it was never seen."""
-        if 2 * self.slot_used > self.slot_mask:
-            self.rehash()
-        cdef size_t at = self.slot(host, tid)
-        if self.slots[at] < 0:
-            self.slots[at] = self.new_worker(host, tid, t)
-            self.slot_used += 1
-        return self.slots[at]
-
-    cdef int64_t reborn(self, int64_t host, int64_t tid, int64_t t) except -2 nogil:
-        """Return a new life of a tid: the old one, if any, has ended."""
-        if 2 * self.slot_used > self.slot_mask:
-            self.rehash()
-        cdef size_t at = self.slot(host, tid)
-        cdef int64_t fresh = self.new_worker(host, tid, t)
-        if self.slots[at] < 0:
-            self.slot_used += 1
-        else:
-            self.close(self.slots[at], t)
-            self.workers[self.slots[at]].doing = DEAD
-        self.slots[at] = fresh
-        return fresh
-
-    cdef Processor* processor(self, int64_t host, int32_t cpu, int64_t t) except NULL nogil:
-        cdef Py_ssize_t place = host * self.cpus + cpu
-        cdef Processor* p
-        cdef int64_t idle
-        if self.processor_of[place] < 0:
-            idle = self.new_worker(host, 0, t)
-            self.workers[idle].idle_cpu = cpu
-            self.workers[idle].pid = 0
-            p = &self.processors[self.processor_count]
-            p.host = host
-            p.cpu = cpu
-            p.current = -1
-            p.since = t
-            p.idle = idle
-            self.processor_of[place] = self.processor_count
-            self.processor_count += 1
-        return &self.processors[self.processor_of[place]]
-
-    cdef inline Worker* touch(self, int64_t index, int64_t t) noexcept nogil:
-        cdef Worker* w = &self.workers[index]
-        if w.first < 0:
-            w.first = t
-        w.last = t
-        return w
-
-    # ----------------------------------------------------------- intervals
-
-    cdef inline int emit(self, int64_t worker, int64_t begin, int64_t end, int32_t state,
-                         int32_t detail, int32_t cpu, int64_t waker, int64_t woken) except -1 nogil:
-        if end <= begin:
-            return 0
-        cdef Interval* row = <Interval*>add_row(&self.intervals, sizeof(Interval))
-        row.begin = begin
-        row.end = end
-        row.woken = woken
-        row.worker = <int32_t>worker
-        row.waker = <int32_t>waker
-        row.detail = detail
-        row.cpu = <int16_t>cpu
-        row.state = <uint8_t>state
-        return 0
-
-    cdef inline int occupied(self, Processor* p, int64_t end, int64_t worker) except -1 nogil:
-        cdef Ran* row = <Ran*>add_row(&self.ran, sizeof(Ran))
-        row.begin = p.since
-        row.end = end
-        row.processor = <int32_t>(p - self.processors)
-        row.worker = <int32_t>worker
-        return 0
-
-    cdef int close(self, int64_t index, int64_t t) except -1 nogil:
-        """End what a worker is doing at ``t``, where no event of its own explains it better."""
-        cdef Worker* w = &self.workers[index]
-        if w.doing == RUNNING:
-            self.emit_run(index, t)
-        elif w.doing == RUNNABLE:
-            self.emit(index, w.since, t, S_WAIT_CPU, 0, w.cpu, -1, -1)
-        elif w.doing == ASLEEP or w.doing == STOPPED:
-            self.emit_sleep(index, t)
-        elif w.doing == LOST:
-            self.emit(index, w.since, t, S_UNKNOWN, 0, -1, -1, -1)
-        return 0
-
-    cdef inline int emit_run(self, int64_t index, int64_t t) except -1 nogil:
-        cdef Worker* w = &self.workers[index]
-        cdef int32_t state = S_RUN, detail = 0
-        if self.has_syscalls and w.in_syscall == 1:
-            state = S_RUN_SYSCALL
-            detail = w.syscall
-        elif self.has_syscalls and w.in_syscall == 0:
-            state = S_RUN_USER
-        return self.emit(index, w.since, t, state, detail, w.cpu, -1, -1)
-
-    cdef int emit_sleep(self, int64_t index, int64_t t) except -1 nogil:
-        """End a sleep at ``t`` by the wake that was seen, or unexplained."""
-        cdef Worker* w = &self.workers[index]
-        cdef int32_t state, detail
-        if w.doing == STOPPED:
-            return self.emit(index, w.since, t, S_WAIT_STOPPED, 0, w.cpu, -1, -1)
-        if w.woken < 0:
-            return self.emit(index, w.since, t, S_WAIT_UNEXPLAINED, self.no_wake, w.cpu, -1, -1)
-        state = w.wake_state
-        detail = w.wake_detail
-        if state == S_WAIT_UNEXPLAINED and w.syscall and self.syscall_state[w.syscall] >= 0:
-            state = self.syscall_state[w.syscall]
-            detail = w.syscall
-        elif state == S_WAIT_TASK and w.syscall:
-            detail = w.syscall
-            # A disk or network call woken by a thread is still a wait for that thread.
-            if self.syscall_state[w.syscall] >= 14 and self.syscall_state[w.syscall] <= 16:
-                state = self.syscall_state[w.syscall]
-        return self.emit(index, w.since, t, state, detail, w.cpu, w.waker, w.woken)
-
-    cdef int note_wake(self, Worker* w, Processor* p, int64_t t) except -1 nogil:
-        """Remember who wakes ``w`` from the context that ``p`` is in."""
-        cdef Context* top
-        w.woken = t
-        w.waker = -1
-        if p.depth:
-            top = &p.stack[p.depth - 1]
-            w.wake_state = top.state
-            w.wake_detail = top.detail
-        elif p.current < 0:
-            w.wake_state = S_WAIT_UNEXPLAINED
-            w.wake_detail = self.context_unknown
-        elif p.current == p.idle:
-            w.wake_state = S_WAIT_UNEXPLAINED
-            w.wake_detail = self.idle_waker
-        else:
-            w.wake_state = S_WAIT_TASK
-            w.wake_detail = 0
-            w.waker = p.current
-        return 0
-
-    # -------------------------------------------------------------- events
 
     cdef int on_switch(self, Processor* p, int64_t t, int64_t* v) except -1 nogil:
         cdef int64_t prev, following
@@ -436,50 +188,6 @@ cdef class Replay:
             self.workers[parent].pid = v[1]
         return 0
 
-    cdef int enter(self, Processor* p, int64_t t, int kind, int32_t key, int32_t state,
-                   int32_t detail, int shown) except -1 nogil:
-        cdef Context* top
-        if p.depth == DEPTH:
-            p.overflow += 1
-            return 0
-        self.flush(p, t)
-        top = &p.stack[p.depth]
-        top.kind = kind
-        top.key = key
-        top.state = state
-        top.detail = detail
-        top.shown = shown
-        p.depth += 1
-        p.top_since = t
-        return 0
-
-    cdef int leave(self, Processor* p, int64_t t, int kind, int32_t key) except -1 nogil:
-        cdef int i
-        if p.overflow:
-            p.overflow -= 1
-            return 0
-        # Down to the matching entry: contexts above it have lost their exit.
-        i = p.depth - 1
-        while i >= 0 and not (p.stack[i].kind == kind and p.stack[i].key == key):
-            i -= 1
-        if i < 0:
-            return 0
-        self.flush(p, t)
-        p.depth = i
-        p.top_since = t
-        return 0
-
-    cdef inline int flush(self, Processor* p, int64_t t) except -1 nogil:
-        cdef Stolen* row
-        if p.depth and t > p.top_since:
-            row = <Stolen*>add_row(&self.stolen, sizeof(Stolen))
-            row.begin = p.top_since
-            row.end = t
-            row.processor = <int32_t>(p - self.processors)
-            row.state = <uint8_t>p.stack[p.depth - 1].shown
-            row.detail = p.stack[p.depth - 1].detail
-        return 0
-
     def run(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
             const int32_t[::1] event_class, const int64_t[::1] offset,
             const int64_t[::1] values, const uint8_t[::1] kinds, const int64_t[::1] class_host,
@@ -598,41 +306,3 @@ cdef class Replay:
                 self.flush(p, end)
                 if p.current >= 0 and end > p.since:
                     self.occupied(p, end, p.current)
-
-    def worker_table(self):
-        """Return the workers' columns as a dict of arrays."""
-        cdef Py_ssize_t i, n = self.worker_count
-        names = ("host", "tid", "pid", "first", "last", "parent", "born")
-        columns = {name: np.empty(n, np.int64) for name in names}
-        columns["name"] = np.empty(n, np.int32)
-        columns["idle_cpu"] = np.empty(n, np.int32)
-        cdef int64_t[::1] host = columns["host"], tid = columns["tid"], pid = columns["pid"]
-        cdef int64_t[::1] first = columns["first"], last = columns["last"]
-        cdef int64_t[::1] parent = columns["parent"], born = columns["born"]
-        cdef int32_t[::1] name_ = columns["name"], idle_cpu = columns["idle_cpu"]
-        for i in range(n):
-            host[i] = self.workers[i].host
-            tid[i] = self.workers[i].tid
-            pid[i] = self.workers[i].pid
-            first[i] = self.workers[i].first
-            last[i] = self.workers[i].last
-            parent[i] = self.workers[i].parent
-            born[i] = self.workers[i].born
-            name_[i] = self.workers[i].name
-            idle_cpu[i] = self.workers[i].idle_cpu
-        return columns
-
-    def processor_table(self):
-        """Return (host, cpu) of every processor seen."""
-        return tuple((self.processors[i].host, self.processors[i].cpu)
-                     for i in range(self.processor_count))
-
-    def columns(self):
-        """Return and forget the tables: intervals, interrupt work, occupation.
-
-        Each a list of arrays: where the rows of each worker (or processor) start,
-        then the columns of `critpath.model.Timelines` in their order.
-        """
-        return (interval_columns(&self.intervals, self.worker_count),
-                stolen_columns(&self.stolen, self.processor_count),
-                ran_columns(&self.ran, self.processor_count))
