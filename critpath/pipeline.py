@@ -236,6 +236,7 @@ def compare(
     from critpath.detect.verdict import decide, set_warnings
     from critpath.model import Comparison
     from critpath.vectors.alphabet import ALPHABETS
+    from critpath.vectors.coarse import with_like_states
     from critpath.vectors.fold import fold_interrupts
     from critpath.vectors.table import vector_table
 
@@ -247,6 +248,7 @@ def compare(
                 f"the {name} set has no execution ({path_set.specification})",
                 "check --execution, or record more: at least 10 executions, better 100",
             )
+    normal, sample, unlike = with_like_states(normal, sample)
     alphabet = ALPHABETS[settings.vector]((normal, sample))
     normal_vectors = vector_table(normal, alphabet.symbols, alphabet.codes[0])
     sample_vectors = vector_table(sample, alphabet.symbols, alphabet.codes[1])
@@ -294,7 +296,7 @@ def compare(
     result = Comparison(
         verdict=verdict,
         reasons=reasons,
-        warnings=set_warnings(normal, sample, alphabet.folded),
+        warnings=(*set_warnings(normal, sample, alphabet.folded), *unlike),
         normal=normal,
         sample=sample,
         normal_vectors=normal_vectors,

@@ -1,0 +1,59 @@
+"""Sets traced with and without system calls are compared in the same words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.vectors.coarse import with_like_states, without_syscalls
+
+
+def path_set(states, details):
+    n = len(states)
+    return PathSet(
+        executions=Executions(("a",), [0], [10 * n], [7], [0], ("work",), ("",)),
+        paths=CriticalPaths(
+            start=np.array([0, n]),
+            begin=np.arange(n) * 10,
+            end=np.arange(n) * 10 + 10,
+            state=np.array(states, np.uint8),
+            detail=np.array(details, np.int32),
+            comm=np.ones(n, np.int32),
+            tid=np.full(n, 7),
+            host=np.zeros(n, np.int64),
+            cpu=np.zeros(n, np.int32),
+            lossy=np.arange(n) == 1,
+            strings=("", "work", "read", "hrtimer"),
+        ),
+        session=np.zeros(1, np.int64),
+        sources=("r",),
+        specification="thread",
+        losses=(),
+        lossy=np.zeros(1, bool),
+    )
+
+
+FINE = path_set(
+    [State.RUN_USER, State.RUN_SYSCALL, State.WAIT_TIMER, State.RUN_SYSCALL, State.RUN_USER],
+    [0, 2, 3, 2, 0],
+)
+PLAIN = path_set([State.RUN, State.WAIT_TIMER, State.RUN], [0, 3, 0])
+
+
+def test_running_is_one_segment_without_system_calls():
+    coarse = without_syscalls(FINE).paths
+    assert coarse.state.tolist() == [State.RUN, State.WAIT_TIMER, State.RUN]
+    assert coarse.begin.tolist() == [0, 20, 30]
+    assert coarse.end.tolist() == [20, 30, 50]
+    assert [coarse.strings[c] for c in coarse.detail] == ["", "hrtimer", ""]
+    assert coarse.lossy.tolist() == [True, False, False]
+    assert coarse.start.tolist() == [0, 3]
+
+
+def test_only_unlike_sets_are_changed_and_it_is_said():
+    assert with_like_states(FINE, FINE) == (FINE, FINE, ())
+    assert with_like_states(PLAIN, PLAIN) == (PLAIN, PLAIN, ())
+    normal, sample, notes = with_like_states(PLAIN, FINE)
+    assert normal.paths.state.tolist() == sample.paths.state.tolist()
+    assert "only the sample set" in notes[0]
+    assert "only the normal set" in with_like_states(FINE, PLAIN)[2][0]
