@@ -81,8 +81,10 @@ class ExecutionGraph:
         networkx.MultiDiGraph
             Nodes ``(worker, time)``.  Edges run forward in time and carry ``kind``
             (``interval``, ``wake``, ``net``, ``create``), ``state`` (its name, for
-            intervals) and ``duration`` (ns).  Intervals are cut at the window and
-            at every moment a link leaves from or arrives at.
+            intervals), ``interval`` (its position in the graph's columns, -1 for
+            links) and ``duration`` (ns).  Intervals are cut at the window and at
+            every moment a link leaves from or arrives at: the pieces of one have the
+            same ``interval``.
         """
         import networkx as nx  # noqa: PLC0415 - 0.2 s that only this export needs
 
@@ -116,7 +118,9 @@ class ExecutionGraph:
         target: tuple[int, int],
         kind: str,
     ) -> None:
-        graph.add_edge(source, target, kind=kind, state="", duration=target[1] - source[1])
+        graph.add_edge(
+            source, target, kind=kind, state="", interval=-1, duration=target[1] - source[1]
+        )
         for worker, time in (source, target):
             moments.setdefault(worker, set()).add(time)
 
@@ -132,6 +136,7 @@ class ExecutionGraph:
                     (worker, b),
                     kind="interval",
                     state=State(int(self.state[row])).name,
+                    interval=row,
                     duration=b - a,
                 )
 

@@ -112,7 +112,7 @@ def critical_paths(
         worker, cpu, path, host = worker[source], cpu[source], path[source], host[source]
         detail = np.where(stolen >= 0, stolen, detail[source]).astype(np.int32)
     keep = _merge(path, worker, state, detail, cpu)
-    last = np.append(keep[1:], len(low)) - 1
+    last = np.append(keep[1:], len(low))[: len(keep)] - 1  # no segment at all has no last
     low, high = low[keep], high[last]
     path, worker, state, detail = path[keep], worker[keep], state[keep], detail[keep]
     cpu, host = cpu[keep], host[keep]

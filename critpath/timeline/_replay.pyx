@@ -93,11 +93,14 @@ cdef class Replay(Recorder):
         if following == p.idle:
             pass
         elif w.doing == RUNNABLE:
-            self.emit(following, w.since, t, S_WAIT_CPU, 0, p.cpu, -1, -1)
+            # It queued where it left or where its wake sent it; the cpu that it then got may
+            # have been another, idle or busy with something else meanwhile.
+            self.emit(following, w.since, t, S_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu, -1, -1)
         elif w.doing == ASLEEP or w.doing == STOPPED:
             if w.woken >= 0 and w.pending:
                 # The wake raced the switch-out: it never really slept.
-                self.emit(following, w.since, t, S_WAIT_CPU, 0, p.cpu, -1, -1)
+                self.emit(following, w.since, t, S_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu,
+                          -1, -1)
             elif w.woken >= 0:
                 # Waking without wakeup: runnable from the waking on.
                 self.emit_sleep(following, w.woken)
@@ -199,7 +202,8 @@ cdef class Replay(Recorder):
 
         ``class_detail`` and ``class_state`` are the qualifier and wake meaning of
         classes that have them by name (system calls, vectors); ``class_flags`` has
-        bit 0 where a wake has a ``success`` field, bit 1 where an irq has a name.
+        bit 0 where a wake has a ``success`` field, bit 1 where an irq has a name, bit 2
+        where a wake has a ``target_cpu``.
         """
         cdef Py_ssize_t i, n = timestamp.shape[0], losses = loss_end.shape[0], lost = 0, j
         cdef int64_t t, host
@@ -244,7 +248,7 @@ cdef class Replay(Recorder):
                 elif kind == WAKING or kind == WAKEUP or kind == WAKEUP_NEW:
                     if class_flags[c] & 1 and v[3] == 0:
                         continue
-                    self.on_wake(p, t, v[0], v[2], kind)
+                    self.on_wake(p, t, v[0], v[2] if class_flags[c] & 4 else -1, kind)
                 elif kind == IRQ_ENTRY:
                     j = v[1] if class_flags[c] & 2 else class_detail[c]
                     self.enter(p, t, C_IRQ, <int32_t>v[0], self.irq_state[j], <int32_t>j, S_IRQ)

@@ -150,6 +150,7 @@ def _by_class(events: Events, strings: _Strings) -> tuple[Any, Any, Any]:
             flags[i] |= 2 if "name" in has else 0
         elif c.kind in {Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW}:
             flags[i] |= 1 if "success" in has else 0
+            flags[i] |= 4 if "target_cpu" in has else 0
     return detail, state, flags
 
 
