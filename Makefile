@@ -8,7 +8,7 @@ BIN = $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint build screenshots clean python packages packages-test
+.PHONY: help demo test bench lint build docs clean python packages packages-test
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,8 +35,8 @@ lint: build ## ruff and mypy --strict
 
 build: $(VENV)/built ## the virtual environment .venv, with critpath in it
 
-screenshots: build packages-test ## docs/images/ from the demo's report
-	$(BIN)/python docs/screenshots.py
+docs: build packages-test ## renew what README.md and docs/ show of critpath
+	$(BIN)/python docs/renew.py
 
 clean: ## remove .venv and everything that was built
 	rm -rf $(VENV) build dist critpath-demo
