@@ -1,35 +1,75 @@
-# Everything a newcomer types.  `make test` and `make demo` need git, make and python3.
+# Everything a newcomer types.  Each target sets up what it needs: a machine with git,
+# make and python3 has to have nothing else.
 PYTHON ?= python3
 VENV ?= .venv
-BIN = $(VENV)/bin
+BIN = $(abspath $(VENV))/bin
+# Everywhere: an editable install rebuilds changed native modules on import, with the
+# tools that stand there.
+export PATH := $(BIN):$(PATH)
 
-.PHONY: build
-build: $(VENV)/built
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint build docs clean python packages packages-test
 
-# The virtual environment with everything the targets below need.
-$(VENV)/ready: pyproject.toml
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: build ## compare two shipped recordings; writes critpath-demo/report.html
+	$(BIN)/critpath demo critpath-demo
+
+test: build packages-test ## all tests, less the benchmarks
+	$(BIN)/pytest -m "not benchmark"
+
+bench: build packages-test ## speed and quality as ratios against peers measured beside
+	$(BIN)/pytest -m benchmark tests/benchmarks -s -rs || [ $$? = 5 ]
+	@for script in $$(grep -ls __main__ tests/benchmarks/*.py); do \
+	  if grep -q shared "$$script" && [ ! -d ../shared ]; then \
+	    echo "== $$script: left out, it needs ../shared"; continue; \
+	  fi; \
+	  echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
+	done
+
+lint: build ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+build: $(VENV)/built ## the virtual environment .venv, with critpath in it
+
+docs: build packages-test ## renew what README.md and docs/ show of critpath
+	$(BIN)/python docs/renew.py
+
+clean: ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist critpath-demo
+
+# ------------------------------------------------------------------- how it is set up
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "critpath needs Python 3.11 or later: make PYTHON=python3.12 names another" >&2; exit 1; }
+
+packages: python
+	@PYTHON="$(PYTHON)" sh .ci/packages build
+
+packages-test: python
+	@PYTHON="$(PYTHON)" sh .ci/packages test
+
+$(VENV)/ready: pyproject.toml | packages
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/pip install --quiet --group dev
 	touch $@
 
-# An editable install; meson-python rebuilds changed native modules on import.
-# The directories are prerequisites because meson lists the sources when it configures:
-# a new or deleted file changes its directory's time and so installs again.
-$(VENV)/built: $(VENV)/ready meson.build critpath/meson.build critpath $(wildcard critpath/*/) $(wildcard critpath/*/*.pyx)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --no-build-isolation --editable .
+# An editable install records the commands that rebuild a changed native module, so the
+# Cython compiler is named by its place: it is found without .venv/bin on PATH.
+$(VENV)/native.ini: | $(VENV)/ready
+	rm -rf build
+	printf "[binaries]\ncython = '%s'\n" "$(BIN)/cython" > $@
+
+# Meson lists the sources when it configures: the directories are prerequisites, as a new
+# or deleted file changes its directory's time.
+DIRECTORIES = critpath $(filter-out %/__pycache__/,$(wildcard critpath/*/)) fixtures/lttng-guest
+
+$(VENV)/built: $(VENV)/ready $(VENV)/native.ini meson.build critpath/meson.build $(DIRECTORIES) $(wildcard critpath/*/*.pyx)
+	$(BIN)/pip install --quiet --no-build-isolation --editable . \
+	  --config-settings=setup-args=--native-file=$(abspath $(VENV)/native.ini)
 	touch $@
-
-.PHONY: test
-test: build
-	$(BIN)/pytest -m "not benchmark"
-
-.PHONY: lint
-lint: build
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-
-.PHONY: clean
-clean:
-	rm -rf $(VENV) build dist

@@ -52,13 +52,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
-    render_comparison(document, make_console())
+    # A first look: the alignments and the clusters are in the report.
+    short = {**document, "aligned": [], "clusters": {"pairs": []}}
+    render_comparison(short, make_console())
     hint(
         "These are recordings that come with critpath, made in a virtual machine; "
         "nothing of this machine was recorded.",
         quiet=settings["quiet"],
     )
-    hint(f"report: {report}", quiet=settings["quiet"])
+    hint(f"report: {report} (open it in a browser)", quiet=settings["quiet"])
     hint(
         f"next: critpath compare {directory / NORMAL} {directory / SAMPLE} "
         f"--execution {SPECIFICATION}",

@@ -1,0 +1,79 @@
+"""Measure what docs/evaluation.md says of the shipped recordings, and print it.
+
+Run as ``.venv/bin/python docs/measure.py``.  Figures of types: `sklearn`'s adjusted Rand
+index of the clusters against what the program says its executions are.
+"""  # noqa: INP001 - a script beside the documents, no package
+
+from __future__ import annotations
+
+import csv
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from sklearn.metrics import adjusted_rand_score
+
+from critpath import pipeline
+from critpath.cluster.optics import METHODS, cluster
+from critpath.model import PathSet
+from critpath.vectors.alphabet import ALPHABETS
+from critpath.vectors.table import vector_table
+
+FIXTURES: Final = Path(__file__).resolve().parent.parent / "fixtures" / "lttng-guest"
+EXECUTION: Final = "events:app:request_begin,app:request_end,key=id"
+SAMPLES: Final = ("normal-2", "sample-delay", "sample-fsync", "sample-lock", "sample-quota")
+
+
+def load(place: Path, name: str, label: str = "") -> PathSet:
+    """Extract one shipped recording."""
+    with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
+        tar.extractall(place, filter="data")
+    return pipeline.extract([place / name], specification=EXECUTION + label)
+
+
+def verdicts(place: Path, label: str) -> list[str]:
+    """Compare every sample with the normal set, and hold the outcome against the truth."""
+    normal = load(place, "normal", label)
+    lines = ["| sample | verdict | with a fault | of them marked | others marked |"]
+    lines.append("|---|---|---:|---:|---:|")
+    for name in (*SAMPLES, "lossy"):
+        result = pipeline.compare(normal, load(place, name, label))
+        truth = {r["id"]: r for r in csv.DictReader((place / name / "truth.csv").open())}
+        faulty = {i for i, row in truth.items() if row["bug"] != "none"}
+        ids = result.sample.executions.id
+        marked = {i for i, wrong in zip(ids, result.outliers.anomalous, strict=True) if wrong}
+        counts = f"{len(faulty)} | {len(marked & faulty)} | {len(marked - faulty)}"
+        lines.append(f"| {name} | {result.verdict} | {counts} |")
+    return lines
+
+
+def types(place: Path) -> list[str]:
+    """Cluster healthy executions without their labels, and compare with these."""
+    lines = ["| method | recording | types | clusters | noise | agreement |"]
+    lines.append("|---|---|---:|---:|---:|---:|")
+    for name in ("normal", "normal-2"):
+        paths = load(place, name, ",label=type")
+        alphabet = ALPHABETS["thread"]((paths,))
+        table = vector_table(paths, alphabet.symbols, alphabet.codes[0])
+        truth = paths.executions.label
+        for method in METHODS:
+            found = cluster(table, method=method)
+            noise = int((found.raw_labels < 0).sum())
+            agreement = adjusted_rand_score(truth, found.labels)
+            counts = f"{len(set(truth))} | {found.size} | {noise}"
+            lines.append(f"| `{method}` | {name} | {counts} | {agreement:.3f} |")
+    return lines
+
+
+def main() -> int:
+    """Print every table."""
+    with tempfile.TemporaryDirectory() as place:
+        tables = (verdicts(Path(place), ""), verdicts(Path(place), ",label=-"), types(Path(place)))
+    sys.stdout.write("\n\n".join("\n".join(lines) for lines in tables) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The demo as a newcomer meets it: the installed package's own recordings, nothing replaced."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+
+def critpath(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "critpath", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    place = tmp_path_factory.mktemp("demo")
+    return place, critpath("demo", cwd=place)
+
+
+def test_the_demo_begins_with_its_verdict(demo):
+    _, done = demo
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("ANOMALY: 4 of 11 executions")
+    assert "waiting for thread `holder`" in first
+    assert len(done.stdout.splitlines()) < 50
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_leaves_a_report_and_a_comparison(demo):
+    place, _ = demo
+    page = (place / "critpath-demo" / "report.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "holder" in page
+    document = json.loads((place / "critpath-demo" / "comparison.json").read_text())
+    assert document["verdict"] == "anomaly"
+    assert document["aligned"]  # the short text is short, not the files
+
+
+def test_the_next_command_that_the_demo_names_works(demo):
+    place, done = demo
+    (following,) = [x for x in done.stderr.splitlines() if x.startswith("next: ")]
+    words = shlex.split(following.removeprefix("next: "))
+    again = critpath(*words[1:], cwd=place)
+    assert again.returncode == 1
+    assert again.stdout.splitlines()[0] == done.stdout.splitlines()[0]
