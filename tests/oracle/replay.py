@@ -34,7 +34,9 @@ class Thread:
         self.last = time
 
 
-def replay(events, runnable=(0, 256), dead=16 | 32, end=None):
+def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are written
+    events, runnable=(0, 256), dead=16 | 32, end=None
+):
     threads: dict[int, Thread] = {}
     lives: list[tuple[int, Thread]] = []
     current: dict[int, int] = {}
