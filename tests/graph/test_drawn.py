@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
+import itertools
+
 from drawing import graph_of, intervals_of, links_of, merged, path_of
 from walk import walk
 
 from critpath.graph.path import walk_paths
 from critpath.model import State
-import itertools
 
 # name: timelines, links, expected path of worker 0 over its whole life
 DRAWN = {
