@@ -42,7 +42,6 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
     current: dict[int, int] = {}
     contexts: dict[int, list] = {}
     has_waking = any(kind == Kind.WAKING for _, _, kind, _ in events)
-    has_new = any(kind == Kind.WAKEUP_NEW for _, _, kind, _ in events)
 
     def thread(tid):
         if tid not in threads:
@@ -61,7 +60,9 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
         return current[cpu], State.WAIT_TASK, ""
 
     def sleep_until(t, time):
-        if t.wake is None:
+        if t.doing == "stopped":
+            t.emit(time, State.WAIT_STOPPED)
+        elif t.wake is None:
             t.emit(time, State.WAIT_UNEXPLAINED, "no_wake")
         else:
             waker, woken, state, detail = t.wake
@@ -95,18 +96,14 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                     threads.pop(following)
                     t = thread(following)
                 t.touch(time)
-                if t.doing == "ready":
+                if t.doing == "ready" or (t.doing in {SLEEP, "stopped"} and t.wake and t.early):
                     t.emit(time, State.WAIT_CPU)
-                elif t.doing == "stopped":
-                    t.emit(time, State.WAIT_STOPPED)
-                elif t.doing == SLEEP and t.wake and t.early:
-                    t.emit(time, State.WAIT_CPU)
-                elif t.doing == SLEEP and t.wake:
+                elif t.doing in {SLEEP, "stopped"} and t.wake:
                     woken = t.wake[1]
                     sleep_until(t, woken)
                     t.since = woken
                     t.emit(time, State.WAIT_CPU)
-                elif t.doing == SLEEP:
+                elif t.doing in {SLEEP, "stopped"}:
                     sleep_until(t, time)
                 elif t.doing == "run":
                     t.emit(time, State.UNKNOWN)
@@ -144,10 +141,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                     t.wake = (waker, time, state, detail)
                 elif t.wake is None:
                     t.wake = (None, time, State.WAIT_UNEXPLAINED, "context_unknown")
-                if t.doing == "stopped":
-                    t.emit(time, State.WAIT_STOPPED)
-                else:
-                    sleep_until(t, time)
+                sleep_until(t, time)
                 t.doing, t.since = "ready", time
             elif t.doing == "run" and (kind == Kind.WAKING or not has_waking):
                 waker, state, detail = context(cpu)
@@ -187,9 +181,6 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             t.emit(end, State.RUN)
         elif t.doing == "ready":
             t.emit(end, State.WAIT_CPU)
-        elif t.doing == "stopped":
-            t.emit(end, State.WAIT_STOPPED)
-        elif t.doing == SLEEP:
+        elif t.doing in {SLEEP, "stopped"}:
             sleep_until(t, end)
-    _ = has_new
     return lives
