@@ -118,7 +118,8 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             t = thread(target)
             if t.doing == "dead":
                 continue
-            if kind == Kind.WAKEUP_NEW or t.doing == "never":
+            first = t.doing == "never" or (t.doing == "unborn" and kind == Kind.WAKEUP)
+            if kind == Kind.WAKEUP_NEW or first:
                 t.touch(time)
                 waker, _, _ = context(cpu)
                 if kind == Kind.WAKEUP_NEW and t.parent is None:
