@@ -22,7 +22,6 @@ cdef enum:
     S_RUN = 1
     S_RUN_SYSCALL = 3
     S_WAIT_STOPPED = 17
-    HOPS = 64             # creators that were created at the same nanosecond
 
 ctypedef struct Segment:
     int64_t begin
@@ -42,7 +41,6 @@ ctypedef struct Frame:
     int64_t bypassed_interval
     int64_t bypassed_top  # where the interval's own segment ended
     int32_t rewound
-    int32_t hops
 
 
 cdef class Walk:
@@ -126,7 +124,6 @@ cdef class Walk:
         f.at = t + 1
         f.bypassed = -1
         f.rewound = 0
-        f.hops = 0
         self.depth += 1
         return 0
 
@@ -180,7 +177,7 @@ cdef class Walk:
         return 0
 
     cdef int circular(self, int64_t source, int64_t t) noexcept nogil:
-        """Whether the walk left that worker at this very moment: a zero-time cycle of wakes."""
+        """Whether the walk left that worker at this very moment: a zero-time cycle."""
         cdef Py_ssize_t i = self.depth - 1
         if self.frames[i].worker == source:
             return 1
@@ -209,17 +206,17 @@ cdef class Walk:
                 continue
             e = self.interval_before(f.worker, t)
             if e < 0:
-                if self.parent[f.worker] >= 0 and self.born[f.worker] <= t and (
-                        self.born[f.worker] < t or f.hops < HOPS):
-                    # Before its birth a thread's path is its creator's: so is the frame.
+                if self.parent[f.worker] >= 0 and self.born[f.worker] <= t and not (
+                        self.born[f.worker] == t and self.circular(self.parent[f.worker], t)):
+                    # Before its birth a thread's path is its creator's, down to the end.
                     sent = self.born[f.worker] if self.born[f.worker] > f.lo else f.lo
                     self.emit(sent, t, f.worker, -1, S_WAIT_CPU)
-                    f.hops = f.hops + 1 if sent == t else 0
-                    f.worker = self.parent[f.worker]
-                    f.t = sent
-                    f.bypassed = -1
-                    f.rewound = 0
+                    f.at = t
+                    f.t = f.lo
+                    if sent > f.lo:
+                        self.push(self.parent[f.worker], f.lo, sent)
                     continue
+                # Twice through one moment of one worker, the walk would never end.
                 if f.bypassed >= 0 and not f.rewound and not (
                         self.link_sent[f.bypassed] >= self.link_time[f.bypassed]
                         and self.circular(self.link_source[f.bypassed],
@@ -347,7 +344,7 @@ def carve(const int64_t[::1] begin, const int64_t[::1] end, const uint8_t[::1] s
 
 def who_ran(const int64_t[::1] begin, const int64_t[::1] end, const int64_t[::1] processor,
             const int64_t[::1] ran_start, const int64_t[::1] ran_begin,
-            const int64_t[::1] ran_end, const int32_t[::1] ran_worker):
+            const int64_t[::1] ran_end, const int64_t[::1] ran_worker):
     """Return for every wait the worker that held its processor longest, -1 if unknown."""
     cdef Py_ssize_t i, j, k, n = begin.shape[0]
     cdef int64_t low, high, middle, until, first, overlap, best

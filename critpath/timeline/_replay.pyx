@@ -172,10 +172,9 @@ cdef class Replay(Recorder):
         return 0
 
     cdef int on_fork(self, Processor* p, int64_t t, int64_t* v) except -1 nogil:
-        cdef int64_t parent = self.worker(p.host, v[0], t), child
+        # Idle is a thread per cpu: no one thread 0 creates anything.
+        cdef int64_t parent = self.worker(p.host, v[0], t) if v[0] else -1, child
         cdef Worker* w
-        if v[0] == 0:
-            parent = -1
         child = self.reborn(p.host, v[2], t)
         w = &self.workers[child]
         w.parent = parent

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "oracle")]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
+import itertools
+
 from drawing import graph_of, intervals_of, links_of, merged, path_of
 from walk import walk
 
@@ -64,8 +67,10 @@ DRAWN = {
 
 # server threads 100, 101 are workers 3, 4; client 200, 201 workers 0, 1; irq thread 50 worker 2
 TWO_HOSTS = (
-    "1: 10 P 15 R 60; 0: 10 R 15 NET 70 P 75; 2: 55 P 60 R 75; 4: 5 R 40 P 55; "
-    "3: 5 NET 35 P 40 R 55",
+    (
+        "1: 10 P 15 R 60; 0: 10 R 15 NET 70 P 75; 2: 55 P 60 R 75; 4: 5 R 40 P 55; "
+        "3: 5 NET 35 P 40 R 55"
+    ),
     "0@13->3@35 net, 3@45->0@70 net",
     "10-15 R0, 15-35 NET3, 35-40 P3, 40-45 R3, 45-70 NET0, 70-75 P0",
 )
@@ -100,9 +105,7 @@ def graphs(draw):
     for worker in range(workers):
         times = sorted(draw(st.sets(st.integers(0, 20), min_size=0, max_size=8)))
         rows = [
-            (a, b, draw(STATES))
-            for a, b in zip(times, times[1:], strict=False)
-            if draw(st.integers(0, 9))
+            (a, b, draw(STATES)) for a, b in itertools.pairwise(times) if draw(st.integers(0, 9))
         ]
         intervals[worker] = rows
     moments = st.integers(0, 20)
@@ -133,5 +136,30 @@ def test_native_walk_equals_its_plain_twin_and_tiles_the_window(drawn, a, b):
     got = native(graph_of(intervals, links, births, workers), 0, lo, hi)
     assert got == walk(intervals, links, births, 0, lo, hi)
     assert sum(e - s for s, e, *_ in got) == hi - lo
-    assert all(x[1] == y[0] for x, y in zip(got, got[1:], strict=False))
+    assert all(x[1] == y[0] for x, y in itertools.pairwise(got))
     assert not got or (got[0][0], got[-1][1]) == (lo, hi)
+
+
+# Walks that came back to where they were without going back in time, found at random.
+CYCLES = {
+    # Rewinding to a thread's own wake.
+    "own_wake": ("0: 2 P 3", "0@3->0@3", 1, 3, "1-2 UNKNOWN0, 2-3 P0"),
+    # Created by the thread that waits for it.
+    "creator": ("0:; 1: 9 B 15", "0@15->1@15 net, 1@15->0@15 create", 3, 15, None),
+    "creator_rewound": ("0:; 1: 4 R 5", "0@5->1@5, 1@5->0@5 create", 0, 6, None),
+    # Two that wake each other at one moment while neither waits.
+    "each_other": ("0: 2 R 3; 1: 2 R 3", "0@3->1@3, 1@3->0@3", 0, 3, None),
+}
+
+
+@pytest.mark.parametrize("name", CYCLES)
+def test_a_cycle_in_no_time_ends(name):
+    timelines, arrows, lo, hi, expected = CYCLES[name]
+    intervals = intervals_of(timelines)
+    links, births = links_of(arrows)
+    got = native(graph_of(intervals, links, births), 0, lo, hi)
+    assert got == walk(intervals, links, births, 0, lo, hi)
+    assert (got[0][0], got[-1][1]) == (lo, hi)
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(got))
+    if expected is not None:
+        assert got == path_of(expected)

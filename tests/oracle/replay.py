@@ -34,13 +34,14 @@ class Thread:
         self.last = time
 
 
-def replay(events, runnable=(0, 256), dead=16 | 32, end=None):
+def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are written
+    events, runnable=(0, 256), dead=16 | 32, end=None
+):
     threads: dict[int, Thread] = {}
     lives: list[tuple[int, Thread]] = []
     current: dict[int, int] = {}
     contexts: dict[int, list] = {}
     has_waking = any(kind == Kind.WAKING for _, _, kind, _ in events)
-    has_new = any(kind == Kind.WAKEUP_NEW for _, _, kind, _ in events)
 
     def thread(tid):
         if tid not in threads:
@@ -59,7 +60,9 @@ def replay(events, runnable=(0, 256), dead=16 | 32, end=None):
         return current[cpu], State.WAIT_TASK, ""
 
     def sleep_until(t, time):
-        if t.wake is None:
+        if t.doing == "stopped":
+            t.emit(time, State.WAIT_STOPPED)
+        elif t.wake is None:
             t.emit(time, State.WAIT_UNEXPLAINED, "no_wake")
         else:
             waker, woken, state, detail = t.wake
@@ -93,18 +96,14 @@ def replay(events, runnable=(0, 256), dead=16 | 32, end=None):
                     threads.pop(following)
                     t = thread(following)
                 t.touch(time)
-                if t.doing == "ready":
+                if t.doing == "ready" or (t.doing in {SLEEP, "stopped"} and t.wake and t.early):
                     t.emit(time, State.WAIT_CPU)
-                elif t.doing == "stopped":
-                    t.emit(time, State.WAIT_STOPPED)
-                elif t.doing == SLEEP and t.wake and t.early:
-                    t.emit(time, State.WAIT_CPU)
-                elif t.doing == SLEEP and t.wake:
+                elif t.doing in {SLEEP, "stopped"} and t.wake:
                     woken = t.wake[1]
                     sleep_until(t, woken)
                     t.since = woken
                     t.emit(time, State.WAIT_CPU)
-                elif t.doing == SLEEP:
+                elif t.doing in {SLEEP, "stopped"}:
                     sleep_until(t, time)
                 elif t.doing == "run":
                     t.emit(time, State.UNKNOWN)
@@ -119,7 +118,8 @@ def replay(events, runnable=(0, 256), dead=16 | 32, end=None):
             t = thread(target)
             if t.doing == "dead":
                 continue
-            if kind == Kind.WAKEUP_NEW or t.doing == "never":
+            first = t.doing == "never" or (t.doing == "unborn" and kind == Kind.WAKEUP)
+            if kind == Kind.WAKEUP_NEW or first:
                 t.touch(time)
                 waker, _, _ = context(cpu)
                 if kind == Kind.WAKEUP_NEW and t.parent is None:
@@ -142,10 +142,7 @@ def replay(events, runnable=(0, 256), dead=16 | 32, end=None):
                     t.wake = (waker, time, state, detail)
                 elif t.wake is None:
                     t.wake = (None, time, State.WAIT_UNEXPLAINED, "context_unknown")
-                if t.doing == "stopped":
-                    t.emit(time, State.WAIT_STOPPED)
-                else:
-                    sleep_until(t, time)
+                sleep_until(t, time)
                 t.doing, t.since = "ready", time
             elif t.doing == "run" and (kind == Kind.WAKING or not has_waking):
                 waker, state, detail = context(cpu)
@@ -185,9 +182,6 @@ def replay(events, runnable=(0, 256), dead=16 | 32, end=None):
             t.emit(end, State.RUN)
         elif t.doing == "ready":
             t.emit(end, State.WAIT_CPU)
-        elif t.doing == "stopped":
-            t.emit(end, State.WAIT_STOPPED)
-        elif t.doing == SLEEP:
+        elif t.doing in {SLEEP, "stopped"}:
             sleep_until(t, end)
-    _ = has_new
     return lives

@@ -26,14 +26,9 @@ def walk(intervals, links, births, subject, lo, hi):
         found = [k for k in links if k[2] == worker and after < k[3] <= until]
         return max(found, key=lambda k: (k[3], k[4])) if found else None
 
-    def cycle(link, worker):
-        # A chain of zero-time links leads back to where the walk left at that moment.
-        chain = {worker}
-        for w, time in reversed(left):
-            if time != link[3]:
-                break
-            chain.add(w)
-        return link[1] >= link[3] and link[0] in chain
+    def circular(worker, link):
+        source, sent, _, time, _ = link
+        return sent >= time and source in {w for w, t in left if t == time} | {worker}
 
     def follow(worker, link, s, t):
         source, sent, _, _, kind = link
@@ -44,18 +39,23 @@ def walk(intervals, links, births, subject, lo, hi):
         left.pop()
 
     def down(worker, lo, t):
-        bypassed, rewound, hops = None, False, 0
+        bypassed, rewound = None, False
         while t > lo:
             e = next((i for i in intervals.get(worker, ()) if i[0] < t <= i[1]), None)
             if e is None:
                 parent, born = births.get(worker, (None, None))
-                if parent is not None and born <= t and (born < t or hops < 64):
+                if (
+                    parent is not None
+                    and born <= t
+                    and not circular(worker, (parent, born, 0, t, 0))
+                ):
                     leave = max(born, lo)
                     emit(leave, t, worker, State.WAIT_CPU)
-                    hops = hops + 1 if leave == t else 0
-                    worker, t, bypassed, rewound = parent, leave, None, False
-                    continue
-                if bypassed is not None and not rewound and not cycle(bypassed[0], worker):
+                    left.append((worker, t))
+                    down(parent, lo, leave)
+                    left.pop()
+                    return
+                if bypassed is not None and not rewound and not circular(worker, bypassed[0]):
                     link, length, state, top = bypassed
                     del out[length:]
                     emit(link[3], top, worker, state)
@@ -68,11 +68,10 @@ def walk(intervals, links, births, subject, lo, hi):
             s = max(lo, a)
             link = into(worker, s, t)
             if link and _waits(state):
-                if link[3] == b == t:
-                    if not cycle(link, worker):
-                        follow(worker, link, s, t)
-                        t = s
-                        continue
+                if link[3] == b == t and not circular(worker, link):
+                    follow(worker, link, s, t)
+                    t = s
+                    continue
             elif link and not rewound:
                 bypassed = (link, len(out), state, t)
             emit(s, t, worker, state)

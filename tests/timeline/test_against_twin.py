@@ -1,0 +1,226 @@
+"""The native replay against its plain twin: random schedules and real traces."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
+import replay as twin
+from building import WAKES, build, lives_of
+
+from critpath.model import Kind
+from critpath.read.layout import KERNEL
+from critpath.read.recording import read_events
+from critpath.timeline.replay import replay
+
+TIDS = range(1, 7)
+PREV_STATES = (0, 0, 256, 1, 1, 2, 4, 8, 128, 1026, 16, 32)
+IRQS = ((1, "virtio0-req.1"), (2, "eth0-rx"), (3, "some-device"))
+
+
+class Machine:
+    """A machine that does what it is told, as far as a machine can."""
+
+    def __init__(self, cpus):
+        self.cpus = cpus
+        self.now = 100
+        self.rows = []
+        self.on = {}  # cpu -> tid, 0 for idle
+        self.dead = set()
+        self.unborn = set()
+        self.seen = set()
+        self.depth = dict.fromkeys(range(cpus), 0)
+
+    def add(self, cpu, kind, *fields):
+        self.rows.append((self.now, cpu, kind, fields))
+
+    def do(self, action, cpu, pick, more):  # noqa: PLR0912 - one branch per action
+        cpu %= self.cpus
+        running = {tid for tid in self.on.values() if tid}
+        free = [t for t in TIDS if t not in running and t not in self.dead]
+        if action == "switch":
+            prev = self.on.get(cpu, [0, *free][pick % (len(free) + 1)])
+            choice = [t for t in (0, *free) if t != prev and t not in self.unborn]
+            if not choice:
+                return
+            following = choice[more % len(choice)]
+            state = PREV_STATES[pick % len(PREV_STATES)] if prev else 0
+            self.add(cpu, Kind.SWITCH, prev, state, following)
+            if prev and state & 48:
+                self.dead.add(prev)
+            self.seen |= {prev, following}
+            self.unborn -= {prev, following}
+            self.on[cpu] = following
+        elif action in {"waking", "wakeup"}:
+            target = TIDS[pick % len(TIDS)]
+            self.seen.add(target)
+            self.add(cpu, Kind.WAKING if action == "waking" else Kind.WAKEUP, target)
+        elif action == "fork":
+            children = [t for t in TIDS if t in self.dead or t not in self.seen]
+            if children:
+                child = children[pick % len(children)]
+                self.dead.discard(child)
+                self.seen.add(child)
+                self.unborn.add(child)
+                self.add(cpu, Kind.FORK, self.on.get(cpu, 0), child)
+        elif action == "new":
+            if self.unborn:
+                child = sorted(self.unborn)[pick % len(self.unborn)]
+                self.unborn.discard(child)
+                self.add(cpu, Kind.WAKEUP_NEW, child)
+        elif action == "exit":
+            if self.on.get(cpu):
+                self.add(cpu, Kind.EXIT, self.on[cpu])
+        elif action == "enter":
+            if self.depth[cpu] < 12:
+                self.depth[cpu] += 1
+                kind = (Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY)[more % 3]
+                fields = (IRQS[pick % 3], (pick % 10,), ())[more % 3]
+                self.add(cpu, kind, *fields)
+        elif action == "leave":
+            kind = (Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT)[more % 3]
+            fields = ((IRQS[pick % 3][0],), (pick % 10,), ())[more % 3]
+            self.add(cpu, kind, *fields)
+
+
+ACTIONS = (
+    "switch",
+    "switch",
+    "switch",
+    "waking",
+    "wakeup",
+    "fork",
+    "new",
+    "exit",
+    "enter",
+    "leave",
+)
+
+
+@st.composite
+def schedules(draw):
+    machine = Machine(draw(st.integers(1, 3)))
+    small = st.integers(0, 60)
+    actions = draw(st.sampled_from([ACTIONS, tuple(a for a in ACTIONS if a != "waking")]))
+    steps = st.tuples(st.integers(0, 3), st.sampled_from(actions), small, small, small)
+    for wait, *step in draw(st.lists(steps, min_size=1, max_size=60)):
+        machine.now += wait
+        machine.do(*step)
+    # Without a switch a trace has no timeline.
+    machine.do("switch", 0, 0, 1)
+    return machine.rows, machine.now + draw(st.integers(0, 3))
+
+
+def expected(rows, **options):
+    return [(tid, thread.intervals) for tid, thread in twin.replay(rows, **options)]
+
+
+@settings(max_examples=500, deadline=None)
+@given(schedules())
+def test_random_schedules(drawn):
+    rows, end = drawn
+    if not any(kind == Kind.SWITCH for _, _, kind, _ in rows):
+        return
+    timelines = replay(build(rows, end=end))
+    assert lives_of(timelines) == expected(rows, end=end)
+    assert_sane(timelines)
+
+
+def assert_sane(timelines):
+    """No worker is in two states at once, no cpu in two contexts or held by two."""
+    for start, begin, end in (
+        (timelines.start, timelines.begin, timelines.end),
+        (timelines.stolen_start, timelines.stolen_begin, timelines.stolen_end),
+        (timelines.ran_start, timelines.ran_begin, timelines.ran_end),
+    ):
+        # A thread may hold a cpu for no time at all; it is in no state for no time.
+        assert (end > begin).all() if start is not timelines.ran_start else (end >= begin).all()
+        for low, high in pairwise(start.tolist()):
+            assert (begin[low:high][1:] >= end[low:high][:-1]).all()
+
+
+def rows_of(events):
+    """Real events in the twin's notation, without what it does not know."""
+    of = {c.kind for c in events.classes}
+    assert Kind.SWITCH in of
+    rows, kept = [], []
+    columns = zip(
+        events.timestamp.tolist(),
+        events.cpu.tolist(),
+        events.event_class.tolist(),
+        events.offset.tolist(),
+        strict=True,
+    )
+    known = {
+        *(Kind.SWITCH, Kind.FORK, Kind.EXIT, Kind.IRQ_ENTRY, Kind.IRQ_EXIT, Kind.SOFTIRQ_ENTRY),
+        *(Kind.SOFTIRQ_EXIT, Kind.TIMER_ENTRY, Kind.TIMER_EXIT, *WAKES),
+    }
+    for row, (time, cpu, index, offset) in enumerate(columns):
+        kind = events.classes[index].kind
+        v = events.values[offset : offset + 8].tolist()
+        if kind not in known:
+            continue
+        kept.append(row)
+        if kind == Kind.SWITCH:
+            fields = (v[1], v[2], v[4])
+        elif kind == Kind.FORK:
+            fields = (v[0], v[2])
+        elif kind == Kind.IRQ_ENTRY:
+            fields = (v[0], events.strings[v[1]])
+        elif kind in {Kind.TIMER_ENTRY, Kind.TIMER_EXIT}:
+            fields = ()
+        else:
+            fields = (v[0],)
+        rows.append((time, cpu, kind, fields))
+    chosen = np.array(kept)
+    return rows, replace(
+        events,
+        timestamp=events.timestamp[chosen],
+        cpu=events.cpu[chosen],
+        event_class=events.event_class[chosen],
+        offset=events.offset[chosen],
+    )
+
+
+@pytest.mark.parametrize("name", ["normal", "sample-quota", "steady-sample-lock", "plain"])
+def test_recordings_of_the_guest(guest, name):
+    events = read_events(guest(name), KERNEL)
+    rows, events = rows_of(events)
+    timelines = replay(events)
+    assert lives_of(timelines) == expected(rows, end=max(events.end, rows[-1][0]))
+    assert_sane(timelines)
+
+
+@pytest.mark.parametrize(
+    ("name", "runnable", "dead"),
+    [
+        ("tc-bug446190", (0, 1024), 16 | 32 | 64),
+        ("bt-tracefile-rotation", (0, 256, 4096), 16 | 32 | 128),
+    ],
+)
+def test_public_traces(shared, name, runnable, dead):
+    events = read_events(shared(f"public/{name}"), KERNEL)
+    rows, events = rows_of(events)
+    timelines = replay(events)
+    options = {"runnable": runnable, "dead": dead, "end": max(events.end, rows[-1][0])}
+    assert lives_of(timelines) == expected(rows, **options)
+    assert_sane(timelines)
+
+
+@pytest.mark.parametrize("name", ["full", "lossy", "sample-quota", "steady-normal"])
+def test_nothing_overlaps_with_everything_that_was_traced(guest, name):
+    assert_sane(replay(read_events(guest(name), KERNEL)))
+
+
+@pytest.mark.parametrize("name", ["tc-many-threads", "selora-old_trace", "tc-scp_dest"])
+def test_nothing_overlaps_in_public_traces(shared, name):
+    assert_sane(replay(read_events(shared(f"public/{name}"), KERNEL)))
