@@ -15,6 +15,7 @@ from critpath.errors import UnreadableError
 from critpath.model import I64, EventClass, Events, Loss, Wanted
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace, clock_of
+from critpath.read.event_classes import depending, late_warnings
 from critpath.read.packets import Column, StreamFile, losses
 from critpath.read.program import Compiler
 from critpath.read.schema import (
@@ -118,7 +119,7 @@ class _Reader:
         every: list[FieldClass | None] = [schema.packet_header]
         for stream in schema.streams.values():
             every += [stream.packet_context, stream.event_header, stream.event_context]
-            for event in stream.events.values():
+            for event in depending(stream.events):
                 every += [event.context, event.payload]
         # Fields of packet and event headers that anything behind them depends on.
         needed = frozenset(selectors(every))
@@ -250,6 +251,12 @@ def _role_bits(stream: StreamClass, role: str) -> int:
     )
 
 
+def _metadata_warnings(schema: TraceClass) -> tuple[str, ...]:
+    """Return what was odd about the metadata of everything that was read."""
+    late = [w for of in schema.streams.values() for w in late_warnings(of.events)]
+    return tuple(dict.fromkeys((*schema.warnings, *late)))
+
+
 # ------------------------------------------------------------------ the recording
 
 
@@ -274,7 +281,6 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
     """
     reader = _Reader(wanted)
     clocks = Clocks(traces)
-    reader.warnings += [w for t in traces for w in t.schema.warnings]
     starts: list[int] = []
     files: list[tuple[Trace, list[StreamFile]]] = []
     for trace in traces:
@@ -298,6 +304,8 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
             f"{where}: holds no event" + (f" that can be read ({damage})" if damage else ""),
             "check that the recording was stopped and copied whole, or record it again",
         )
+    # Known only now: events are parsed as they come up.
+    reader.warnings[:0] = [w for t in traces for w in _metadata_warnings(t.schema)]
     ts, place, values = reader.decoder.columns()
     runs = _merge.run_starts(ts)
     back = len(set(runs.tolist()) - set(starts)) if len(runs) > 1 else 0

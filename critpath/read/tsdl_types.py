@@ -37,16 +37,25 @@ class TypeParser(Cursor):
     tokens : Tokens
     big_endian : bool
         The trace's own byte order.
+    outer : TypeParser, optional
+        Has parsed the top level, whose types this one may name.
     """
 
-    def __init__(self, tokens: Tokens, *, big_endian: bool) -> None:
+    def __init__(
+        self, tokens: Tokens, *, big_endian: bool, outer: TypeParser | None = None
+    ) -> None:
         super().__init__(tokens)
         self.warnings: dict[str, None] = {}
         # Where an unresolved selector stands; the field class is kept, so its id stays its own.
         self.places: dict[int, tuple[FieldClass, int]] = {}
         self.leaves = Leaves(tokens, big_endian, self.warnings)
-        self._blocks: dict[str, Shape] = {}
-        self._members: dict[tuple[str, int], tuple[Member, Shape]] = {}
+        self.integers: dict[str, Shape] = {}
+        self.members_known: dict[tuple[str, int], tuple[Member, Shape]] = {}
+        if outer is not None:
+            self.warnings = self.leaves.warnings = outer.warnings
+            self.leaves.clocks = outer.leaves.clocks
+            self.integers, self.members_known = outer.integers, outer.members_known
+            self.scopes = [outer.scopes[0]]
 
     # ------------------------------------------------------ declarations
 
@@ -135,7 +144,7 @@ class TypeParser(Cursor):
     def type(self) -> Shape:
         """Parse a type specifier."""
         word = self.words[self.at]
-        shape = self._blocks.get(word)
+        shape = self.integers.get(word)
         if shape is not None:
             self.at += 1
             return shape
@@ -156,7 +165,7 @@ class TypeParser(Cursor):
             case _ if word.endswith("}") and word.startswith("integer"):
                 attributes, _ = Attributes.parse(self.tokens.block(self.at), 0, "integer")
                 leaf = self.leaves.number("integer", attributes, self.at)
-                shape = self._blocks[word] = Shape(leaf, leaf.align)
+                shape = self.integers[word] = Shape(leaf, leaf.align)
                 self.at += 1
             case _:
                 at = self.at
@@ -207,7 +216,7 @@ class TypeParser(Cursor):
         self.expect("{")
         self.push_scope()
         words = self.words
-        members = self._members
+        members = self.members_known
         parts: list[tuple[Member, Shape]] = []
         seen = set()
         while words[self.at] != "}":
