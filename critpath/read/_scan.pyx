@@ -9,6 +9,9 @@ looks otherwise is left to the parser.
 from libc.stdint cimport int64_t
 from libc.string cimport memchr, memcmp
 
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
+
 
 cdef inline bint _blank(char c) noexcept nogil:
     return c == b" " or b"\t" <= c <= b"\r"
@@ -39,6 +42,7 @@ cdef struct Block:
     int64_t id
     int64_t stream
     int64_t refers
+    int64_t rest
     int64_t end
 
 
@@ -94,7 +98,7 @@ cdef bint _plain(const char* p, int64_t i, int64_t n, Block* block) noexcept nog
     i = _number(p, i, n, &block.stream)
     if i < 0:
         return False
-    block.refers = 0
+    block.refers, block.rest = 0, i
     while i < n:
         c = p[i]
         if _word(c):
@@ -132,7 +136,7 @@ cdef bint _plain(const char* p, int64_t i, int64_t n, Block* block) noexcept nog
     return True
 
 
-def plain_events(bytes text):
+def plain_events(str text):
     """Find the event blocks at the top level of a text that are written the plain way.
 
     That is ``event { name = "..."; id = N; stream_id = N; ... };`` with braces that
@@ -140,17 +144,19 @@ def plain_events(bytes text):
 
     Parameters
     ----------
-    text : bytes
+    text : str
         ASCII.
 
     Returns
     -------
-    list of (begin, end, name, id, stream, refers)
-        Positions in the text, what the block says first, and whether it may name a
-        clock or fields elsewhere; empty where the text is not well-formed around them.
+    list of (begin, end, name, id, stream, refers, rest)
+        Positions in the text, what the block says first, whether it may name a clock
+        or fields elsewhere, and where it goes on behind that; empty where the text is
+        not well-formed around them.
     """
-    cdef const char* p = text
-    cdef int64_t n = len(text), i = 0, start, depth = 0
+    cdef Py_ssize_t size = 0
+    cdef const char* p = PyUnicode_AsUTF8AndSize(text, &size)
+    cdef int64_t n = size, i = 0, start, depth = 0
     cdef char c, last = b";"
     cdef Block block
     cdef const char* found
@@ -166,8 +172,8 @@ def plain_events(bytes text):
                 i += 1
             if (depth == 0 and i - start == 5 and (last == b";" or last == b"}")
                     and memcmp(p + start, b"event", 5) == 0 and _plain(p, i, n, &block)):
-                result.append((start, block.end, p[block.name:block.name_end].decode("ascii"),
-                               block.id, block.stream, bool(block.refers)))
+                result.append((start, block.end, text[block.name:block.name_end],
+                               block.id, block.stream, bool(block.refers), block.rest))
                 i = block.end
                 c = b";"
         elif c == b'"' or c == b"'":
@@ -201,3 +207,79 @@ def plain_events(bytes text):
             i += 1
         last = c
     return result if depth == 0 else []
+
+
+def plain_fields(str text, int64_t i, int64_t n):
+    """Cut the rest of a plain event into its fields.
+
+    Parameters
+    ----------
+    text : str
+        ASCII, as `plain_events` had it.
+    i, n : int
+        From what follows ``stream_id`` to the block's end.
+
+    Returns
+    -------
+    list of (type, name, dimensions) or None
+        Each field as it is written; None if there is more than
+        ``fields := struct { TYPE NAME DIMENSIONS; ... };``.
+    """
+    cdef Py_ssize_t size = 0
+    cdef const char* p = PyUnicode_AsUTF8AndSize(text, &size)
+    cdef int64_t begin, name, name_end, dimensions, type_end, depth, start
+    cdef char c
+    if n > size:
+        n = size
+    i = _literal(p, i, n, b"fields", 6)
+    if i >= 0:
+        i = _literal(p, i, n, b":=", 2)
+    if i >= 0:
+        i = _literal(p, i, n, b"struct", 6)
+    if i >= 0:
+        i = _literal(p, i, n, b"{", 1)
+    if i < 0:
+        return None
+    result = []
+    while i < n and p[i] != b"}":
+        begin, name, name_end, dimensions, depth = i, -1, -1, -1, 0
+        while i < n and (depth or p[i] != b";"):
+            c = p[i]
+            if _word(c):
+                start = i
+                while i < n and _word(p[i]):
+                    i += 1
+                if depth == 0 and dimensions < 0:
+                    name, name_end = start, i
+                continue
+            if c == b"{":
+                depth += 1
+            elif c == b"}":
+                depth -= 1
+                if depth < 0:
+                    return None
+            elif depth == 0:
+                if c == b"[" and dimensions < 0:
+                    dimensions = i
+                elif c == b"," or c == b"<" or c == b'"' or c == b":":
+                    return None
+            i += 1
+        if i >= n or name <= begin or b"0" <= p[name] <= b"9":
+            return None
+        # Between the name and what ends the field there is nothing.
+        if _skip(p, name_end, n) != (i if dimensions < 0 else dimensions):
+            return None
+        type_end = name
+        while type_end > begin and _blank(p[type_end - 1]):
+            type_end -= 1
+        result.append((text[begin:type_end], text[name:name_end],
+                       "" if dimensions < 0 else text[dimensions:i]))
+        i = _skip(p, i + 1, n)
+    i = _literal(p, i, n, b"}", 1)
+    if i >= 0:
+        i = _literal(p, i, n, b";", 1)
+    if i >= 0:
+        i = _literal(p, i, n, b"}", 1)
+    if i >= 0:
+        i = _literal(p, i, n, b";", 1)
+    return result if i == n else None

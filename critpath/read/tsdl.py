@@ -68,7 +68,7 @@ def parse_tsdl(text: str, file: str = "metadata") -> TraceClass:
     if len(text) > _WHOLE and text.isascii():
         from critpath.read._scan import plain_events  # noqa: PLC0415 - short texts do without
 
-        plain = plain_events(text.encode())
+        plain = plain_events(text)
     blocks = Blocks(text, plain)
     blocks.parse()
     return _Assembler(blocks, file).trace()
@@ -178,7 +178,7 @@ class _Assembler:
         blocks: dict[int, dict[int, Plain]] = {}
         near = _FAR.union(*(_names_in(s) for s in (header, *_headers(streams))))
         for plain in self.blocks.plain:
-            _, _, _, number, stream, refers = plain
+            _, _, _, number, stream, refers, _ = plain
             if stream not in streams and streams:
                 raise self.blocks.fault(plain, f"an event of stream {stream}, which is missing")
             later = blocks.setdefault(stream, {})

@@ -22,8 +22,8 @@ _KNOWN = {
 }
 
 
-# As `_scan.plain_events` finds them: begin, end, name, id, stream, whether it refers.
-Plain = tuple[int, int, str, int, int, bool]
+# As `_scan.plain_events` finds them: begin, end, name, id, stream, whether it refers, rest.
+Plain = tuple[int, int, str, int, int, bool, int]
 
 
 @dataclass
@@ -159,6 +159,17 @@ class Blocks:
 
     def event(self, plain: Plain) -> Block:
         """Parse an event that was left out."""
+        from critpath.read._scan import plain_fields  # noqa: PLC0415 - short texts do without
+
+        fields = plain_fields(self.text, plain[6], plain[1])
+        shape = None if fields is None else self.types.plain_structure(fields)
+        if shape is not None:
+            return Block(
+                self.tokens,
+                self.types.at,
+                {"name": Attribute("name", plain[2], True, None, self.types.at)},
+                {"fields": shape},
+            )
         tokens = Tokens(self.text, span=plain[:2])
         self.inner = TypeParser(tokens, big_endian=self.big_endian, outer=self.types)
         return self._block("event", self.inner)

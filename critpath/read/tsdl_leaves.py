@@ -192,7 +192,7 @@ class Leaves:
 
     def __init__(self, tokens: Tokens, big_endian: bool, warnings: dict[str, None]) -> None:
         self._tokens = tokens
-        self._big_endian = big_endian
+        self.big_endian = big_endian
         self.warnings = warnings
         # Names of the clocks that some integer counts.
         self.clocks: set[str] = set()
@@ -264,7 +264,7 @@ class Leaves:
 
     def _byte_order(self, attributes: Attributes, entry: Attribute | None) -> bool:
         if entry is None or entry.value == "native":
-            return self._big_endian
+            return self.big_endian
         return byte_order(attributes.tokens, entry)
 
     @staticmethod

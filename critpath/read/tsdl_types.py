@@ -19,9 +19,9 @@ from critpath.read.schema import (
     StructureClass,
     VariantClass,
 )
-from critpath.read.tsdl_cursor import COMPOUND, MAX_DEPTH, SPECIFIERS, Cursor, Shape
+from critpath.read.tsdl_cursor import COMPOUND, KEYWORDS, MAX_DEPTH, SPECIFIERS, Cursor, Shape
 from critpath.read.tsdl_leaves import Attributes, Leaves, constant, enum_labels
-from critpath.read.tsdl_lexer import Tokens, number_value
+from critpath.read.tsdl_lexer import SyntaxFault, Tokens, number_value
 
 _DECLARATIONS = ("typedef", "typealias")
 
@@ -51,9 +51,12 @@ class TypeParser(Cursor):
         self.leaves = Leaves(tokens, big_endian, self.warnings)
         self.integers: dict[str, Shape] = {}
         self.members_known: dict[tuple[str, int], tuple[Member, Shape]] = {}
+        # Types by their text, as named at the top level.
+        self.plain_types: dict[str, Shape] = {}
         if outer is not None:
             self.warnings = self.leaves.warnings = outer.warnings
             self.leaves.clocks = outer.leaves.clocks
+            self.plain_types = outer.plain_types
             self.integers, self.members_known = outer.integers, outer.members_known
             self.scopes = [outer.scopes[0]]
 
@@ -75,7 +78,7 @@ class TypeParser(Cursor):
             self.expect(";")
         elif word == "typealias":
             self.at += 1
-            shape = self._dimensions(self.type())
+            shape = self.dimensions(self.type())
             self.expect(":=")
             at = self.at
             self.define(self._alias(), shape, at)
@@ -111,9 +114,9 @@ class TypeParser(Cursor):
 
     def _declarator(self, shape: Shape) -> tuple[str, Shape]:
         name = self.name()
-        return name, self._dimensions(shape) if self.words[self.at] == "[" else shape
+        return name, self.dimensions(shape) if self.words[self.at] == "[" else shape
 
-    def _dimensions(self, shape: Shape) -> Shape:
+    def dimensions(self, shape: Shape) -> Shape:
         """Wrap a type in the arrays that follow it; the first dimension is the outermost."""
         lengths: list[tuple[int | tuple[str, ...], int]] = []
         while self.words[self.at] == "[":
@@ -210,6 +213,53 @@ class TypeParser(Cursor):
         if title:
             self.define(f"struct {title}", made, start)
         return made
+
+    def plain_structure(self, fields: Sequence[tuple[str, str, str]]) -> Shape | None:
+        """Make a structure of fields that name and describe no types, or return None.
+
+        Parameters
+        ----------
+        fields : sequence of (type, name, dimensions)
+            As `_scan.plain_fields` cuts them.
+
+        Returns
+        -------
+        Shape or None
+            None for `type` to parse it whole, for anything else and to say what is wrong.
+        """
+        align = weight = depth = 1
+        members = {}
+        for text, name, dimensions in fields:
+            shape = self.plain_types.get(text + dimensions)
+            if shape is None:
+                shape = self._plain_type(text, dimensions)
+                if shape is None:
+                    return None
+                self.plain_types[text + dimensions] = shape
+            key = (name, id(shape))
+            part = self.members_known.get(key)
+            if part is None:
+                part = self.members_known[key] = (Member(name, shape.field), shape)
+            members[name] = part[0]
+            weight += shape.weight
+            align = max(align, shape.align)
+            depth = max(depth, shape.depth + 1)
+        if len(members) < len(fields) or weight > _MAX_WEIGHT or not KEYWORDS.isdisjoint(members):
+            return None
+        return Shape(StructureClass(tuple(members.values()), align), align, weight, depth)
+
+    def _plain_type(self, text: str, dimensions: str) -> Shape | None:
+        """Parse a type that depends on nothing around it; None for any other."""
+        if text.startswith((*COMPOUND, *_DECLARATIONS)):
+            return None
+        try:
+            inner = TypeParser(
+                Tokens(text + dimensions), big_endian=self.leaves.big_endian, outer=self
+            )
+            shape = inner.dimensions(inner.type())
+        except SyntaxFault:
+            return None
+        return None if inner.words[inner.at] or shape.open else shape
 
     def _body(self) -> list[tuple[Member, Shape]]:
         """Parse ``{ members }`` of a structure or a variant."""
