@@ -299,26 +299,38 @@ cdef class Decoder(Tables):
         return ns + of.shift
 
     cdef int _events(self) noexcept nogil:
-        """Decode events from the current position to the end of the content."""
+        """Decode events from the current position to the end of the content.
+
+        Everything the loop changes is kept in local variables, and an event is stored
+        whether it is wanted or not: only one that is makes the next go behind it.  A
+        mispredicted branch costs more than everything else that is done for an event.
+        """
         cdef State* s = &self.s
         cdef Stream* stream = &self.streams[self.stream_index]
         cdef Class* known
+        cdef const uint8_t* buf = s.buf
+        cdef int64_t pos = s.pos, limit = s.limit, rows = self.count, room = self.room
+        cdef uint64_t clock = s.clock, before
+        cdef int64_t* ts = self.ts
+        cdef int64_t* place = self.place
         cdef int64_t begin, id, index, ns, i, count = self.packet[10]
         cdef int64_t low = self.packet[11], high = self.packet[12]
-        cdef uint64_t clock
         cdef int result = OK
         cdef int64_t* regs = self.regs
         cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[7] << 32)
-        while s.pos < s.limit:
-            begin = s.pos
-            clock = s.clock
+        cdef bint direct = stream.frequency == 1000000000 and stream.shift == 0
+        while pos < limit:
+            begin = pos
+            before = clock
             if stream.way_count:
-                result = flat_header(s, stream, &id)
+                result = flat_header(buf, limit, stream, &pos, &clock, &id)
                 if result != OK:
                     break
             else:
                 regs[R_EVENT] = 0
+                s.pos, s.clock = pos, clock
                 result = execute(s, stream.header_pc)
+                pos, clock = s.pos, s.clock
                 if result != OK:
                     break
                 id = regs[R_EVENT]
@@ -332,45 +344,50 @@ cdef class Decoder(Tables):
                         break
             if index < 0:
                 # Decode this event again once the class is there.
-                s.pos = begin
-                s.clock = clock
+                pos = begin
+                clock = before
                 self.need_id = id
                 result = NEED_CLASS
                 break
             known = &self.classes[index]
-            ns = self._nanoseconds(stream, s.clock)
-            if known.row >= 0 and (self.count == self.room or
-                                   self.value_count + known.fields > self.value_room):
+            if direct and clock <= <uint64_t>INT64_MAX:
+                ns = <int64_t>clock
+            else:
+                ns = self._nanoseconds(stream, clock)
+            if rows == room or self.value_count + known.fields > self.value_room:
+                self.count = rows
                 if self._grow(known.fields) != OK:
                     result = NO_MEMORY
                     break
+                ts, place, room = self.ts, self.place, self.room
+            if known.fields:
+                memset(self.values + self.value_count, 0, known.fields * 8)
             if known.bits >= 0:
-                s.pos = ((s.pos + known.align - 1) & -known.align) + known.bits
-                if s.pos > s.limit:
-                    s.pos = begin
+                pos = ((pos + known.align - 1) & -known.align) + known.bits
+                if pos > limit:
+                    pos = begin
                     result = OUTSIDE
                     break
             else:
                 s.banks[0] = self.values + self.value_count
-                for i in range(known.fields):
-                    s.banks[0][i] = 0
+                s.pos, s.clock = pos, clock
                 result = execute(s, known.pc)
+                pos, clock = s.pos, s.clock
                 if result != OK:
-                    s.pos = begin
+                    pos = begin
                     break
-            if s.pos == begin:
+            if pos == begin:
                 result = EMPTY_EVENT
                 break
-            if known.row >= 0:
-                self.ts[self.count] = ns
-                self.place[self.count] = cpu | known.row
-                self.count += 1
-                self.value_count += known.fields
+            ts[rows] = ns
+            place[rows] = cpu | known.row
+            rows += known.row >= 0
+            self.value_count += known.fields
             count += 1
-            if ns < low:
-                low = ns
-            if ns > high:
-                high = ns
+            low = ns if ns < low else low
+            high = ns if ns > high else high
+        s.pos, s.clock = pos, clock
+        self.count = rows
         self.packet[10] = count
         self.packet[11] = low
         self.packet[12] = high

@@ -26,7 +26,7 @@ from critpath.read.schema import (
     StructureClass,
     TraceClass,
 )
-from critpath.read.selection import Chosen, Selected, choose, leaves, select
+from critpath.read.selection import Chosen, Selection, choose, leaves, selection
 from critpath.read.shapes import ENCODINGS, fixed_layout, flat_header, selectors
 from critpath.read.shapes import Path as FieldPath
 from critpath.read.steps import FIRST_FREE_REGISTER, Program, Role
@@ -64,7 +64,10 @@ class _Reader:
     _program: Program = field(default_factory=Program)
     _streams: list[_Stream] = field(default_factory=list)
     _trace: Trace = field(init=False)
-    _selected: dict[str, Selected | None] = field(default_factory=dict)
+    _selection: Selection = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._selection = selection(tuple(self.wanted))
 
     def read(self, trace: Trace, shift: Callable[[ClockClass | None], int]) -> list[StreamFile]:
         """Decode every stream file of a trace; append to the decoder's columns."""
@@ -169,11 +172,6 @@ class _Reader:
     def _name(self) -> str:
         return self._trace.name
 
-    def _select(self, name: str) -> Selected | None:
-        if name not in self._selected:
-            self._selected[name] = select(self.wanted, name)
-        return self._selected[name]
-
     def _compile_event(self, stream: int, number: int) -> None:
         """Answer the decoder's question for an event class."""
         of = self._streams[stream]
@@ -185,7 +183,7 @@ class _Reader:
             return
         trace = self._trace
         strip = trace.schema.version < (2, 0)
-        selected = self._select(event.name)
+        selected = self._selection.of(event.name)
         chosen = Chosen((), (), {})
         row = -1
         if selected is not None:

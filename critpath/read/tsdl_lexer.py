@@ -77,7 +77,12 @@ class Tokens:
             span = (0, len(text))
         # What is between the cuts.
         begins = (span[0], *[end for _, end in cuts])
-        self._parts = list(zip(begins, (*[begin for begin, _ in cuts], span[1]), strict=True))
+        ends = (*[begin for begin, _ in cuts], span[1])
+        self._parts = [
+            (begin, end)
+            for begin, end in zip(begins, ends, strict=True)
+            if begin < end and not text[begin:end].isspace()
+        ] or [span]
         self.words: list[str] = []
         for begin, end in self._parts:
             if end - begin <= _MAX_TOKENS - len(self.words):  # as many at the most
