@@ -41,6 +41,7 @@ cdef class Decoder(Tables):
     cdef int64_t window_at, window_size, window_room
     cdef bint inside
     cdef int64_t stream_index, header_end
+    cdef int64_t content  # bits of the packet's content that are in the file
     cdef int64_t need_id
     cdef int64_t packet[PACKET_COLUMNS]
 
@@ -119,24 +120,29 @@ cdef class Decoder(Tables):
                     continue
                 self.inside = True
             result = self._events()
+            if result == MORE:
+                result = self._more()
+                if result == OK:
+                    continue
             if result == NEED_CLASS or result == NO_MEMORY:
                 return result
             result = self._close_packet(result)
             if result != OK:
                 return result
 
-    cdef int _fill(self, int64_t size) noexcept nogil:
-        """Have size bytes from the packet's first in the window, and slack."""
+    cdef int _fill(self, int64_t begin, int64_t size) noexcept nogil:
+        """Have some bytes of the file in the window, and slack behind them."""
         cdef int64_t done = 0, got
         cdef void* p
-        if self.window_at == self.at:
-            done = self.window_size  # the packet's begin is there already
-        if self.at >= self.window_at and self.at + size <= self.window_at + self.window_size:
+        if begin >= self.window_at and begin + size <= self.window_at + self.window_size:
             return OK
         if size < WINDOW:
             size = WINDOW
-        if size > self.size - self.at:
-            size = self.size - self.at
+        if size > self.size - begin:
+            size = self.size - begin
+        if self.window_at <= begin < self.window_at + self.window_size:
+            done = self.window_at + self.window_size - begin
+            memmove(self.window, self.window + (begin - self.window_at), done)
         if size + SLACK > self.window_room:
             p = realloc(self.window, size + SLACK)
             if p == NULL:
@@ -144,14 +150,36 @@ cdef class Decoder(Tables):
             self.window = <uint8_t*>p
             self.window_room = size + SLACK
         while done < size:
-            got = pread(self.fd, self.window + done, size - done, self.at + done)
+            got = pread(self.fd, self.window + done, size - done, begin + done)
             if got <= 0:
                 break
             done += got
         memset(self.window + done, 0, SLACK)
-        self.window_at = self.at
+        self.window_at = begin
         self.window_size = done
         return OK if done == size else IO_ERROR
+
+    cdef void _show(self) noexcept nogil:
+        """Let the steps see what of the packet's content is in the window."""
+        self.s.buf = self.window + (self.at - self.window_at)
+        self.s.limit = 8 * (self.window_at + self.window_size - self.at)
+        if self.s.limit > self.content:
+            self.s.limit = self.content
+
+    cdef int _more(self) noexcept nogil:
+        """Move the window to the current position; all that there is, if it cannot grow."""
+        cdef int64_t begin = self.at + (self.s.pos >> 3), limit = self.s.limit
+        cdef int64_t size = 2 * (self.window_at + self.window_size - begin)
+        if size < WINDOW:
+            size = WINDOW
+        if size > self.at + self.packet[1] - begin:
+            size = self.at + self.packet[1] - begin
+        if self._fill(begin, size) == NO_MEMORY:
+            return NO_MEMORY
+        self._show()
+        if self.s.limit <= limit:
+            self.content = self.s.limit
+        return OK
 
     cdef int _open_packet(self) noexcept nogil:
         """Decode packet header and context; find where its content ends."""
@@ -170,7 +198,7 @@ cdef class Decoder(Tables):
             s.pos = 0
             return TOO_MANY
         # A header this long is refused as going outside, which bounds what is read twice.
-        if self._fill(rest if rest < 65536 else 65536) == NO_MEMORY:
+        if self._fill(self.at, rest if rest < 65536 else 65536) == NO_MEMORY:
             return NO_MEMORY
         s.buf = self.window + (self.at - self.window_at)
         s.pos = 0
@@ -228,13 +256,8 @@ cdef class Decoder(Tables):
         self.packet[2] = content
         if whole > 8 * rest:
             self.packet[14] = -1  # cut off by the end of the file
-        result = self._fill(self.packet[1])
-        if result == NO_MEMORY:
-            return result
-        s.buf = self.window + (self.at - self.window_at)
-        s.limit = content
-        if s.limit > 8 * (self.window_at + self.window_size - self.at):
-            s.limit = 8 * (self.window_at + self.window_size - self.at)
+        self.content = content if content < 8 * self.packet[1] else 8 * self.packet[1]
+        self._show()
         return OK
 
     cdef int _close_packet(self, int damage) noexcept nogil:
@@ -310,10 +333,10 @@ cdef class Decoder(Tables):
         cdef Class* known
         cdef const uint8_t* buf = s.buf
         cdef int64_t pos = s.pos, limit = s.limit, rows = self.count, room = self.room
-        cdef uint64_t clock = s.clock, before
+        cdef uint64_t clock = s.clock, before = clock
         cdef int64_t* ts = self.ts
         cdef int64_t* place = self.place
-        cdef int64_t begin, id, index, ns, i, count = self.packet[10]
+        cdef int64_t begin = pos, id, index, ns, i, count = self.packet[10]
         cdef int64_t low = self.packet[11], high = self.packet[12]
         cdef int result = OK
         cdef int64_t* regs = self.regs
@@ -386,6 +409,11 @@ cdef class Decoder(Tables):
             count += 1
             low = ns if ns < low else low
             high = ns if ns > high else high
+        if (result == OK or result == OUTSIDE) and limit < self.content:
+            # An event that only the window's end cuts is decoded again, as a whole.
+            if result == OUTSIDE:
+                pos, clock = begin, before
+            result = MORE
         s.pos, s.clock = pos, clock
         self.count = rows
         self.packet[10] = count

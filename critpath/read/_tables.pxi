@@ -4,7 +4,7 @@ cdef enum:
     PACKET_COLUMNS = 17
     DENSE_IDS = 65536
     SLACK = 16
-    WINDOW = 1048576
+    WINDOW = 262144  # bytes of a file at a time: more would not stay in the cache
     MOST_WAYS = 4
     MOST_PACKETS = 4194304
 
