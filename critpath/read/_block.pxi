@@ -1,4 +1,5 @@
-# Memory that the decoder grew, as numpy sees it.  Included by _decode.pyx.
+# Memory that was grown here, as numpy sees it.  Included by _decode.pyx and _merge.pyx, of
+# which each keeps its own spare blocks.
 
 cdef extern from "sys/mman.h" nogil:
     int madvise(void*, size_t, int)
@@ -98,5 +99,21 @@ cdef object take(int64_t** data, int64_t count, int64_t room):
             data[0], room = <int64_t*>fitted, count
     block.data, block.room = data[0], room
     data[0] = NULL
+    block.shape[0] = count
+    return np.asarray(block)
+
+
+cdef object fresh(int64_t count):
+    """An array of that many 64-bit numbers, whatever stands in it."""
+    cdef int64_t size = 0, needed = 8 * count if count else 8
+    cdef Block block = Block()
+    cdef void* data = borrow(&size)
+    if size < needed or size > 4 * needed + LARGE:
+        give_back(data, size)
+        size = needed
+        data = grow(NULL, size)
+        if data == NULL:
+            raise MemoryError
+    block.data, block.room = <int64_t*>data, size // 8
     block.shape[0] = count
     return np.asarray(block)

@@ -41,6 +41,7 @@ cdef class Decoder(Tables):
     cdef int64_t window_at, window_size, window_room
     cdef bint inside
     cdef int64_t stream_index, header_end
+    cdef int64_t content  # bits of the packet's content that are in the file
     cdef int64_t need_id
     cdef int64_t packet[PACKET_COLUMNS]
 
@@ -119,24 +120,29 @@ cdef class Decoder(Tables):
                     continue
                 self.inside = True
             result = self._events()
+            if result == MORE:
+                result = self._more()
+                if result == OK:
+                    continue
             if result == NEED_CLASS or result == NO_MEMORY:
                 return result
             result = self._close_packet(result)
             if result != OK:
                 return result
 
-    cdef int _fill(self, int64_t size) noexcept nogil:
-        """Have size bytes from the packet's first in the window, and slack."""
+    cdef int _fill(self, int64_t begin, int64_t size) noexcept nogil:
+        """Have some bytes of the file in the window, and slack behind them."""
         cdef int64_t done = 0, got
         cdef void* p
-        if self.window_at == self.at:
-            done = self.window_size  # the packet's begin is there already
-        if self.at >= self.window_at and self.at + size <= self.window_at + self.window_size:
+        if begin >= self.window_at and begin + size <= self.window_at + self.window_size:
             return OK
         if size < WINDOW:
             size = WINDOW
-        if size > self.size - self.at:
-            size = self.size - self.at
+        if size > self.size - begin:
+            size = self.size - begin
+        if self.window_at <= begin < self.window_at + self.window_size:
+            done = self.window_at + self.window_size - begin
+            memmove(self.window, self.window + (begin - self.window_at), done)
         if size + SLACK > self.window_room:
             p = realloc(self.window, size + SLACK)
             if p == NULL:
@@ -144,14 +150,36 @@ cdef class Decoder(Tables):
             self.window = <uint8_t*>p
             self.window_room = size + SLACK
         while done < size:
-            got = pread(self.fd, self.window + done, size - done, self.at + done)
+            got = pread(self.fd, self.window + done, size - done, begin + done)
             if got <= 0:
                 break
             done += got
         memset(self.window + done, 0, SLACK)
-        self.window_at = self.at
+        self.window_at = begin
         self.window_size = done
         return OK if done == size else IO_ERROR
+
+    cdef void _show(self) noexcept nogil:
+        """Let the steps see what of the packet's content is in the window."""
+        self.s.buf = self.window + (self.at - self.window_at)
+        self.s.limit = 8 * (self.window_at + self.window_size - self.at)
+        if self.s.limit > self.content:
+            self.s.limit = self.content
+
+    cdef int _more(self) noexcept nogil:
+        """Move the window to the current position; all that there is, if it cannot grow."""
+        cdef int64_t begin = self.at + (self.s.pos >> 3), limit = self.s.limit
+        cdef int64_t size = 2 * (self.window_at + self.window_size - begin)
+        if size < WINDOW:
+            size = WINDOW
+        if size > self.at + self.packet[1] - begin:
+            size = self.at + self.packet[1] - begin
+        if self._fill(begin, size) == NO_MEMORY:
+            return NO_MEMORY
+        self._show()
+        if self.s.limit <= limit:
+            self.content = self.s.limit
+        return OK
 
     cdef int _open_packet(self) noexcept nogil:
         """Decode packet header and context; find where its content ends."""
@@ -170,7 +198,7 @@ cdef class Decoder(Tables):
             s.pos = 0
             return TOO_MANY
         # A header this long is refused as going outside, which bounds what is read twice.
-        if self._fill(rest if rest < 65536 else 65536) == NO_MEMORY:
+        if self._fill(self.at, rest if rest < 65536 else 65536) == NO_MEMORY:
             return NO_MEMORY
         s.buf = self.window + (self.at - self.window_at)
         s.pos = 0
@@ -228,13 +256,8 @@ cdef class Decoder(Tables):
         self.packet[2] = content
         if whole > 8 * rest:
             self.packet[14] = -1  # cut off by the end of the file
-        result = self._fill(self.packet[1])
-        if result == NO_MEMORY:
-            return result
-        s.buf = self.window + (self.at - self.window_at)
-        s.limit = content
-        if s.limit > 8 * (self.window_at + self.window_size - self.at):
-            s.limit = 8 * (self.window_at + self.window_size - self.at)
+        self.content = content if content < 8 * self.packet[1] else 8 * self.packet[1]
+        self._show()
         return OK
 
     cdef int _close_packet(self, int damage) noexcept nogil:
@@ -299,26 +322,38 @@ cdef class Decoder(Tables):
         return ns + of.shift
 
     cdef int _events(self) noexcept nogil:
-        """Decode events from the current position to the end of the content."""
+        """Decode events from the current position to the end of the content.
+
+        Everything the loop changes is kept in local variables, and an event is stored
+        whether it is wanted or not: only one that is makes the next go behind it.  A
+        mispredicted branch costs more than everything else that is done for an event.
+        """
         cdef State* s = &self.s
         cdef Stream* stream = &self.streams[self.stream_index]
         cdef Class* known
-        cdef int64_t begin, id, index, ns, i, count = self.packet[10]
+        cdef const uint8_t* buf = s.buf
+        cdef int64_t pos = s.pos, limit = s.limit, rows = self.count, room = self.room
+        cdef uint64_t clock = s.clock, before = clock
+        cdef int64_t* ts = self.ts
+        cdef int64_t* place = self.place
+        cdef int64_t begin = pos, id, index, ns, i, count = self.packet[10]
         cdef int64_t low = self.packet[11], high = self.packet[12]
-        cdef uint64_t clock
         cdef int result = OK
         cdef int64_t* regs = self.regs
         cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[7] << 32)
-        while s.pos < s.limit:
-            begin = s.pos
-            clock = s.clock
+        cdef bint direct = stream.frequency == 1000000000 and stream.shift == 0
+        while pos < limit:
+            begin = pos
+            before = clock
             if stream.way_count:
-                result = flat_header(s, stream, &id)
+                result = flat_header(buf, limit, stream, &pos, &clock, &id)
                 if result != OK:
                     break
             else:
                 regs[R_EVENT] = 0
+                s.pos, s.clock = pos, clock
                 result = execute(s, stream.header_pc)
+                pos, clock = s.pos, s.clock
                 if result != OK:
                     break
                 id = regs[R_EVENT]
@@ -332,45 +367,55 @@ cdef class Decoder(Tables):
                         break
             if index < 0:
                 # Decode this event again once the class is there.
-                s.pos = begin
-                s.clock = clock
+                pos = begin
+                clock = before
                 self.need_id = id
                 result = NEED_CLASS
                 break
             known = &self.classes[index]
-            ns = self._nanoseconds(stream, s.clock)
-            if known.row >= 0 and (self.count == self.room or
-                                   self.value_count + known.fields > self.value_room):
+            if direct and clock <= <uint64_t>INT64_MAX:
+                ns = <int64_t>clock
+            else:
+                ns = self._nanoseconds(stream, clock)
+            if rows == room or self.value_count + known.fields > self.value_room:
+                self.count = rows
                 if self._grow(known.fields) != OK:
                     result = NO_MEMORY
                     break
+                ts, place, room = self.ts, self.place, self.room
+            if known.fields:
+                memset(self.values + self.value_count, 0, known.fields * 8)
             if known.bits >= 0:
-                s.pos = ((s.pos + known.align - 1) & -known.align) + known.bits
-                if s.pos > s.limit:
-                    s.pos = begin
+                pos = ((pos + known.align - 1) & -known.align) + known.bits
+                if pos > limit:
+                    pos = begin
                     result = OUTSIDE
                     break
             else:
                 s.banks[0] = self.values + self.value_count
-                for i in range(known.fields):
-                    s.banks[0][i] = 0
+                s.pos, s.clock = pos, clock
                 result = execute(s, known.pc)
+                pos, clock = s.pos, s.clock
                 if result != OK:
-                    s.pos = begin
+                    pos = begin
                     break
-            if s.pos == begin:
+            if pos == begin:
                 result = EMPTY_EVENT
                 break
-            if known.row >= 0:
-                self.ts[self.count] = ns
-                self.place[self.count] = cpu | known.row
-                self.count += 1
-                self.value_count += known.fields
+            ts[rows] = ns
+            place[rows] = cpu | known.row
+            rows += known.row >= 0
+            self.value_count += known.fields
             count += 1
-            if ns < low:
-                low = ns
-            if ns > high:
-                high = ns
+            low = ns if ns < low else low
+            high = ns if ns > high else high
+        if (result == OK or result == OUTSIDE) and limit < self.content:
+            # An event that only the window's end cuts is decoded again, as a whole.
+            if result == OUTSIDE:
+                pos, clock = begin, before
+            result = MORE
+        s.pos, s.clock = pos, clock
+        self.count = rows
         self.packet[10] = count
         self.packet[11] = low
         self.packet[12] = high

@@ -2,9 +2,11 @@
 """Merges what was decoded stream by stream into the order of time."""
 
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 
 import numpy as np
+
+include "_block.pxi"
 
 
 cdef inline bint _before(const int64_t* ts, int64_t a, int64_t b) noexcept nogil:
@@ -95,8 +97,10 @@ def merge(const int64_t[::1] ts, const int64_t[::1] place, const int64_t[::1] wi
     """
     cdef int64_t n = ts.shape[0], count = starts.shape[0], i, row, offset = 0
     cdef Run* runs
-    results = (np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int32),
-               np.empty(n, np.int64))
+    # One block for all four, of which the pages were touched before.
+    memory = fresh(2 * n + (n + 1) // 2 * 2)
+    half = memory[2 * n:].view(np.int32)
+    results = (memory[:n], half[:n], half[(n + 1) // 2 * 2:][:n], memory[n:2 * n])
     cdef int64_t[::1] ts_out = results[0]
     cdef int32_t[::1] class_out = results[1]
     cdef int32_t[::1] cpu_out = results[2]

@@ -51,6 +51,7 @@ cdef enum:
     IO_ERROR = 12
     TOO_MANY = 13    # more packets in a file than any tracer writes
     NEED_CLASS = 100
+    MORE = 101       # the window ends before the content
 
 # Registers with a fixed meaning; `program.Role` gives the same numbers names.
 cdef enum:

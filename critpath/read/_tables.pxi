@@ -4,7 +4,7 @@ cdef enum:
     PACKET_COLUMNS = 17
     DENSE_IDS = 65536
     SLACK = 16
-    WINDOW = 1048576
+    WINDOW = 262144  # bytes of a file at a time: more would not stay in the cache
     MOST_WAYS = 4
     MOST_PACKETS = 4194304
 
@@ -42,33 +42,34 @@ cdef struct Stream:
     int64_t wide_count
 
 
-cdef inline int flat_header(State* s, Stream* stream, int64_t* id) noexcept nogil:
+cdef inline int flat_header(const uint8_t* buf, int64_t limit, const Stream* stream,
+                            int64_t* at, uint64_t* clock, int64_t* id) noexcept nogil:
     """Decode an event header whose fields have fixed places once its selector is known."""
-    cdef int64_t pos = (s.pos + stream.align - 1) & -stream.align
+    cdef int64_t pos = (at[0] + stream.align - 1) & -stream.align
     cdef int64_t selector, i
     cdef uint64_t ts, mask
-    cdef Way* way = stream.ways
-    if pos + stream.select_at + stream.select_bits > s.limit:
+    cdef const Way* way = stream.ways
+    if pos + stream.select_at + stream.select_bits > limit:
         return OUTSIDE
-    selector = <int64_t>bits_le(s.buf, pos + stream.select_at, stream.select_bits)
+    selector = <int64_t>bits_le(buf, pos + stream.select_at, stream.select_bits)
     for i in range(stream.way_count):
         if way.low <= selector and selector <= way.high:
             break
         way += 1
     else:
         return BAD_OPTION
-    if pos + way.bits > s.limit:
+    if pos + way.bits > limit:
         return OUTSIDE
-    id[0] = <int64_t>bits_le(s.buf, pos + way.id_at, way.id_bits)
+    id[0] = <int64_t>bits_le(buf, pos + way.id_at, way.id_bits)
     if way.ts_bits == 64:
-        s.clock = bits_le(s.buf, pos + way.ts_at, 64)
+        clock[0] = bits_le(buf, pos + way.ts_at, 64)
     elif way.ts_bits:
-        ts = bits_le(s.buf, pos + way.ts_at, way.ts_bits)
+        ts = bits_le(buf, pos + way.ts_at, way.ts_bits)
         mask = ((<uint64_t>1) << way.ts_bits) - 1
-        if ts < (s.clock & mask):
-            s.clock += mask + 1
-        s.clock = (s.clock & ~mask) | ts
-    s.pos = pos + way.bits
+        if ts < (clock[0] & mask):
+            clock[0] += mask + 1
+        clock[0] = (clock[0] & ~mask) | ts
+    at[0] = pos + way.bits
     return OK
 
 

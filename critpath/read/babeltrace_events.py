@@ -30,7 +30,7 @@ from critpath.read.schema import (
     TraceClass,
     VariantClass,
 )
-from critpath.read.selection import choose, select
+from critpath.read.selection import choose, selection
 
 _Block = tuple[int, I64, I32, I32, I64]
 _NO_EVENTS: _Block = (
@@ -162,7 +162,7 @@ class Collector:
     def _choose(self, message: dict[str, Any]) -> Any:
         """Return how many fields are wanted of an event class, and which; None if it is not."""
         name = message["name"]
-        selected = select(self._wanted, name)
+        selected = selection(tuple(self._wanted)).of(name)
         if selected is None:
             return None
         scopes = {scope: _structure(of) for scope, of in message["scopes"].items()}

@@ -55,7 +55,28 @@ def read_metadata(trace_directory: Path) -> TraceClass:
             f"{path}: metadata larger than {MAX_METADATA_BYTES >> 20} MiB",
             "no tracer writes that much: check that this is a CTF trace",
         )
-    return read_metadata_bytes(data, str(path))
+    return _remembered(data, str(path))
+
+
+# Each with the file it came from: `describe` and `read_events` ask for the same one, and
+# so do sets that are compared again.  Compared by content, so that no clock matters.
+_recent: dict[str, tuple[bytes, TraceClass]] = {}
+_MOST_RECENT = 8
+_LARGEST_KEPT = 4 << 20
+
+
+def _remembered(data: bytes, file: str) -> TraceClass:
+    """Parse metadata, or return what was made of the same content of the same file."""
+    known = _recent.get(file)
+    if known is not None and known[0] == data:
+        return known[1]
+    schema = read_metadata_bytes(data, file)
+    if len(data) <= _LARGEST_KEPT:
+        _recent.pop(file, None)  # so that it comes last
+        _recent[file] = (data, schema)
+        while len(_recent) > _MOST_RECENT:
+            _recent.pop(next(iter(_recent)), None)
+    return schema
 
 
 def read_metadata_bytes(data: bytes, file: str) -> TraceClass:
@@ -85,7 +106,7 @@ def read_metadata_bytes(data: bytes, file: str) -> TraceClass:
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         if text.startswith(RECORD_SEPARATOR):
             return parse_ctf2(text)
-        return parse_tsdl(text)
+        return parse_tsdl(text, file)
     except SyntaxFault as fault:
         raise MetadataError(fault.message, file, fault.line) from None
 

@@ -15,6 +15,7 @@ from critpath.errors import UnreadableError
 from critpath.model import I64, EventClass, Events, Loss, Wanted
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace, clock_of
+from critpath.read.event_classes import depending, late_warnings
 from critpath.read.packets import Column, StreamFile, losses
 from critpath.read.program import Compiler
 from critpath.read.schema import (
@@ -25,7 +26,7 @@ from critpath.read.schema import (
     StructureClass,
     TraceClass,
 )
-from critpath.read.selection import Chosen, Selected, choose, leaves, select
+from critpath.read.selection import Chosen, Selection, choose, leaves, selection
 from critpath.read.shapes import ENCODINGS, fixed_layout, flat_header, selectors
 from critpath.read.shapes import Path as FieldPath
 from critpath.read.steps import FIRST_FREE_REGISTER, Program, Role
@@ -63,7 +64,10 @@ class _Reader:
     _program: Program = field(default_factory=Program)
     _streams: list[_Stream] = field(default_factory=list)
     _trace: Trace = field(init=False)
-    _selected: dict[str, Selected | None] = field(default_factory=dict)
+    _selection: Selection = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._selection = selection(tuple(self.wanted))
 
     def read(self, trace: Trace, shift: Callable[[ClockClass | None], int]) -> list[StreamFile]:
         """Decode every stream file of a trace; append to the decoder's columns."""
@@ -118,7 +122,7 @@ class _Reader:
         every: list[FieldClass | None] = [schema.packet_header]
         for stream in schema.streams.values():
             every += [stream.packet_context, stream.event_header, stream.event_context]
-            for event in stream.events.values():
+            for event in depending(stream.events):
                 every += [event.context, event.payload]
         # Fields of packet and event headers that anything behind them depends on.
         needed = frozenset(selectors(every))
@@ -168,11 +172,6 @@ class _Reader:
     def _name(self) -> str:
         return self._trace.name
 
-    def _select(self, name: str) -> Selected | None:
-        if name not in self._selected:
-            self._selected[name] = select(self.wanted, name)
-        return self._selected[name]
-
     def _compile_event(self, stream: int, number: int) -> None:
         """Answer the decoder's question for an event class."""
         of = self._streams[stream]
@@ -184,7 +183,7 @@ class _Reader:
             return
         trace = self._trace
         strip = trace.schema.version < (2, 0)
-        selected = self._select(event.name)
+        selected = self._selection.of(event.name)
         chosen = Chosen((), (), {})
         row = -1
         if selected is not None:
@@ -250,6 +249,12 @@ def _role_bits(stream: StreamClass, role: str) -> int:
     )
 
 
+def _metadata_warnings(schema: TraceClass) -> tuple[str, ...]:
+    """Return what was odd about the metadata of everything that was read."""
+    late = [w for of in schema.streams.values() for w in late_warnings(of.events)]
+    return tuple(dict.fromkeys((*schema.warnings, *late)))
+
+
 # ------------------------------------------------------------------ the recording
 
 
@@ -274,7 +279,6 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
     """
     reader = _Reader(wanted)
     clocks = Clocks(traces)
-    reader.warnings += [w for t in traces for w in t.schema.warnings]
     starts: list[int] = []
     files: list[tuple[Trace, list[StreamFile]]] = []
     for trace in traces:
@@ -298,6 +302,8 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
             f"{where}: holds no event" + (f" that can be read ({damage})" if damage else ""),
             "check that the recording was stopped and copied whole, or record it again",
         )
+    # Known only now: events are parsed as they come up.
+    reader.warnings[:0] = [w for t in traces for w in _metadata_warnings(t.schema)]
     ts, place, values = reader.decoder.columns()
     runs = _merge.run_starts(ts)
     back = len(set(runs.tolist()) - set(starts)) if len(runs) > 1 else 0

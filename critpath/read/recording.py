@@ -4,43 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import Events, Wanted
 from critpath.read.clocks import Trace, natural
+from critpath.read.description import Description
 from critpath.read.metadata import read_metadata
-from critpath.read.selection import event_leaves
 
 _DEEPEST = 16  # levels of directories; LTTng needs five
-
-
-@dataclass(frozen=True)
-class Description:
-    """What the metadata of one trace says, before anything is decoded.
-
-    Attributes
-    ----------
-    name : str
-        The trace's directory below the recording.
-    domain : str
-        ``kernel``, ``ust`` or what the environment says.
-    host : str
-    events : mapping of str to tuple of str
-        Field names (dotted, payload before contexts) by event name.
-    texts : mapping of str to tuple of str
-        Those of the payload that hold text, by event name.
-    environment : mapping
-    """
-
-    name: str
-    domain: str
-    host: str
-    events: Mapping[str, tuple[str, ...]]
-    texts: Mapping[str, tuple[str, ...]]
-    environment: Mapping[str, str | int]
 
 
 def _directories(root: Path) -> Iterator[Path]:
@@ -132,27 +105,7 @@ def describe(path: Path) -> tuple[Description, ...]:
     UnreadableError
         As `find_traces`.
     """
-    result = []
-    for trace in find_traces(path):
-        strip = trace.schema.version < (2, 0)
-        events: dict[str, tuple[str, ...]] = {}
-        texts: dict[str, tuple[str, ...]] = {}
-        for stream in trace.schema.streams.values():
-            for event in stream.events.values():
-                found = event_leaves(stream, event, strip=strip)
-                known = events.get(event.name, ())
-                events[event.name] = tuple(dict.fromkeys((*known, *found)))
-                texts[event.name] = tuple(
-                    leaf.name
-                    for leaf in found.values()
-                    if leaf.type == "str" and leaf.path[0] == "event-payload"
-                )
-        result.append(
-            Description(
-                trace.name, trace.domain, trace.host, events, texts, trace.schema.environment
-            )
-        )
-    return tuple(result)
+    return tuple(Description(trace) for trace in find_traces(path))
 
 
 def _native(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:

@@ -36,18 +36,57 @@ class Selected:
     own: int  # fields at the begin that belong to the kind
 
 
-@lru_cache(maxsize=256)
-def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(translate(name) for name in names))
+_WILD = re.compile(r"[*?\[]")
 
 
-def select(wanted: Sequence[Wanted], name: str) -> Selected | None:
-    """Return what is asked of events of that name, or None.
+class Selection:
+    """Tells what is asked of events by their names.
 
-    The first entry with a kind decides the kind and the first fields, whose places
-    the replay relies on; fields that entries of kind OTHER ask for come behind them.
+    Parameters
+    ----------
+    wanted : sequence of Wanted
     """
-    matching = [w for w in wanted if _pattern(w.names).match(name)]
+
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        self._wanted = wanted
+        self._known: dict[str, Selected | None] = {}
+        # Entries by exact name, and those with patterns.
+        self._exact: dict[str, list[int]] = {}
+        self._patterns: list[tuple[int, re.Pattern[str]]] = []
+        every = []
+        for index, entry in enumerate(wanted):
+            wild = [name for name in entry.names if _WILD.search(name)]
+            for name in entry.names:
+                if name not in wild:
+                    self._exact.setdefault(name, []).append(index)
+            if wild:
+                pattern = "|".join(translate(name) for name in wild)
+                self._patterns.append((index, re.compile(pattern)))
+                every.append(pattern)
+        self._any = re.compile("|".join(every)) if every else None
+
+    def of(self, name: str) -> Selected | None:
+        """Return what is asked of events of that name, or None.
+
+        The first entry with a kind decides the kind and the first fields, whose places
+        the replay relies on; fields that entries of kind OTHER ask for come behind them.
+        """
+        if name not in self._known:
+            matching = set(self._exact.get(name, ()))
+            if self._any is not None and self._any.match(name):
+                matching.update(i for i, pattern in self._patterns if pattern.match(name))
+            self._known[name] = _together([self._wanted[i] for i in sorted(matching)])
+        return self._known[name]
+
+
+@lru_cache(maxsize=16)
+def selection(wanted: tuple[Wanted, ...]) -> Selection:
+    """Return the selection of some entries; those asked for last stay compiled."""
+    return Selection(wanted)
+
+
+def _together(matching: Sequence[Wanted]) -> Selected | None:
+    """Return what is asked of an event by all the entries that name it."""
     if not matching:
         return None
     kinds = [w for w in matching if w.kind is not Kind.OTHER]

@@ -113,14 +113,32 @@ def fixed_size(of: FieldClass) -> int | None:
                 step = alignment(of.element)
                 size = -(-element // step) * step * (length - 1) + element
         case StructureClass():
-            size = 0
-            for member in of.members:
-                inner, to = fixed_size(member.field), alignment(member.field)
-                if size is None or inner is None:
-                    size = None
-                    break
-                size = -(-size // to) * to + inner
+            return _extent(of)[1]
     return None if size is None else min(size, ENDLESS)
+
+
+def _extent(of: StructureClass) -> tuple[int, int | None]:
+    """Return a structure's alignment, and its bits if they are fixed, in one pass."""
+    align, size = of.align, 0
+    varies = False
+    for member in of.members:
+        field = member.field
+        inner: int | None
+        if field.__class__ is IntegerClass:  # most are, and `match` takes its time
+            to, inner = field.align, field.bits
+        elif isinstance(field, StructureClass):
+            to, inner = _extent(field)
+        else:
+            to, inner = alignment(field), None if varies else fixed_size(field)
+        if to > align or to < 1 or to & (to - 1):
+            align = max(align, alignment(field))
+        if inner is None:
+            varies = True
+        elif not varies:
+            size = -(-size // to) * to + inner
+    if align < 1 or align & (align - 1) or align > 1 << 32:
+        alignment(of)  # raises
+    return align, None if varies else min(size, ENDLESS)
 
 
 def fixed_layout(scopes: Iterable[StructureClass | None]) -> tuple[int, int] | None:
@@ -129,7 +147,7 @@ def fixed_layout(scopes: Iterable[StructureClass | None]) -> tuple[int, int] | N
     for of in scopes:
         if of is None:
             continue
-        size, to = fixed_size(of), alignment(of)
+        to, size = _extent(of)
         if size is None or (bits and to > align):
             return None
         if bits == 0:

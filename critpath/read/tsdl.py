@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from threading import RLock
 
+from critpath.errors import MetadataError
+from critpath.read.event_classes import EventClasses
 from critpath.read.schema import (
+    ArrayClass,
     ClockClass,
     EventRecordClass,
     FieldClass,
@@ -14,11 +20,10 @@ from critpath.read.schema import (
     TraceClass,
     VariantClass,
 )
+from critpath.read.tsdl_blocks import Block, Blocks, Plain
 from critpath.read.tsdl_cursor import Shape
-from critpath.read.tsdl_leaves import Attribute, Attributes, byte_order, read_key, read_value
-from critpath.read.tsdl_lexer import SyntaxFault, Tokens
+from critpath.read.tsdl_lexer import SyntaxFault
 from critpath.read.tsdl_resolve import Resolver, assign_roles
-from critpath.read.tsdl_types import TypeParser
 
 _SIGNATURE = re.compile(r"\s*+/\*\s*+CTF\s++([0-9]++)\.([0-9]++)\s*+\*/")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -26,25 +31,25 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # All events together, every named type written out.
 _MAX_TOTAL_WEIGHT = 5_000_000
 
-_KNOWN = {
-    "trace": frozenset(("major", "minor", "uuid", "byte_order", "packet.header")),
-    "stream": frozenset(("id", "packet.context", "event.header", "event.context")),
-    "event": frozenset(
-        ("name", "id", "stream_id", "context", "fields", "loglevel", "model.emf.uri")
-    ),
-    "clock": frozenset(
-        ("name", "uuid", "freq", "offset", "offset_s", "absolute", "precision", "description")
-    ),
-}
+# Text this short is parsed whole, so that every fault in it is found.  Beyond, an event
+# is parsed when it is asked for: a kernel has thousands that a recording never holds.
+_WHOLE = 32768
+
+# What the field names in ``[length]`` and ``<selector>`` begin with.
+_REFERENCE = re.compile(r"[\[<]\s*([A-Za-z_]\w*)")
+_MAPS = re.compile(r"\bmap\b")
+_FAR = frozenset(("trace", "stream", "event", "packet", "env"))
 
 
-def parse_tsdl(text: str) -> TraceClass:
+def parse_tsdl(text: str, file: str = "metadata") -> TraceClass:
     """Parse TSDL text.
 
     Parameters
     ----------
     text : str
         The metadata without packet headers.
+    file : str
+        Its name, for the `MetadataError` of an event that is parsed later.
 
     Returns
     -------
@@ -59,134 +64,28 @@ def parse_tsdl(text: str) -> TraceClass:
     if signature is not None and signature.groups() != ("1", "8"):
         version = ".".join(number[:20] for number in signature.groups())
         raise SyntaxFault(f"CTF {version} is no version that TSDL describes", 1)
-    return _Parser(Tokens(text)).trace()
+    plain: list[Plain] = []
+    if len(text) > _WHOLE and text.isascii():
+        from critpath.read._scan import plain_events  # noqa: PLC0415 - short texts do without
+
+        plain = plain_events(text)
+    blocks = Blocks(text, plain)
+    blocks.parse()
+    return _Assembler(blocks, file).trace()
 
 
-@dataclass
-class _Block:
-    """One ``trace``, ``stream``, ``event`` or ``clock`` block as written."""
-
-    at: int
-    values: dict[str, Attribute] = field(default_factory=dict)
-    types: dict[str, Shape] = field(default_factory=dict)
-
-
-class _Parser:
-    def __init__(self, tokens: Tokens) -> None:
-        self.tokens = tokens
-        self.words = tokens.words
-        big_endian = self._find_byte_order()
-        self.types = TypeParser(tokens, big_endian=big_endian)
-        self.big_endian = big_endian
+class _Assembler:
+    def __init__(self, blocks: Blocks, file: str) -> None:
+        self.blocks = blocks
+        self.tokens = blocks.tokens
+        self.types = blocks.types
+        self.file = file
+        self.lock = RLock()
         self.weight = 0
-        self.blocks: dict[str, list[_Block]] = {"trace": [], "stream": [], "event": [], "clock": []}
-        self.environment: dict[str, str | int] = {}
-        self.resolver = Resolver(self.environment, self._fault_at)
-
-    def _find_byte_order(self) -> bool:
-        """Look for the trace's byte order, which types before it depend on."""
-        words = self.words
-        at = -1
-        while True:
-            try:
-                at = words.index("trace", at + 1)
-            except ValueError:
-                raise self.tokens.fault(len(words) - 1, "no 'trace' block") from None
-            if words[at + 1] == "{":
-                break
-        start = at
-        depth = 0
-        while words[at]:
-            if words[at] == "{":
-                depth += 1
-            elif words[at] == "}":
-                depth -= 1
-                if depth == 0:
-                    break
-            elif depth == 1 and words[at] == "byte_order" and words[at + 1] == "=":
-                entry, _ = read_value(self.tokens, "byte_order", at + 2)
-                return byte_order(self.tokens, entry)
-            at += 1
-        if not words[at]:
-            raise self.tokens.fault(at, "the 'trace' block does not end")
-        raise self.tokens.fault(start, "the trace has no 'byte_order'")
-
-    # ------------------------------------------------------------ blocks
+        self.resolver = Resolver(blocks.environment, self._fault_at)
 
     def trace(self) -> TraceClass:
-        types = self.types
-        words = self.words
-        while words[types.at]:
-            word = words[types.at]
-            if word == ";":
-                types.at += 1
-            elif word in {"env", "callsite"}:
-                attributes = self._attributes(word)
-                if word == "env":
-                    for entry in attributes.entries:
-                        value = entry.value if entry.number is None else entry.number
-                        self.environment[entry.key] = value
-            elif word == "clock":
-                block = _Block(types.at)
-                for entry in self._attributes(word).entries:
-                    self._add(word, block, entry.key, entry)
-                self.blocks[word].append(block)
-            elif word in self.blocks:
-                self._block(word)
-            elif not types.declaration():
-                types.type()
-                types.expect(";")
-        return self._assemble()
-
-    def _attributes(self, word: str) -> Attributes:
-        types = self.types
-        attributes, types.at = Attributes.parse(self.tokens, types.at + 1, word)
-        types.expect(";")
-        return attributes
-
-    def _block(self, kind: str) -> None:
-        types = self.types
-        words = self.words
-        block = _Block(types.at)
-        types.at += 1
-        types.expect("{")
-        types.push_scope()
-        while words[types.at] != "}":
-            if types.declaration():
-                continue
-            start = types.at
-            key, types.at = read_key(self.tokens, start)
-            if words[types.at] == "=":
-                entry, types.at = read_value(self.tokens, key, types.at + 1)
-                self._add(kind, block, key, entry)
-            else:
-                types.expect(":=")
-                shape = types.type()
-                types.expect(";")
-                if key in block.types:
-                    raise self.tokens.fault(start, f"{key!r} is given twice")
-                if key not in _KNOWN[kind]:
-                    types.warnings[f"unknown {key!r} of {kind!r} ignored"] = None
-                elif not isinstance(shape.field, StructureClass):
-                    raise self.tokens.fault(start, f"{key!r} is no structure")
-                else:
-                    block.types[key] = shape
-        types.pop_scope()
-        types.at += 1
-        types.expect(";")
-        self.blocks[kind].append(block)
-
-    def _add(self, kind: str, block: _Block, key: str, entry: Attribute) -> None:
-        if key in block.values:
-            raise self.tokens.fault(entry.at, f"{key!r} is given twice")
-        if key not in _KNOWN[kind]:
-            self.types.warnings[f"unknown attribute {key!r} of {kind!r} ignored"] = None
-        block.values[key] = entry
-
-    # ------------------------------------------------------------ assembly
-
-    def _assemble(self) -> TraceClass:
-        blocks = self.blocks["trace"]
+        blocks = self.blocks.found["trace"]
         if len(blocks) != 1:
             at = blocks[1].at if blocks else self.types.at
             raise self.tokens.fault(at, "not one 'trace' block")
@@ -198,35 +97,32 @@ class _Parser:
         default = next(iter(clocks)) if len(clocks) == 1 else ""
         header = self._scope("packet-header", trace.types.get("packet.header"), {}, default)
         streams: dict[int, StreamClass] = {}
-        for block in self.blocks["stream"]:
+        for block in self.blocks.found["stream"]:
             number = self._number(block, "id", 0)
             if number in streams:
                 raise self.tokens.fault(block.at, f"stream {number} is described twice")
             streams[number] = self._stream(block, number, header, default)
-        events = self._events(streams, header, default)
-        for number, records in events.items():
-            stream = streams.get(number, StreamClass(number))
-            streams[number] = replace(stream, events=records)
+        self._events(streams, header, default)
         self._check_clocks(clocks)
         return TraceClass(
             header,
             streams,
             clocks,
-            self.environment,
+            self.blocks.environment,
             self._uuid(trace),
-            self.big_endian,
+            self.blocks.big_endian,
             warnings=tuple(self.types.warnings),
         )
 
-    def _number(self, block: _Block, key: str, default: int, least: int = 0) -> int:
+    def _number(self, block: Block, key: str, default: int, least: int = 0) -> int:
         entry = block.values.get(key)
         if entry is None:
             return default
         if entry.number is None or not least <= entry.number < 1 << 64:
-            raise self.tokens.fault(entry.at, f"{key!r} is {entry.value[:40]!r}, no such number")
+            raise block.tokens.fault(entry.at, f"{key!r} is {entry.value[:40]!r}, no such number")
         return entry.number
 
-    def _uuid(self, block: _Block) -> str:
+    def _uuid(self, block: Block) -> str:
         entry = block.values.get("uuid")
         if entry is None:
             return ""
@@ -236,7 +132,7 @@ class _Parser:
 
     def _clocks(self) -> dict[str, ClockClass]:
         clocks: dict[str, ClockClass] = {}
-        for block in self.blocks["clock"]:
+        for block in self.blocks.found["clock"]:
             name = block.values.get("name")
             if name is None:
                 raise self.tokens.fault(block.at, "a clock without a name")
@@ -256,7 +152,7 @@ class _Parser:
         return clocks
 
     def _stream(
-        self, block: _Block, number: int, header: StructureClass | None, default: str
+        self, block: Block, number: int, header: StructureClass | None, default: str
     ) -> StreamClass:
         scopes = {"packet-header": header}
         for key, scope in (
@@ -276,35 +172,103 @@ class _Parser:
 
     def _events(
         self, streams: dict[int, StreamClass], header: StructureClass | None, default: str
+    ) -> None:
+        """Put the events into their streams."""
+        events = self._whole_events(streams, header, default)
+        blocks: dict[int, dict[int, Plain]] = {}
+        near = _FAR.union(*(_names_in(s) for s in (header, *_headers(streams))))
+        for plain in self.blocks.plain:
+            _, _, _, number, stream, refers, _ = plain
+            if stream not in streams and streams:
+                raise self.blocks.fault(plain, f"an event of stream {stream}, which is missing")
+            later = blocks.setdefault(stream, {})
+            if number in later or number in events.get(stream, {}):
+                raise self.blocks.fault(plain, f"event {number} of stream {stream} comes twice")
+            later[number] = plain
+            if refers and self._reaches(plain, near):
+                events.setdefault(stream, {})[number] = self._plain_event(
+                    plain, header, streams.get(stream, StreamClass(stream)), default
+                )
+        for stream in {**events, **blocks}:
+            of = streams.get(stream, StreamClass(stream))
+            records, later = events.get(stream, {}), blocks.get(stream, {})
+            if not later:
+                streams[stream] = replace(of, events=records)
+                continue
+            names = {n: r.name for n, r in records.items()} | {n: p[2] for n, p in later.items()}
+            parse = partial(self._later, later, header, of, default)
+            streams[stream] = replace(
+                of, events=EventClasses(names, records, parse, self.types.warnings)
+            )
+
+    def _whole_events(
+        self, streams: dict[int, StreamClass], header: StructureClass | None, default: str
     ) -> dict[int, dict[int, EventRecordClass]]:
+        """Return the events that were parsed with everything else."""
         events: dict[int, dict[int, EventRecordClass]] = {}
         only = next(iter(streams), 0) if len(streams) <= 1 else None
-        for block in self.blocks["event"]:
+        for block in self.blocks.found["event"]:
             if only is None and "stream_id" not in block.values:
                 raise self.tokens.fault(block.at, "an event that does not say of which stream")
-            number = self._number(block, "stream_id", only or 0)
-            if number not in streams and streams:
-                raise self.tokens.fault(block.at, f"an event of stream {number}, which is missing")
-            stream = streams.get(number)
-            scopes: dict[str, StructureClass | None] = {"packet-header": header}
-            if stream is not None:
-                scopes["packet-context"] = stream.packet_context
-                scopes["event-header"] = stream.event_header
-                scopes["event-common-context"] = stream.event_context
-            records = events.setdefault(number, {})
-            event = self._number(block, "id", 0)
-            name = block.values.get("name")
-            if event in records:
-                raise self.tokens.fault(block.at, f"event {event} of stream {number} comes twice")
-            context = self._scope(
-                "event-specific-context", block.types.get("context"), scopes, default
-            )
-            scopes["event-specific-context"] = context
-            payload = self._scope("event-payload", block.types.get("fields"), scopes, default)
-            records[event] = EventRecordClass(
-                name.value if name is not None else "", event, context, payload
-            )
+            stream = self._number(block, "stream_id", only or 0)
+            number = self._number(block, "id", 0)
+            if stream not in streams and streams:
+                raise self.tokens.fault(block.at, f"an event of stream {stream}, which is missing")
+            records = events.setdefault(stream, {})
+            if number in records:
+                raise self.tokens.fault(block.at, f"event {number} of stream {stream} comes twice")
+            of = streams.get(stream, StreamClass(stream))
+            records[number] = self._event(block, number, header, of, default)
         return events
+
+    def _reaches(self, plain: Plain, near: frozenset[str]) -> bool:
+        """Tell whether an event may need more than itself and types with names."""
+        begin, end, *_ = plain
+        return (
+            any(m[1] in near for m in _REFERENCE.finditer(self.blocks.text, begin, end))
+            or _MAPS.search(self.blocks.text, begin, end) is not None
+        )
+
+    def _plain_event(
+        self, plain: Plain, header: StructureClass | None, stream: StreamClass, default: str
+    ) -> EventRecordClass:
+        """Parse a block that was left out."""
+        return self._event(self.blocks.event(plain), plain[3], header, stream, default)
+
+    def _later(
+        self,
+        blocks: Mapping[int, Plain],
+        header: StructureClass | None,
+        stream: StreamClass,
+        default: str,
+        number: int,
+    ) -> EventRecordClass:
+        """Parse an event that is asked for after everything else."""
+        try:
+            with self.lock:
+                return self._plain_event(blocks[number], header, stream, default)
+        except SyntaxFault as fault:
+            raise MetadataError(fault.message, self.file, fault.line) from None
+
+    def _event(
+        self,
+        block: Block,
+        number: int,
+        header: StructureClass | None,
+        stream: StreamClass,
+        default: str,
+    ) -> EventRecordClass:
+        scopes: dict[str, StructureClass | None] = {
+            "packet-header": header,
+            "packet-context": stream.packet_context,
+            "event-header": stream.event_header,
+            "event-common-context": stream.event_context,
+        }
+        name = block.values.get("name")
+        context = self._scope("event-specific-context", block.types.get("context"), scopes, default)
+        scopes["event-specific-context"] = context
+        payload = self._scope("event-payload", block.types.get("fields"), scopes, default)
+        return EventRecordClass(name.value if name is not None else "", number, context, payload)
 
     def _scope(
         self,
@@ -319,7 +283,7 @@ class _Parser:
         assert isinstance(structure, StructureClass)  # noqa: S101 -- _block() has checked it
         self.weight += shape.weight
         if self.weight > _MAX_TOTAL_WEIGHT:
-            raise self.tokens.fault(self.types.at, f"more than {_MAX_TOTAL_WEIGHT} fields")
+            raise self.blocks.inner.fault(f"more than {_MAX_TOTAL_WEIGHT} fields")
         if shape.open:
             structure = self.resolver.resolve(scope, structure, scopes)
         if scope in {"packet-header", "packet-context", "event-header"}:
@@ -327,13 +291,42 @@ class _Parser:
         return structure
 
     def _fault_at(self, of: FieldClass, message: str) -> SyntaxFault:
-        place = self.types.places.get(id(of))
-        return self.tokens.fault(place[1] if place is not None else self.types.at, message)
+        for types in (self.blocks.inner, self.types):
+            place = types.places.get(id(of))
+            if place is not None:
+                return types.fault(message, place[1])
+        return self.blocks.inner.fault(message)
 
     def _check_clocks(self, clocks: dict[str, ClockClass]) -> None:
         for name in sorted(self.types.leaves.clocks - clocks.keys()):
             clocks[name] = ClockClass(name)
             self.types.warnings[f"clock {name!r} is not described: 1 GHz assumed"] = None
+
+
+def _headers(streams: Mapping[int, StreamClass]) -> list[StructureClass | None]:
+    """Return the scopes that stand before an event's own."""
+    found: list[StructureClass | None] = []
+    for stream in streams.values():
+        found += [stream.packet_context, stream.event_header, stream.event_context]
+    return found
+
+
+def _names_in(structure: StructureClass | None) -> set[str]:
+    """Return the names of all fields of a scope, at any depth."""
+    found: set[str] = set()
+    waiting: list[FieldClass] = [structure] if structure is not None else []
+    while waiting:
+        of = waiting.pop()
+        match of:
+            case StructureClass():
+                found.update(member.name for member in of.members)
+                waiting.extend(member.field for member in of.members)
+            case VariantClass():
+                found.update(option.name for option in of.options)
+                waiting.extend(option.field for option in of.options)
+            case ArrayClass():
+                waiting.append(of.element)
+    return found
 
 
 def _clock_of(structure: StructureClass | None) -> str:

@@ -63,7 +63,7 @@ class Cursor:
         self.tokens = tokens
         self.words = tokens.words
         self.at = 0
-        self._scopes: list[dict[str, Shape]] = [{}]
+        self.scopes: list[dict[str, Shape]] = [{}]
 
     def fault(self, message: str, at: int | None = None) -> SyntaxFault:
         """Return the fault to raise at the current token, or at another."""
@@ -90,23 +90,23 @@ class Cursor:
 
     def push_scope(self) -> None:
         """Open a lexical scope of type names."""
-        if len(self._scopes) > MAX_DEPTH:
+        if len(self.scopes) > MAX_DEPTH:
             raise self.fault(f"types nest deeper than {MAX_DEPTH}")
-        self._scopes.append({})
+        self.scopes.append({})
 
     def pop_scope(self) -> None:
         """Close it."""
-        self._scopes.pop()
+        self.scopes.pop()
 
     def define(self, key: str, shape: Shape, at: int) -> None:
         """Name a type in the innermost scope."""
-        if key in self._scopes[-1]:
+        if key in self.scopes[-1]:
             raise self.fault(f"type {key!r} is already defined in this scope", at)
-        self._scopes[-1][key] = shape
+        self.scopes[-1][key] = shape
 
     def find(self, key: str, at: int) -> Shape:
         """Return the type of that name, from the innermost scope outwards."""
-        for scope in reversed(self._scopes):
+        for scope in reversed(self.scopes):
             if key in scope:
                 return scope[key]
         raise self.fault(f"unknown type {key!r}", at)

@@ -192,8 +192,8 @@ class Leaves:
 
     def __init__(self, tokens: Tokens, big_endian: bool, warnings: dict[str, None]) -> None:
         self._tokens = tokens
-        self._big_endian = big_endian
-        self._warnings = warnings
+        self.big_endian = big_endian
+        self.warnings = warnings
         # Names of the clocks that some integer counts.
         self.clocks: set[str] = set()
 
@@ -244,7 +244,7 @@ class Leaves:
         found: dict[str, Attribute] = {}
         for entry in attributes.entries:
             if entry.key not in _KNOWN[kind]:
-                self._warnings[f"unknown attribute {entry.key!r} of {kind!r} ignored"] = None
+                self.warnings[f"unknown attribute {entry.key!r} of {kind!r} ignored"] = None
             elif entry.key in found:
                 raise attributes.tokens.fault(entry.at, f"{entry.key!r} is given twice")
             else:
@@ -264,7 +264,7 @@ class Leaves:
 
     def _byte_order(self, attributes: Attributes, entry: Attribute | None) -> bool:
         if entry is None or entry.value == "native":
-            return self._big_endian
+            return self.big_endian
         return byte_order(attributes.tokens, entry)
 
     @staticmethod

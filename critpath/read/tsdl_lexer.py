@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # A token with the blanks and comments before it.  Possessive throughout, so that no
 # text makes it backtrack; every text is covered, the last branches being faults.
@@ -55,20 +56,46 @@ class Tokens:
         The text, or the part of one token from ``inside``'s first brace on.
     inside : (Tokens, int), optional
         The token that ``text`` is the end of.
+    cuts : sequence of (int, int)
+        Ranges of the text to leave out, in order.
+    span : (int, int), optional
+        The only range of the text to take.
     """
 
-    __slots__ = ("_inside", "_text", "words")
+    __slots__ = ("_inside", "_parts", "_text", "words")
 
-    def __init__(self, text: str, inside: tuple[Tokens, int] | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        inside: tuple[Tokens, int] | None = None,
+        cuts: Sequence[tuple[int, int]] = (),
+        span: tuple[int, int] | None = None,
+    ) -> None:
         self._text = text
         self._inside = inside
+        if span is None:
+            span = (0, len(text))
+        # What is between the cuts.
+        begins = (span[0], *[end for _, end in cuts])
+        ends = (*[begin for begin, _ in cuts], span[1])
+        self._parts = [
+            (begin, end)
+            for begin, end in zip(begins, ends, strict=True)
+            if begin < end and not text[begin:end].isspace()
+        ] or [span]
         self.words: list[str] = []
-        for match in _TOKEN.finditer(text):
-            self.words.append(match[1])
-            if len(self.words) > _MAX_TOKENS:
-                raise SyntaxFault(f"more than {_MAX_TOKENS} tokens", self.line(_MAX_TOKENS))
-        if not self.words or self.words[-1]:
-            self.words.append("")
+        for begin, end in self._parts:
+            if end - begin <= _MAX_TOKENS - len(self.words):  # as many at the most
+                self.words += _TOKEN.findall(text, begin, end)
+            else:
+                for match in _TOKEN.finditer(text, begin, end):
+                    self.words.append(match[1])
+                    if len(self.words) > _MAX_TOKENS:
+                        raise SyntaxFault(f"more than {_MAX_TOKENS} tokens", self.line(_MAX_TOKENS))
+            # Each part ends in an empty match, or two.
+            while self.words and not self.words[-1]:
+                self.words.pop()
+        self.words.append("")
 
     def block(self, index: int) -> Tokens:
         """Return the tokens of an ``integer { ... }`` from its brace on."""
@@ -77,10 +104,13 @@ class Tokens:
 
     def line(self, index: int) -> int:
         """Return the line a token starts on; slow, for messages only."""
-        at = len(self._text)
-        for position, match in enumerate(_TOKEN.finditer(self._text)):
-            if position == index:
-                at = match.start(1)
+        at, position = self._parts[-1][1], 0
+        for begin, end in self._parts:
+            for match in _TOKEN.finditer(self._text, begin, end):
+                if match[1] and position == index:
+                    at = match.start(1)
+                position += bool(match[1])
+            if position > index:
                 break
         line = 1 + self._text.count("\n", 0, at)
         if self._inside is not None:

@@ -19,9 +19,9 @@ from critpath.read.schema import (
     StructureClass,
     VariantClass,
 )
-from critpath.read.tsdl_cursor import COMPOUND, MAX_DEPTH, SPECIFIERS, Cursor, Shape
+from critpath.read.tsdl_cursor import COMPOUND, KEYWORDS, MAX_DEPTH, SPECIFIERS, Cursor, Shape
 from critpath.read.tsdl_leaves import Attributes, Leaves, constant, enum_labels
-from critpath.read.tsdl_lexer import Tokens, number_value
+from critpath.read.tsdl_lexer import SyntaxFault, Tokens, number_value
 
 _DECLARATIONS = ("typedef", "typealias")
 
@@ -37,16 +37,28 @@ class TypeParser(Cursor):
     tokens : Tokens
     big_endian : bool
         The trace's own byte order.
+    outer : TypeParser, optional
+        Has parsed the top level, whose types this one may name.
     """
 
-    def __init__(self, tokens: Tokens, *, big_endian: bool) -> None:
+    def __init__(
+        self, tokens: Tokens, *, big_endian: bool, outer: TypeParser | None = None
+    ) -> None:
         super().__init__(tokens)
         self.warnings: dict[str, None] = {}
         # Where an unresolved selector stands; the field class is kept, so its id stays its own.
         self.places: dict[int, tuple[FieldClass, int]] = {}
         self.leaves = Leaves(tokens, big_endian, self.warnings)
-        self._blocks: dict[str, Shape] = {}
-        self._members: dict[tuple[str, int], tuple[Member, Shape]] = {}
+        self.integers: dict[str, Shape] = {}
+        self.members_known: dict[tuple[str, int], tuple[Member, Shape]] = {}
+        # Types by their text, as named at the top level.
+        self.plain_types: dict[str, Shape] = {}
+        if outer is not None:
+            self.warnings = self.leaves.warnings = outer.warnings
+            self.leaves.clocks = outer.leaves.clocks
+            self.plain_types = outer.plain_types
+            self.integers, self.members_known = outer.integers, outer.members_known
+            self.scopes = [outer.scopes[0]]
 
     # ------------------------------------------------------ declarations
 
@@ -66,7 +78,7 @@ class TypeParser(Cursor):
             self.expect(";")
         elif word == "typealias":
             self.at += 1
-            shape = self._dimensions(self.type())
+            shape = self.dimensions(self.type())
             self.expect(":=")
             at = self.at
             self.define(self._alias(), shape, at)
@@ -102,9 +114,9 @@ class TypeParser(Cursor):
 
     def _declarator(self, shape: Shape) -> tuple[str, Shape]:
         name = self.name()
-        return name, self._dimensions(shape) if self.words[self.at] == "[" else shape
+        return name, self.dimensions(shape) if self.words[self.at] == "[" else shape
 
-    def _dimensions(self, shape: Shape) -> Shape:
+    def dimensions(self, shape: Shape) -> Shape:
         """Wrap a type in the arrays that follow it; the first dimension is the outermost."""
         lengths: list[tuple[int | tuple[str, ...], int]] = []
         while self.words[self.at] == "[":
@@ -135,7 +147,7 @@ class TypeParser(Cursor):
     def type(self) -> Shape:
         """Parse a type specifier."""
         word = self.words[self.at]
-        shape = self._blocks.get(word)
+        shape = self.integers.get(word)
         if shape is not None:
             self.at += 1
             return shape
@@ -156,7 +168,7 @@ class TypeParser(Cursor):
             case _ if word.endswith("}") and word.startswith("integer"):
                 attributes, _ = Attributes.parse(self.tokens.block(self.at), 0, "integer")
                 leaf = self.leaves.number("integer", attributes, self.at)
-                shape = self._blocks[word] = Shape(leaf, leaf.align)
+                shape = self.integers[word] = Shape(leaf, leaf.align)
                 self.at += 1
             case _:
                 at = self.at
@@ -202,12 +214,59 @@ class TypeParser(Cursor):
             self.define(f"struct {title}", made, start)
         return made
 
+    def plain_structure(self, fields: Sequence[tuple[str, str, str]]) -> Shape | None:
+        """Make a structure of fields that name and describe no types, or return None.
+
+        Parameters
+        ----------
+        fields : sequence of (type, name, dimensions)
+            As `_scan.plain_fields` cuts them.
+
+        Returns
+        -------
+        Shape or None
+            None for `type` to parse it whole, for anything else and to say what is wrong.
+        """
+        align = weight = depth = 1
+        members = {}
+        for text, name, dimensions in fields:
+            shape = self.plain_types.get(text + dimensions)
+            if shape is None:
+                shape = self._plain_type(text, dimensions)
+                if shape is None:
+                    return None
+                self.plain_types[text + dimensions] = shape
+            key = (name, id(shape))
+            part = self.members_known.get(key)
+            if part is None:
+                part = self.members_known[key] = (Member(name, shape.field), shape)
+            members[name] = part[0]
+            weight += shape.weight
+            align = max(align, shape.align)
+            depth = max(depth, shape.depth + 1)
+        if len(members) < len(fields) or weight > _MAX_WEIGHT or not KEYWORDS.isdisjoint(members):
+            return None
+        return Shape(StructureClass(tuple(members.values()), align), align, weight, depth)
+
+    def _plain_type(self, text: str, dimensions: str) -> Shape | None:
+        """Parse a type that depends on nothing around it; None for any other."""
+        if text.startswith((*COMPOUND, *_DECLARATIONS)):
+            return None
+        try:
+            inner = TypeParser(
+                Tokens(text + dimensions), big_endian=self.leaves.big_endian, outer=self
+            )
+            shape = inner.dimensions(inner.type())
+        except SyntaxFault:
+            return None
+        return None if inner.words[inner.at] or shape.open else shape
+
     def _body(self) -> list[tuple[Member, Shape]]:
         """Parse ``{ members }`` of a structure or a variant."""
         self.expect("{")
         self.push_scope()
         words = self.words
-        members = self._members
+        members = self.members_known
         parts: list[tuple[Member, Shape]] = []
         seen = set()
         while words[self.at] != "}":
