@@ -344,7 +344,7 @@ def carve(const int64_t[::1] begin, const int64_t[::1] end, const uint8_t[::1] s
 
 def who_ran(const int64_t[::1] begin, const int64_t[::1] end, const int64_t[::1] processor,
             const int64_t[::1] ran_start, const int64_t[::1] ran_begin,
-            const int64_t[::1] ran_end, const int64_t[::1] ran_worker):
+            const int64_t[::1] ran_end, const int32_t[::1] ran_worker):
     """Return for every wait the worker that held its processor longest, -1 if unknown."""
     cdef Py_ssize_t i, j, k, n = begin.shape[0]
     cdef int64_t low, high, middle, until, first, overlap, best

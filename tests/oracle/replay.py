@@ -2,6 +2,11 @@
 
 Input is a list of tuples ``(time, cpu, kind, fields)``; output per tid a list of
 ``[begin, end, state, detail, waker, woken]``, with wakers as tids.
+
+``table_of_2673`` reads one thing otherwise, as the specification's table of real
+traces does for thread 2673 of tc-many-threads (see tests/end_to_end/test_real_traces.py):
+a thread that ran between two sleeps that both raced their wake had been waiting,
+from its switch-in on, for whoever wakes it the second time.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ class Thread:
         self.since = 0
         self.wake = None  # (waker tid or None, time, state, detail)
         self.early = False  # the wake came while it was still running
+        self.raced = False  # the sleep before this run was over before it began
         self.exiting = False
         self.first = None
         self.last = None
@@ -35,7 +41,7 @@ class Thread:
 
 
 def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are written
-    events, runnable=(0, 256), dead=16 | 32, end=None
+    events, runnable=(0, 256), dead=16 | 32, end=None, *, table_of_2673=False
 ):
     threads: dict[int, Thread] = {}
     lives: list[tuple[int, Thread]] = []
@@ -96,6 +102,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                     threads.pop(following)
                     t = thread(following)
                 t.touch(time)
+                t.raced = t.doing == SLEEP and t.early
                 if t.doing == "ready" or (t.doing in {SLEEP, "stopped"} and t.wake and t.early):
                     t.emit(time, State.WAIT_CPU)
                 elif t.doing in {SLEEP, "stopped"} and t.wake:
@@ -146,6 +153,9 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                 t.doing, t.since = "ready", time
             elif t.doing == "run" and (kind == Kind.WAKING or not has_waking):
                 waker, state, detail = context(cpu)
+                if table_of_2673 and t.raced:
+                    t.emit(time, state, detail, waker, time)
+                    t.since = time
                 t.wake, t.early = (waker, time, state, detail), True
         elif kind == Kind.FORK:
             parent, child = f

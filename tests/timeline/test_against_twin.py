@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +13,8 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import replay as twin
-from building import WAKES, build, lives_of
+from building import build, lives_of
+from twin_rows import rows_of
 
 from critpath.model import Kind
 from critpath.read.layout import KERNEL
@@ -146,49 +145,6 @@ def assert_sane(timelines):
         assert (end > begin).all() if start is not timelines.ran_start else (end >= begin).all()
         for low, high in pairwise(start.tolist()):
             assert (begin[low:high][1:] >= end[low:high][:-1]).all()
-
-
-def rows_of(events):
-    """Real events in the twin's notation, without what it does not know."""
-    of = {c.kind for c in events.classes}
-    assert Kind.SWITCH in of
-    rows, kept = [], []
-    columns = zip(
-        events.timestamp.tolist(),
-        events.cpu.tolist(),
-        events.event_class.tolist(),
-        events.offset.tolist(),
-        strict=True,
-    )
-    known = {
-        *(Kind.SWITCH, Kind.FORK, Kind.EXIT, Kind.IRQ_ENTRY, Kind.IRQ_EXIT, Kind.SOFTIRQ_ENTRY),
-        *(Kind.SOFTIRQ_EXIT, Kind.TIMER_ENTRY, Kind.TIMER_EXIT, *WAKES),
-    }
-    for row, (time, cpu, index, offset) in enumerate(columns):
-        kind = events.classes[index].kind
-        v = events.values[offset : offset + 8].tolist()
-        if kind not in known:
-            continue
-        kept.append(row)
-        if kind == Kind.SWITCH:
-            fields = (v[1], v[2], v[4])
-        elif kind == Kind.FORK:
-            fields = (v[0], v[2])
-        elif kind == Kind.IRQ_ENTRY:
-            fields = (v[0], events.strings[v[1]])
-        elif kind in {Kind.TIMER_ENTRY, Kind.TIMER_EXIT}:
-            fields = ()
-        else:
-            fields = (v[0],)
-        rows.append((time, cpu, kind, fields))
-    chosen = np.array(kept)
-    return rows, replace(
-        events,
-        timestamp=events.timestamp[chosen],
-        cpu=events.cpu[chosen],
-        event_class=events.event_class[chosen],
-        offset=events.offset[chosen],
-    )
 
 
 @pytest.mark.parametrize("name", ["normal", "sample-quota", "steady-sample-lock", "plain"])
