@@ -18,6 +18,7 @@ from critpath.read.clocks import Clocks, Trace, clock_of
 from critpath.read.event_classes import depending, late_warnings
 from critpath.read.packets import Column, StreamFile, losses
 from critpath.read.program import Compiler
+from critpath.read.records import Record
 from critpath.read.schema import (
     ClockClass,
     FieldClass,
@@ -35,8 +36,7 @@ from critpath.units import NS_PER_S
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
 
 
-@dataclass
-class _Stream:
+class _Stream(Record):
     """A stream class as compiled.
 
     ``registers`` are those of its headers, ``context`` those of the packet context's
