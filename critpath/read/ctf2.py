@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from critpath.read.ctf2_fields import FieldBuilder
 from critpath.read.ctf2_properties import Ctf2Fault, clean, get, shorten
+from critpath.read.records import replace
 from critpath.read.schema import (
     ClockClass,
     EventRecordClass,

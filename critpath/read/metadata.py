@@ -6,12 +6,13 @@ import struct
 from pathlib import Path
 
 from critpath.errors import MetadataError, UnreadableError
-from critpath.read.ctf2 import RECORD_SEPARATOR, parse_ctf2
 from critpath.read.schema import TraceClass
 from critpath.read.tsdl import parse_tsdl
 from critpath.read.tsdl_lexer import SyntaxFault
 
 MAX_METADATA_BYTES = 64 << 20
+
+_RECORD_SEPARATOR = "\x1e"  # before each fragment of CTF 2 (RFC 7464)
 
 _PACKET_MAGIC = 0x75D11D57
 # magic, uuid, checksum, content bits, packet bits, compression, encryption, checksum
@@ -104,7 +105,9 @@ def read_metadata_bytes(data: bytes, file: str) -> TraceClass:
             data = _unpack(data, byte_order)
         # Strings and comments may hold anything; nothing else is beyond ASCII.
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-        if text.startswith(RECORD_SEPARATOR):
+        if text.startswith(_RECORD_SEPARATOR):
+            from critpath.read.ctf2 import parse_ctf2  # noqa: PLC0415 - most traces do without
+
             return parse_ctf2(text)
         return parse_tsdl(text, file)
     except SyntaxFault as fault:

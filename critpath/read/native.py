@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -18,6 +17,7 @@ from critpath.read.clocks import Clocks, Trace, clock_of
 from critpath.read.event_classes import depending, late_warnings
 from critpath.read.packets import Column, StreamFile, losses
 from critpath.read.program import Compiler
+from critpath.read.records import Record
 from critpath.read.schema import (
     ClockClass,
     FieldClass,
@@ -26,17 +26,16 @@ from critpath.read.schema import (
     StructureClass,
     TraceClass,
 )
-from critpath.read.selection import Chosen, Selection, choose, leaves, selection
+from critpath.read.selection import Chosen, choose, leaves, selection
 from critpath.read.shapes import ENCODINGS, fixed_layout, flat_header, selectors
 from critpath.read.shapes import Path as FieldPath
-from critpath.read.steps import FIRST_FREE_REGISTER, Program, Role
+from critpath.read.steps import Program, Role
 from critpath.units import NS_PER_S
 
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
 
 
-@dataclass
-class _Stream:
+class _Stream(Record):
     """A stream class as compiled.
 
     ``registers`` are those of its headers, ``context`` those of the packet context's
@@ -52,27 +51,23 @@ class _Stream:
     present: int
 
 
-@dataclass
 class _Reader:
     """Decodes the traces of one recording into one set of columns."""
 
-    wanted: Sequence[Wanted]
-    decoder: _decode.Decoder = field(default_factory=_decode.Decoder)
-    classes: list[EventClass] = field(default_factory=list)
-    hosts: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    _program: Program = field(default_factory=Program)
-    _streams: list[_Stream] = field(default_factory=list)
-    _trace: Trace = field(init=False)
-    _selection: Selection = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._selection = selection(tuple(self.wanted))
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        self.decoder = _decode.Decoder()
+        self.classes: list[EventClass] = []
+        self.hosts: list[str] = []
+        self.warnings: list[str] = []
+        self._program = Program()
+        self._streams: list[_Stream] = []
+        self._selection = selection(tuple(wanted))
+        self._trace: Trace
 
     def read(self, trace: Trace, shift: Callable[[ClockClass | None], int]) -> list[StreamFile]:
         """Decode every stream file of a trace; append to the decoder's columns."""
         self._trace = trace
-        self._program, self._streams = Program(free=FIRST_FREE_REGISTER), []
+        self._program, self._streams = Program(), []
         if trace.host not in self.hosts:
             self.hosts.append(trace.host)
         self._compile_trace(trace.schema, shift)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 from critpath.model import I64, Loss
+from critpath.read.records import Record
 from critpath.read.steps import Role
 from critpath.units import plural
 
@@ -52,8 +52,7 @@ DAMAGE = {
 _MOST_DAMAGES = 100  # of one file, each with its place
 
 
-@dataclass(frozen=True)
-class StreamFile:
+class StreamFile(Record):
     """A stream file that was decoded.
 
     Attributes
@@ -77,8 +76,7 @@ class StreamFile:
     host: int
 
 
-@dataclass(frozen=True)
-class _Packet:
+class _Packet(Record):
     """One row of the table, for those that have something to tell."""
 
     stream: int

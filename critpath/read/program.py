@@ -8,7 +8,6 @@ fixed size fall into one run with offsets computed here, once per event class.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from critpath.read.shapes import (
     is_text,
     packable,
 )
-from critpath.read.steps import LOADS, ROLES, Code, Emitter, Role
+from critpath.read.steps import LOADS, ROLES, Code, Emitter, Program, Role
 
 # Marks the names of options in a path.
 _OPTION = "\0"
@@ -45,7 +44,6 @@ def _signed64(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-@dataclass
 class Compiler(Emitter):
     """Writes one program: some scopes one after the other.
 
@@ -67,19 +65,34 @@ class Compiler(Emitter):
         Where outputs go: 0 the event's values, 1 registers.
     registers : mapping of path to (register, signed)
         Fields needed and already passed, of this program and those before it.
+
+    Attributes
+    ----------
     present : int
         A bit per `Role` register that the program sets.
     """
 
-    needed: frozenset[Path] = frozenset()
-    registers: dict[Path, tuple[int, bool]] = field(default_factory=dict)
-    clock: str = ""
-    outputs: Mapping[Path, tuple[tuple[int, ...], str]] = field(default_factory=dict)
-    strip: bool = True
-    uuid: bytes = b""
-    bank: int = 0
-    present: int = 0
-    _scope: str = ""
+    def __init__(
+        self,
+        program: Program,
+        needed: frozenset[Path] = frozenset(),
+        registers: dict[Path, tuple[int, bool]] | None = None,
+        clock: str = "",
+        outputs: Mapping[Path, tuple[tuple[int, ...], str]] | None = None,
+        strip: bool = True,
+        uuid: bytes = b"",
+        bank: int = 0,
+    ) -> None:
+        super().__init__(program)
+        self.needed = needed
+        self.registers = {} if registers is None else registers
+        self.clock = clock
+        self.outputs = {} if outputs is None else outputs
+        self.strip = strip
+        self.uuid = uuid
+        self.bank = bank
+        self.present = 0
+        self._scope = ""
 
     def scope(self, name: str, of: StructureClass | None) -> None:
         """Compile one scope."""
@@ -218,7 +231,7 @@ class Compiler(Emitter):
             return []
         return [(self.bank, place) for place in wanted[0]]
 
-    def _varying_text(self, code: Code, a: int, encoding: int, shown: Path) -> None:
+    def _varying_text(self, code: int, a: int, encoding: int, shown: Path) -> None:
         """Read a text of unknown size, or pass it."""
         places = self._places(shown, "str")
         if len(places) == 1:

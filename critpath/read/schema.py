@@ -8,11 +8,12 @@ layout compiler turns it into programs for the native decoder.  Names follow CTF
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from critpath.read.records import Record
 
 
-@dataclass(frozen=True)
-class IntegerClass:
+class IntegerClass(Record):
     """A fixed-length integer of 1 to 64 bits.
 
     ``mappings`` (enumerations, CTF 2 mappings) are (label, ((low, high), ...)).
@@ -35,8 +36,7 @@ class IntegerClass:
     bit_reversed: bool = False  # CTF 2 bit-order against the byte order
 
 
-@dataclass(frozen=True)
-class VarintClass:
+class VarintClass(Record):
     """A variable-length (LEB128) integer; CTF 2 only."""
 
     signed: bool = False
@@ -46,8 +46,7 @@ class VarintClass:
     roles: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class FloatClass:
+class FloatClass(Record):
     """An IEEE 754 number of 16, 32, 64 or 128 bits."""
 
     bits: int
@@ -56,15 +55,13 @@ class FloatClass:
     bit_reversed: bool = False
 
 
-@dataclass(frozen=True)
-class StringClass:
+class StringClass(Record):
     """A null-terminated string; ``encoding`` as CTF 2 spells it."""
 
     encoding: str = "utf-8"
 
 
-@dataclass(frozen=True)
-class TextClass:
+class TextClass(Record):
     """A string or blob of fixed or dynamic length in *bytes*.
 
     ``length`` is the number of bytes, or the path of the field that holds it.
@@ -76,8 +73,7 @@ class TextClass:
     roles: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class ArrayClass:
+class ArrayClass(Record):
     """An array of ``length`` elements, or of as many as the field at that path says."""
 
     element: FieldClass
@@ -86,8 +82,7 @@ class ArrayClass:
     roles: frozenset[str] = frozenset()  # CTF 1.8 uuid[16] in the packet header
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(Record):
     """One alternative of a variant (or the content of a CTF 2 optional)."""
 
     name: str
@@ -95,8 +90,7 @@ class Option:
     field: FieldClass
 
 
-@dataclass(frozen=True)
-class VariantClass:
+class VariantClass(Record):
     """A choice by the value of the integer or enumeration at path ``selector``.
 
     An optional is a variant whose ``optional`` is True and which has one option;
@@ -108,16 +102,14 @@ class VariantClass:
     optional: bool = False
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(Record):
     """A named member of a structure."""
 
     name: str
     field: FieldClass
 
 
-@dataclass(frozen=True)
-class StructureClass:
+class StructureClass(Record):
     """Members one after the other."""
 
     members: tuple[Member, ...] = ()
@@ -147,8 +139,7 @@ SCOPES = (
 )
 
 
-@dataclass(frozen=True)
-class ClockClass:
+class ClockClass(Record):
     """A clock: ``offset`` is in its own cycles, ``offset_seconds`` in seconds."""
 
     name: str
@@ -160,8 +151,7 @@ class ClockClass:
     description: str = ""
 
 
-@dataclass(frozen=True)
-class EventRecordClass:
+class EventRecordClass(Record):
     """One event class of a stream."""
 
     name: str
@@ -170,26 +160,24 @@ class EventRecordClass:
     payload: StructureClass | None = None
 
 
-@dataclass(frozen=True)
-class StreamClass:
+class StreamClass(Record):
     """A data stream class: what its packets and event records look like."""
 
     id: int
     packet_context: StructureClass | None = None
     event_header: StructureClass | None = None
     event_context: StructureClass | None = None
-    events: Mapping[int, EventRecordClass] = field(default_factory=dict)
+    events: Mapping[int, EventRecordClass] = MappingProxyType({})
     clock: str = ""
 
 
-@dataclass(frozen=True)
-class TraceClass:
+class TraceClass(Record):
     """Everything a metadata stream says about one trace."""
 
     packet_header: StructureClass | None = None
-    streams: Mapping[int, StreamClass] = field(default_factory=dict)
-    clocks: Mapping[str, ClockClass] = field(default_factory=dict)
-    environment: Mapping[str, str | int] = field(default_factory=dict)
+    streams: Mapping[int, StreamClass] = MappingProxyType({})
+    clocks: Mapping[str, ClockClass] = MappingProxyType({})
+    environment: Mapping[str, str | int] = MappingProxyType({})
     uuid: str = ""
     big_endian: bool = False
     version: tuple[int, int] = (1, 8)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 
 from critpath.model import Kind, Wanted
+from critpath.read.records import Record
 from critpath.read.schema import (
     ArrayClass,
     EventRecordClass,
@@ -27,8 +27,7 @@ from critpath.read.shapes import Path, is_text, packable
 EVERYTHING = (("*",),)
 
 
-@dataclass(frozen=True)
-class Selected:
+class Selected(Record):
     """What was asked of the events of one name."""
 
     kind: Kind
@@ -100,8 +99,7 @@ def _together(matching: Sequence[Wanted]) -> Selected | None:
     return Selected(kinds[0].kind if kinds else Kind.OTHER, tuple(fields), own)
 
 
-@dataclass(frozen=True)
-class Leaf:
+class Leaf(Record):
     """A field that has a value: where it lies, and its type (see `EventClass`)."""
 
     path: Path
@@ -154,8 +152,7 @@ def event_leaves(stream: StreamClass, event: EventRecordClass, *, strip: bool) -
     return found
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(Record):
     """The fields of one event class as they will stand in `Events.values`.
 
     ``outputs`` maps a field's path to its places and its type.

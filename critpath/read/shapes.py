@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from critpath.errors import UnreadableError
 from critpath.read.schema import (
@@ -160,13 +159,18 @@ Way = tuple[int, int, int, int, int, int, int]
 MOST_WAYS = 4  # as in _tables.pxi
 
 
-@dataclass
 class _Flat:
     """What `flat_header` gathers on its way through one option."""
 
-    at: int = 0
-    event: tuple[int, int] | None = None
-    time: tuple[int, int] | None = None
+    def __init__(
+        self,
+        at: int = 0,
+        event: tuple[int, int] | None = None,
+        time: tuple[int, int] | None = None,
+    ) -> None:
+        self.at = at
+        self.event = event
+        self.time = time
 
     def add(self, of: FieldClass, clock: str) -> bool:
         """Place a field; False if the native fast way cannot read it."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 
@@ -15,40 +15,40 @@ from critpath.read.shapes import ENDLESS
 _MAX_STEPS = 1 << 20
 
 
-class Code(IntEnum):
+class Code:
     """The steps of a program, as in ``_program.pxi``."""
 
-    END = 0
-    RUN = 1
-    ALIGN = 2
-    U8 = 3
-    S8 = 4
-    U16 = 5
-    S16 = 6
-    U32 = 7
-    S32 = 8
-    X64 = 9
-    U16B = 10
-    S16B = 11
-    U32B = 12
-    S32B = 13
-    X64B = 14
-    BITS = 15
-    FLOAT = 16
-    TEXT = 17
-    CLOCK = 18
-    COPY = 19
-    SWITCH = 20
-    JUMP = 21
-    STRING = 22
-    TEXTN = 23
-    SKIPN = 24
-    LOOP = 25
-    NEXT = 26
-    LEB = 27
-    CLEAR = 28
-    UUID = 29
-    FAIL = 30
+    END: Final = 0
+    RUN: Final = 1
+    ALIGN: Final = 2
+    U8: Final = 3
+    S8: Final = 4
+    U16: Final = 5
+    S16: Final = 6
+    U32: Final = 7
+    S32: Final = 8
+    X64: Final = 9
+    U16B: Final = 10
+    S16B: Final = 11
+    U32B: Final = 12
+    S32B: Final = 13
+    X64B: Final = 14
+    BITS: Final = 15
+    FLOAT: Final = 16
+    TEXT: Final = 17
+    CLOCK: Final = 18
+    COPY: Final = 19
+    SWITCH: Final = 20
+    JUMP: Final = 21
+    STRING: Final = 22
+    TEXTN: Final = 23
+    SKIPN: Final = 24
+    LOOP: Final = 25
+    NEXT: Final = 26
+    LEB: Final = 27
+    CLEAR: Final = 28
+    UUID: Final = 29
+    FAIL: Final = 30
 
 
 class Role(IntEnum):
@@ -102,14 +102,14 @@ LOADS = {
 }
 
 
-@dataclass
 class Program:
     """Steps and ranges of one trace; ``taken`` says how many the decoder has already."""
 
-    steps: list[list[int]] = field(default_factory=list)
-    ranges: list[tuple[int, int, int]] = field(default_factory=list)
-    free: int = FIRST_FREE_REGISTER
-    taken: tuple[int, int] = (0, 0)
+    def __init__(self) -> None:
+        self.steps: list[list[int]] = []
+        self.ranges: list[tuple[int, int, int]] = []
+        self.free = FIRST_FREE_REGISTER
+        self.taken = (0, 0)
 
     def register(self, count: int = 1) -> int:
         """Return the first of some registers nobody uses."""
@@ -124,7 +124,6 @@ class Program:
         return steps, ranges, self.free
 
 
-@dataclass
 class Emitter:
     """Appends steps, and follows the position modulo a power of two.
 
@@ -132,11 +131,12 @@ class Emitter:
     there, and loads behind it at offsets into the run.
     """
 
-    program: Program
-    _modulus: int = field(default=1, init=False)
-    _residue: int = field(default=0, init=False)
-    _run: int = field(default=-1, init=False)
-    _length: int = field(default=0, init=False)
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._modulus = 1
+        self._residue = 0
+        self._run = -1
+        self._length = 0
 
     def begin(self, position: tuple[int, int] = (1, 0)) -> int:
         """Begin at a position known as (modulus, residue); return the program's place."""
@@ -162,14 +162,14 @@ class Emitter:
     # ------------------------------------------------------------- positions
 
     def _emit(
-        self, code: Code, bank: int = 0, dst: int = 0, a: int = 0, b: int = 0, c: int = 0
+        self, code: int, bank: int = 0, dst: int = 0, a: int = 0, b: int = 0, c: int = 0
     ) -> int:
         if len(self.program.steps) >= _MAX_STEPS:
             raise UnreadableError(
                 "the metadata describes more fields than any real trace has",
                 "check that this is the trace that was meant",
             )
-        self.program.steps.append([int(code), bank, dst, a, b, c])
+        self.program.steps.append([code, bank, dst, a, b, c])
         return len(self.program.steps) - 1
 
     def _flush(self) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from threading import RLock
 
 from critpath.errors import MetadataError
 from critpath.read.event_classes import EventClasses
+from critpath.read.records import replace
 from critpath.read.schema import (
     ArrayClass,
     ClockClass,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from critpath.read.records import Record
 from critpath.read.schema import FieldClass
 from critpath.read.tsdl_lexer import SyntaxFault, Tokens
 
@@ -36,8 +35,7 @@ _SCOPES = {
 MAX_DEPTH = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Record):
     """A type and what its users need to know of it.
 
     ``weight`` counts its parts with every named type written out, ``depth`` how far

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
+from critpath.read.records import Record, replace
 from critpath.read.schema import FieldClass, FloatClass, IntegerClass
 from critpath.read.tsdl_lexer import Tokens, is_string, number_value, string_value
 
@@ -47,8 +47,7 @@ def constant(tokens: Tokens, at: int) -> tuple[int, int]:
     return sign * value, at + 1
 
 
-@dataclass(frozen=True)
-class Attribute:
+class Attribute(Record):
     """One ``key = value;``: the value's tokens, joined, and whether it was a string."""
 
     key: str

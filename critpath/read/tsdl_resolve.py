@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TypeGuard
 
+from critpath.read.records import replace
 from critpath.read.schema import (
     SCOPES,
     ArrayClass,

@@ -8,8 +8,8 @@ event their field stands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from critpath.read.records import replace
 from critpath.read.schema import (
     ArrayClass,
     FieldClass,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from critpath.errors import UnreadableError
 from critpath.model import Kind, Wanted
 from critpath.read.clocks import Trace
 from critpath.read.native import read_traces
+from critpath.read.records import replace
 from critpath.read.schema import (
     ArrayClass,
     ClockClass,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from critpath.errors import MetadataError
 from critpath.read.metadata import read_metadata_bytes
+from critpath.read.records import replace
 from critpath.read.schema import (
     ArrayClass,
     FloatClass,
