@@ -20,12 +20,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import replay as replay_twin
 from twin_rows import rows_of as twin_rows
 
-from critpath.graph.execution_graph import ExecutionGraph
+from critpath.graph.execution_graph import build_graph
 from critpath.graph.path import walk_paths
 from critpath.model import RUNNING, State
 from critpath.pipeline import thread_paths
 from critpath.read.layout import KERNEL
 from critpath.read.recording import read_events
+from critpath.timeline.replay import replay
 
 # trace, tid -> window, nanoseconds per (state, detail), segments.
 TABLE = {
@@ -170,10 +171,10 @@ def test_the_forking_thread_of_many_threads(by_pipeline):
     """Window and UNKNOWN are the table's; 7,211 ns of 406 ms are RUN here, WAIT_CPU there.
 
     Ten times the thread runs between two sleeps that both raced their wake.  The table
-    counts these runs, up to the second wake, as waiting for the waker: reading the rules
-    so gives the table's every figure (the test below).  The trace itself says otherwise:
-    in the five runs that make the difference the thread leaves a system call, runs in
-    user space and enters the next one.  So the running time stays running time.
+    gives each of these runs, up to the second wake, to the waker's own path, which is
+    exactly the difference (the test below).  The trace says otherwise: in the five runs
+    that make it up the thread leaves a system call, runs in user space and enters the
+    next one.  So its running time stays its own.
     """
     window, totals, _ = summary(by_pipeline(*FORKER))
     assert window == FORKER_WINDOW
@@ -197,40 +198,30 @@ def test_the_forking_thread_on_the_command_line(by_command):
     assert document["unexplained"] == FORKER_UNKNOWN
 
 
-def test_the_table_of_the_forking_thread_counts_ten_runs_as_waits(shared):
-    """The other reading gives RUN, WAIT_CPU, UNKNOWN and the 5,473 workers of the table."""
+def test_ten_runs_between_raced_sleeps_are_the_whole_difference_to_the_table(shared):
+    """Give them to their wakers: RUN, WAIT_CPU and 5,473 workers become the table's."""
     events = read_events(shared("public/tc-many-threads"), KERNEL)
-    lives = replay_twin.replay(twin_rows(events)[0], (0, 2048), 16 | 32 | 64, table_of_2673=True)
-    number = {tid: i for i, (tid, _) in enumerate(lives)}
-    rows = [(number[tid], *row) for tid, life in lives for row in life.intervals]
-    links = sorted((w, end, number[by], at) for w, _, end, _, _, by, at in rows if by is not None)
-    births = [(number[t.parent], t.born) if t.parent else (-1, -1) for _, t in lives]
-    counts = np.bincount([r[0] for r in rows], minlength=len(lives))
-    into = np.bincount([k[0] for k in links], minlength=len(lives))
-    graph = ExecutionGraph(
-        start=np.concatenate([[0], np.cumsum(counts)]),
-        begin=np.array([r[1] for r in rows]),
-        end=np.array([r[2] for r in rows]),
-        state=np.array([r[3] for r in rows], np.uint8),
-        link_start=np.concatenate([[0], np.cumsum(into)]),
-        link_time=np.array([k[1] for k in links]),
-        link_source=np.array([k[2] for k in links]),
-        link_sent=np.array([k[3] for k in links]),
-        link_kind=np.zeros(len(links), np.uint8),
-        parent=np.array([b[0] for b in births]),
-        born=np.array([b[1] for b in births]),
-    )
-    life = dict(lives)[FORKER[1]]
-    _, begin, end, worker, _, state = walk_paths(
-        graph,
-        np.array([number[FORKER[1]]]),
-        np.array([life.intervals[0][0]]),
-        np.array([life.last]),
-    )
-    totals = {
-        name: int((end - begin)[state == State[name]].sum())
-        for name in ("RUN", "WAIT_CPU", "UNKNOWN")
-    }
-    # An unborn child is UNKNOWN between its fork and its first run.
-    assert totals == {**FORKER_TABLE, "UNKNOWN": FORKER_UNKNOWN}
-    assert len(set(worker.tolist())) == 5_473
+    forker = dict(replay_twin.replay(twin_rows(events)[0], (0, 2048), 16 | 32 | 64))[FORKER[1]]
+    assert len(forker.between_races) == 10
+    timelines = replay(events)
+    graph = build_graph(timelines)
+    number = {tid: i for i, tid in enumerate(timelines.workers.tid.tolist())}
+
+    def walked(tids, begins, ends):
+        subjects = np.array([number[tid] for tid in tids])
+        _, begin, end, worker, _, state = walk_paths(
+            graph, subjects, np.array(begins), np.array(ends)
+        )
+        running = np.isin(state, [int(s) for s in RUNNING])
+        waiting = state == State.WAIT_CPU
+        time = end - begin
+        return int(time[running].sum()), int(time[waiting].sum()), set(worker.tolist())
+
+    begins, ends, wakers = zip(*forker.between_races, strict=True)
+    run, wait, workers = walked([FORKER[1]], [forker.first], [forker.last])
+    own_run, own_wait, _ = walked([FORKER[1]] * 10, begins, ends)
+    their_run, their_wait, theirs = walked(wakers, begins, ends)
+    assert {"RUN": run, "WAIT_CPU": wait} == FORKER_OURS
+    assert run - own_run + their_run == FORKER_TABLE["RUN"]
+    assert wait - own_wait + their_wait == FORKER_TABLE["WAIT_CPU"]
+    assert (len(workers), len(workers | theirs)) == (5_469, 5_473)

@@ -2,11 +2,6 @@
 
 Input is a list of tuples ``(time, cpu, kind, fields)``; output per tid a list of
 ``[begin, end, state, detail, waker, woken]``, with wakers as tids.
-
-``table_of_2673`` reads one thing otherwise, as the specification's table of real
-traces does for thread 2673 of tc-many-threads (see tests/end_to_end/test_real_traces.py):
-a thread that ran between two sleeps that both raced their wake had been waiting,
-from its switch-in on, for whoever wakes it the second time.
 """
 
 from __future__ import annotations
@@ -24,6 +19,7 @@ class Thread:
         self.wake = None  # (waker tid or None, time, state, detail)
         self.early = False  # the wake came while it was still running
         self.raced = False  # the sleep before this run was over before it began
+        self.between_races = []  # (begin of the run, time of the wake in it, waker)
         self.exiting = False
         self.first = None
         self.last = None
@@ -41,7 +37,7 @@ class Thread:
 
 
 def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are written
-    events, runnable=(0, 256), dead=16 | 32, end=None, *, table_of_2673=False
+    events, runnable=(0, 256), dead=16 | 32, end=None
 ):
     threads: dict[int, Thread] = {}
     lives: list[tuple[int, Thread]] = []
@@ -153,9 +149,8 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                 t.doing, t.since = "ready", time
             elif t.doing == "run" and (kind == Kind.WAKING or not has_waking):
                 waker, state, detail = context(cpu)
-                if table_of_2673 and t.raced:
-                    t.emit(time, state, detail, waker, time)
-                    t.since = time
+                if t.raced:
+                    t.between_races.append((t.since, time, waker))
                 t.wake, t.early = (waker, time, state, detail), True
         elif kind == Kind.FORK:
             parent, child = f
