@@ -16,7 +16,7 @@ OTHER_ROLE = "*"
 
 # Numbers that count instances (kworker/u4:1, worker-12, pool3), not those that are
 # part of a program's name (jbd2, x264 ...).
-_INSTANCE = re.compile(r"(?<![A-Za-z])\d+|\d+$")
+_INSTANCE = re.compile(r"(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$")
 
 
 def role_name(comm: str) -> str:

@@ -1,0 +1,220 @@
+"""Vectors: nothing of an execution is lost, whatever the alphabet."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from critpath.model import INTERFERENCE, CriticalPaths, Executions, PathSet, State, Symbol
+from critpath.vectors.alphabet import ALPHABETS, LIMIT, OTHER_ROLE, role_name
+from critpath.vectors.fold import fold_interrupts
+from critpath.vectors.table import vector_table
+
+SUBJECT = 1
+
+
+def path_set(executions):
+    """A set of executions, each a list of (duration, state, tid, comm)."""
+    strings = ["", *sorted({comm for path in executions for *_, comm in path} - {""})]
+    rows = [segment for path in executions for segment in path]
+    counts = [len(path) for path in executions]
+    ends = np.cumsum([s[0] for s in rows], dtype=np.int64)
+    begins = ends - np.array([s[0] for s in rows], np.int64)
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    first = [int(begins[a]) if a < b else 0 for a, b in itertools.pairwise(start)]
+    last = [int(ends[b - 1]) if a < b else 0 for a, b in itertools.pairwise(start)]
+    n, size = len(executions), len(rows)
+    return PathSet(
+        executions=Executions(
+            id=tuple(map(str, range(n))),
+            begin=np.array(first, np.int64),
+            end=np.array(last, np.int64),
+            tid=np.full(n, SUBJECT),
+            host=np.zeros(n, np.int64),
+            comm=("subject",) * n,
+            label=("",) * n,
+        ),
+        paths=CriticalPaths(
+            start=start,
+            begin=begins,
+            end=ends,
+            state=np.array([s[1] for s in rows], np.uint8),
+            detail=np.zeros(size, np.int32),
+            comm=np.array([strings.index(s[3]) for s in rows], np.int32),
+            tid=np.array([s[2] for s in rows], np.int64),
+            host=np.zeros(size, np.int64),
+            cpu=np.zeros(size, np.int32),
+            lossy=np.zeros(size, np.bool_),
+            strings=tuple(strings),
+        ),
+        session=np.zeros(n, np.int64),
+        sources=("trace",),
+        specification="thread",
+        losses=(),
+        lossy=np.zeros(n, np.bool_),
+    )
+
+
+SEGMENTS = st.tuples(
+    st.integers(1, 10**12),
+    st.sampled_from(list(State)),
+    st.sampled_from([SUBJECT, 2, 3, -1]),
+    st.sampled_from(["subject", "kworker/0:1", "kworker/1:0", "holder", "", "jbd2/vda-8"]),
+)
+SETS = st.lists(st.lists(SEGMENTS, max_size=12), max_size=6)
+
+
+def tables(*sets, alphabet="thread"):
+    chosen = ALPHABETS[alphabet](sets)
+    return chosen, [
+        vector_table(s, chosen.symbols, codes) for s, codes in zip(sets, chosen.codes, strict=True)
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(SETS, SETS, st.sampled_from(sorted(ALPHABETS)))
+def test_durations_add_up_to_the_windows(normal, sample, alphabet):
+    sets = path_set(normal), path_set(sample)
+    chosen, both = tables(*sets, alphabet=alphabet)
+    assert list(chosen.symbols) == sorted(set(chosen.symbols))
+    for of, table in zip(sets, both, strict=True):
+        window = of.executions.end - of.executions.begin
+        assert table.total.tolist() == window.tolist()
+        assert fold_interrupts(table).total.tolist() == window.tolist()
+        assert table.counts.sum(axis=1).tolist() == np.diff(of.paths.start).tolist()
+        assert ((table.durations > 0) == (table.counts > 0)).all()
+        assert (table.structure <= table.counts).all()
+        interference = [s.state in INTERFERENCE for s in chosen.symbols]
+        assert not table.structure[:, interference].any()
+
+
+@settings(max_examples=100, deadline=None)
+@given(SETS)
+def test_every_segment_has_the_symbol_of_its_state(executions):
+    one = path_set(executions)
+    for name in ALPHABETS:
+        chosen, _ = tables(one, alphabet=name)
+        states = [chosen.symbols[code].state for code in chosen.codes[0].tolist()]
+        assert states == [State(s) for s in one.paths.state.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("comm", "role"),
+    [
+        ("kworker/u4:1", "kworker/u#:#"),
+        ("kworker/0:1H", "kworker/#:#H"),
+        ("worker-12", "worker-#"),
+        ("pool3", "pool#"),
+        ("jbd2/vda-8", "jbd2/vda-#"),
+        ("x264", "x#"),
+        ("holder", "holder"),
+        ("", ""),
+    ],
+)
+def test_roles_leave_the_instances_numbers_out(comm, role):
+    assert role_name(comm) == role
+
+
+def test_instances_of_a_helper_are_one_symbol_in_every_execution():
+    one = path_set(
+        [
+            [(5, State.RUN, SUBJECT, "subject"), (7, State.RUN, 2, "kworker/0:1")],
+            [(5, State.RUN, SUBJECT, "renamed"), (9, State.RUN, 3, "kworker/1:7")],
+        ]
+    )
+    chosen, (table,) = tables(one)
+    assert [s.name for s in chosen.symbols] == ["RUN", "RUN@kworker/#:#"]
+    assert table.durations.tolist() == [[5, 7], [5, 9]]
+
+
+def test_a_subjects_own_segments_have_no_role_whatever_its_name():
+    one = path_set([[(5, State.RUN, SUBJECT, "a"), (5, State.RUN, 2, "a")]])
+    chosen, _ = tables(one)
+    assert chosen.symbols == (Symbol(State.RUN), Symbol(State.RUN, "a"))
+
+
+def test_states_alone_are_the_papers_vectors():
+    one = path_set([[(5, State.RUN, SUBJECT, "a"), (6, State.RUN, 2, "b")]])
+    chosen, (table,) = tables(one, alphabet="state")
+    assert chosen.symbols == (Symbol(State.RUN),)
+    assert table.durations.tolist() == [[11]]
+
+
+def names(count):
+    """Names that stay distinct as roles."""
+    return ["r" + chr(97 + i // 26) + chr(97 + i % 26) + "x" for i in range(count)]
+
+
+@pytest.mark.parametrize("roles", [LIMIT - 2, LIMIT - 1, LIMIT, 200])
+def test_at_most_64_symbols_and_the_smallest_share_one(roles):
+    path = [(1000, State.WAIT_DISK, SUBJECT, "subject")]
+    path += [(100 + i, State.RUN, 2 + i, name) for i, name in enumerate(names(roles))]
+    one = path_set([path])
+    chosen, (table,) = tables(one)
+    assert len(chosen.symbols) <= LIMIT
+    assert table.total.tolist() == [sum(s[0] for s in path)]
+    if roles + 1 <= LIMIT:
+        assert chosen.folded == 0
+        assert len(chosen.symbols) == roles + 1
+        return
+    # Bare states are always kept, and the roles with most time.
+    assert Symbol(State.WAIT_DISK) in chosen.symbols
+    shared = Symbol(State.RUN, OTHER_ROLE)
+    kept = [s for s in chosen.symbols if s.role and s != shared]
+    assert chosen.folded == roles - len(kept)
+    assert len(kept) >= LIMIT - 4
+    assert {s.role for s in kept} == set(names(roles)[-len(kept) :])
+    column = chosen.symbols.index(shared)
+    assert table.durations[0, column] == sum(100 + i for i in range(roles - len(kept)))
+    assert table.counts[0, column] == chosen.folded
+
+
+def test_the_limit_holds_with_every_state_in_many_roles():
+    path = [
+        (1 + i + 50 * s, State(s), 2 + i, name)
+        for i, name in enumerate(names(30))
+        for s in range(len(State))
+    ]
+    one = path_set([path])
+    chosen, (table,) = tables(one)
+    assert len(chosen.symbols) <= LIMIT
+    assert table.total.tolist() == [sum(s[0] for s in path)]
+    states = [chosen.symbols[c].state for c in chosen.codes[0].tolist()]
+    assert states == [s[1] for s in path]
+
+
+def test_interrupts_fold_into_the_running_time_they_struck():
+    one = path_set(
+        [
+            [
+                (10, State.RUN, SUBJECT, "s"),
+                (3, State.IRQ, SUBJECT, "s"),
+                (4, State.SOFTIRQ, 2, "helper"),
+                (5, State.RUN, 2, "helper"),
+            ]
+        ]
+    )
+    chosen, (table,) = tables(one)
+    folded = dict(
+        zip((s.name for s in chosen.symbols), fold_interrupts(table).durations[0], strict=True)
+    )
+    assert folded == {"RUN": 13, "IRQ": 0, "SOFTIRQ@helper": 0, "RUN@helper": 9}
+
+
+def test_interference_does_not_change_the_structure():
+    calm = [(9, State.RUN, SUBJECT, "s"), (5, State.WAIT_DISK, SUBJECT, "s")]
+    busy = [
+        (3, State.RUN, SUBJECT, "s"),
+        (1, State.IRQ, SUBJECT, "s"),
+        (3, State.RUN, SUBJECT, "s"),
+        (2, State.WAIT_CPU, SUBJECT, "s"),
+        (3, State.RUN, SUBJECT, "s"),
+        (5, State.WAIT_DISK, SUBJECT, "s"),
+    ]
+    _, (table,) = tables(path_set([calm, busy]))
+    assert table.structure[0].tolist() == table.structure[1].tolist()
+    assert table.counts[0].tolist() != table.counts[1].tolist()
