@@ -150,4 +150,11 @@ def make_console() -> Console:
     """Return a console on stdout in which text from a trace is only text."""
     from rich.console import Console  # noqa: PLC0415 - start-up time
 
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    class Pipe(Console):
+        """A console that leaves a reader who is gone to `critpath.commands.main`."""
+
+        def on_broken_pipe(self) -> None:
+            """Let the error through: rich would exit with 1, which here means an anomaly."""
+            raise BrokenPipeError
+
+    return Pipe(file=sys.stdout, highlight=False, markup=False, emoji=False)

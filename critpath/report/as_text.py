@@ -77,7 +77,8 @@ def _print_causes(document: dict[str, Any], console: Console) -> None:
         return
     _heading(console, "Causes")
     for number, cause in enumerate(causes[:_MOST_CAUSES], 1):
-        part = "" if cause["share"] is None else f" ({verdict.share(cause['share'])} of the excess)"
+        part = verdict.share_of_excess(cause["share"])
+        part = f" ({part})" if part else ""
         print_line(console, f"{number}. {cause['sentence']}{part}")
     _left_out(console, len(causes) - _MOST_CAUSES, "cause")
 

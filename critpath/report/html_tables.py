@@ -39,9 +39,10 @@ def causes(document: dict[str, Any]) -> str:
         ]
         beyond = len(links) - _MOST_LINKS
         more = f" and {beyond} more" if beyond > 0 else ""
+        of_excess = verdict.share_of_excess(cause["share"])
         entries.append(
             f"<li><p>{text(cause['sentence'])}</p>"
-            f'<p class="facts">{bar} {text(verdict.share(cause["share"]))} of the excess, '
+            f'<p class="facts">{bar} {text(of_excess + ", " if of_excess else "")}'
             f"{text(verdict.duration(cause['contribution'], sign=True))} on average; "
             f"executions {', '.join(links[:_MOST_LINKS])}{more}</p></li>"
         )

@@ -69,6 +69,14 @@ def share(value: float | None) -> str:
     return "-" if value is None else format_share(value)
 
 
+def share_of_excess(value: float | None) -> str:
+    """Return a cause's share in words, "" where it is no part of a whole.
+
+    Causes that sped up beside one that slowed down make shares below 0 and above 1.
+    """
+    return f"{format_share(value)} of the excess" if value is not None and 0 <= value <= 1 else ""
+
+
 def probability(value: float | None) -> str:
     """Return a p-value with as many digits as it carries."""
     if value is None:
