@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from critpath.commands.output import (
     check_inputs,
-    json_line,
     make_console,
     messages_of,
     require_executions,
@@ -107,12 +106,24 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
 
 def print_paths(paths: PathSet, format_: str) -> None:
     """Print every path of a set as text, or as JSON, one object a line."""
+    if format_ == "json":
+        from critpath.report.document_path import path_json  # noqa: PLC0415 - start-up time
+
+        for index in range(len(paths)):
+            sys.stdout.write(
+                path_json(
+                    paths.paths,
+                    index,
+                    tid=int(paths.executions.tid[index]),
+                    comm=paths.executions.comm[index],
+                    losses=paths.losses,
+                )
+            )
+        return
     from critpath.report.document_path import path_document  # noqa: PLC0415 - start-up time
+    from critpath.report.text_path import render_path  # noqa: PLC0415 - as above
 
-    if format_ == "text":
-        from critpath.report.text_path import render_path  # noqa: PLC0415 - as above
-
-        console = make_console()
+    console = make_console()
     for index in range(len(paths)):
         document = path_document(
             paths.paths,
@@ -121,7 +132,4 @@ def print_paths(paths: PathSet, format_: str) -> None:
             comm=paths.executions.comm[index],
             losses=paths.losses,
         )
-        if format_ == "json":
-            sys.stdout.write(json_line(document))
-        else:
-            render_path(document, console)
+        render_path(document, console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,33 +43,96 @@ def path_document(
         As in the design: times in ns, ``totals`` only of states that occur,
         ``unexplained`` the ns in WAIT_UNEXPLAINED and UNKNOWN.
     """
-    first, last = int(paths.start[index]), int(paths.start[index + 1])
-    segments = [
+    document = _frame(paths, index, tid, comm, losses, begin, end)
+    rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
+    document["segments"] = [
         {
-            "begin": int(paths.begin[i]),
-            "end": int(paths.end[i]),
-            "tid": int(paths.tid[i]),
-            "comm": paths.strings[paths.comm[i]],
-            "state": State(int(paths.state[i])).name,
-            "detail": paths.strings[paths.detail[i]],
+            "begin": begin_,
+            "end": end_,
+            "tid": tid_,
+            "comm": paths.strings[comm_],
+            "state": State(state).name,
+            "detail": paths.strings[detail],
         }
-        for i in range(first, last)
+        for begin_, end_, tid_, comm_, state, detail in zip(
+            paths.begin[rows].tolist(),
+            paths.end[rows].tolist(),
+            paths.tid[rows].tolist(),
+            paths.comm[rows].tolist(),
+            paths.state[rows].tolist(),
+            paths.detail[rows].tolist(),
+            strict=True,
+        )
     ]
+    return document
+
+
+def path_json(
+    paths: CriticalPaths, index: int, *, tid: int, comm: str, losses: Sequence[Loss]
+) -> str:
+    """Write the document of one critical path as a line of JSON.
+
+    The same text as `json.dumps` of `path_document`, several times faster: a path has
+    100,000 segments of a few kinds, and only their times differ within a kind.
+    """
+    document = _frame(paths, index, tid, comm, losses, None, None)
+    rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
+    kinds: dict[tuple[int, int, int, int], str] = {}
+    segments = []
+    for begin, end, kind in zip(
+        paths.begin[rows].tolist(),
+        paths.end[rows].tolist(),
+        zip(
+            paths.tid[rows].tolist(),
+            paths.comm[rows].tolist(),
+            paths.state[rows].tolist(),
+            paths.detail[rows].tolist(),
+            strict=True,
+        ),
+        strict=True,
+    ):
+        rest = kinds.get(kind)
+        if rest is None:
+            named = {
+                "tid": kind[0],
+                "comm": paths.strings[kind[1]],
+                "state": State(kind[2]).name,
+                "detail": paths.strings[kind[3]],
+            }
+            rest = kinds[kind] = json.dumps(named)[1:]
+        segments.append(f'{{"begin": {begin}, "end": {end}, {rest}')
+    before, after = json.dumps(document).split('"segments": []', 1)
+    return f'{before}"segments": [{", ".join(segments)}]{after}\n'
+
+
+def _frame(
+    paths: CriticalPaths,
+    index: int,
+    tid: int,
+    comm: str,
+    losses: Sequence[Loss],
+    begin: int | None,
+    end: int | None,
+) -> dict[str, Any]:
+    """Return the document with no segments in it."""
+    first, last = int(paths.start[index]), int(paths.start[index + 1])
     if begin is None:
-        begin = int(paths.begin[first]) if segments else 0
+        begin = int(paths.begin[first]) if last > first else 0
     if end is None:
-        end = int(paths.end[last - 1]) if segments else begin
-    totals: dict[str, int] = {}
-    for i, segment in enumerate(segments, first):
-        duration = int(paths.end[i] - paths.begin[i])
-        totals[segment["state"]] = totals.get(segment["state"], 0) + duration
+        end = int(paths.end[last - 1]) if last > first else begin
+    state, duration = paths.state[first:last], paths.duration[first:last]
+    totals = {
+        member.name: int(duration[state == member].sum())
+        for member in State
+        if bool((state == member).any())
+    }
     touching = [loss for loss in losses if loss.begin <= end and loss.end >= begin]
     return {
         "format": PATH_FORMAT,
         "subject": {"tid": int(tid), "comm": comm},
         "begin": int(begin),
         "end": int(end),
-        "segments": segments,
+        "segments": [],
         "totals": totals,
         "unexplained": sum(ns for state, ns in totals.items() if state in _UNEXPLAINED),
         "loss": {
