@@ -32,6 +32,8 @@ class Record:
             raise TypeError(f"{type(self).__name__}: fields are {', '.join(names)}")
         for name in names[len(values) :] if not named else names:
             if name not in values:
+                if not hasattr(type(self), name):
+                    raise TypeError(f"{type(self).__name__}: fields are {', '.join(names)}")
                 values[name] = getattr(type(self), name)
 
     def __setattr__(self, name: str, value: object) -> None:
