@@ -26,6 +26,8 @@ class Record:
         names = self._names
         values = self.__dict__
         values.update(zip(names, given, strict=False))
+        if len(given) == len(names) and not named:
+            return
         values.update(named)
         # Every value is a field's, no field was given twice, and none is missing.
         if len(values) != len(given) + len(named) or not values.keys() <= set(names):
