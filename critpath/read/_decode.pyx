@@ -8,17 +8,16 @@ an event nobody asked for costs one addition.  No read is made outside the packe
 content or the file, whatever the trace says.
 """
 
-from posix.unistd cimport pread
-
 import numpy as np
 
 include "_bits.pxi"
 include "_program.pxi"
 include "_block.pxi"
 include "_tables.pxi"
+include "_window.pxi"
 
 
-cdef class Decoder(Tables):
+cdef class Decoder(Window):
     """Decodes the stream files of one recording, one trace and one file at a time.
 
     Use: `trace`, `steps`, `stream` per trace; `file`, then `run` until it returns
@@ -34,16 +33,9 @@ cdef class Decoder(Tables):
     cdef int64_t value_count, value_room
     cdef int64_t* packets
     cdef int64_t packet_count, packet_room
-    # the file
-    cdef int fd
-    cdef int64_t size, at
-    cdef uint8_t* window
-    cdef int64_t window_at, window_size, window_room
     cdef bint inside
     cdef int64_t stream_index, header_end
-    cdef int64_t content  # bits of the packet's content that are in the file
     cdef int64_t need_id
-    cdef int64_t packet[PACKET_COLUMNS]
 
     def __cinit__(self):
         cdef int64_t size = 0, other = 0
@@ -52,14 +44,12 @@ cdef class Decoder(Tables):
         self.room = (size if size < other else other) // 8
         self.values = <int64_t*>borrow(&size)
         self.value_room = size // 8
-        self.window = <uint8_t*>borrow(&self.window_room)
 
     def __dealloc__(self):
         give_back(self.ts, self.room * 8)
         give_back(self.place, self.room * 8)
         give_back(self.values, self.value_room * 8)
         free(self.packets)
-        give_back(self.window, self.window_room)
 
     def reject(self):
         """Answer that there is no such event class: the rest of the packet is lost."""
@@ -129,57 +119,6 @@ cdef class Decoder(Tables):
             result = self._close_packet(result)
             if result != OK:
                 return result
-
-    cdef int _fill(self, int64_t begin, int64_t size) noexcept nogil:
-        """Have some bytes of the file in the window, and slack behind them."""
-        cdef int64_t done = 0, got
-        cdef void* p
-        if begin >= self.window_at and begin + size <= self.window_at + self.window_size:
-            return OK
-        if size < WINDOW:
-            size = WINDOW
-        if size > self.size - begin:
-            size = self.size - begin
-        if self.window_at <= begin < self.window_at + self.window_size:
-            done = self.window_at + self.window_size - begin
-            memmove(self.window, self.window + (begin - self.window_at), done)
-        if size + SLACK > self.window_room:
-            p = realloc(self.window, size + SLACK)
-            if p == NULL:
-                return NO_MEMORY
-            self.window = <uint8_t*>p
-            self.window_room = size + SLACK
-        while done < size:
-            got = pread(self.fd, self.window + done, size - done, begin + done)
-            if got <= 0:
-                break
-            done += got
-        memset(self.window + done, 0, SLACK)
-        self.window_at = begin
-        self.window_size = done
-        return OK if done == size else IO_ERROR
-
-    cdef void _show(self) noexcept nogil:
-        """Let the steps see what of the packet's content is in the window."""
-        self.s.buf = self.window + (self.at - self.window_at)
-        self.s.limit = 8 * (self.window_at + self.window_size - self.at)
-        if self.s.limit > self.content:
-            self.s.limit = self.content
-
-    cdef int _more(self) noexcept nogil:
-        """Move the window to the current position; all that there is, if it cannot grow."""
-        cdef int64_t begin = self.at + (self.s.pos >> 3), limit = self.s.limit
-        cdef int64_t size = 2 * (self.window_at + self.window_size - begin)
-        if size < WINDOW:
-            size = WINDOW
-        if size > self.at + self.packet[1] - begin:
-            size = self.at + self.packet[1] - begin
-        if self._fill(begin, size) == NO_MEMORY:
-            return NO_MEMORY
-        self._show()
-        if self.s.limit <= limit:
-            self.content = self.s.limit
-        return OK
 
     cdef int _open_packet(self) noexcept nogil:
         """Decode packet header and context; find where its content ends."""

@@ -26,7 +26,7 @@ from critpath.read.schema import (
     StructureClass,
     TraceClass,
 )
-from critpath.read.selection import Chosen, choose, leaves, selection
+from critpath.read.selection import NO_FIELDS, choose, leaves, selection
 from critpath.read.shapes import ENCODINGS, fixed_layout, flat_header, selectors
 from critpath.read.shapes import Path as FieldPath
 from critpath.read.steps import Program, Role
@@ -179,7 +179,7 @@ class _Reader:
         trace = self._trace
         strip = trace.schema.version < (2, 0)
         selected = self._selection.of(event.name)
-        chosen = Chosen((), (), {})
+        chosen = NO_FIELDS
         row = -1
         if selected is not None:
             chosen = choose(of.schema, event, selected, strip=strip)

@@ -32,16 +32,10 @@ from critpath.read.shapes import (
     is_text,
     packable,
 )
-from critpath.read.steps import LOADS, ROLES, Code, Emitter, Program, Role
+from critpath.read.steps import LOADS, ROLES, Code, Emitter, Program, Role, signed64
 
 # Marks the names of options in a path.
 _OPTION = "\0"
-
-
-def _signed64(value: int) -> int:
-    """Return the same 64 bits as a signed number, clamped into what they can hold."""
-    value = max(-(1 << 63), min(value, (1 << 64) - 1))
-    return value - (1 << 64) if value >= 1 << 63 else value
 
 
 class Compiler(Emitter):
@@ -398,4 +392,4 @@ def _clip(row: tuple[int, int, int], *, signed: bool) -> tuple[int, int, int] | 
     """Return a range within what a register can hold, or None if nothing is left."""
     least, most = (-(1 << 63), (1 << 63) - 1) if signed else (0, (1 << 64) - 1)
     low, high = max(row[0], least), min(row[1], most)
-    return None if low > high else (_signed64(low), _signed64(high), row[2])
+    return None if low > high else (signed64(low), signed64(high), row[2])

@@ -26,12 +26,16 @@ class Record:
         names = self._names
         values = self.__dict__
         values.update(zip(names, given, strict=False))
+        if len(given) == len(names) and not named:
+            return
         values.update(named)
         # Every value is a field's, no field was given twice, and none is missing.
         if len(values) != len(given) + len(named) or not values.keys() <= set(names):
             raise TypeError(f"{type(self).__name__}: fields are {', '.join(names)}")
         for name in names[len(values) :] if not named else names:
             if name not in values:
+                if not hasattr(type(self), name):
+                    raise TypeError(f"{type(self).__name__}: fields are {', '.join(names)}")
                 values[name] = getattr(type(self), name)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -163,12 +163,15 @@ class Chosen(Record):
     outputs: dict[Path, tuple[tuple[int, ...], str]]
 
 
+NO_FIELDS = Chosen((), (), {})
+
+
 def choose(
     stream: StreamClass, event: EventRecordClass, selected: Selected, *, strip: bool
 ) -> Chosen:
     """Find the fields that were asked for in one event class."""
     if not selected.fields:
-        return Chosen((), (), {})
+        return NO_FIELDS
     found = event_leaves(stream, event, strip=strip)
     if selected.fields == EVERYTHING:
         every = [leaf for leaf in found.values() if not leaf.extra]

@@ -102,6 +102,12 @@ LOADS = {
 }
 
 
+def signed64(value: int) -> int:
+    """Return the same 64 bits as a signed number, clamped into what they can hold."""
+    value = max(-(1 << 63), min(value, (1 << 64) - 1))
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
 class Program:
     """Steps and ranges of one trace; ``taken`` says how many the decoder has already."""
 
