@@ -93,7 +93,7 @@ def _extract_one(
     described = describe(recording)
     names = sorted({name for trace in described for name in trace.events})
     text, how = choose_specification(specification, manifest_execution(recording), recording, names)
-    texts = {name: fields for trace in described for name, fields in trace.texts.items()}
+    texts = [trace.texts for trace in described]
     chosen, labelled = with_label(parse_specification(text), texts)
     events = read_events(recording, (*KERNEL, *wanted(chosen)), reader=reader)
     executions = find_executions(events, chosen, names)

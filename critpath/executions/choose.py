@@ -50,7 +50,7 @@ def choose_specification(
 
 
 def with_label(
-    specification: Specification, texts: Mapping[str, Sequence[str]]
+    specification: Specification, texts: Sequence[Mapping[str, Sequence[str]]]
 ) -> tuple[Specification, tuple[str, ...]]:
     """Label executions by the first text field of their begin event, where none is named.
 
@@ -60,8 +60,8 @@ def with_label(
     Parameters
     ----------
     specification : Specification
-    texts : mapping of str to sequence of str
-        Text fields of the payload by event name.
+    texts : sequence of mappings of str to sequence of str
+        Text fields of the payload by event name, one mapping per trace.
 
     Returns
     -------
@@ -72,7 +72,8 @@ def with_label(
     begin = specification.begin
     if not specification.label_open or begin is None or begin.conditions:
         return specification, ()
-    fields = [f for f in texts.get(begin.name, ()) if f != specification.key]
+    named = next((names[begin.name] for names in texts if begin.name in names), ())
+    fields = [f for f in named if f != specification.key]
     if not fields:
         return specification, ()
     note = (

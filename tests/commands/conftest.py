@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,7 +109,10 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         "critpath.report.document": {
             "comparison_document": lambda _: state.document,
         },
-        "critpath.report.document_path": {"path_document": path_document},
+        "critpath.report.document_path": {
+            "path_document": path_document,
+            "path_json": lambda *a, **k: json.dumps(path_document(*a, **k)) + "\n",
+        },
         "critpath.report.as_json": {
             "load_document": lambda text: {**state.document, "a": len(text)},
         },

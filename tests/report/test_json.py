@@ -18,7 +18,7 @@ from critpath.report.as_html import render_html
 from critpath.report.as_json import load_document, to_json, to_json_line
 from critpath.report.as_text import render_comparison
 from critpath.report.document import comparison_document
-from critpath.report.document_path import path_document
+from critpath.report.document_path import path_document, path_json
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,9 @@ def test_path_as_the_design_says(factory):
     loss = Loss(0, 10**18, 0, 0, 5, 2, "discarded")
     far = Loss(10**17, 10**18, 0, 0, 7, 7, "discarded")
     document = path_document(paths, 0, tid=1201, comm="worker", losses=[loss, far])
+    # The fast way writes the same text.
+    line = path_json(paths, 0, tid=1201, comm="worker", losses=[loss, far])
+    assert line == json.dumps(document) + "\n"
     assert set(document) == {
         "format",
         "subject",

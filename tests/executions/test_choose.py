@@ -1,0 +1,49 @@
+"""Which specification and which label are used where the user names none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from critpath.errors import UsageError
+from critpath.executions.choose import choose_specification, with_label
+from critpath.executions.specification import parse_specification
+
+NAMES = ["app:request_begin", "app:request_end", "sched_switch"]
+TEXTS = [{"sched_switch": ("prev_comm",)}, {"app:request_begin": ("type", "path")}]
+BETWEEN = "events:app:request_begin,app:request_end"
+
+
+def test_the_user_comes_first_then_the_recording_then_the_only_pair():
+    here = Path("r")
+    assert choose_specification("thread", "process", here, NAMES) == ("thread", ())
+    assert choose_specification(None, "process", here, NAMES) == ("process", ())
+    chosen, notes = choose_specification(None, "", here, NAMES)
+    assert chosen == BETWEEN
+    assert chosen in notes[0]
+
+
+@pytest.mark.parametrize("names", [["sched_switch"], [*NAMES, "db:query_begin", "db:query_end"]])
+def test_none_or_several_pairs_are_left_to_the_user(names):
+    with pytest.raises(UsageError) as caught:
+        choose_specification(None, "", Path("r"), names)
+    assert "--execution" in caught.value.do
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        (BETWEEN, "type"),
+        (BETWEEN + ",key=type", "path"),
+        (BETWEEN + ",label=path", "path"),
+        (BETWEEN + ",label=-", ""),
+        ("events:app:other_begin,app:other_end", ""),
+        ("process", ""),
+    ],
+)
+def test_the_first_text_field_of_the_begin_labels(text, label):
+    specification, notes = with_label(parse_specification(text), TEXTS)
+    assert specification.label == label
+    said = label and ",label=" not in text
+    assert bool(notes) == bool(said)
