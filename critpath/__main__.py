@@ -1,8 +1,6 @@
 """``python -m critpath``."""
 
-import sys
-
-from critpath.commands import main
+from critpath.commands import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -14,13 +14,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from critpath import store
 from critpath.errors import InconclusiveError, UsageError
-from critpath.model import CompareSettings, PathSet
+from critpath.model import CompareSettings
 from critpath.units import plural
 
 if TYPE_CHECKING:
-    from critpath.model import U8, Aligned, Comparison, Events, Executions, Finding, Timelines
+    from critpath.model import (
+        U8,
+        Aligned,
+        Comparison,
+        Events,
+        Executions,
+        Finding,
+        PathSet,
+        Timelines,
+    )
 
 Progress = Callable[[str], None]
 
@@ -64,6 +72,7 @@ def extract(
     UnreadableError, UsageError
         As the readers and finders do.
     """
+    from critpath import store
     from critpath.graph.concatenate import join_sets
     from critpath.read.sessions import find_recordings
 
@@ -123,6 +132,7 @@ def _walk_all(
     from critpath.graph.execution_graph import build_graph
     from critpath.graph.path import critical_paths, overlaps_loss
     from critpath.graph.subjects import subject_workers
+    from critpath.model import PathSet
 
     subjects = subject_workers(timelines, executions)
     paths = critical_paths(

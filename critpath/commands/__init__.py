@@ -6,12 +6,12 @@ a line in `VERBS`.  Verbs import what is slow to start only when they run.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from critpath.commands import compare, demo, extract, path, report
 from critpath.commands.parser import Verb, build_parser, given_settings
@@ -62,9 +62,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_PIPE
     except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, two lines
         if debug:
+            import traceback  # noqa: PLC0415 - start-up time
+
             traceback.print_exc()
         return _explain(error)
     return code
+
+
+def entry() -> NoReturn:
+    """Run the command line as the process that it is, and end it at once.
+
+    What a process leaves behind is written and closed by then (files are finished or
+    not there, see `critpath.store`); taking tables apart cell by cell before the kernel
+    drops them would cost a tenth of a short command.
+    """
+    # A path is built from a few hundred thousand small objects that all stay.
+    gc.set_threshold(100_000, 50, 50)
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (BrokenPipeError, ValueError):
+            code = code or EXIT_PIPE
+    os._exit(code)
 
 
 def _prepare_streams() -> None:

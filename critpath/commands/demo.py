@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import importlib.resources
-import tarfile
 from dataclasses import replace
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from critpath.commands.compare import compare_sources, write_comparison
 from critpath.commands.output import hint, make_console
 from critpath.commands.settings import Settings
 from critpath.errors import CritpathError, UsageError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 SUMMARY = "compare shipped recordings and write a report, to see what critpath does"
 SETTINGS = ()
@@ -89,6 +89,8 @@ def _prepare(directory: Path) -> None:
 
 def _archive(name: str) -> Traversable:
     """Return one shipped recording, or refuse before anything is made."""
+    import importlib.resources  # noqa: PLC0415 - start-up time of the other verbs
+
     archive = importlib.resources.files("critpath") / "demo" / f"{name}.tar.xz"
     if not archive.is_file():
         raise CritpathError(
@@ -100,6 +102,8 @@ def _archive(name: str) -> Traversable:
 
 def _unpack(archive: Traversable, directory: Path) -> None:
     """Unpack one shipped recording; its files cannot leave the directory."""
+    import tarfile  # noqa: PLC0415 - start-up time of the other verbs
+
     try:
         with archive.open("rb") as stream, tarfile.open(fileobj=stream, mode="r:xz") as tar:
             tar.extractall(directory, filter="data")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Protocol
@@ -40,6 +39,8 @@ class Parser(argparse.ArgumentParser):
         do = f"see {self.prog} --help"
         if choice:
             known = re.findall(r"[\w-]+", choice[2])
+            import difflib  # noqa: PLC0415 - start-up time, and rarely needed
+
             near = difflib.get_close_matches(choice[1], known, n=1)
             do = "".join(f"did you mean {name}? " for name in near) + do
         raise UsageError(message.replace("\n", " "), do)

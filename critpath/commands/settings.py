@@ -7,7 +7,6 @@ directory upward; that wins over the default.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -253,6 +252,8 @@ def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Set
     for key, value in (section or {}).items():
         name = key.replace("_", "-")
         if name not in SETTINGS:
+            import difflib  # noqa: PLC0415 - start-up time, and rarely needed
+
             near = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.4)
             known = near[0] if near else ", ".join(SETTINGS)
             raise UsageError(f"{file}: unknown setting {key}", f"did you mean {known}?")

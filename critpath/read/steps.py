@@ -117,6 +117,12 @@ class Program:
         self.free = FIRST_FREE_REGISTER
         self.taken = (0, 0)
 
+    def copy(self) -> Program:
+        """Return the same program, for a decoder that has nothing of it yet."""
+        other = Program()
+        other.steps, other.ranges, other.free = list(self.steps), list(self.ranges), self.free
+        return other
+
     def register(self, count: int = 1) -> int:
         """Return the first of some registers nobody uses."""
         self.free += count

@@ -3,6 +3,14 @@
 # Rows rather than columns while they grow: one write per interval, and half the
 # memory touched for the first time, which costs more than the replay itself.
 
+cdef extern from "sys/mman.h" nogil:
+    int madvise(void*, size_t, int)
+    int MADV_HUGEPAGE
+
+cdef enum:
+    LARGE = 4194304
+    PAGE = 4096
+
 ctypedef struct Interval:
     int64_t begin
     int64_t end
@@ -35,12 +43,17 @@ cdef void* add_row(Rows* rows, Py_ssize_t item) except NULL nogil:
     """Return the place of a new row."""
     cdef char* more
     cdef Py_ssize_t capacity
+    cdef size_t at
     if rows.size == rows.capacity:
         capacity = 2 * rows.capacity if rows.capacity else 4096
         more = <char*>realloc(rows.data, capacity * item)
         if more == NULL:
             with gil:
                 raise MemoryError()
+        if capacity * item >= LARGE:
+            # Huge pages: touching small ones for the first time costs most.
+            at = (<size_t>more + PAGE - 1) & ~<size_t>(PAGE - 1)
+            madvise(<void*>at, <size_t>more + capacity * item - at, MADV_HUGEPAGE)
         rows.data = more
         rows.capacity = capacity
     rows.size += 1
@@ -57,9 +70,12 @@ cdef interval_columns(Rows* rows, Py_ssize_t workers):
     """Return start, begin, end, state, detail, cpu, waker, woken; sorted by worker."""
     cdef Py_ssize_t i, at, n = rows.size
     cdef Interval* row = <Interval*>rows.data
-    out = [np.zeros(workers + 2, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
-           np.empty(n, np.uint8), np.empty(n, np.int32), np.empty(n, np.int32),
-           np.empty(n, np.int32), np.empty(n, np.int64)]
+    # One block for all columns: numpy asks for huge pages from 4 MiB on.
+    block = np.empty(n * 37, np.uint8)
+    words = block[: 24 * n].view(np.int64)
+    halves = block[24 * n : 36 * n].view(np.int32)
+    out = [np.zeros(workers + 2, np.int64), words[:n], words[n : 2 * n], block[36 * n :],
+           halves[:n], halves[n : 2 * n], halves[2 * n :], words[2 * n :]]
     cdef int64_t[::1] start = out[0], begin = out[1], end = out[2], woken = out[7]
     cdef uint8_t[::1] state = out[3]
     cdef int32_t[::1] detail = out[4], cpu = out[5], waker = out[6]
