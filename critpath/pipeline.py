@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from critpath.errors import InconclusiveError, UsageError
+from critpath.errors import InconclusiveError
 from critpath.model import CompareSettings
 from critpath.units import plural
 
@@ -189,7 +189,7 @@ def thread_paths(
     Raises
     ------
     UsageError
-        If no thread matches.
+        If no thread matches, or nothing was recorded in the window.
     """
     from critpath.graph.subjects import lives_of
     from critpath.read.layout import KERNEL
@@ -197,12 +197,7 @@ def thread_paths(
 
     events = read_events(source, KERNEL, reader=reader)
     timelines = _timelines(events)
-    executions = lives_of(timelines, tid, comm, begin, end)
-    if not len(executions):
-        raise UsageError(
-            f"{source}: no thread " + (f"with tid {tid}" if comm is None else f"called {comm}"),
-            "critpath path TRACE without --tid or --comm lists every thread",
-        )
+    executions = lives_of(timelines, tid, comm, (begin, end), (events.begin, events.end))
     return _walk_all(events, timelines, executions, source, "thread", interrupts)
 
 
@@ -350,10 +345,7 @@ def explain(
     explained = [Explained(a.execution, a.excess, len(a.normals)) for a in aligned]
     warnings = comparison.warnings
     if left_out:
-        warnings = (
-            *warnings,
-            f"{plural(left_out, 'marked execution')} not aligned: over the limit",
-        )
+        warnings += (f"{plural(left_out, 'marked execution')} not aligned: over the limit",)
     causes = group_causes(findings, explained, len(comparison.sample))
     ordered, causes = in_order_of_causes(findings, causes)
     return replace(

@@ -18,7 +18,6 @@ from critpath.model import (
     State,
     Symbol,
     VectorTable,
-    field_names,
     freeze_columns,
 )
 
@@ -158,7 +157,3 @@ def test_states_are_numbered_as_saved_files_have_them():
         "WAIT_UNEXPLAINED",
     ]
     assert [int(s) for s in State] == list(range(20))
-
-
-def test_field_names_keep_their_order():
-    assert field_names(Symbol) == ("state", "role")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from critpath.errors import UsageError
 from critpath.model import I64, Executions, Timelines
 
 
@@ -33,7 +34,11 @@ def subject_workers(timelines: Timelines, executions: Executions) -> I64:
 
 
 def lives_of(
-    timelines: Timelines, tid: int | None, comm: str | None, begin: int | None, end: int | None
+    timelines: Timelines,
+    tid: int | None,
+    comm: str | None,
+    window: tuple[int | None, int | None],
+    recorded: tuple[int, int],
 ) -> Executions:
     """Return the lives of threads as executions.
 
@@ -42,9 +47,24 @@ def lives_of(
     timelines : Timelines
     tid, comm : int or None, str or None
         Which threads; both None for all of them.
-    begin, end : int or None
-        A window (ns) instead of the first and last event of each.
+    window : tuple of (int or None, int or None)
+        Begin and end (ns) instead of the first and last event of each.
+    recorded : tuple of (int, int)
+        Begin and end of the recording (ns).
+
+    Raises
+    ------
+    UsageError
+        If no thread matches, or the window lies outside the recording.
     """
+    begin, end = window
+    low = recorded[0] if begin is None else begin
+    high = recorded[1] if end is None else end
+    if low >= min(high, recorded[1]) or high <= recorded[0]:
+        raise UsageError(
+            f"nothing was recorded between {low} and {high}",
+            f"the recording lasts from {recorded[0]} to {recorded[1]}",
+        )
     workers = timelines.workers
     names = [timelines.strings[code] for code in workers.name.tolist()]
     chosen = (workers.first >= 0) & (workers.idle_cpu < 0)
@@ -53,12 +73,17 @@ def lives_of(
     if comm is not None:
         chosen &= np.array([name == comm for name in names], bool)
     rows = np.flatnonzero(chosen)
-    low = workers.first[rows] if begin is None else np.full(len(rows), begin, np.int64)
-    high = workers.last[rows] if end is None else np.full(len(rows), end, np.int64)
+    if not len(rows):
+        raise UsageError(
+            "the trace has no thread " + (f"with tid {tid}" if comm is None else f"called {comm}"),
+            "critpath path TRACE without --tid or --comm shows every execution",
+        )
+    begins = workers.first[rows] if begin is None else np.full(len(rows), begin, np.int64)
+    ends = workers.last[rows] if end is None else np.full(len(rows), end, np.int64)
     return Executions(
-        id=tuple(f"{workers.tid[w]}@{b}" for w, b in zip(rows, low.tolist(), strict=True)),
-        begin=low,
-        end=np.maximum(low, high),
+        id=tuple(f"{workers.tid[w]}@{b}" for w, b in zip(rows, begins.tolist(), strict=True)),
+        begin=begins,
+        end=np.maximum(begins, ends),
         tid=workers.tid[rows],
         host=workers.host[rows],
         comm=tuple(names[w] for w in rows.tolist()),

@@ -195,3 +195,11 @@ def test_a_file_that_exists_survives_a_failure(inputs, critpath, tmp_path):
     )
     assert_refused(done, {UNREADABLE}, tmp_path, {"out.html"})
     assert (tmp_path / "out.html").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_window_outside_the_recording_is_refused(guest, critpath):
+    done = critpath("path", guest("plain"), "--tid", 1, "--from", 1, "--to", 5)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 2
+    assert "the recording lasts from" in done.stderr

@@ -197,7 +197,7 @@ def test_paths_of_executions_on_the_graph_of_the_whole_recording(normal):
 def test_paths_of_the_specification_on_the_graph_alone(shared, tid, run, wait_cpu):
     timelines = replay(read_events(shared("public/tc-bug446190"), KERNEL))
     graph = build_graph(timelines)
-    life = lives_of(timelines, tid, None, None, None)
+    life = lives_of(timelines, tid, None, (None, None), (0, 1 << 62))
     (subject,) = subject_workers(timelines, life).tolist()
     window = int(life.begin[0]), int(life.end[0])
     found = Walker(graph.to_networkx(*window)).path(subject, *window)
