@@ -77,11 +77,12 @@ def path_json(
     """
     document = _frame(paths, index, tid, comm, losses, None, None)
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
-    kinds: dict[tuple[int, int, int, int], str] = {}
-    segments = []
-    for begin, end, kind in zip(
-        paths.begin[rows].tolist(),
-        paths.end[rows].tolist(),
+    kinds = _Kinds(paths.strings)
+    # Segments follow each other without a gap: the end of one is the begin of the next.
+    ends = list(map(str, paths.end[rows].tolist()))
+    begins = [str(document["begin"]), *ends[:-1]]
+    rest = map(
+        kinds.__getitem__,
         zip(
             paths.tid[rows].tolist(),
             paths.comm[rows].tolist(),
@@ -89,20 +90,32 @@ def path_json(
             paths.detail[rows].tolist(),
             strict=True,
         ),
-        strict=True,
-    ):
-        rest = kinds.get(kind)
-        if rest is None:
-            named = {
-                "tid": kind[0],
-                "comm": paths.strings[kind[1]],
-                "state": State(kind[2]).name,
-                "detail": paths.strings[kind[3]],
-            }
-            rest = kinds[kind] = json.dumps(named)[1:]
-        segments.append(f'{{"begin": {begin}, "end": {end}, {rest}')
+    )
+    segments = [
+        f'{{"begin": {begin}, "end": {end}, {kind}'
+        for begin, end, kind in zip(begins, ends, rest, strict=False)
+    ]
     before, after = json.dumps(document).split('"segments": []', 1)
     return f'{before}"segments": [{", ".join(segments)}]{after}\n'
+
+
+class _Kinds(dict[tuple[int, int, int, int], str]):
+    """The JSON of everything but the times of a segment, made once per kind."""
+
+    def __init__(self, strings: Sequence[str]) -> None:
+        super().__init__()
+        self.strings = strings
+
+    def __missing__(self, kind: tuple[int, int, int, int]) -> str:
+        tid, comm, state, detail = kind
+        named = {
+            "tid": tid,
+            "comm": self.strings[comm],
+            "state": State(state).name,
+            "detail": self.strings[detail],
+        }
+        self[kind] = json.dumps(named)[1:]
+        return self[kind]
 
 
 def _frame(
