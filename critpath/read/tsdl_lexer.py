@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# A token with the blanks and comments before it.  Possessive throughout, so that no
-# text makes it backtrack; every text is covered, the last branches being faults.
+# A token with the blanks and comments before it.  Every text is covered, the last
+# branches being faults, so it goes back only within a comment or string that has no
+# end, once and in linear time.  Classes of characters are possessive; groups are not,
+# as Python 3.11.2 (Debian 12's) gives SystemError for possessive groups.
 # A whole ``integer { ... }`` without strings or comments is one token: LTTng repeats
 # a few dozen of them ten thousand times.
 _TOKEN = re.compile(
-    r"""(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+
+    r"""(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*\*/)*
     (
-      [A-Za-z_][A-Za-z0-9_]*+ (?: (?<=(?<![A-Za-z0-9_])integer) [ \t\r\n]*+ \{[^{}"'/]*+\} )?+
+      [A-Za-z_][A-Za-z0-9_]*+ (?: (?<=(?<![A-Za-z0-9_])integer) [ \t\r\n]*+ \{[^{}"'/]*+\} )?
     | [{};=\[\]]
     | :=?+
     | [0-9][A-Za-z0-9_]*+
-    | "(?:[^"\\\n]++|\\.)*+" | '(?:[^'\\\n]++|\\.)*+'
+    | "(?:[^"\\\n]++|\\.)*" | '(?:[^'\\\n]++|\\.)*'
     | \.\.\. | ->
-    | "(?:[^"\\\n]++|\\.)*+ | '(?:[^'\\\n]++|\\.)*+
+    | "(?:[^"\\\n]++|\\.)* | '(?:[^'\\\n]++|\\.)*
     | /\*.*+
     | .
     | \Z
