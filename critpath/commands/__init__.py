@@ -82,8 +82,10 @@ def entry() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (BrokenPipeError, ValueError):
+        except BrokenPipeError:
             code = code or EXIT_PIPE
+        except (OSError, ValueError):  # said before, or closed
+            code = code or EXIT_INTERNAL
     os._exit(code)
 
 

@@ -94,7 +94,8 @@ def _interpreters() -> Iterator[str]:
     system = Path("/usr/bin/python3")
     if sys.executable:
         yield sys.executable
-    if system.exists() and not (sys.executable and system.samefile(sys.executable)):
+    # A virtual environment's interpreter is a link to the system's, but sees other modules.
+    if system.exists() and str(system) != sys.executable:
         yield str(system)
 
 
