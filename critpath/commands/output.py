@@ -21,11 +21,6 @@ STDOUT = "-"
 SHOWN_WARNINGS = 20
 
 
-def json_line(document: Mapping[str, Any]) -> str:
-    """Return a document as one line of JSON; the same document gives the same text."""
-    return json.dumps(document, allow_nan=False, separators=(", ", ": ")) + "\n"
-
-
 def json_text(document: Mapping[str, Any]) -> str:
     """Return a document as indented JSON; the same document gives the same text."""
     return json.dumps(document, allow_nan=False, indent=1) + "\n"

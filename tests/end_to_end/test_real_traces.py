@@ -22,7 +22,7 @@ from twin_rows import rows_of as twin_rows
 
 from critpath.graph.execution_graph import build_graph
 from critpath.graph.path import walk_paths
-from critpath.model import RUNNING, State
+from critpath.model import RUNNING, Kind, State
 from critpath.pipeline import thread_paths
 from critpath.read.layout import KERNEL
 from critpath.read.recording import read_events
@@ -225,3 +225,24 @@ def test_ten_runs_between_raced_sleeps_are_the_whole_difference_to_the_table(sha
     assert run - own_run + their_run == FORKER_TABLE["RUN"]
     assert wait - own_wait + their_wait == FORKER_TABLE["WAIT_CPU"]
     assert (len(workers), len(workers | theirs)) == (5_469, 5_473)
+    # Exactly the runs that make the difference leave a system call and enter another.
+    made = system_calls(events)
+    for begin, end, waker in forker.between_races:
+        calls = [kind for time, kind in made if begin < time < end]
+        differs = walked([FORKER[1]], [begin], [end])[0] != walked([waker], [begin], [end])[0]
+        assert calls == ([Kind.SYSCALL_EXIT, Kind.SYSCALL_ENTRY] if differs else [])
+
+
+def system_calls(events):
+    """Every entry and exit of a system call of the forking thread, in order of time."""
+    kinds = np.array([c.kind for c in events.classes])[events.event_class]
+    rows = np.flatnonzero(np.isin(kinds, [Kind.SWITCH, Kind.SYSCALL_ENTRY, Kind.SYSCALL_EXIT]))
+    following = events.column(rows, "next_tid")
+    running, found = {}, []
+    for row, tid in zip(rows.tolist(), following.tolist(), strict=True):
+        cpu = int(events.cpu[row])
+        if kinds[row] == Kind.SWITCH:
+            running[cpu] = tid
+        elif running.get(cpu) == FORKER[1]:
+            found.append((int(events.timestamp[row]), Kind(int(kinds[row]))))
+    return found
