@@ -11,7 +11,6 @@ from critpath.commands.output import (
     check_inputs,
     check_outputs,
     hint,
-    json_text,
     make_console,
     require_executions,
     warn,
@@ -102,7 +101,9 @@ def write_comparison(
 
         texts[html] = render_html(document)
     if json is not None:
-        texts[json] = json_text(document)
+        from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+
+        texts[json] = to_json(document)
     # Everything is rendered before anything is written, so that a failure leaves no
     # half of it; a reader of stdout that closes early comes last.
     for place in sorted(texts, key=lambda p: p == STDOUT):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from critpath.errors import InconclusiveError, UnreadableError, UsageError
 from critpath.units import plural, safe_text
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 SHOWN_WARNINGS = 20
-
-
-def json_text(document: Mapping[str, Any]) -> str:
-    """Return a document as indented JSON; the same document gives the same text."""
-    return json.dumps(document, allow_nan=False, indent=1) + "\n"
 
 
 def write_output(place: str, text: str) -> None:

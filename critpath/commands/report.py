@@ -11,7 +11,6 @@ from critpath.commands.output import (
     STDOUT,
     check_inputs,
     check_outputs,
-    json_text,
     make_console,
     write_output,
 )
@@ -70,7 +69,9 @@ def _render(document: dict[str, Any], arguments: argparse.Namespace) -> None:
     if arguments.html == STDOUT:
         return
     if arguments.format == "json":
-        write_output(STDOUT, json_text(document))
+        from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+
+        write_output(STDOUT, to_json(document))
         return
     from critpath.report.as_text import render_comparison  # noqa: PLC0415 - as above
     from critpath.report.text_path import render_path  # noqa: PLC0415 - as above

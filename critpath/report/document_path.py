@@ -96,7 +96,9 @@ def path_json(
         for begin, end, kind in zip(begins, ends, rest, strict=False)
     ]
     before, after = json.dumps(document).split('"segments": []', 1)
-    return f'{before}"segments": [{", ".join(segments)}]{after}\n'
+    text = f'{before}"segments": [{", ".join(segments)}]{after}\n'
+    # JSON need not escape DEL, a terminal may act on it; it can only stand in a string.
+    return text.replace("\x7f", "\\u007f")
 
 
 class _Kinds(dict[tuple[int, int, int, int], str]):

@@ -96,6 +96,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             raise state.render_error
         return f"<p>{document['a']} \N{GREEK SMALL LETTER MU}</p>"
 
+    from critpath.report.as_json import to_json  # noqa: PLC0415 - the real one, before the fakes
+
     contents = {
         "critpath.pipeline": {
             "extract": answering("extract", lambda *_, **__: state.paths),
@@ -115,6 +117,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         },
         "critpath.report.as_json": {
             "load_document": lambda text: {**state.document, "a": len(text)},
+            "to_json": to_json,
         },
         "critpath.report.as_text": {
             "render_comparison": lambda d, console: console.print(f"comparison {d['a']} [b]"),

@@ -77,7 +77,7 @@ def test_compare_writes_files_and_still_prints(run, tmp_path):
 def test_a_document_on_stdout_is_alone_there(run, option):
     done = run("compare", "normal", "sample", option, "-")
     assert "comparison 1" not in done.out
-    assert done.out.startswith("<p>1" if option == "--html" else '{\n "format"')
+    assert done.out.startswith("<p>1" if option == "--html" else '{\n "a"')
 
 
 def test_warnings_are_said_once_on_stderr_and_not_with_quiet(run, fake):

@@ -148,3 +148,10 @@ def test_what_passes_the_reader_renders(factory, data):
         return
     assert render_html(read)
     render_comparison(read, Console(file=io.StringIO(), width=80))
+
+
+def test_the_fast_way_escapes_what_a_terminal_acts_on(factory):
+    line = path_json(factory.comparison().sample.paths, 0, tid=1, comm="a\x7f\x1b[31m", losses=())
+    assert "\x7f" not in line
+    assert "\x1b" not in line
+    assert json.loads(line)["subject"]["comm"] == "a\x7f\x1b[31m"
