@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from critpath.model.executions import Executions
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
     from critpath.model.paths import CriticalPaths, PathSet
+    from critpath.model.recording import (
+        COMPLETE,
+        INTERRUPTED,
+        MANIFEST,
+        MANIFEST_FORMAT,
+        RECORDING,
+        CpuLoss,
+        Manifest,
+        Run,
+    )
     from critpath.model.timelines import (
         INTERFERENCE,
         RUNNING,
@@ -45,6 +55,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "executions": ("Executions",),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
     "paths": ("CriticalPaths", "PathSet"),
+    "recording": (
+        *("COMPLETE", "INTERRUPTED", "MANIFEST", "MANIFEST_FORMAT", "RECORDING"),
+        *("CpuLoss", "Manifest", "Run"),
+    ),
     "timelines": ("INTERFERENCE", "RUNNING", "State", "TRACE_COMPASS", "Timelines", "Workers"),
     "vectors": ("Symbol", "VectorTable"),
 }
@@ -60,10 +74,15 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "COMPLETE",
     "F64",
     "I32",
     "I64",
     "INTERFERENCE",
+    "INTERRUPTED",
+    "MANIFEST",
+    "MANIFEST_FORMAT",
+    "RECORDING",
     "RUNNING",
     "TRACE_COMPASS",
     "U8",
@@ -77,6 +96,7 @@ __all__ = [
     "ColumnStatistics",
     "CompareSettings",
     "Comparison",
+    "CpuLoss",
     "CriticalPaths",
     "Detection",
     "EventClass",
@@ -85,8 +105,10 @@ __all__ = [
     "Finding",
     "Kind",
     "Loss",
+    "Manifest",
     "Outliers",
     "PathSet",
+    "Run",
     "State",
     "StateTest",
     "Symbol",

@@ -1,0 +1,131 @@
+"""What a recording says of itself: its manifest, ``critpath.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+MANIFEST: Final = "critpath.json"
+MANIFEST_FORMAT: Final = "critpath/recording/1"
+
+# What `state` can be.  Only a recorder that was killed leaves "recording" behind.
+RECORDING, COMPLETE, INTERRUPTED = "recording", "complete", "interrupted"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the command.
+
+    Attributes
+    ----------
+    number : int
+        Counted from 1, over all runs of the recording; warm-up runs are not recorded.
+    pid : int
+        Process that the command was executed in, as the kernel's initial pid
+        namespace (and so the trace) numbers it; 0 if it never started.
+    begin, end : int
+        Just before the fork and just after the exit was collected (ns of the trace's
+        clock): the execution, exec to exit, lies inside.
+    exit_code : int
+        As a shell has it: 126, 127, 128 + signal.
+    timed_out : bool
+        Ended by ``--timeout``.
+    outlived : int
+        Descendants that were still there when the command had exited.
+    """
+
+    number: int
+    pid: int
+    begin: int
+    end: int
+    exit_code: int
+    timed_out: bool = False
+    outlived: int = 0
+
+
+@dataclass(frozen=True)
+class CpuLoss:
+    """What one cpu's buffer lost, as the kernel counted it.
+
+    Attributes
+    ----------
+    cpu : int
+        -1 where the tracer counts for all cpus together.
+    events, packets : int
+        Discarded or overwritten before they were read.
+    """
+
+    cpu: int
+    events: int
+    packets: int = 0
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything a recording says of itself.
+
+    Attributes
+    ----------
+    state : str
+        ``recording``, ``complete`` or ``interrupted``.
+    session : str
+        Private name of the tracing session or instance.
+    command : tuple of str
+        Arguments; empty for a recording of the whole machine (``-a``).
+    execution : str
+        What an execution is, if not said otherwise; "" for nothing.
+    runs : tuple of Run
+    recorder : mapping
+        ``name`` (``ftrace`` or ``lttng``), ``version``, ``events`` (names, as in the
+        trace), ``contexts``, ``buffer_bytes`` (per cpu), ``format`` (``ctf-1.8``).
+    profile : str
+    clock : mapping
+        ``name``; ``epoch``: ns to add to a timestamp to get time since the Unix epoch.
+    host : mapping
+        ``name``, ``kernel`` (release), ``machine``, ``cpus``, ``cpu_model``, ``memory``.
+    begin, end : int
+        When tracing was on (ns of the trace's clock); end 0 while it is.
+    loss : tuple of CpuLoss
+        Only cpus that lost something.
+    warmup : int
+    prepare : str
+    timeout : float
+        Seconds a run may last, 0 for any time.
+    interleaved : str
+        Name of the other recording's directory beside this one, "" without one.
+    container : int
+        Pid namespace that executions are chosen by, 0 for none.
+    trace : str
+        Where the trace is, relative to the manifest.
+    warnings : tuple of str
+        One line each: what was odd while recording.
+    critpath : str
+        Version that wrote it.
+    """
+
+    state: str
+    session: str
+    command: tuple[str, ...]
+    execution: str
+    runs: tuple[Run, ...]
+    recorder: Mapping[str, object]
+    profile: str
+    clock: Mapping[str, object]
+    host: Mapping[str, object]
+    begin: int
+    end: int
+    loss: tuple[CpuLoss, ...] = ()
+    warmup: int = 0
+    prepare: str = ""
+    timeout: float = 0.0
+    interleaved: str = ""
+    container: int = 0
+    trace: str = "trace"
+    warnings: tuple[str, ...] = ()
+    critpath: str = ""
+
+    @property
+    def lost(self) -> int:
+        """Number of events lost."""
+        return sum(loss.events for loss in self.loss)

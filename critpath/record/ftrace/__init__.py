@@ -1,0 +1,1 @@
+"""Recording through tracefs, without any dependency: raw ring-buffer pages to CTF."""

@@ -1,0 +1,81 @@
+"""Names of tracing sessions that tell whose they are, so that leftovers can be recognised.
+
+Everything a recorder makes outside its output directory (a tracefs instance, an LTTng
+session, a session daemon's run directory) carries the session's name, and every process
+of the command has it in its environment.  A name tells the process that made it; when
+that process is gone, what carries its name is a leftover.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+# In the environment of the command, its descendants and our session daemon.
+SESSION_VARIABLE: Final = "CRITPATH_SESSION"
+
+_NAME: Final = re.compile(
+    r"critpath-(?P<namespace>\d{1,12})-(?P<pid>\d{1,10})-(?P<started>\d{1,20})-[0-9a-f]{8}"
+)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that made a session.
+
+    Attributes
+    ----------
+    namespace : int
+        Its pid namespace: a pid means nothing outside.
+    pid : int
+    started : int
+        Its start time in clock ticks since boot, as pids are used again.
+    """
+
+    namespace: int
+    pid: int
+    started: int
+
+    def gone(self) -> bool | None:
+        """Tell whether the process is gone; None from another pid namespace."""
+        if self.namespace != pid_namespace():
+            return None
+        return start_time(self.pid) != self.started
+
+
+def new_name() -> str:
+    """Return a name for a session of this process that no other has."""
+    pid = os.getpid()
+    return f"critpath-{pid_namespace()}-{pid}-{start_time(pid)}-{secrets.token_hex(4)}"
+
+
+def owner_of(name: str) -> Owner | None:
+    """Return whose session a name is, None if it is not one of ours."""
+    parts = _NAME.fullmatch(name)
+    return Owner(*(int(parts[k]) for k in ("namespace", "pid", "started"))) if parts else None
+
+
+def pid_namespace(pid: int | str = "self") -> int:
+    """Return the inode number of a process's pid namespace, 0 if it cannot be read."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino  # noqa: PTH116 - no object per process
+    except OSError:
+        return 0
+
+
+def start_time(pid: int) -> int:
+    """Return when a process started, in clock ticks since boot; 0 if it is gone.
+
+    A zombie is gone: it can hold nothing any more.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    # The command's name may hold spaces and brackets: count from the last bracket.
+    fields = text.rpartition(")")[2].split()
+    return 0 if fields[0] in "ZX" else int(fields[19])

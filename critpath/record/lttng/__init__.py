@@ -1,0 +1,1 @@
+"""Recording with LTTng's kernel tracer, through its own command line."""

@@ -1,0 +1,144 @@
+"""What a recorder is: the two that there are differ behind this interface only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from critpath.model import CpuLoss
+
+
+@dataclass(frozen=True)
+class RecorderSettings:
+    """What a recorder is asked to do.
+
+    Attributes
+    ----------
+    session : str
+        From `critpath.record.identity.new_name`; everything it makes outside
+        ``directory`` carries this name.
+    directory : Path
+        The recording's directory, which exists, is empty and belongs to root or the
+        user; the recorder puts the trace into ``directory / "trace"``.
+    profile : str
+        A file of ``lttng-sessions/`` without its suffix.
+    buffer_bytes : int
+        Per cpu; 0 for the recorder's own choice.
+    trace_format : str
+        ``ctf-1.8`` or ``ctf-2`` (LTTng 2.15 and later only).
+    keep_raw : bool
+        Keep what the trace was converted from.
+    """
+
+    session: str
+    directory: Path
+    profile: str = "minimal"
+    buffer_bytes: int = 0
+    trace_format: str = "ctf-1.8"
+    keep_raw: bool = False
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a recorder has to say when the trace is in place.
+
+    Attributes
+    ----------
+    loss : tuple of CpuLoss
+        As the tracer counted it, whatever the trace's own marks say.
+    facts : mapping
+        For `critpath.model.Manifest.recorder`: ``name``, ``version``, ``events``,
+        ``contexts``, ``buffer_bytes``, ``format``, and what else is known.
+    warnings : tuple of str
+    """
+
+    loss: tuple[CpuLoss, ...] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class Recorder(Protocol):
+    """A recorder, called in this order: start, stop, finish; or abort at any time.
+
+    Every method raises `critpath.errors.CritpathError` with what to do about it, and
+    leaves nothing behind when it does.
+    """
+
+    def start(self) -> int:
+        """Make the session and turn tracing on.
+
+        Returns
+        -------
+        int
+            When tracing was on for every cpu (ns, CLOCK_MONOTONIC).
+        """
+
+    def environment(self) -> Mapping[str, str]:
+        """Return what the command's environment needs for markers."""
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return file descriptors that the command inherits for markers."""
+
+    def stop(self) -> int:
+        """Turn tracing off and take what the buffers still hold; return when (ns)."""
+
+    def finish(self, tell: Callable[[str], None]) -> Recorded:
+        """Put the trace into place and remove the session."""
+
+    def abort(self) -> None:
+        """Remove the session at once; what was recorded need not become a trace."""
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Something between this machine and a recording.
+
+    Attributes
+    ----------
+    name : str
+        Short and stable, for scripts: ``root``, ``tracefs``, ``lttng-modules``.
+    what, do : str
+        One line each; ``do`` is a command where there is one.
+    fatal : bool
+        Whether recording is impossible because of it.
+    """
+
+    name: str
+    what: str
+    do: str
+    fatal: bool = True
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that a dead recorder left.
+
+    Attributes
+    ----------
+    kind : str
+        ``instance``, ``session``, ``daemon``, ``process``, ``recording``, ``directory``.
+    name : str
+    session : str
+        The session it belongs to.
+    remove : callable
+        Removes or finishes it; raises CritpathError if that cannot be done.
+    """
+
+    kind: str
+    name: str
+    session: str
+    remove: Callable[[], None]
+
+
+# Name of a recorder to its module, which offers (imported when it is needed):
+#   open_recorder(settings: RecorderSettings) -> Recorder
+#   obstacles(settings: RecorderSettings | None) -> list[Obstacle]   what is missing here
+#   leftovers() -> list[Leftover]                                    of dead recorders
+# In the order that `auto` tries them.
+RECORDERS: Final[Mapping[str, str]] = {
+    "lttng": "critpath.record.lttng.recorder",
+    "ftrace": "critpath.record.ftrace.recorder",
+}
