@@ -77,7 +77,7 @@ def read_manifest(recording: Path) -> Manifest | None:
 
 
 def _manifest(said: Mapping[str, Any]) -> Manifest:
-    state = said.get("state", COMPLETE)
+    state = _text(said, "state") or COMPLETE
     if state not in {RECORDING, COMPLETE, INTERRUPTED}:
         raise _WrongError("'state' is none that there is")
     return Manifest(
