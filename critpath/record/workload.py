@@ -47,6 +47,7 @@ FAULTY_SHARE: Final = 0.4
 _WARMING: Final = 3
 _BLOCK: Final = bytes(1 << 16)
 _SMALL, _LARGE = 50, 200  # blocks to hash: 2 and 8 ms, where one takes 40 us
+_WRITES: Final = 8
 _DELAY: Final = 0.012  # seconds
 _WRITING: Final = 0.012  # seconds, however fast the disk is
 
@@ -101,7 +102,7 @@ class Workload:
             "sleep": lambda _: time.sleep(0.006),
             "pipe": self._pipe,
             "lock": self._lock,
-            "write": lambda _: self._write(),
+            "write": lambda _: self._write(_WRITES),
             "mix": self._mix,
         }
 
@@ -115,7 +116,7 @@ class Workload:
         if fault == "fsync":
             enough = time.monotonic() + _WRITING
             while time.monotonic() < enough:
-                self._write()
+                self._write(1)
 
     def _pipe(self, fault: str) -> None:
         self._helper.ask(b"slow" if fault == "delay" else b"fast")
@@ -123,9 +124,10 @@ class Workload:
     def _lock(self, fault: str) -> None:
         self._holder.wait(_SMALL * (6 if fault == "lock" else 1))
 
-    def _write(self) -> None:
-        os.pwrite(self._file, _BLOCK, 0)
-        os.fsync(self._file)
+    def _write(self, times: int) -> None:
+        for _ in range(times):
+            os.pwrite(self._file, _BLOCK, 0)
+            os.fsync(self._file)
 
     def _mix(self, _: str) -> None:
         compute(_SMALL)
