@@ -31,7 +31,7 @@ include "_walk.pxi"
 include "_steps.pxi"
 
 cdef enum:
-    HEADER = 28           # packet header: magic, UUID, stream's id and instance
+    HEADER = 32           # packet header: magic, UUID, stream's id and instance
     CONTEXT = 52          # packet context
     EVENT = 14 + 5        # most that an event's header and context take
     PACKET = 1 << 16      # a packet is written when it has become as large as this

@@ -241,7 +241,7 @@ def compile_event(group: str, form: Format, number: int) -> EventClass:
 
 def _output(step: tuple[int, int, int, int]) -> tuple[int, int]:
     """Return the bytes that a step writes, and 1 if its content comes on top."""
-    kind, a, b, c = step
+    kind, _, b, c = step
     if kind in {Step.COPY, Step.BESIDE}:
         return b, 0
     if kind in {Step.ADD32, Step.CONSTANT32}:

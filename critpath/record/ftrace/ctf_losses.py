@@ -71,29 +71,16 @@ def place_losses(
             f"cpu {cpu}: {plural(len(damaged), 'page')} of the buffer damaged or cut off:"
             " what was behind the damage is missing"
         )
-    if stats is None:
+    if stats is not None:
+        total, odd = _total(cpu, sure, records, stats)
+        warnings += odd
+    else:
+        total = sure + len(unknown)
         if unknown:
             warnings.append(
                 f"cpu {cpu}: events are missing at {plural(len(unknown), 'place')} that the"
                 " kernel has no number for; each counts as one"
             )
-        total = sure + len(unknown)
-    else:
-        kernel = sum(stats.get(name, 0) for name in COUNTERS)
-        # Read from the buffer, or still in it, and not among the pages.
-        unseen = max(0, stats.get("read events", records) + stats.get("entries", 0) - records)
-        if unseen:
-            warnings.append(
-                f"cpu {cpu}: {plural(unseen, 'event')} of the kernel's buffer did not get into"
-                " the recording"
-            )
-        total = kernel + unseen
-        if sure > total:
-            warnings.append(
-                f"cpu {cpu}: the pages say that {plural(sure, 'event')} went missing, the"
-                f" kernel's counters {total:,}: the greater is taken"
-            )
-            total = sure
     rest = total - sure
     for number, page in enumerate(unknown):
         share = rest // len(unknown) + (number < rest % len(unknown))
@@ -107,3 +94,24 @@ def place_losses(
     for page in sorted(counted):
         places.extend((page, counted[page]))
     return PlacedLoss(places, total, tuple(warnings))
+
+
+def _total(
+    cpu: int, sure: int, records: int, stats: Mapping[str, int]
+) -> tuple[int, tuple[str, ...]]:
+    """Return how many events were lost by the kernel's counters, and what is odd about it."""
+    # Read from the buffer, or still in it, and not among the pages.
+    unseen = max(0, stats.get("read events", records) + stats.get("entries", 0) - records)
+    total = unseen + sum(stats.get(name, 0) for name in COUNTERS)
+    warnings = []
+    if unseen:
+        warnings.append(
+            f"cpu {cpu}: {plural(unseen, 'event')} of the kernel's buffer did not get into"
+            " the recording"
+        )
+    if sure > total:
+        warnings.append(
+            f"cpu {cpu}: the pages say that {plural(sure, 'event')} went missing, the"
+            f" kernel's counters {total:,}: the greater is taken"
+        )
+    return max(total, sure), tuple(warnings)
