@@ -207,7 +207,7 @@ class FtraceRecorder:
         size = raws.page_bytes(header)
         raws.copy_descriptions(instance, self._raw, self._wanted.events)
         self._describe(root, size)
-        self._drain = Drain(instance, self._raw, size, self._turn_off)
+        self._drain = Drain(instance, self._raw, size, self._buffer_bytes, self._turn_off)
         self._drain.start(online())
         self._marker = instance.open("trace_marker", os.O_WRONLY)
         os.set_inheritable(self._marker, True)
