@@ -166,6 +166,7 @@ class FtraceRecorder:
             warnings.insert(0, f"{failure.what} ({failure.do})")
         facts = {
             **_facts(self._description, converted.names),
+            "event_count": converted.events,
             "priority": self._drain.priority if self._drain else "normal",
         }
         return Recorded(loss=converted.loss, facts=facts, warnings=tuple(warnings))
@@ -353,7 +354,7 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded:
     raws.discard(directory)
     return Recorded(
         loss=converted.loss,
-        facts=_facts(description, converted.names),
+        facts={**_facts(description, converted.names), "event_count": converted.events},
         warnings=converted.warnings,
     )
 
