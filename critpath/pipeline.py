@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from critpath.errors import InconclusiveError
+from critpath.executions.specification import parse_specification
 from critpath.model import CompareSettings
 from critpath.units import plural
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-__all__ = ["CompareSettings", "compare", "extract", "thread_paths"]
+__all__ = ["CompareSettings", "compare", "extract", "parse_specification", "thread_paths"]
 
 
 # ------------------------------------------------------------------ extraction
@@ -94,7 +95,7 @@ def _extract_one(
 ) -> PathSet:
     from critpath.executions.choose import choose_specification, with_label
     from critpath.executions.find import find_executions
-    from critpath.executions.specification import parse_specification, wanted
+    from critpath.executions.specification import wanted
     from critpath.read.layout import KERNEL
     from critpath.read.manifest import open_manifest, with_counted_losses
     from critpath.read.recording import describe, read_events
