@@ -21,12 +21,12 @@ from critpath.record.link import link_tree
 from critpath.record.manifest import write_manifest
 from critpath.record.place import Place
 from critpath.record.program import Program, find_program
+from critpath.record.reading import RUNS
 from critpath.record.recorder import Recorded, Recorder, RecorderSettings
 from critpath.record.registry import register, unregister
 from critpath.record.request import NORMAL, SAMPLE, Outcome, Recording, Request, Tell
 from critpath.record.runner import Runner
 from critpath.record.signals import Signals, Stopped
-from critpath.record.reading import RUNS
 from critpath.record.user import User, invoking_user
 
 _TRACE = "trace"
