@@ -151,14 +151,19 @@ def _finish_registered(entry: Entry) -> None:
     if not _is_of(top, entry.session):
         top = entry.directory
     if _is_of(top, entry.session):
-        if (entry.directory / MANIFEST).exists():
+        if (entry.directory / MANIFEST).exists() and _has_data(entry.directory):
             finish(entry.directory, lambda _: None)
             _settle(top, entry)
         else:
-            # Killed before tracing was on: there is nothing to keep.
+            # Killed before tracing was on, or while it removed everything itself.
             _check_plain(top, links=2)
             _discard(top, entry.session)
     unregister(entry.session)
+
+
+def _has_data(directory: Path) -> bool:
+    """Tell whether there is anything that a trace can be made of."""
+    return (directory / "raw").is_dir() or any((directory / "trace").glob("*/metadata"))
 
 
 def _is_of(top: Path, session: str) -> bool:
@@ -181,8 +186,8 @@ def _is_of(top: Path, session: str) -> bool:
 
 def _ours(name: str, session: str) -> bool:
     """Tell whether a file of a recording without a manifest may be a recorder's."""
-    known = name in {"raw", "trace", RUNS, NORMAL, SAMPLE}
-    return known or name.startswith((f".{MANIFEST}.", ".trace", "trace.")) or session in name
+    known = name in {MANIFEST, "raw", ".raw-converted", "trace", RUNS, NORMAL, SAMPLE}
+    return known or name.startswith((f".{MANIFEST}.", ".trace.", "trace.")) or session in name
 
 
 def _discard(directory: Path, session: str) -> None:
