@@ -158,7 +158,15 @@ def _finish_registered(entry: Entry) -> None:
             # Killed before tracing was on, or while it removed everything itself.
             _check_plain(top, links=2)
             _discard(top, entry.session)
+    elif top.name.endswith("." + entry.session):
+        # Killed when everything had its place, but for the recording that was replaced.
+        shutil.rmtree(_replaced(top), ignore_errors=True)
     unregister(entry.session)
+
+
+def _replaced(building: Path) -> Path:
+    """Return where the earlier recording is put while it is replaced."""
+    return building.with_name(building.name + ".old")
 
 
 def _has_data(directory: Path) -> bool:
@@ -187,7 +195,7 @@ def _is_of(top: Path, session: str) -> bool:
 def _ours(name: str, session: str) -> bool:
     """Tell whether a file of a recording without a manifest may be a recorder's."""
     known = name in {MANIFEST, "raw", ".raw-converted", "trace", RUNS, NORMAL, SAMPLE}
-    return known or name.startswith((f".{MANIFEST}.", ".trace.", "trace.")) or session in name
+    return known or name.startswith((f".{MANIFEST}.", ".trace.")) or session in name
 
 
 def _discard(directory: Path, session: str) -> None:
@@ -212,7 +220,7 @@ def _settle(top: Path, entry: Entry) -> None:
         return
     # It was to replace an earlier recording, as --force said; a long name was cut.
     stem = top.name[1:].removesuffix(suffix)
-    target, old = top.with_name(stem), top.with_name(top.name + ".old")
+    target, old = top.with_name(stem), _replaced(top)
     if len(stem) < 100 and not target.is_symlink():
         if (target / MANIFEST).exists() or (target / NORMAL / MANIFEST).exists():
             target.rename(old)
