@@ -163,6 +163,7 @@ class Drain:
         self._streams: dict[int, Stream] = {}
         self._priorities: set[str] = set()
         self._ending = threading.Event()
+        self._abandoned = False
         self._wake = -1
         self.failure: CritpathError | None = None
 
@@ -192,18 +193,18 @@ class Drain:
                 name=f"critpath-drain-{mine[0].cpu}",
                 daemon=True,
             )
-            thread.start()
             self._threads.append(thread)
-        ready.wait()
+        try:
+            for thread in self._threads:
+                thread.start()
+            ready.wait()
+        except BaseException:
+            ready.abort()
+            raise
 
     def stop(self) -> None:
         """Move the rest, with tracing off, end the threads and close the files."""
-        self._ending.set()
-        if self._wake >= 0:
-            os.eventfd_write(self._wake, 1)
-        for thread in self._threads:
-            thread.join()
-        self._threads = []
+        self._end_threads()
         # Cpus that were not online before can have come and gone.
         if self._wake >= 0 and self.failure is None:
             with _pipe() as pipe:
@@ -213,10 +214,24 @@ class Drain:
                             self._add(cpu).rest(pipe)
                 except OSError as error:
                     self._fail(error)
-        self.close()
+        self._close()
 
-    def close(self) -> None:
-        """Close everything; threads have to have ended."""
+    def abandon(self) -> None:
+        """End the threads and close the files at once, whatever the buffers hold."""
+        self._abandoned = True
+        self._end_threads()
+        self._close()
+
+    def _end_threads(self) -> None:
+        self._ending.set()
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
+        while self._threads:
+            if self._threads[-1].ident is not None:  # it was started
+                self._threads[-1].join()
+            self._threads.pop()
+
+    def _close(self) -> None:
         for stream in self._streams.values():
             stream.close()
         if self._wake >= 0:
@@ -230,11 +245,12 @@ class Drain:
 
     def _run(self, streams: list[Stream], ready: threading.Barrier, first: bool) -> None:
         self._priorities.add(_raise_priority())
-        ready.wait()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            ready.wait()
         try:
             with _pipe() as pipe:
                 self._move_until_the_end(streams, pipe, first)
-                for stream in streams:
+                for stream in streams if not self._abandoned else ():
                     stream.rest(pipe)
         except (OSError, CritpathError) as error:
             self._fail(error)

@@ -241,18 +241,6 @@ def parse_stats(text: str) -> dict[str, int]:
     return found
 
 
-def lost_events(stats: dict[str, int]) -> int:
-    """Return how many events a cpu's buffer lost.
-
-    The three counts are of different events (kernel/trace/ring_buffer.c): overwritten
-    before they were read; written by an interrupt while the buffer was full of
-    uncommitted ones; refused because the buffer was full and may not overwrite.
-    ``entries`` is what nobody read: 0 unless the recorder could not write.
-    """
-    names = ("overrun", "commit overrun", "dropped events", "entries")
-    return sum(stats.get(name, 0) for name in names)
-
-
 def holders(path: Path) -> list[str]:
     """Return the processes that hold a file below a directory open."""
     inside = f"{path}/"
