@@ -169,7 +169,14 @@ class Runner:
         if info.si_signo == signal.SIGCHLD:
             self._collect_orphans(pid)
         elif self._signals.note(info) and not from_terminal(info):
-            _send(pid, info.si_signo)
+            self._forward(pid, info.si_signo)
+
+    def _forward(self, pid: int, number: int) -> None:
+        """Pass a signal on to whom a terminal would have given it: the process group."""
+        group = os.getpgrp()
+        for process in self._tree():
+            if process.pid == pid or process.group == group:
+                process.send(number)
 
     def _collect_orphans(self, pid: int) -> None:
         """Collect adopted descendants as they end, so that zombies do not pile up."""
@@ -258,14 +265,6 @@ def _below(found: Sequence[Process], root: int, without: set[int]) -> list[Proce
             inside.add(process.pid)
             kept.append(process)
     return kept
-
-
-def _send(pid: int, number: int) -> None:
-    try:
-        # Not collected yet, so the pid is still the command's.
-        os.kill(pid, number)
-    except OSError:  # became another user's (su)
-        return
 
 
 def _collect(pid: int) -> None:
