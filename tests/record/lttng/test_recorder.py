@@ -14,6 +14,7 @@ import pytest
 from critpath.errors import CritpathError, UsageError
 from critpath.record import identity
 from critpath.record.lttng import ending, program
+from critpath.record.lttng import recorder as recorder_module
 from critpath.record.lttng.profile import profiles
 from critpath.record.lttng.recorder import finish_dead, leftovers, obstacles, open_recorder
 from critpath.record.recorder import RecorderSettings
@@ -40,6 +41,11 @@ def record(settings):
     assert begin <= end
     assert environment == {"CRITPATH_RECORDER": "lttng"}
     return recorded
+
+
+def end(recorder):
+    recorder.stop()
+    return recorder.finish(lambda _: None)
 
 
 def dead_name():
@@ -200,8 +206,9 @@ def test_a_start_that_fails_leaves_nothing(machine, settings, verb):
     assert list(asked.directory.iterdir()) == []
 
 
-def test_no_kernel_tracer(machine, settings):
+def test_no_kernel_tracer(machine, settings, monkeypatch):
     machine.set(events=[])
+    monkeypatch.setattr(recorder_module, "obstacles", lambda _: [])
     with pytest.raises(CritpathError, match="Kernel tracer not available"):
         open_recorder(settings()).start()
     assert not machine.daemon_runs()
@@ -220,8 +227,7 @@ def test_an_end_that_fails_says_so(machine, settings, verb):
     recorder.start()
     machine.set(fails={verb: "Something odd"})
     with pytest.raises(CritpathError, match="Something odd"):
-        recorder.stop()
-        recorder.finish(lambda _: None)
+        end(recorder)
     machine.set(fails={})
     recorder.abort()
     assert machine.sessions() == []
@@ -256,7 +262,7 @@ def test_an_unknown_profile_names_those_there_are(machine, settings):
     assert caught.value.do == "take one of full, minimal, network, syscalls"
 
 
-def test_the_session_of_a_dead_recorder_is_a_leftover(machine, settings):
+def test_the_session_of_a_dead_recorder_is_a_leftover(machine):
     machine.start_foreign_daemon()
     dead, alive = dead_name(), identity.new_name()
     for name in (dead, alive, "critpath-odd", "mine"):
