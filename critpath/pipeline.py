@@ -32,7 +32,19 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-__all__ = ["CompareSettings", "compare", "extract", "thread_paths"]
+__all__ = ["CompareSettings", "check_specification", "compare", "extract", "thread_paths"]
+
+
+def check_specification(text: str) -> None:
+    """Refuse a wrong specification before anything is recorded for it.
+
+    Raises
+    ------
+    UsageError
+    """
+    from critpath.executions.specification import parse_specification
+
+    parse_specification(text)
 
 
 # ------------------------------------------------------------------ extraction

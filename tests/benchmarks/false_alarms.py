@@ -76,9 +76,9 @@ def main(splits: int = 100, size: int = 11) -> None:
         )
         alarms += detection.flagged
         marks += bool(found.anomalous.any())
-    print(f"{splits} splits of healthy executions, {NORMAL} against {size}:")  # noqa: T201
-    print(f"  verdict anomaly: {alarms} ({alarms / splits:.1%})")  # noqa: T201
-    print(f"  an execution marked: {marks} ({marks / splits:.1%})")  # noqa: T201
+    print(f"{splits} splits of healthy executions, {NORMAL} against {size}:")
+    print(f"  verdict anomaly: {alarms} ({alarms / splits:.1%})")
+    print(f"  an execution marked: {marks} ({marks / splits:.1%})")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def line(name: str, seconds: list[float], events: int) -> str:
 
 def table(title: str, rows: list[str], verdict: str) -> None:
     head = f"{'':<34}{'ms':>9}{'range':>18}{'M ev/s':>10}"
-    print("\n" + "\n".join([title, head, *rows, verdict]))  # noqa: T201 - a benchmark's answer
+    print("\n" + "\n".join([title, head, *rows, verdict]))
 
 
 @pytest.fixture(scope="module")
