@@ -105,7 +105,7 @@ PAGE = st.builds(
 )
 
 
-def compare(twin_class, data, large, losses=(), beside=b""):
+def compare(twin_class, data, large):
     starts, words = programs([EVERY, SMALL, EXTENDED])
     layout = (8, 8, 16, DATA, 16 + DATA, 2, 4)
     ours = Pages(layout, TIMES, starts, words, large=large)
