@@ -1,0 +1,74 @@
+"""Makes a trace of the raw data that a recorder left when it was killed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import UnreadableError
+from critpath.record.ftrace import raw as raws
+from critpath.record.ftrace.convert import convert
+from critpath.record.recorder import Recorded
+
+TRACE: Final = "trace"
+FORMAT: Final = "ctf-1.8"
+
+_CONTEXTS: Final = ("tid", "common_flags")
+
+
+def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded:
+    """Convert what a dead recorder left in ``raw/`` into ``trace/``.
+
+    Parameters
+    ----------
+    directory : Path
+        The recording.
+    tell : callable
+
+    Returns
+    -------
+    Recorded
+
+    Raises
+    ------
+    CritpathError
+        If nothing can be made of it; it is then as it was.
+    """
+    raw, trace = directory / raws.RAW, directory / TRACE
+    if not raw.is_dir():
+        raws.discard(directory)
+        if not any(trace.glob("*/metadata")):
+            raise UnreadableError(
+                f"{directory} has no raw data and no trace", "record again: nothing is left of this"
+            )
+        # Killed between the trace and the manifest.
+        return Recorded(facts={"name": "ftrace", "format": FORMAT})
+    description = raws.read_description(raw)
+    if trace.is_dir() and not trace.is_symlink():
+        # Killed between the trace and its end: the same trace is made again.
+        shutil.rmtree(trace)
+    converted = convert(raw, trace, tell)
+    raws.discard(directory)
+    return Recorded(
+        loss=converted.loss,
+        facts=recorder_facts(description, converted.names),
+        warnings=converted.warnings,
+    )
+
+
+def recorder_facts(description: Mapping[str, object], names: tuple[str, ...]) -> dict[str, object]:
+    """Return what a manifest says of its recorder."""
+    recorder = description.get("recorder")
+    return {
+        "name": "ftrace",
+        "version": recorder.get("version", "") if isinstance(recorder, dict) else "",
+        "events": list(names),
+        "missing": description.get("missing", []),
+        "contexts": list(_CONTEXTS),
+        "buffer_bytes": description.get("buffer_bytes", 0),
+        "format": FORMAT,
+        "clock": {"name": "monotonic", "epoch": description.get("epoch", 0)},
+        "tracefs": description.get("tracefs", ""),
+    }
