@@ -166,6 +166,14 @@ cdef extern from *:
         return got;
     }
 
+    static int critpath_subreaper(int on) {
+        int before = 0;
+        if (prctl(PR_GET_CHILD_SUBREAPER, (unsigned long)&before, 0, 0, 0) != 0
+            || prctl(PR_SET_CHILD_SUBREAPER, (unsigned long)on, 0, 0, 0) != 0)
+            return -1;
+        return before;
+    }
+
     /* Collects the child without hanging: 0 while it runs. */
     static pid_t critpath_collect(pid_t pid, int *status, int64_t *end) {
         pid_t got = waitpid(pid, status, WNOHANG);
@@ -214,6 +222,7 @@ cdef extern from *:
     pid_t critpath_start(const critpath_plan*, int, int64_t*) nogil
     ssize_t critpath_failed(int, critpath_failure*) nogil
     pid_t critpath_collect(pid_t, int*, int64_t*) nogil
+    int critpath_subreaper(int)
     int get_errno "(errno)"
 
 
@@ -227,7 +236,13 @@ _STEPS = {
 
 
 class SpawnError(OSError):
-    """The child could not become the program; ``step`` says at what it failed."""
+    """The child could not become the program.
+
+    Attributes
+    ----------
+    step : str
+        At what it failed: ``exec``, ``chdir``, ``user``, ``descriptors``, ``priority``.
+    """
 
     step = "exec"
 
@@ -246,7 +261,39 @@ cdef char** _texts(list texts) except NULL:
 def spawn(bytes path not None, list argv not None, list env not None, *, bytes cwd=None,
           user=None, mask=(), ignored=(), keep=(), int death_signal=0, nice=None,
           scheduler=None):
-    """Start a program; see the .pyi."""
+    """Start a program as a child of the calling thread.
+
+    Parameters
+    ----------
+    path : bytes
+        The program; a file that is no format of the kernel's is run by ``/bin/sh``.
+    argv, env : list of bytes
+        Its arguments with the name in front; its environment, ``NAME=value``.
+    cwd : bytes, optional
+    user : (uid, gid, groups), optional
+        Whom it runs as.
+    mask, ignored : collection of int
+        Signals that it has blocked and ignored; all others are as by default.
+    keep : sequence of int
+        Descriptors beyond 2 that it inherits, and no others.
+    death_signal : int
+        Sent to it when the calling thread dies; 0 for none.
+    nice, scheduler : int, (policy, priority), optional
+        Set in the child; else inherited.
+
+    Returns
+    -------
+    pid : int
+    begin : int
+        Just before the fork (ns, CLOCK_MONOTONIC).
+
+    Raises
+    ------
+    SpawnError
+        If the child failed before or at exec; it is collected then.
+    OSError
+        If there can be no process.
+    """
     cdef critpath_plan plan
     cdef critpath_failure failure
     cdef int64_t begin = 0
@@ -325,7 +372,19 @@ def spawn(bytes path not None, list argv not None, list env not None, *, bytes c
 
 
 def collect(int pid):
-    """Collect a child that has exited; see the .pyi."""
+    """Collect a child if it has exited.
+
+    Returns
+    -------
+    (status, end) or None
+        The status as `os.waitpid` gives it, and the time just after the wait (ns,
+        CLOCK_MONOTONIC); None while the child runs.
+
+    Raises
+    ------
+    ChildProcessError
+        If there is no such child.
+    """
     cdef int status = 0
     cdef int64_t end = 0
     cdef pid_t got
@@ -338,3 +397,17 @@ def collect(int pid):
     if got < 0:
         raise OSError(error, os.strerror(error))
     return status, end
+
+
+def become_subreaper(bint on):
+    """Have orphaned descendants become children of this process.
+
+    Returns
+    -------
+    bool
+        Whether it was so before.
+    """
+    cdef int before = critpath_subreaper(on)
+    if before < 0:
+        raise OSError(get_errno, os.strerror(get_errno))
+    return bool(before)

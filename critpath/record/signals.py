@@ -33,7 +33,7 @@ _WAKE: Final = signal.SIGRTMIN + 3
 _STOP: Final = signal.SIGRTMIN + 4
 
 
-class Stopped(KeyboardInterrupt):  # noqa: N818 - no error: what the user wants
+class Stopped(KeyboardInterrupt):
     """The user has asked twice: leave everything, but clean up."""
 
 

@@ -15,7 +15,7 @@ class Process:
 
     Attributes
     ----------
-    pid, parent : int
+    pid, parent, group : int
     started : int
         Clock ticks since boot.
     alive : bool
@@ -24,6 +24,7 @@ class Process:
 
     pid: int
     parent: int
+    group: int
     started: int
     alive: bool
 
@@ -66,11 +67,6 @@ def descendants(root: int, without: Iterable[int] = ()) -> list[Process]:
     return found
 
 
-def children(pid: int) -> list[Process]:
-    """Return the children of a process, its zombies too."""
-    return [process for process in _all() if process.parent == pid]
-
-
 def _all() -> list[Process]:
     # Not every kernel offers /proc/PID/task/TID/children.
     with os.scandir("/proc") as entries:
@@ -85,4 +81,6 @@ def _look(pid: int) -> Process | None:
         return None
     # A name may hold spaces and brackets: count from the last bracket.
     fields = data.rpartition(b")")[2].split()
-    return Process(pid, int(fields[1]), int(fields[19]), alive=fields[0] not in {b"Z", b"X"})
+    return Process(
+        pid, int(fields[1]), int(fields[2]), int(fields[19]), alive=fields[0] not in {b"Z", b"X"}
+    )

@@ -9,7 +9,7 @@ from typing import Final
 
 from critpath.errors import UnreadableError
 from critpath.record.ftrace import raw as raws
-from critpath.record.ftrace.convert import convert
+from critpath.record.ftrace.convert import Converted, convert
 from critpath.record.recorder import Recorded
 
 TRACE: Final = "trace"
@@ -53,18 +53,19 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded:
     raws.discard(directory)
     return Recorded(
         loss=converted.loss,
-        facts=recorder_facts(description, converted.names),
+        facts=recorder_facts(description, converted),
         warnings=converted.warnings,
     )
 
 
-def recorder_facts(description: Mapping[str, object], names: tuple[str, ...]) -> dict[str, object]:
+def recorder_facts(description: Mapping[str, object], converted: Converted) -> dict[str, object]:
     """Return what a manifest says of its recorder."""
     recorder = description.get("recorder")
     return {
         "name": "ftrace",
         "version": recorder.get("version", "") if isinstance(recorder, dict) else "",
-        "events": list(names),
+        "events": list(converted.names),
+        "event_count": converted.events,
         "missing": description.get("missing", []),
         "contexts": list(_CONTEXTS),
         "buffer_bytes": description.get("buffer_bytes", 0),

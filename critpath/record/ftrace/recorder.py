@@ -162,7 +162,7 @@ class FtraceRecorder:
         if failure is not None:
             warnings.insert(0, f"{failure.what} ({failure.do})")
         facts = {
-            **recorder_facts(self._description, converted.names),
+            **recorder_facts(self._description, converted),
             "priority": self._drain.priority if self._drain else "normal",
         }
         return Recorded(loss=converted.loss, facts=facts, warnings=tuple(warnings))

@@ -65,6 +65,8 @@ def start_daemon(session: str) -> int:
                 stderr=said,
                 cwd="/",
                 start_new_session=True,
+                # `record` has blocked SIGTERM, which the daemon must be able to get.
+                preexec_fn=_unblock,  # noqa: PLW1509 - a system call and nothing else
                 env=environment,
             )
         except OSError as error:
@@ -140,6 +142,10 @@ def end_orphans(mine: str = "") -> None:
         owner = owner_of(name)
         if name == mine or (owner is not None and owner.gone() is True):
             end_daemon(pid)
+
+
+def _unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _end(pid: int) -> None:
