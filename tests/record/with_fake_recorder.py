@@ -53,7 +53,7 @@ class FakeRecorder:
 
     def start(self):
         assert self.settings.directory.is_dir()
-        assert not list(self.settings.directory.iterdir())
+        assert [p.name for p in self.settings.directory.iterdir()] == ["critpath.json"]
         INSTANCE.write_text(self.settings.session)
         # Not what any command should have.
         self.leak = os.open(os.devnull, os.O_RDONLY)
