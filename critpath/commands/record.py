@@ -216,10 +216,11 @@ class _Teller:
 
     def say(self, message: str) -> None:
         """Print a line."""
+        self._stop()
         self._clear()
         hint(f"critpath: {message}", quiet=self._quiet and not message.startswith("warning: "))
 
-    def run(self, number: int, total: int) -> None:
+    def run(self, number: int, total: int, what: str = "run") -> None:
         """Show which run begins, now and then: the spinner would disturb it."""
         self._stop()
         now = time.monotonic()
@@ -227,7 +228,7 @@ class _Teller:
             return
         self._shown, self._line = now, True
         # What the command prints comes after it on the same line.
-        sys.stderr.write(f"\r\x1b[K[run {number} of {total}] ")
+        sys.stderr.write(f"\r\x1b[K[{what} {number} of {total}] ")
         sys.stderr.flush()
 
     def close(self) -> None:

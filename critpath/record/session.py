@@ -143,7 +143,7 @@ class _Session:
             for program in self.programs:
                 if self.signals.poll():
                     return
-                self.tell(f"warm-up {number + 1} of {self.request.warmup}")
+                self.tell.run(number + 1, self.request.warmup, "warm-up")
                 self._prepare(f"warm-up {number + 1}")
                 if not self.signals.poll():
                     self.runner.run(
@@ -210,10 +210,10 @@ class _Session:
         for number in range(total):
             index = number % len(self.programs)
             own = number // len(self.programs) + 1
+            self.tell.run(number + 1, total)
             self._prepare(f"run {own}")
             if self.signals.poll():
                 return
-            self.tell.run(number + 1, total)
             done = self.runner.run(
                 self.programs[index],
                 environment=environment,

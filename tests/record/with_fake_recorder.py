@@ -84,6 +84,8 @@ class FakeRecorder:
         (kernel / "metadata").write_text("/* CTF 1.8 */\n")
         (kernel / "channel0_0").write_bytes(b"x" * 1000)
         self._remove()
+        if "finished" in os.environ.get("FAKE_SLOW", ""):
+            self._step("finished")
         lost = int(os.environ.get("FAKE_LOST", "0"))
         return Recorded(
             loss=(CpuLoss(0, lost), CpuLoss(1, 0)),
