@@ -67,13 +67,14 @@ def record(request: Request, tell: Tell) -> Outcome:
         trace_format=request.trace_format,
         keep_raw=request.keep_raw,
     )
-    sweep(tell)
-    choice = choose_recorder(request.recorder, settings)
-    tell.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
-    free = place.room()
-    if free is not None:
-        tell.say(f"warning: only {free / 2**20:.0f} MiB are free at {place.target.parent}")
     with Signals(caller, tell.say) as signals, subreaper():
+        with signals.watching():
+            sweep(tell)
+            choice = choose_recorder(request.recorder, settings)
+        tell.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
+        free = place.room()
+        if free is not None:
+            tell.say(f"warning: only {free / 2**20:.0f} MiB are free at {place.target.parent}")
         runner = Runner(caller, user, signals, tell.say)
         running = _Session(
             request, tell, place, programs, container, settings, choice, user, signals, runner
