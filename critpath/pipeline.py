@@ -97,20 +97,22 @@ def _extract_one(
     from critpath.executions.find import find_executions
     from critpath.executions.specification import wanted
     from critpath.read.layout import KERNEL
+    from critpath.read.manifest import open_manifest, with_counted_losses
     from critpath.read.recording import describe, read_events
-    from critpath.read.sessions import manifest_execution
 
+    manifest, said = open_manifest(recording)
     described = describe(recording)
     names = sorted({name for trace in described for name in trace.events})
-    text, how = choose_specification(specification, manifest_execution(recording), recording, names)
+    text, how = choose_specification(specification, manifest.execution, recording, names)
     texts = [trace.texts for trace in described]
     chosen, labelled = with_label(parse_specification(text), texts)
     events = read_events(recording, (*KERNEL, *wanted(chosen)), reader=reader)
-    executions = find_executions(events, chosen, names)
+    events = with_counted_losses(events, manifest)
+    executions = find_executions(events, chosen, names, manifest.runs)
     tell(f"walking {plural(len(executions), 'critical path')}")
     timelines = _timelines(events)
     path_set = _walk_all(events, timelines, executions, recording, text, interrupts)
-    return replace(path_set, warnings=(*how, *labelled, *path_set.warnings))
+    return replace(path_set, warnings=(*said, *how, *labelled, *path_set.warnings))
 
 
 def _timelines(events: Events) -> Timelines:

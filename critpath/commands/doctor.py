@@ -80,7 +80,7 @@ def _is_unfinished(directory: Path) -> bool:
     """Tell whether a recording waits to be finished; raises UnreadableError for none."""
     from critpath.model import MANIFEST  # noqa: PLC0415 - start-up time
     from critpath.model.recording import RECORDING  # noqa: PLC0415 - start-up time
-    from critpath.record.unfinished import read_manifest  # noqa: PLC0415 - start-up time
+    from critpath.record.reading import read_manifest  # noqa: PLC0415 - start-up time
 
     if not (directory / MANIFEST).is_file():
         raise UnreadableError(

@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.record.session import record  # noqa: PLC0415 - start-up time of other verbs
 
     quiet = settings["quiet"]
-    tell = _Teller(quiet=quiet)
+    tell = Teller(quiet=quiet)
     try:
         outcome = record(request, tell)
     finally:
@@ -211,7 +211,7 @@ def _default_output(name: str) -> Path:
     return Path(f"critpath-{time.strftime('%Y%m%dT%H%M%S')}-{plain[:40].strip('.-') or 'command'}")
 
 
-class _Teller:
+class Teller:
     """Shows on stderr what goes on, but wakes nothing up while the command runs."""
 
     def __init__(self, *, quiet: bool) -> None:

@@ -108,6 +108,8 @@ def _processes(sessions: set[str]) -> Iterator[Leftover]:
         session = session_of(pid)
         if not started or session not in sessions or pid_namespace(pid) != pid_namespace():
             continue
+        if _name(pid).startswith("lttng-"):
+            continue  # a daemon of ours: ends with its sessions, whose traces it writes
         yield Leftover("process", str(pid), session, partial(_end, pid, started))
 
 
@@ -127,6 +129,13 @@ def session_of(pid: int) -> str:
         if variable.startswith(wanted):
             return variable[len(wanted) :].decode("ascii", "replace")
     return ""
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _lineage() -> set[int]:

@@ -34,14 +34,19 @@ class Entry:
         Absolute; where the recording is, or was when it was begun.
     recorder : str
         ``ftrace`` or ``lttng``, not checked.
+    owner : tuple of int or None
+        User and group that the recording is to belong to; None for whoever records.
     """
 
     session: str
     directory: Path
     recorder: str
+    owner: tuple[int, int] | None = None
 
 
-def register(session: str, directory: Path, recorder: str) -> None:
+def register(
+    session: str, directory: Path, recorder: str, owner: tuple[int, int] | None = None
+) -> None:
     """Note where a session's recording is; without a registry, do nothing.
 
     Parameters
@@ -51,11 +56,14 @@ def register(session: str, directory: Path, recorder: str) -> None:
     directory : Path
         The recording's directory; made absolute.
     recorder : str
+    owner : tuple of int, optional
+        User and group that the recording is to belong to.
     """
     place = registry_directory(create=True)
     if place is None or owner_of(session) is None:
         return
-    text = json.dumps({"directory": os.path.abspath(directory), "recorder": recorder})  # noqa: PTH100 - not resolve(): the name that the user gave stays
+    absolute = os.path.abspath(directory)  # noqa: PTH100 - not resolve(): a link stays one
+    text = json.dumps({"directory": absolute, "recorder": recorder, "owner": owner})
     unfinished = place / f".{session}.{os.getpid()}"
     # A full /run must not prevent a recording that needs none of it.
     try:
@@ -139,11 +147,16 @@ def _read(place: Path, session: str) -> Entry | None:
             document = json.loads(stream.read(_LONGEST))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(document, dict):
-        return None
-    directory, recorder = document.get("directory"), document.get("recorder")
+    return _entry(session, document) if isinstance(document, dict) else None
+
+
+def _entry(session: str, document: dict[str, object]) -> Entry | None:
+    directory, recorder, owner = (document.get(k) for k in ("directory", "recorder", "owner"))
     if not isinstance(directory, str) or not isinstance(recorder, str):
         return None
     if not directory.startswith("/") or "\0" in directory:
         return None
+    match owner:
+        case [int(uid), int(gid)]:
+            return Entry(session, Path(directory), recorder, (uid, gid))
     return Entry(session, Path(directory), recorder)

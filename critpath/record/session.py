@@ -21,12 +21,12 @@ from critpath.record.link import link_tree
 from critpath.record.manifest import write_manifest
 from critpath.record.place import Place
 from critpath.record.program import Program, find_program
+from critpath.record.reading import RUNS
 from critpath.record.recorder import Recorded, Recorder, RecorderSettings
 from critpath.record.registry import register, unregister
 from critpath.record.request import NORMAL, SAMPLE, Outcome, Recording, Request, Tell
 from critpath.record.runner import Runner
 from critpath.record.signals import Signals, Stopped
-from critpath.record.unfinished import RUNS
 from critpath.record.user import User, invoking_user
 
 _TRACE = "trace"
@@ -100,9 +100,11 @@ class _Session:
 
     def record(self) -> Outcome:
         """Record, and leave nothing behind if that fails."""
-        self.place.make()
-        register(self.settings.session, self.directories[0], self.choice.name)
+        # Before there is a directory: whoever finds the session finds what is in it.
+        owner = (self.user.uid, self.user.gid) if self.user else None
+        register(self.settings.session, self.directories[0], self.choice.name, owner)
         try:
+            self.place.make()
             return self._record()
         except Stopped:
             return self._stopped()

@@ -19,9 +19,10 @@ from critpath.record import leftovers, registry
 from critpath.record.identity import SESSION_VARIABLE, new_name, pid_namespace
 from critpath.record.leftovers import all_leftovers, remove_leftovers
 from critpath.record.manifest import write_manifest
+from critpath.record.reading import RUNS, read_manifest
 from critpath.record.recorder import RECORDERS, Leftover, Recorded
 from critpath.record.registry import entries, register
-from critpath.record.unfinished import RUNS, finish, read_manifest
+from critpath.record.unfinished import finish
 
 
 def dead_session() -> str:
@@ -52,7 +53,7 @@ def recorders(tmp_path, monkeypatch):
     for name, place in RECORDERS.items():
         module = ModuleType(place)
         module.leftovers = list
-        module.finish_raw = module.finish_dead = lambda *_: None
+        module.finish_raw = module.finish_dead = lambda *_: Recorded()
         monkeypatch.setitem(sys.modules, place, module)
         modules[name] = module
     return modules
@@ -87,7 +88,7 @@ def manifest(session: str, **changes) -> Manifest:
 
 
 def unfinished(place, session, **changes):
-    place.mkdir()
+    (place / "raw").mkdir(parents=True)
     write_manifest(place, manifest(session, **changes))
     register(session, place, "ftrace")
     return place
@@ -242,6 +243,72 @@ def test_a_recording_that_cannot_be_finished_stays_as_it_was(recorders, tmp_path
 
 
 @pytest.mark.usefixtures("recorders")
+def test_a_recording_without_any_data_is_removed(tmp_path):
+    out = unfinished(tmp_path / "out", dead_session())
+    (out / "raw").rename(out / ".raw-converted")
+    early = tmp_path / "early"
+    session = dead_session()
+    (early / "raw" / "formats").mkdir(parents=True)
+    (early / f".{session}.lttng").touch()
+    register(session, early, "ftrace")
+    assert clean()[0]
+    assert not out.exists()
+    assert not early.exists()
+    assert entries() == []
+
+
+@pytest.mark.usefixtures("recorders")
+def test_what_is_not_the_recorders_is_never_removed(tmp_path):
+    early = tmp_path / "early"
+    (early / "raw").mkdir(parents=True)
+    (early / "thesis.txt").touch()  # of the user, who has used the place meanwhile
+    register(dead_session(), early, "ftrace")
+    assert clean()[0]
+    assert sorted(p.name for p in early.iterdir()) == ["raw", "thesis.txt"]
+
+
+@pytest.mark.usefixtures("recorders")
+@pytest.mark.parametrize("moment", ["beside", "between the renames", "before the old one went"])
+def test_a_recording_that_was_to_replace_another_gets_its_name(tmp_path, moment):
+    session = dead_session()
+    target, building = tmp_path / "out", tmp_path / f".out.{session}"
+    old = building.with_name(building.name + ".old")
+    state = "recording" if moment == "beside" else "complete"
+    unfinished(building, session, state=state)
+    target.mkdir()
+    write_manifest(target, manifest(new_name(), state="complete"))
+    if moment == "between the renames":
+        target.rename(old)
+    elif moment == "before the old one went":
+        target.rename(old)
+        building.rename(target)
+    assert clean()[0]
+    assert [p.name for p in tmp_path.iterdir() if "out" in p.name] == ["out"]
+    assert read_manifest(target).session == session
+    assert entries() == []
+
+
+def test_both_halves_of_an_interleaved_recording_are_finished(recorders, tmp_path):
+    def finish_raw(directory, _):
+        assert directory == top / "normal"
+        (directory / "trace" / "kernel").mkdir(parents=True)
+        (directory / "trace" / "kernel" / "metadata").write_text("x")
+        return Recorded((CpuLoss(0, 2),))
+
+    recorders["ftrace"].finish_raw = finish_raw
+    session, top = dead_session(), tmp_path / "both"
+    unfinished(top / "normal", session, interleaved="sample")
+    (top / "sample" / "trace").mkdir(parents=True)  # linking had begun
+    write_manifest(top / "sample", manifest(session, interleaved="normal"))
+    assert clean()[0]
+    for half in ("normal", "sample"):
+        assert read_manifest(top / half).state == "interrupted"
+        assert read_manifest(top / half).lost == 2
+        assert (top / half / "trace" / "kernel" / "metadata").read_text() == "x"
+    assert entries() == []
+
+
+@pytest.mark.usefixtures("recorders")
 def test_notes_of_recordings_that_are_no_more_are_dropped(tmp_path):
     register(dead_session(), tmp_path / "moved", "ftrace")
     other = tmp_path / "other"
@@ -267,7 +334,6 @@ def test_a_recording_with_links_is_refused(tmp_path, how):
     out = unfinished(tmp_path / "out", dead_session())
     secret = tmp_path / "secret"
     secret.write_text("x")
-    (out / "raw").mkdir()
     if how == "symlink":
         (out / "raw" / "cpu0").symlink_to(secret)
     else:

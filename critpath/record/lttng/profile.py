@@ -111,7 +111,7 @@ def session_file(
     added = [
         words[1]
         for element in contexts
-        if element.tag is ET.ProcessingInstruction
+        if callable(element.tag)  # a processing instruction
         and (words := (element.text or "").split())[:1] == [_INSTRUCTION]
         and len(words) == 2
     ]
