@@ -35,6 +35,7 @@ MARKER_DESCRIPTOR_VARIABLE: Final = "CRITPATH_MARKER_FD"
 TRACE: Final = "trace"
 FORMAT: Final = "ctf-1.8"
 
+_SETTLE: Final = 0.001  # s
 _CONTEXTS: Final = ("tid", "common_flags")
 
 
@@ -283,6 +284,8 @@ class FtraceRecorder:
         instance, drain = self._running(), self._drain
         end = self._ended or time.monotonic_ns()
         instance.write("tracing_on", "0")
+        # An event that is just being written is in the buffer by then.
+        time.sleep(_SETTLE)
         if drain is not None:
             drain.stop()
             self._description["cpus"] = drain.cpus
