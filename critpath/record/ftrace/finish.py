@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from critpath.errors import UnreadableError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.convert import Converted, convert
 from critpath.record.recorder import Recorded
@@ -18,7 +17,7 @@ FORMAT: Final = "ctf-1.8"
 _CONTEXTS: Final = ("tid", "common_flags")
 
 
-def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded:
+def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded | None:
     """Convert what a dead recorder left in ``raw/`` into ``trace/``.
 
     Parameters
@@ -29,7 +28,8 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded:
 
     Returns
     -------
-    Recorded
+    Recorded or None
+        None where recording had not begun.
 
     Raises
     ------
@@ -39,12 +39,12 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded:
     raw, trace = directory / raws.RAW, directory / TRACE
     if not raw.is_dir():
         raws.discard(directory)
-        if not any(trace.glob("*/metadata")):
-            raise UnreadableError(
-                f"{directory} has no raw data and no trace", "record again: nothing is left of this"
-            )
-        # Killed between the trace and the manifest.
-        return Recorded(facts={"name": "ftrace", "format": FORMAT})
+        # Killed between the trace and the manifest, or before there was anything.
+        made = any(trace.glob("*/metadata"))
+        return Recorded(facts={"name": "ftrace", "format": FORMAT}) if made else None
+    if not raws.is_described(raw):
+        raws.discard(directory)
+        return None
     description = raws.read_description(raw)
     if trace.is_dir() and not trace.is_symlink():
         # Killed between the trace and its end: the same trace is made again.

@@ -148,12 +148,16 @@ class FtraceRecorder:
         Raises
         ------
         CritpathError
-            If it cannot be converted, for example for lack of space.
+            If it cannot be converted, for example for lack of space: ``raw/`` then stays,
+            for `finish_raw`, until `abort`.
         """
         try:
             failure = self.failure
             self._remove_instance()
             converted = convert(self._raw, self._settings.directory / TRACE, tell)
+        except CritpathError:
+            # The raw data stays: with more room, or mended, it can become a trace.
+            raise
         except BaseException:
             self.abort()
             raise
@@ -288,9 +292,6 @@ class FtraceRecorder:
         self._stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
         self._stats = {cpu: counts for cpu, counts in self._stats.items() if any(counts.values())}
         self._description["end"] = end
-        if self.failure is not None:
-            # A full disk: without the kernel's counts nobody would see that events are lost.
-            raws.make_room(self._raw)
         raws.write_stats(self._raw, self._stats)
         raws.write_description(self._raw, self._description)
         raws.write_json(self._raw / "statedump-end.json", scan())

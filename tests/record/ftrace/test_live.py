@@ -301,7 +301,11 @@ def test_a_full_disk_ends_the_recording_and_is_said(tmp_path):
             assert failure is not None
             assert "No space left" in failure.what
             now = time.monotonic_ns()
+            # Whoever records has to be able to say so, on the same disk.
+            (small / "manifest").write_bytes(b"x" * 20_000)
             assert recorder.stop() < now
+            with pytest.raises(CritpathError, match="No space left"):
+                recorder.finish(silent)
             for file in (small / "raw").glob("cpu*"):
                 assert file.stat().st_size % 4096 == 0
             # Room for the trace, as a user would make it.
@@ -331,6 +335,12 @@ def test_an_instance_that_is_held_is_turned_off_and_named(settings, monkeypatch)
         process.kill()
     tracefs.Instance(path).remove()
     assert read_events(made.directory / "trace", KERNEL).total > 50
+
+
+def finished(directory: Path) -> Recorded:
+    recorded = finish_raw(directory, silent)
+    assert recorded is not None
+    return recorded
 
 
 KILLED = """
@@ -370,7 +380,7 @@ def test_the_instance_of_a_killed_recorder_is_found_and_removed(killed):
     leftover.remove()
     assert session not in {x.session for x in leftovers()}
     # Nobody knew where it belonged: what was written by then is readable all the same.
-    recorded = finish_raw(directory, silent)
+    recorded = finished(directory)
     assert any("end" in warning for warning in recorded.warnings)
 
 
@@ -380,7 +390,7 @@ def test_what_the_buffers_of_a_killed_recorder_held_is_saved(killed, monkeypatch
     monkeypatch.setattr(leftover_module, "entries", lambda: noted)
     [leftover] = [x for x in leftovers() if x.session == session]
     leftover.remove()
-    recorded = finish_raw(directory, silent)
+    recorded = finished(directory)
     assert recorded.loss == ()
     assert recorded.warnings == ()
     assert recorded.facts["name"] == "ftrace"
@@ -388,9 +398,21 @@ def test_what_the_buffers_of_a_killed_recorder_held_is_saved(killed, monkeypatch
     assert "/bin/true" in events.strings or "/usr/bin/true" in events.strings
     assert [p.name for p in directory.iterdir()] == ["trace"]
     # Again, as after a kill between the trace and the manifest.
-    assert finish_raw(directory, silent).facts["name"] == "ftrace"
+    assert finished(directory).facts["name"] == "ftrace"
 
 
 def test_nothing_is_made_of_nothing(tmp_path):
-    with pytest.raises(CritpathError, match="no raw data"):
+    assert finish_raw(tmp_path, silent) is None
+    # Killed while it was being set up.
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/header_page").touch()
+    assert finish_raw(tmp_path, silent) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_raw_data_stays_as_it_is(tmp_path):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/raw.json").touch()
+    with pytest.raises(CritpathError, match=r"raw\.json"):
         finish_raw(tmp_path, silent)
+    assert (tmp_path / "raw/raw.json").exists()
