@@ -46,6 +46,11 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded | None:
         raws.discard(directory)
         return None
     description = raws.read_description(raw)
+    # Cpus that came while it was recorded have a file only.
+    with_files = {int(p.name[3:]) for p in raw.glob("cpu*") if p.name[3:].isdecimal()}
+    if not with_files <= {*description.get("cpus", [])}:
+        description["cpus"] = sorted(with_files | {*description.get("cpus", [])})
+        raws.write_description(raw, description)
     if trace.is_dir() and not trace.is_symlink():
         # Killed between the trace and its end: the same trace is made again.
         shutil.rmtree(trace)

@@ -151,12 +151,14 @@ class FtraceRecorder:
             If it cannot be converted, for example for lack of space: ``raw/`` then stays,
             for `finish_raw`, until `abort`.
         """
+        failure = self.failure
         try:
-            failure = self.failure
             self._remove_instance()
             converted = convert(self._raw, self._settings.directory / TRACE, tell)
         except CritpathError:
             # The raw data stays: with more room, or mended, it can become a trace.
+            if failure is not None:
+                raise failure from None
             raise
         except BaseException:
             self.abort()
@@ -200,7 +202,9 @@ class FtraceRecorder:
         if root is None:
             root = tracefs.mount()
             self._warnings.append(f"tracefs was not mounted; it is now, at {root}, and stays so")
-        self._instance = instance = Instance.make(root, self._settings.session)
+        # Known before it is made: an abort at any moment removes it.
+        self._instance = instance = Instance.named(root, self._settings.session)
+        instance.make()
         # Before other files: some shells write to descriptors below 10 only.
         self._marker = instance.open("trace_marker", os.O_WRONLY)
         os.set_inheritable(self._marker, True)

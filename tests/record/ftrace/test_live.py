@@ -20,9 +20,9 @@ from critpath.model import Kind
 from critpath.read.layout import KERNEL
 from critpath.read.recording import read_events
 from critpath.record import profiles
+from critpath.record.ftrace import drain, tracefs
 from critpath.record.ftrace import leftovers as leftover_module
 from critpath.record.ftrace import recorder as module
-from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.obstacles import obstacles
 from critpath.record.ftrace.recorder import FtraceRecorder, finish_raw, leftovers, open_recorder
 from critpath.record.identity import new_name
@@ -341,6 +341,35 @@ def finished(directory: Path) -> Recorded:
     recorded = finish_raw(directory, silent)
     assert recorded is not None
     return recorded
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one cpu")
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_cpu_that_comes_while_recording_is_recorded_too(settings, monkeypatch, seen):
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    monkeypatch.setattr(module, "online", lambda: [first])
+    if not seen:
+        monkeypatch.setattr(drain, "online", lambda: [first])
+    made = settings(keep_raw=True)
+    command = "sleep 2.5; taskset -c {} sh -c 'for i in 1 2 3 4 5; do /bin/true; done'"
+    recorded, _, _ = record(made, "/bin/sh", "-c", command.format(last))
+    assert recorded.loss == ()
+    assert recorded.warnings == ()
+    events = read_events(made.directory / "trace", KERNEL)
+    assert {first, last} <= set(events.cpu.tolist())
+
+
+def test_what_an_interrupted_start_left_open_does_not_keep_the_instance(settings, monkeypatch):
+    made = settings()
+    recorder = open_recorder(made)
+
+    def interrupted(instance: tracefs.Instance) -> None:
+        os.open(instance.path / "trace_marker", os.O_WRONLY)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FtraceRecorder, "_set_up", lambda _, instance: interrupted(instance))
+    with pytest.raises(KeyboardInterrupt):
+        recorder.start()
 
 
 KILLED = """

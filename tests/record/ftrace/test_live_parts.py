@@ -301,7 +301,7 @@ def test_no_leftover_is_taken_from_a_living_owner(machine):
 def test_an_instance_that_cannot_be_made_says_what_to_do(machine):
     (machine / "instances/x").mkdir()
     with pytest.raises(CritpathError, match="instances/x"):
-        tracefs.Instance.make(machine, "x")
+        tracefs.Instance.named(machine, "x").make()
     with pytest.raises(CritpathError, match="trace_clock") as refused:
-        tracefs.Instance(machine / "instances/x").write("trace_clock", "mono")
+        tracefs.Instance.named(machine, "x").write("trace_clock", "mono")
     assert "critpath doctor" in refused.value.do
