@@ -118,7 +118,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> Request:
     if specification:
         from critpath import pipeline  # noqa: PLC0415 - numpy
 
-        pipeline.check_specification(specification)
+        pipeline.parse_specification(specification)  # refuses a wrong one
     name = arguments.container or (commands[0][0] if commands else "all")
     return Request(
         output=arguments.output or _default_output(name),

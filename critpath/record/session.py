@@ -160,6 +160,7 @@ class _Session:
         self.recorder = self.choice.open(self.settings)
         with self.signals.watching():
             begin = self.recorder.start()
+        self.runner.forget()
         request = self.request
         if pid_namespace() != INITIAL_PID_NAMESPACE:
             self._note(

@@ -136,7 +136,7 @@ def test_between_runs_what_there_is_is_kept(box, wait_for):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_whole_machine_until_a_signal(box, wait_for, number):
     process = box.popen("-o", "rec", "-a")
-    wait_for(lambda: (box.output / "critpath.json").exists())
+    wait_for((box.output / "critpath.json").exists)
     time.sleep(0.1)
     process.send_signal(number)
     assert end(process)[0] == 0
@@ -146,7 +146,7 @@ def test_the_whole_machine_until_a_signal(box, wait_for, number):
 def test_ignored_signals_stay_ignored(box, wait_for):
     process = box.popen(
         *("-o", "rec", "sh", "-c", "echo $$ >pids; sleep 1; kill -HUP $$; exit 4"),
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),  # noqa: PLW1509 - no threads
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
     wait_for(lambda: pids(box))
     process.send_signal(signal.SIGHUP)
@@ -221,7 +221,7 @@ def test_at_random_moments_nothing_is_left(box, wait_for, is_alive):
         name = f"r{index}"
         process = box.popen("-o", name, "-n", "50", "sh", "-c", "echo $$ >>pids; sleep 0.02")
         # From the end of the interpreter's own start on: before it, Python is alone.
-        wait_for(lambda n=name: (box.place / n).exists() or process.poll() is not None)
+        wait_for((box.place / name).exists)
         time.sleep(dice.random() * 0.4)
         process.send_signal(number)
         code, err = end(process)

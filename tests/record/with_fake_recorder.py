@@ -17,7 +17,7 @@ from types import ModuleType
 from critpath.commands import entry
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss
-from critpath.record import recorder
+from critpath.record import recorder, registry
 from critpath.record.recorder import Obstacle, Recorded
 
 LOG = Path(os.environ["FAKE_LOG"])
@@ -108,10 +108,12 @@ def fake(name):
     module.open_recorder = FakeRecorder
     module.obstacles = lambda _: [Obstacle("x", reason, f"mend {name}")] if reason else []
     module.leftovers = list
+    module.finish_dead = module.finish_raw = lambda *_: None
     sys.modules[module.__name__] = module
     return module.__name__
 
 
+registry._ROOT = LOG.with_suffix(".registry")
 recorder.RECORDERS = {name: fake(name) for name in ("lttng", "ftrace")}
 
 if __name__ == "__main__":

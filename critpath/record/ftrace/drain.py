@@ -147,15 +147,23 @@ class Drain:
     raw : Path
         Directory of the files ``cpuN``.
     page_bytes : int
+    buffer_bytes : int
+        Of each cpu.
     failed : callable
         Called in a thread that cannot write any more, once per thread: is to turn
         tracing off, as what follows a gap at an unknown place is worth nothing.
     """
 
     def __init__(
-        self, instance: Instance, raw: Path, page_bytes: int, failed: Callable[[], None]
+        self,
+        instance: Instance,
+        raw: Path,
+        page_bytes: int,
+        buffer_bytes: int,
+        failed: Callable[[], None],
     ) -> None:
         self._instance = instance
+        self._enough = min(CHUNK, buffer_bytes // 2) // 4
         self._raw = raw
         self._page_bytes = page_bytes
         self._failed = failed
@@ -268,7 +276,7 @@ class Drain:
                 # A cpu without a buffer: it would never let us sleep.
                 if ready.get(stream.source, 0) & ~select.POLLIN:
                     poll.unregister(stream.source)
-            if ready and max(moved) < CHUNK // 8:
+            if ready and max(moved) < self._enough:
                 self._ending.wait(_PAUSE)
             if first and time.monotonic() - looked > _IDLE:
                 looked = time.monotonic()

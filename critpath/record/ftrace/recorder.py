@@ -166,6 +166,7 @@ class FtraceRecorder:
             warnings.insert(0, f"{failure.what} ({failure.do})")
         facts = {
             **_facts(self._description, converted.names),
+            "event_count": converted.events,
             "priority": self._drain.priority if self._drain else "normal",
         }
         return Recorded(loss=converted.loss, facts=facts, warnings=tuple(warnings))
@@ -200,6 +201,9 @@ class FtraceRecorder:
             root = tracefs.mount()
             self._warnings.append(f"tracefs was not mounted; it is now, at {root}, and stays so")
         self._instance = instance = Instance.make(root, self._settings.session)
+        # Before other files: some shells write to descriptors below 10 only.
+        self._marker = instance.open("trace_marker", os.O_WRONLY)
+        os.set_inheritable(self._marker, True)
         self._set_up(instance)
         self._enable(instance, wanted(profile, _available(instance)))
         self._raw.mkdir(mode=0o700)
@@ -207,10 +211,8 @@ class FtraceRecorder:
         size = raws.page_bytes(header)
         raws.copy_descriptions(instance, self._raw, self._wanted.events)
         self._describe(root, size)
-        self._drain = Drain(instance, self._raw, size, self._turn_off)
+        self._drain = Drain(instance, self._raw, size, self._buffer_bytes, self._turn_off)
         self._drain.start(online())
-        self._marker = instance.open("trace_marker", os.O_WRONLY)
-        os.set_inheritable(self._marker, True)
         instance.write("tracing_on", "1")
         begin = time.monotonic_ns()
         raws.write_json(self._raw / "statedump.json", scan())
@@ -288,11 +290,12 @@ class FtraceRecorder:
         self._stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
         self._stats = {cpu: counts for cpu, counts in self._stats.items() if any(counts.values())}
         self._description["end"] = end
-        # On a full disk the pages are what matters.
-        with contextlib.suppress(*([OSError] if self.failure else [])):
-            raws.write_stats(self._raw, self._stats)
-            raws.write_description(self._raw, self._description)
-            raws.write_json(self._raw / "statedump-end.json", scan())
+        if self.failure is not None:
+            # A full disk: without the kernel's counts nobody would see that events are lost.
+            raws.make_room(self._raw)
+        raws.write_stats(self._raw, self._stats)
+        raws.write_description(self._raw, self._description)
+        raws.write_json(self._raw / "statedump-end.json", scan())
         return end
 
     def _remove_instance(self) -> None:
@@ -353,7 +356,7 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded:
     raws.discard(directory)
     return Recorded(
         loss=converted.loss,
-        facts=_facts(description, converted.names),
+        facts={**_facts(description, converted.names), "event_count": converted.events},
         warnings=converted.warnings,
     )
 
