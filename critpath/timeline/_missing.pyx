@@ -10,7 +10,7 @@ def contradictions(const int32_t[::1] cpu, const int32_t[::1] event_class,
                    const int64_t[::1] offset, const int64_t[::1] values,
                    const uint8_t[::1] kinds, const int64_t[::1] class_host,
                    Py_ssize_t hosts, Py_ssize_t cpus, int switch):
-    """Return pairs of rows: a switch to idle, and the cpu's next, from another thread.
+    """Return pairs of rows: a switch, and the cpu's next, which is from another thread.
 
     Fields of a switch are in the canonical order: ``prev_tid`` is 1, ``next_tid`` 4.
     """
@@ -23,8 +23,7 @@ def contradictions(const int32_t[::1] cpu, const int32_t[::1] event_class,
             continue
         place = class_host[event_class[i]] * cpus + cpu[i]
         before = last[place]
-        if (before >= 0 and values[offset[before] + 4] == 0
-                and values[offset[i] + 1] != 0):
+        if before >= 0 and values[offset[before] + 4] != values[offset[i] + 1]:
             found.append((before, i))
         last[place] = i
     return np.array(found, np.int64).reshape(-1, 2)

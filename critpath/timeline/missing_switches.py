@@ -1,36 +1,41 @@
-"""Switches out of idle that a kernel did not write, put where they must have been.
+"""Switches that a kernel did not write, put where they must have been.
 
-Some kernels leave out a few per cent of the switches from the idle thread to another,
-for every tracer and without counting them as lost (measured on a 6.18 guest kernel: 2 to
-8 % of all switches, the same with ``perf record``; see docs/evaluation.md).  What the
-thread does then would be taken for idle's, and who it wakes would have no waker.
+Some kernels leave out a few per cent of the switches, most of them from the idle thread
+to another, for every tracer and without counting them as lost (docs/evaluation.md has
+figures).  What the thread does then would be taken for idle's, and who it wakes would
+have no waker.
 
-The cpu's next switch names the thread that ran, and an idle cpu runs a thread as soon as
-it is woken.  So the missing switch is put after the thread's last wake before that
-switch, and after the interrupts that were open on the cpu then.  Where the thread was
-not woken in between, or events were lost there, nothing is put in.
+The cpu's next switch names the thread that ran.  An idle cpu runs a thread as soon as it
+is woken: the missing switch is put after the thread's last wake before that switch, and
+after the interrupts that were open on the cpu then.  Otherwise it is put before the
+first event of which the trace says that this thread was current (``critpath_current``,
+which the ftrace recorder puts in).  Where neither is there, or events were lost, nothing
+is put in.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, U8, Events, Kind
+from critpath.model import I64, Events, Kind
 from critpath.timeline._missing import contradictions
 from critpath.units import plural
 
-_WAKES: Final = (Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW)
 _OPENS: Final = frozenset({Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY, Kind.VECTOR_ENTRY})
 _CLOSES: Final = frozenset({Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT, Kind.VECTOR_EXIT})
 # Fields of a switch, in the canonical order.
-_PREV_COMM, _PREV_TID, _NEXT_COMM = 0, 1, 3
+_PREV_COMM, _PREV_TID, _NEXT_COMM, _NEXT_TID = 0, 1, 3, 4
+_FIELDS: Final = 5
+_IDLE: Final = 0
+_RUNNABLE, _SLEEPS = 0, 1  # prev_state
 
 
 def with_missing_switches(events: Events) -> Events:
-    """Return the events with the switches out of idle that the kernel left out.
+    """Return the events with the switches that the kernel left out.
 
     Parameters
     ----------
@@ -42,7 +47,7 @@ def with_missing_switches(events: Events) -> Events:
     Events
         With a warning that tells how many were put in; the same object if none was.
     """
-    kinds = np.array([c.kind for c in events.classes] or [0], np.uint8)
+    kinds = np.array([c.kind for c in events.classes] or [Kind.OTHER], np.uint8)
     hosts = np.array([c.host for c in events.classes] or [0], np.int64)
     pairs = contradictions(
         events.cpu,
@@ -57,40 +62,92 @@ def with_missing_switches(events: Events) -> Events:
     )
     if not len(pairs):
         return events
-    places = _Places(events, kinds, hosts)
-    found = [(places.after(before, nxt), before, nxt) for before, nxt in pairs.tolist()]
-    put = sorted((place, before, nxt) for place, before, nxt in found if place >= 0)
-    if not put:
-        return events
-    return _insert(events, np.array(put, np.int64))
+    places = _Places(events)
+    put = []
+    for before, following in pairs.tolist():
+        place = places.after(before, following)
+        if place >= 0:
+            put.append((place, before, following, places.left_as(before, place)))
+    return _insert(events, np.array(sorted(put), np.int64)) if put else events
+
+
+class _ByThread:
+    """Rows of some events by the thread that they are about."""
+
+    def __init__(self, host: I64, tid: I64, rows: I64) -> None:
+        keys = (host << 32) + tid
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._rows = keys[order], rows[order]
+
+    def of(self, host: int, tid: int) -> I64:
+        """Return the rows of a thread, ascending."""
+        key = (host << 32) + tid
+        low, high = np.searchsorted(self._keys, [key, key + 1])
+        return self._rows[low:high]
 
 
 class _Places:
     """Where missing switches belong."""
 
-    def __init__(self, events: Events, kinds: U8, hosts: I64) -> None:
+    def __init__(self, events: Events) -> None:
         self.events = events
-        self.kinds = kinds
-        self.hosts = hosts
-        is_wake = np.isin(kinds, _WAKES)
-        rows = np.flatnonzero(is_wake[events.event_class])
-        tid = events.column(rows, "tid")
-        host = hosts[events.event_class[rows]]
-        order = np.argsort((host << 32) + tid, kind="stable")
-        self._keys = ((host << 32) + tid)[order]
-        self._rows = rows[order]
+        self._kind = np.array([c.kind for c in events.classes], np.uint8)
+        self._host = np.array([c.host for c in events.classes], np.int64)
+
+    def _rows(self, *kinds: Kind) -> I64:
+        return np.flatnonzero(np.isin(self._kind, kinds)[self.events.event_class])
+
+    def _by_thread(self, rows: I64, tid: I64) -> _ByThread:
+        return _ByThread(self._host[self.events.event_class[rows]], tid, rows)
+
+    @cached_property
+    def _wakes(self) -> _ByThread:
+        rows = self._rows(Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW)
+        return self._by_thread(rows, self.events.column(rows, "tid"))
+
+    @cached_property
+    def _current(self) -> _ByThread:
+        rows = self._rows(Kind.CURRENT)
+        return self._by_thread(rows, self.events.column(rows, "tid"))
+
+    @cached_property
+    def _arrivals(self) -> _ByThread:
+        rows = self._rows(Kind.SWITCH)
+        return self._by_thread(rows, self.events.values[self.events.offset[rows] + _NEXT_TID])
 
     def after(self, before: int, following: int) -> int:
         """Return the row that a missing switch follows, -1 where it is not known."""
         events = self.events
-        host = int(self.hosts[events.event_class[before]])
+        host = int(self._host[events.event_class[before]])
         tid = int(events.values[events.offset[following] + _PREV_TID])
-        low, high = np.searchsorted(self._keys, [(host << 32) + tid, (host << 32) + tid + 1])
-        wakes = self._rows[low:high]
-        at = int(np.searchsorted(wakes, following)) - 1
-        if at < 0 or wakes[at] <= before or self._lost(host, before, following):
+        if tid == _IDLE or self._lost(host, before, following):
             return -1
-        return self._out_of_interrupts(host, before, int(wakes[at]), following)
+        last = following
+        seen = self._current.of(host, tid)
+        seen = seen[(seen > before) & (seen < following)]
+        seen = seen[events.cpu[seen] == events.cpu[before]]
+        if len(seen):
+            last = int(seen[0])
+        if events.values[events.offset[before] + _NEXT_TID] == _IDLE:
+            wakes = self._wakes.of(host, tid)
+            at = int(np.searchsorted(wakes, last)) - 1
+            if at >= 0 and wakes[at] > before:
+                place = self._out_of_interrupts(host, before, int(wakes[at]), following)
+                return min(place, last - 1) if len(seen) else place
+        return last - 1 if len(seen) else -1
+
+    def left_as(self, before: int, place: int) -> int:
+        """Return the state in which the thread before left the cpu."""
+        events = self.events
+        host = int(self._host[events.event_class[before]])
+        tid = int(events.values[events.offset[before] + _NEXT_TID])
+        if tid == _IDLE:
+            return _RUNNABLE
+        wakes, arrivals = self._wakes.of(host, tid), self._arrivals.of(host, tid)
+        woken = wakes[np.searchsorted(wakes, place, "right") :]
+        came = arrivals[np.searchsorted(arrivals, place, "right") :]
+        slept = len(woken) and (not len(came) or woken[0] < came[0])
+        return _SLEEPS if slept or not len(came) else _RUNNABLE
 
     def _lost(self, host: int, before: int, following: int) -> bool:
         cpu = self.events.cpu[before]
@@ -104,12 +161,12 @@ class _Places:
         """Return the row at which the cpu leaves the interrupts that are open at a wake."""
         classes = self.events.event_class[before:following]
         here = (self.events.cpu[before:following] == self.events.cpu[before]) & (
-            self.hosts[classes] == host
+            self._host[classes] == host
         )
         depth = 0
         last = wake
         for offset in np.flatnonzero(here).tolist():
-            kind = self.kinds[classes[offset]]
+            kind = self._kind[classes[offset]]
             if before + offset > wake and depth <= 0:
                 break
             depth += kind in _OPENS
@@ -119,25 +176,27 @@ class _Places:
 
 
 def _insert(events: Events, put: I64) -> Events:
-    """Put switches from idle in after some rows."""
-    place, before, following = put.T
+    """Put switches in after some rows."""
+    place, before, following, state = put.T
     values = events.values
-    new = np.zeros((len(put), 5), np.int64)
+    new = np.zeros((len(put), _FIELDS), np.int64)
     new[:, 0] = values[events.offset[before] + _NEXT_COMM]
+    new[:, 1] = values[events.offset[before] + _NEXT_TID]
+    new[:, 2] = state
     new[:, 3] = values[events.offset[following] + _PREV_COMM]
     new[:, 4] = values[events.offset[following] + _PREV_TID]
     at = place + 1
     times = plural(len(put), "time")
     note = (
-        f"{times} the kernel did not write a switch out of idle (some kernels do that): "
-        "the thread is taken to run from its wake on"
+        f"{times} the kernel did not write a switch (some kernels do that, mostly out of idle): "
+        "it is put where the thread was woken or first seen"
     )
     return replace(
         events,
         timestamp=np.insert(events.timestamp, at, events.timestamp[place]),
         cpu=np.insert(events.cpu, at, events.cpu[before]),
         event_class=np.insert(events.event_class, at, events.event_class[before]),
-        offset=np.insert(events.offset, at, len(values) + 5 * np.arange(len(put))),
+        offset=np.insert(events.offset, at, len(values) + _FIELDS * np.arange(len(put))),
         values=np.concatenate([values, new.ravel()]),
         warnings=(*events.warnings, note),
     )
