@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shlex
@@ -234,7 +235,9 @@ class Teller:
         """Print a line."""
         self._stop()
         self._clear()
-        hint(f"critpath: {message}", quiet=self._quiet and not message.startswith("warning: "))
+        # Nobody reads stderr any more: no reason to lose a recording.
+        with contextlib.suppress(OSError):
+            hint(f"critpath: {message}", quiet=self._quiet and not message.startswith("warning: "))
 
     def run(self, number: int, total: int, what: str = "run") -> None:
         """Show which run begins, now and then: the spinner would disturb it."""

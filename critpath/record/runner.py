@@ -13,7 +13,7 @@ from critpath.errors import CritpathError
 from critpath.record._spawn import SpawnError, collect, spawn
 from critpath.record.caller import Caller
 from critpath.record.program import Program, refusal
-from critpath.record.signals import Signals, Stopped, from_terminal
+from critpath.record.signals import Signals, from_terminal
 from critpath.record.tree import Process, descendants
 from critpath.record.user import User
 
@@ -108,7 +108,7 @@ class Runner:
             if ended is None:
                 timed_out = True
                 ended = self._end(pid)
-        except Stopped:
+        except BaseException:  # whatever it is, nobody would wait for the command any more
             self._kill(pid)
             raise
         status, end = ended

@@ -237,6 +237,29 @@ def test_the_command_dies_with_its_recorder(box, wait_for, is_alive):
     assert box.manifest()["state"] == "recording"
 
 
+def test_a_recorder_killed_before_tracing_was_on(box, wait_for):
+    process = box.popen(
+        *("-o", "rec", "-n", "2", "--interleave", "true", "true"), env={"FAKE_SLOW": "start"}
+    )
+    wait_for(lambda: "start" in box.calls())
+    process.kill()
+    process.communicate()
+    assert box.manifest("rec/normal")["begin"] == 0
+    assert box.record("-o", "next", "true").code == 0
+    assert not box.output.exists()
+
+
+def test_a_reader_of_stderr_that_is_gone_costs_no_recording(box, wait_for):
+    reader, writer = os.pipe()
+    process = box.popen("-o", "rec", *SLEEPER, stderr=writer)
+    os.close(writer)
+    wait_for(lambda: pids(box))
+    os.close(reader)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert box.manifest()["state"] == "complete"
+
+
 def test_at_random_moments_nothing_is_left(box, wait_for, is_alive):
     dice = random.Random(7)  # noqa: S311 - moments, no secrets
     for index in range(20):
