@@ -134,11 +134,7 @@ class Twin:
     def write(self, data, header, cpu, span, losses, beside):
         """Return the stream file's bytes and the number of events."""
         most = max(
-            (
-                self.words[s + 2] + self.words[s + 3] * self.data_size
-                for s in self.starts
-                if s >= 0
-            ),
+            (self.words[s + 2] + self.words[s + 3] * self.data_size for s in self.starts if s >= 0),
             default=0,
         )
         room = len(header) + CONTEXT + PACKET + 19 + most

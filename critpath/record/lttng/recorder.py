@@ -69,9 +69,7 @@ class LttngRecorder:
         try:
             end_orphans()
             if not program.reachable():
-                if os.geteuid() != 0:
-                    raise _in_the_way()
-                start_daemon(self._settings.session)
+                self._start_daemon()
             self._version = program.version()
             self._load()
             self._python_agent()
@@ -133,6 +131,11 @@ class LttngRecorder:
                 self._made = False
         finally:
             self._end_daemons()
+
+    def _start_daemon(self) -> None:
+        if os.geteuid() != 0:
+            raise _in_the_way()
+        start_daemon(self._settings.session)
 
     def _load(self) -> None:
         """Load the profile, with the session's name and output filled in."""

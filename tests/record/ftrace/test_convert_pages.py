@@ -93,19 +93,28 @@ ENTRY = (
         st.integers(1, 4),
     )
     | st.just(struct.pack("<I", 29))
-    | st.binary(min_size=4, max_size=12)
 )
-PAGE = st.builds(
-    page,
-    st.lists(ENTRY, max_size=6).map(lambda e: b"".join(e)[:DATA]),
-    time=st.integers(BEGIN, BEGIN + 10**6) | st.integers(0, (1 << 64) - 1),
-    flags=st.sampled_from([0, 0, 1 << 31, 3 << 30, 1 << 30]),
-    commit=st.none() | st.integers(0, (1 << 27) - 1) | st.integers(0, DATA),
-    behind=st.sampled_from([b"", struct.pack("<Q", 5), b"\xff" * 8]),
+WILD = ENTRY | st.binary(min_size=4, max_size=12)
+SOUND = st.builds(entry, records(), st.integers(0, (1 << 27) - 1))
+TIME = st.integers(BEGIN, BEGIN + 10**6)
+FLAGS = st.sampled_from([0, 0, 1 << 31, 3 << 30, 1 << 30])
+BEHIND = st.sampled_from([b"", struct.pack("<Q", 5), b"\xff" * 8])
+
+
+def pages_of(entries, time, commit):
+    data = st.lists(entries, max_size=6).map(lambda e: b"".join(e)[:DATA])
+    return st.builds(page, data, time=time, flags=FLAGS, commit=commit, behind=BEHIND)
+
+
+PAGE = (
+    pages_of(SOUND, TIME, st.none())
+    | pages_of(ENTRY, TIME, st.none())
+    | pages_of(WILD, TIME | st.integers(0, (1 << 64) - 1), st.none())
+    | pages_of(WILD, TIME, st.integers(0, (1 << 27) - 1) | st.integers(0, DATA))
 )
 
 
-def compare(twin_class, data, large, losses=(), beside=b""):
+def compare(twin_class, data, large):
     starts, words = programs([EVERY, SMALL, EXTENDED])
     layout = (8, 8, 16, DATA, 16 + DATA, 2, 4)
     ours = Pages(layout, TIMES, starts, words, large=large)

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -66,6 +67,9 @@ class Machine:
     def loaded(self) -> str:
         """Return the session file that was loaded last."""
         return (self.directory / "loaded").read_text()
+
+    def tree(self) -> ET.Element:
+        return ET.fromstring(self.loaded())  # noqa: S314 - our own
 
 
 @pytest.fixture

@@ -6,17 +6,18 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from critpath.errors import CritpathError, UsageError
+from critpath.model import Manifest
+from critpath.model.recording import RECORDING
 from critpath.record import identity
 from critpath.record.lttng import ending, program
 from critpath.record.lttng import recorder as recorder_module
-from critpath.record.lttng.profile import profiles
+from critpath.record.lttng.daemon import start_daemon
 from critpath.record.lttng.recorder import finish_dead, leftovers, obstacles, open_recorder
+from critpath.record.manifest import write_manifest
 from critpath.record.recorder import RecorderSettings
 
 ENOUGH = {"sched_switch", "sched_waking", "lttng_logger"}
@@ -56,10 +57,36 @@ def dead_name():
     ).stdout.strip()
 
 
+def note(directory, session):
+    """Write the manifest of a recording that is being made."""
+    write_manifest(
+        directory,
+        Manifest(
+            state=RECORDING,
+            session=session,
+            command=("true",),
+            execution="process",
+            runs=(),
+            recorder={"name": "lttng"},
+            profile="minimal",
+            clock={"name": "monotonic"},
+            host={},
+            begin=1,
+            end=0,
+        ),
+    )
+
+
+def unfinished(machine, directory, session):
+    """What a killed recorder leaves: a session that still writes, and a manifest."""
+    machine.add_session(session, str(directory / "trace"))
+    (directory / "trace" / "kernel").mkdir(parents=True)
+    (directory / "trace" / "kernel" / "metadata").write_bytes(b"\x57\x1d\xd1\x75")
+    note(directory, session)
+
+
 def own_daemon_for(session):
     """A daemon that a dead recorder started."""
-    from critpath.record.lttng.daemon import start_daemon
-
     return start_daemon(session)
 
 
@@ -70,7 +97,7 @@ def test_a_recording_is_one_session_of_a_private_name(machine, settings):
     recorded = record(asked)
     assert machine.verbs() == ["load", "enable-event", "add-context", "start", "stop", "destroy"]
     assert machine.sessions() == ["mine"]
-    loaded = ET.fromstring(machine.loaded())
+    loaded = machine.tree()
     assert loaded.findtext("session/name") == asked.session
     assert loaded.findtext(".//destination/path") == str(asked.directory / "trace")
     assert recorded.facts["version"] == "2.13.9"
@@ -142,7 +169,7 @@ def test_buffers_are_at_least_what_was_asked_for(machine, settings, wanted, got)
     machine.start_foreign_daemon()
     recorded = record(settings(buffer_bytes=wanted))
     assert recorded.facts["buffer_bytes"] == got
-    loaded = ET.fromstring(machine.loaded())
+    loaded = machine.tree()
     size = int(loaded.findtext(".//subbuffer_size"))
     count = int(loaded.findtext(".//subbuffer_count"))
     assert size * count == got
@@ -165,7 +192,7 @@ def test_ctf_18_is_asked_for_where_there_is_a_choice(
     machine.start_foreign_daemon()
     machine.set(version=version)
     recorded = record(settings(trace_format=asked))
-    assert ET.fromstring(machine.loaded()).findtext(".//trace_format") == element
+    assert machine.tree().findtext(".//trace_format") == element
     assert recorded.facts["format"] == written
     assert not any("asked for" in warning for warning in recorded.warnings)
 
@@ -259,7 +286,7 @@ def test_an_unknown_profile_names_those_there_are(machine, settings):
     machine.start_foreign_daemon()
     with pytest.raises(UsageError) as caught:
         open_recorder(settings(profile="../../etc/passwd")).start()
-    assert caught.value.do == "take one of full, minimal, network, syscalls"
+    assert caught.value.do == "choose one of full, minimal, network, syscalls"
 
 
 def test_the_session_of_a_dead_recorder_is_a_leftover(machine):
@@ -299,9 +326,7 @@ def test_the_recording_of_a_killed_recorder_is_finished(machine, settings):
     dead = dead_name()
     own_daemon_for(dead)
     directory = settings().directory
-    machine.add_session(dead, str(directory / "trace"))
-    (directory / "trace" / "kernel").mkdir(parents=True)
-    (directory / "trace" / "kernel" / "metadata").write_bytes(b"\x57\x1d\xd1\x75")
+    unfinished(machine, directory, dead)
     machine.set(counts=[7, 0])
     recorded = finish_dead(directory, lambda _: None)
     assert recorded.loss[0].events == 7
@@ -314,10 +339,7 @@ def test_counts_survive_the_removal_of_the_session(machine, settings):
     dead = dead_name()
     machine.start_foreign_daemon()
     directory = settings().directory
-    machine.add_session(dead, str(directory / "trace"))
-    (directory / "trace" / "kernel").mkdir(parents=True)
-    (directory / "trace" / "kernel" / "metadata").write_bytes(b"\x57\x1d\xd1\x75")
-    (directory / "critpath.json").write_text(f'{{"session": "{dead}"}}')
+    unfinished(machine, directory, dead)
     machine.set(counts=[9, 0])
     for leftover in leftovers():
         leftover.remove()
@@ -329,6 +351,7 @@ def test_a_recording_that_goes_on_is_not_finished(machine, settings):
     asked = settings()
     recorder = open_recorder(asked)
     recorder.start()
+    note(asked.directory, asked.session)
     with pytest.raises(CritpathError, match="still records"):
         finish_dead(asked.directory, lambda _: None)
     recorder.stop()
@@ -344,11 +367,6 @@ def test_without_lttng_nothing_is_left_and_that_is_known_at_once(monkeypatch, tm
     assert "lttng-tools" in found["lttng-tools"].do
     assert leftovers() == []
     assert all(x.what and x.do and "\n" not in x.what + x.do for x in found.values())
-
-
-def test_profiles_are_the_files_of_lttng_sessions():
-    directory = Path(__file__).resolve().parents[3] / "lttng-sessions"
-    assert profiles() == sorted(p.stem for p in directory.glob("*.lttng"))
 
 
 def test_a_program_that_does_not_answer(machine):
