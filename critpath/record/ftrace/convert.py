@@ -8,10 +8,8 @@ order of time, and where events were lost.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
-import shutil
 import sys
 import uuid
 from array import array
@@ -24,6 +22,7 @@ from typing import Final, TypeVar
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss
 from critpath.record.ftrace import _pages
+from critpath.record.ftrace.ctf_directory import whole_or_nothing
 from critpath.record.ftrace.ctf_events import EventClass, compile_event, programs, unique_names
 from critpath.record.ftrace.ctf_losses import PlacedLoss, place_losses
 from critpath.record.ftrace.ctf_metadata import COMPACT_IDS, metadata, packet_header
@@ -42,7 +41,6 @@ from critpath.units import plural
 # Of uuid5: a trace's identity follows from its session, so that converting twice gives
 # the same bytes.
 _SPACE: Final = uuid.UUID("c0a9f3a2-5f43-5d0c-9a53-0a8a2b1f6c11")
-_UNFINISHED: Final = ".{}.converting"
 
 # How far times may lie outside of the recording before a page counts as damaged (ns).
 _SLACK: Final = 10 * 10**9
@@ -304,40 +302,6 @@ def _environment(raw: Raw) -> Mapping[str, object]:
     }
 
 
-def _refuse_existing(trace: Path) -> None:
-    if trace.is_symlink() or (trace.exists() and (not trace.is_dir() or any(trace.iterdir()))):
-        raise CritpathError(
-            f"{trace}: exists already", "choose another place, or remove what is there"
-        )
-
-
-@contextlib.contextmanager
-def _whole_or_nothing(trace: Path) -> Iterator[Path]:
-    """Give a directory that becomes `trace` at the end, and is gone after an error."""
-    _refuse_existing(trace)
-    unfinished = trace.parent / _UNFINISHED.format(trace.name)
-    holder = os.open(trace.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise CritpathError(
-                f"{trace.parent}: another process converts into it", "wait until it has finished"
-            ) from error
-        # Of a conversion that was killed: who has the lock is alone.
-        if unfinished.exists():
-            shutil.rmtree(unfinished)
-        unfinished.mkdir(mode=0o700)
-        try:
-            yield unfinished
-            unfinished.rename(trace)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
-    finally:
-        os.close(holder)
-
-
 def convert(raw: Path, trace: Path, tell: Callable[[str], None]) -> Converted:
     """Convert a raw directory to a CTF trace, whole or not at all.
 
@@ -363,7 +327,7 @@ def convert(raw: Path, trace: Path, tell: Callable[[str], None]) -> Converted:
     """
     try:
         conversion = _Conversion(read_raw(raw), tell)
-        with _whole_or_nothing(trace) as directory:
+        with whole_or_nothing(trace) as directory:
             kernel = directory / "kernel"
             kernel.mkdir(mode=0o700)
             return conversion.write(kernel)

@@ -61,7 +61,7 @@ LTTNG_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 
-# The same name in tracefs and in LTTng, whatever the group.
+# Their events keep the group in front: by themselves they would be system calls.
 _GROUPS_KEPT_APART: Final = frozenset({"raw_syscalls"})
 
 # New names of fields, by LTTng's name of the event.
