@@ -52,7 +52,7 @@ def obstacles(settings: RecorderSettings | None = None) -> list[Obstacle]:
         root = tracefs.find()
         if root is None:
             return found
-    if not os.access(root / "instances", os.W_OK | os.X_OK):
+    if not os.access(root / "instances", os.W_OK | os.X_OK, effective_ids=True):
         found.append(_refused(root))
         return found
     return found + _kernel(root)

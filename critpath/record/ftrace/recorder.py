@@ -198,9 +198,8 @@ class FtraceRecorder:
 
     def _start(self) -> int:
         profile = profile_events(self._settings.profile)
-        root = tracefs.find()
-        if root is None:
-            root = tracefs.mount()
+        root = tracefs.find() or tracefs.mount()
+        if tracefs.mounted_here():
             self._warnings.append(f"tracefs was not mounted; it is now, at {root}, and stays so")
         # Known before it is made: an abort at any moment removes it.
         self._instance = instance = Instance.named(root, self._settings.session)

@@ -23,6 +23,8 @@ MOUNT_COMMAND: Final = f"mount -t tracefs nodev {MOUNT_POINT}"
 _MOUNTS: Final = Path("/proc/self/mounts")
 _BUSY_TRIES, _BUSY_PAUSE = 20, 0.05  # a file of the instance that is just being closed
 
+_mounted: Final[set[Path]] = set()
+
 _DO: Final = {
     errno.ENOMEM: "give a smaller --buffer-size, or free memory",
     errno.ENOSPC: "give a smaller --buffer-size, or free memory",
@@ -66,7 +68,13 @@ def mount() -> Path:
                 f"tracefs cannot be mounted at {MOUNT_POINT}: {os.strerror(error)}",
                 f"run as root, on the machine itself or in a privileged container: {MOUNT_COMMAND}",
             )
+    _mounted.add(MOUNT_POINT)
     return MOUNT_POINT
+
+
+def mounted_here() -> bool:
+    """Tell whether this process mounted it, which is to be said."""
+    return bool(_mounted)
 
 
 def _mounts() -> Iterator[tuple[str, Path]]:

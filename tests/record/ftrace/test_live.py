@@ -147,11 +147,13 @@ def test_a_command_with_its_processes_is_in_the_trace(settings):
 
 
 def test_babeltrace2_reads_it_too(settings):
-    pytest.importorskip("bt2", reason="babeltrace2's Python module is not installed")
     made = settings()
     record(made, "/bin/true")
     native = read_events(made.directory / "trace", KERNEL)
-    other = read_events(made.directory / "trace", KERNEL, reader="babeltrace2")
+    try:
+        other = read_events(made.directory / "trace", KERNEL, reader="babeltrace2")
+    except CritpathError as error:
+        pytest.skip(error.what)
     assert native.timestamp.tolist() == other.timestamp.tolist()
 
 

@@ -283,7 +283,7 @@ def test_tracefs_that_is_not_mounted_is_no_obstacle_to_root(machine, monkeypatch
 
 def test_tracefs_of_others_needs_root(machine, monkeypatch):
     assert machine.is_dir()
-    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert names() == ["root"]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
