@@ -31,8 +31,6 @@ __all__ = ["execution", "mark"]
 # Tracers cut what is longer than 1024 bytes; a name and a key have to fit.
 LONGEST: Final = 400
 
-_CUT: Final = 40  # hexadecimal digits that stand for the rest of a longer text
-
 
 class _Thread(_local):
     """What one thread has open.
@@ -110,22 +108,27 @@ def word(text: str) -> str:
 
     Of a text longer than `LONGEST`, the end becomes its SHA-1: it stays distinct.
     """
-    if not text.isascii() or not text.isprintable() or " " in text or "%" in text:
-        text = "".join(
-            c
-            if "!" <= c <= "~" and c != "%"
-            else "".join(f"%{b:02X}" for b in c.encode("utf-8", "surrogatepass"))
-            for c in text
-        )
-    if text.startswith("@"):
-        text = "%40" + text[1:]
-    if len(text) > LONGEST:
-        import hashlib  # noqa: PLC0415 - rarely needed
+    harmless = text.isascii() and text.isprintable() and " " not in text and "%" not in text
+    if harmless and len(text) <= LONGEST and not text.startswith("@"):
+        return text
+    pieces = [
+        c
+        if "!" <= c <= "~" and c != "%" and (c != "@" or place)
+        else "".join(f"%{b:02X}" for b in c.encode("utf-8", "surrogatepass"))
+        for place, c in enumerate(text)
+    ]
+    whole = "".join(pieces)
+    if len(whole) <= LONGEST:
+        return whole
+    import hashlib  # noqa: PLC0415 - rarely needed
 
-        digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        head = text[: LONGEST - _CUT - 1]
-        text = f"{head[: head.rfind('%')] if '%' in head[-2:] else head}~{digest}"
-    return text
+    digest = hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest()
+    head = ""
+    for piece in pieces:
+        if len(head) + len(piece) + len(digest) >= LONGEST:
+            break
+        head += piece
+    return f"{head}~{digest}"
 
 
 class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
