@@ -31,6 +31,8 @@ __all__ = ["execution", "mark"]
 # Tracers cut what is longer than 1024 bytes; a name and a key have to fit.
 LONGEST: Final = 400
 
+_MOST: Final = 1000  # names whose messages are kept
+
 
 class _Thread(_local):
     """What one thread has open.
@@ -46,6 +48,7 @@ class _Thread(_local):
 
 
 _thread = _Thread()
+_messages: dict[str, tuple[bytes, bytes]] = {}
 _numbers = count(1)
 _process = ""
 
@@ -80,7 +83,19 @@ def mark(what: Literal["begin", "end"], name: str, key: object = None) -> bool:
     if not name:
         raise ValueError("an execution needs a name")
     to = channel()
-    return to is not None and to.write(message(what, name, key))
+    if to is None:
+        return False
+    return to.write(_built(name)[what == "end"] if key is None else message(what, name, key))
+
+
+def _built(name: str) -> tuple[bytes, bytes]:
+    """Return begin and end without a key; names are few, so they are built once."""
+    found = _messages.get(name)
+    if found is None:
+        found = message("begin", name), message("end", name)
+        if len(_messages) < _MOST:  # unless a program puts its keys into names
+            _messages[name] = found
+    return found
 
 
 def message(what: str, name: str, key: object = None, thread: str = "") -> bytes:
@@ -158,7 +173,7 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
         If the name is empty.
     """
 
-    __slots__ = ("_alone", "_key", "_name", "_open", "_plain")
+    __slots__ = ("_alone", "_key", "_name", "_open")
 
     def __init__(self, name: str, key: object = None, *, alone: bool = True) -> None:
         if not name:
@@ -168,7 +183,6 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
         self._alone = alone
         # By thread or task: what its own entries still have to write, the last one last.
         self._open: dict[Hashable, list[tuple[bytes, bool]]] = {}
-        self._plain: tuple[bytes, bytes] | None = None
 
     def __enter__(self) -> Self:
         """Mark the begin."""
@@ -183,9 +197,7 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
             self._key is None and self._alone and type(owner) is int and name not in _thread.plain
         )
         if plain:
-            if self._plain is None:
-                self._plain = message("begin", name), message("end", name)
-            begin, end = self._plain
+            begin, end = _built(name)
         else:
             key = _own_key() if self._key is None else self._key
             begin, end = message("begin", name, key), message("end", name, key)
