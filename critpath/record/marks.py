@@ -244,7 +244,7 @@ def _owner() -> Hashable:
     """Return who enters: the task that an event loop runs in this thread, else the thread."""
     asyncio = modules.get("asyncio")
     # While asyncio is just being imported by another thread it has no such name yet.
-    running = getattr(asyncio, "_get_running_loop", None)
+    running = None if asyncio is None else getattr(asyncio, "_get_running_loop", None)
     if asyncio is None or running is None or running() is None:
         return get_ident()
     task: Hashable = asyncio.current_task()
