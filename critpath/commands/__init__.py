@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from critpath.commands import compare, demo, extract, mark, path, report
-from critpath.commands.parser import Verb, build_parser, given_settings
+from critpath.commands import compare, demo, doctor, extract, mark, path, record, report
+from critpath.commands.parser import Verb, before_command, build_parser, given_settings
 from critpath.commands.settings import effective
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
 from critpath.units import safe_text
@@ -23,10 +23,12 @@ EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell has it
 EXIT_PIPE: Final = 141  # 128 + SIGPIPE
 
 VERBS: Final[dict[str, Verb]] = {
+    "record": record,
     "path": path,
     "extract": extract,
     "compare": compare,
     "report": report,
+    "doctor": doctor,
     "mark": mark,
     "demo": demo,
 }
@@ -47,10 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         4 unreadable input, 125 internal; 130 interrupted, 141 nobody reads stdout.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # Threads of the linear algebra library cost 50 ms of CPU at its import and gain
-    # nothing on matrices as thin as ours.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    debug = "--debug" in arguments
+    debug = "--debug" in before_command(arguments)
     _prepare_streams()
     try:
         code = _run(arguments)
@@ -120,7 +119,7 @@ def _explain(error: Exception) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    show_config = "--show-config" in arguments
+    show_config = "--show-config" in before_command(arguments)
     try:
         parsed = build_parser(VERBS, show_config=show_config).parse_args(arguments)
     except SystemExit as leaving:  # --help and --version have printed
@@ -129,9 +128,13 @@ def _run(arguments: list[str]) -> int:
     settings = effective(
         given_settings(parsed), None if config is None else Path(config), Path.cwd()
     )
-    if show_config:
+    if getattr(parsed, "show_config", False):
         print("\n".join(safe_text(line) for line in settings.lines()))
         return EXIT_OK
+    if parsed.verb != "record":  # its command inherits what is set here
+        # Threads of the linear algebra library cost 50 ms of CPU at its import and gain
+        # nothing on matrices as thin as ours.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return VERBS[parsed.verb].run(parsed, settings)
 
 

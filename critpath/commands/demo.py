@@ -1,12 +1,14 @@
-"""``critpath demo``: a comparison of shipped recordings, to see what one looks like."""
+"""``critpath demo``: a fault found in recordings made here, or in shipped ones."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from critpath.commands import demo_live
 from critpath.commands.compare import compare_sources, write_comparison
 from critpath.commands.output import hint, make_console
 from critpath.commands.settings import Settings
@@ -16,12 +18,17 @@ if TYPE_CHECKING:
     import tarfile
     from importlib.resources.abc import Traversable
 
-SUMMARY = "compare shipped recordings and write a report, to see what critpath does"
+SUMMARY = (
+    "record a workload without and with a fault (where that is not possible, take shipped "
+    "recordings), compare, and write a report"
+)
 SETTINGS = ()
 
 SPECIFICATION: Final = "events:app:request_begin,app:request_end,key=id"
 NORMAL: Final = "normal"
 SAMPLE: Final = "sample-lock"
+# Below the demo's directory: never mixed up with what was recorded here.
+SHIPPED: Final = "shipped"
 # A directory with this file is the demo's own and may be written to again.
 MARKER: Final = ".critpath-demo"
 
@@ -35,38 +42,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="critpath-demo",
         help="where to put it (default: critpath-demo)",
     )
+    parser.add_argument(
+        "--shipped",
+        action="store_true",
+        help="do not record: compare recordings that come with critpath",
+    )
+    parser.add_argument(
+        "--fault",
+        choices=tuple(demo_live.FAULTS),
+        default=demo_live.DEFAULT_FAULT,
+        help=f"what to do to the recorded sample (default: {demo_live.DEFAULT_FAULT})",
+    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Unpack, compare, write the report and return 0, whatever the verdict."""
-    directory = Path(arguments.directory)
+    """Record or unpack, compare, write the report and return 0, whatever the verdict."""
+    directory, quiet = Path(arguments.directory), settings["quiet"]
     archives = [_archive(name) for name in (NORMAL, SAMPLE)]
     _prepare(directory)
-    for archive in archives:
-        _unpack(archive, directory)
-    settings = replace(settings, values={**settings.values, "execution": SPECIFICATION})
-    comparison = compare_sources(directory / NORMAL, directory / SAMPLE, settings)
+    why = "--shipped was given" if arguments.shipped else demo_live.why_not()
+    if not why:
+        try:
+            places = demo_live.record_both(directory, arguments.fault, quiet=quiet)
+        except CritpathError as error:
+            why = error.what
+    if why:
+        for archive in archives:
+            _unpack(archive, directory / SHIPPED)
+        places = directory / SHIPPED / NORMAL, directory / SHIPPED / SAMPLE
+        told = (
+            "These are recordings that come with critpath, made in a virtual machine; "
+            f"nothing of this machine was recorded: {why}."
+        )
+        specification = SPECIFICATION
+    else:
+        told, specification = demo_live.explain(arguments.fault), "marker"
+    settings = replace(settings, values={**settings.values, "execution": specification})
+    comparison = compare_sources(*places, settings)
     report = directory / "report.html"
     document = write_comparison(
         comparison, html=str(report), json=str(directory / "comparison.json")
     )
+    demo_live.hand_over(directory, entire=True)
 
     from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
     # A first look: the alignments and the clusters are in the report.
     short = {**document, "aligned": [], "clusters": {"pairs": []}}
     render_comparison(short, make_console())
-    hint(
-        "These are recordings that come with critpath, made in a virtual machine; "
-        "nothing of this machine was recorded.",
-        quiet=settings["quiet"],
-    )
-    hint(f"report: {report} (open it in a browser)", quiet=settings["quiet"])
-    hint(
-        f"next: critpath compare {directory / NORMAL} {directory / SAMPLE} "
-        f"--execution {SPECIFICATION}",
-        quiet=settings["quiet"],
-    )
+    hint(told, quiet=quiet)
+    hint(f"report: {report} (open it in a browser)", quiet=quiet)
+    command = ["critpath", "compare", *map(str, places), "--execution", specification]
+    hint(f"next: {shlex.join(command)}", quiet=quiet)
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from critpath import __version__
@@ -31,7 +31,49 @@ class Verb(Protocol):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose errors are `UsageError`."""
+    """argparse whose errors are `UsageError`, and that leaves a command's arguments alone."""
+
+    def parse_known_args(  # type: ignore[override]  # the overloads are of typing only
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse what stands before the command of a verb that takes one.
+
+        argparse's own REMAINDER treats ``--`` differently from version to version.
+        """
+        action = next((a for a in self._actions if a.nargs == argparse.REMAINDER), None)
+        if action is None or args is None:
+            return super().parse_known_args(args, namespace)
+        begin = self._command_begin(args)
+        found, rest = super().parse_known_args(list(args[:begin]), namespace)
+        command = list(args[begin:])
+        setattr(found, action.dest, command[1:] if command[:1] == ["--"] else command)
+        return found, rest
+
+    def _command_begin(self, args: Sequence[str]) -> int:
+        """Return where ``--`` or the first argument that is no option stands."""
+        index = 0
+        while index < len(args):
+            text = args[index]
+            if text == "--" or not text.startswith("-") or text == "-":
+                return index
+            index += 1 + self._values_after(text)
+        return len(args)
+
+    def _values_after(self, text: str) -> int:
+        """Return how many arguments after an option are its values."""
+        known = self._option_string_actions
+        if text not in known and not text.startswith("--"):
+            # -n5, or flags in one: -an 5
+            for place, letter in enumerate(text[1:], 2):
+                action = known.get(f"-{letter}")
+                if action is None or action.nargs != 0:
+                    takes = action is not None and place == len(text)
+                    return 1 if takes else 0
+            return 0
+        found = known.get(text)  # None with --option=value, or an unknown one
+        if found is None:
+            return 0
+        return 1 if found.nargs is None else found.nargs if isinstance(found.nargs, int) else 0
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage and leaving."""
@@ -77,9 +119,14 @@ def build_parser(verbs: Mapping[str, Verb], *, show_config: bool = False) -> Par
         if show_config:
             for action in child._actions:  # noqa: SLF001 - argparse has no other way to relax them
                 action.required = False
-                if not action.option_strings:
+                if not action.option_strings and action.nargs != argparse.REMAINDER:
                     action.nargs = "*" if action.nargs == "+" else "?"
     return parser
+
+
+def before_command(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the arguments that are critpath's for sure: those before ``--``."""
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,6 +118,28 @@ def auto_or(parse: Callable[[Any], float]) -> Callable[[Any], float | None]:
     return parse_auto
 
 
+_SIZES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def as_size(value: Any) -> int:
+    """Accept bytes, or a whole number of KiB, MiB or GiB: ``512k``, ``8M``."""
+    what = "a size such as 8M (k, M and G are powers of 1024)"
+    found = re.fullmatch(r"(\d{1,15})\s*([kmg]?)(?:i?b)?", str(value).strip().lower(), re.ASCII)
+    if isinstance(value, bool) or found is None:
+        raise WrongValueError(what)
+    size = int(found[1]) * _SIZES[found[2]]
+    if size > 1 << 40:
+        raise WrongValueError(what)
+    return size
+
+
+def as_name(value: Any) -> str:
+    """Accept a name of letters, digits, ``-`` and ``_``."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w-]{0,63}", value, re.ASCII):
+        raise WrongValueError("a name of letters, digits, - and _")
+    return value
+
+
 _POSITIVE: Final = number(0, 1e9, "a number above 0")
 # Zero is a floor that lets everything pass, so it must be expressible.
 _FLOOR: Final = number(-1e-300, 10, "a share of the normal mean, such as 0.05 or 5%")
@@ -191,12 +214,41 @@ SETTINGS: Final[dict[str, Setting]] = {
             "permutations of the gate, where not all can be enumerated",
             "N",
         ),
+        Setting(
+            "recorder",
+            one_of("auto", "lttng", "ftrace"),
+            "auto",
+            "what records: lttng, ftrace, or auto for the first of them that can",
+            "NAME",
+        ),
+        Setting(
+            "profile",
+            as_name,
+            "minimal",
+            "what is recorded: minimal, syscalls, network or full",
+            "NAME",
+        ),
+        Setting(
+            "buffer-size",
+            as_size,
+            0,
+            "room for events per cpu, such as 8M; 0 for the recorder's choice",
+            "SIZE",
+        ),
+        Setting(
+            "trace-format",
+            one_of("ctf-1.8", "ctf-2"),
+            "ctf-1.8",
+            "format of the trace: ctf-1.8 or ctf-2",
+            "FORMAT",
+        ),
         Setting("quiet", as_bool, False, "no warnings, no progress, no hints on stderr"),
     )
 }
 
 READING: Final = ("execution", "reader", "interrupts")
-COMPARING: Final = tuple(n for n in SETTINGS if n not in {*READING, "quiet"})
+RECORDING: Final = ("recorder", "profile", "buffer-size", "trace-format")
+COMPARING: Final = tuple(n for n in SETTINGS if n not in {*READING, *RECORDING, "quiet"})
 
 
 @dataclass(frozen=True)

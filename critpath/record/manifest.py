@@ -29,11 +29,14 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     try:
         # O_EXCL: never through a link that someone else put there.
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        # An argument that is no UTF-8 has surrogates: as \udcXX, which is JSON's own escape.
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(to_json(manifest))
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(place)
+        for stale in directory.glob(f".{MANIFEST}.*"):  # of a recorder killed just there
+            stale.unlink(missing_ok=True)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

@@ -1,0 +1,212 @@
+"""``critpath doctor``: what stands between this machine and a recording, and leftovers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from critpath.commands.output import STDOUT, check_inputs, hint, make_console, warn, write_output
+from critpath.commands.settings import Settings
+from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError, UnreadableError
+from critpath.units import plural, safe_text
+
+if TYPE_CHECKING:
+    from critpath.record.preflight import Preflight
+    from critpath.record.recorder import Leftover, Obstacle
+
+SUMMARY = "say what this machine lacks to record, and how to mend it; remove leftovers"
+SETTINGS = ()
+
+FORMAT: Final = "critpath/doctor/1"
+# As `compare`'s anomaly: something was found.  125 would say that critpath failed.
+EXIT_FOUND: Final = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "directories",
+        metavar="DIR",
+        nargs="*",
+        type=Path,
+        help="recordings to finish that a killed recorder left and that were moved or copied",
+    )
+    parser.add_argument(
+        "--clean",
+        action="store_true",
+        help="end the processes and remove the tracing sessions that killed recorders left, "
+        "and finish their recordings",
+    )
+    parser.add_argument("--json", action="store_true", help="write everything as JSON")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Look, clean if asked to, and return 0 if a recording can be made here and now."""
+    from critpath.record import leftovers, preflight  # noqa: PLC0415 - start-up time
+
+    check_inputs(arguments.directories)
+    unfinished = [d for d in arguments.directories if _is_unfinished(d)]
+    done: list[str] = []
+    failures: list[CritpathError] = []
+    if arguments.clean:
+        _finish(unfinished, done, failures)
+        unfinished = []
+        leftovers.remove_leftovers(lambda x, error: _note(x, error, done, failures))
+    found = preflight.look(Path.cwd())
+    left = leftovers.all_leftovers()
+    registered = {Path(x.name) for x in left if x.kind == "recording"}
+    document = _document(
+        found, left, [d for d in unfinished if d.absolute() not in registered], done
+    )
+    if arguments.json:
+        from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+
+        write_output(STDOUT, to_json(document))
+    else:
+        _render(document)
+    for error in failures:
+        warn([error.what], quiet=False)
+        hint(f"  {error.do}", quiet=False)
+    if failures:
+        return EXIT_INTERNAL
+    if document["leftovers"]:
+        hint("next: critpath doctor --clean", quiet=settings["quiet"])
+    return EXIT_OK if document["can_record"] and not document["leftovers"] else EXIT_FOUND
+
+
+def _is_unfinished(directory: Path) -> bool:
+    """Tell whether a recording waits to be finished; raises UnreadableError for none."""
+    from critpath.model import MANIFEST  # noqa: PLC0415 - start-up time
+    from critpath.model.recording import RECORDING  # noqa: PLC0415 - start-up time
+    from critpath.record.reading import read_manifest  # noqa: PLC0415 - start-up time
+
+    if not (directory / MANIFEST).is_file():
+        raise UnreadableError(
+            f"{directory} is not a recording: it holds no {MANIFEST}",
+            "name the directory that critpath record wrote to",
+        )
+    return read_manifest(directory).state == RECORDING
+
+
+def _finish(directories: list[Path], done: list[str], failures: list[CritpathError]) -> None:
+    from critpath.record.unfinished import finish  # noqa: PLC0415 - start-up time
+
+    for directory in directories:
+        try:
+            finished = finish(directory, lambda _: None)
+        except CritpathError as error:
+            failures.append(error)
+        else:
+            if finished is not None:
+                runs = plural(finished.runs, "complete run")
+                done.append(f"finished recording {directory}: {runs}")
+
+
+def _note(
+    leftover: Leftover,
+    error: CritpathError | None,
+    done: list[str],
+    failures: list[CritpathError],
+) -> None:
+    if error is not None:
+        failures.append(error)
+        return
+    verb = {"process": "ended", "recording": "finished"}.get(leftover.kind, "removed")
+    done.append(f"{verb} {leftover.kind} {leftover.name}")
+
+
+def _document(
+    found: Preflight, left: list[Leftover], unfinished: list[Path], done: list[str]
+) -> dict[str, Any]:
+    recorder = found.recorder
+    return {
+        "format": FORMAT,
+        "can_record": recorder is not None,
+        "recorder": recorder,
+        "recorders": {
+            name: {
+                "usable": not any(o.fatal for o in (*obstacles, *found.obstacles)),
+                "obstacles": [_obstacle(o) for o in obstacles],
+            }
+            for name, obstacles in found.recorders.items()
+        },
+        "obstacles": [_obstacle(o) for o in found.obstacles],
+        "leftovers": [
+            *({"kind": x.kind, "name": x.name, "session": x.session} for x in left),
+            *({"kind": "recording", "name": str(d), "session": ""} for d in unfinished),
+        ],
+        "cleaned": done,
+        "host": dict(found.host),
+    }
+
+
+def _obstacle(obstacle: Obstacle) -> dict[str, Any]:
+    return {
+        "name": obstacle.name,
+        "what": obstacle.what,
+        "do": obstacle.do,
+        "fatal": obstacle.fatal,
+    }
+
+
+def _render(document: dict[str, Any]) -> None:
+    from rich.text import Text  # noqa: PLC0415 - start-up time
+
+    console = make_console()
+    for text, style in _lines(document):
+        # Not wrapped: a command that is broken over two lines cannot be copied.
+        console.print(Text(safe_text(text), style=style), soft_wrap=True)
+
+
+def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the lines to show, each with its style."""
+    recorder = document["recorder"]
+    if recorder is None:
+        yield "This machine cannot record yet.", "bold red"
+    else:
+        yield f"This machine can record, with the {recorder} recorder.", "bold green"
+    for name, state in document["recorders"].items():
+        chosen = ", and --recorder auto takes it" if name == recorder else ""
+        yield f"{name}: {'usable' + chosen if state['usable'] else 'not usable'}", "bold"
+        yield from _obstacle_lines(state["obstacles"])
+    if document["obstacles"]:
+        yield "every recorder:", "bold"
+        yield from _obstacle_lines(document["obstacles"])
+    for done in document["cleaned"]:
+        yield done, "green"
+    if document["leftovers"]:
+        yield "left by recorders that were killed (critpath doctor --clean removes it):", "bold"
+        for left in document["leftovers"]:
+            yield f"  {left['kind']} {left['name']}", "yellow"
+    yield "host:", "bold"
+    for name, value in _facts(document["host"]):
+        yield f"  {name:<10} {value}", ""
+
+
+def _obstacle_lines(obstacles: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for obstacle in obstacles:
+        mark, style = ("x", "red") if obstacle["fatal"] else ("!", "yellow")
+        yield f"  {mark} {obstacle['what']}", style
+        yield f"    {obstacle['do']}", ""
+
+
+def _facts(host: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the facts of a machine as people read them."""
+    user, namespace = host["user"], host["pid_namespace"]
+    who = "root" if user["root"] else f"uid {user['uid']}"
+    if user["sudo_user"]:
+        who += f", through sudo: the command runs as {user['sudo_user']}"
+    elif not user["root"]:
+        who += f", {'' if user['tracing_group'] else 'not '}in the group tracing"
+    where = "the machine's own" if namespace["initial"] else f"{namespace['id']} (a container's)"
+    return [
+        ("kernel", f"{host['system']} {host['kernel']} {host['machine']}, {host['cpus']} cpus"),
+        ("python", host["python"]),
+        ("user", who),
+        ("clock", host["clocksource"] or "unknown"),
+        ("lockdown", host["lockdown"]),
+        ("namespace", where + (f", {host['container']}" if host["container"] else "")),
+        ("free", f"{host['free_bytes'] / 1e9:.1f} GB here"),
+    ]

@@ -1,0 +1,29 @@
+from array import array
+from typing import TypeAlias
+
+_Bytes: TypeAlias = bytes | bytearray | memoryview
+
+class Pages:
+    def __init__(
+        self,
+        layout: tuple[int, int, int, int, int, int, int],
+        times: tuple[int, int],
+        starts: array[int],
+        words: array[int],
+        *,
+        large: bool,
+    ) -> None: ...
+    def cancel(self) -> None: ...
+    def scan(
+        self, data: _Bytes, starts: array[int], words: array[int]
+    ) -> tuple[int, int, int, int, int, int, array[int], array[int], bytes]: ...
+    def write(
+        self,
+        data: _Bytes,
+        descriptor: int,
+        header: bytes,
+        cpu: int,
+        span: tuple[int, int],
+        losses: array[int],
+        beside: _Bytes,
+    ) -> int: ...

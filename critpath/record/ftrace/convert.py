@@ -1,0 +1,374 @@
+"""Converts a raw directory of ring-buffer pages to an LTTng-named CTF 1.8 trace.
+
+Each cpu's pages are gone through twice.  What has to be known before the first packet is
+gathered first: which processes forks belong to, which takes the forks of all cpus in
+order of time, and where events were lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import shutil
+import sys
+import uuid
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from critpath.errors import CritpathError
+from critpath.model import CpuLoss
+from critpath.record.ftrace import _pages
+from critpath.record.ftrace.ctf_events import EventClass, compile_event, programs, unique_names
+from critpath.record.ftrace.ctf_losses import PlacedLoss, place_losses
+from critpath.record.ftrace.ctf_metadata import COMPACT_IDS, metadata, packet_header
+from critpath.record.ftrace.ctf_raw import Raw, read_raw
+from critpath.record.ftrace.ctf_statedump import statedump_classes, statedump_packet
+from critpath.record.ftrace.formats import (
+    Format,
+    PageLayout,
+    check_entry_header,
+    read_format,
+    read_page_layout,
+)
+from critpath.record.ftrace.tgids import gathering, resolve_forks
+from critpath.units import plural
+
+# Of uuid5: a trace's identity follows from its session, so that converting twice gives
+# the same bytes.
+_SPACE: Final = uuid.UUID("c0a9f3a2-5f43-5d0c-9a53-0a8a2b1f6c11")
+_UNFINISHED: Final = ".{}.converting"
+
+# How far times may lie outside of the recording before a page counts as damaged (ns).
+_SLACK: Final = 10 * 10**9
+_LONGEST: Final = 400 * 86_400 * 10**9  # where the recording's end is not known
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What became of a raw directory.
+
+    Attributes
+    ----------
+    events : int
+        In the trace, with those of the statedump.
+    names : tuple of str
+        Events that were recorded, as the trace calls them, whether they occurred or not.
+    loss : tuple of CpuLoss
+        Only cpus that lost something.
+    warnings : tuple of str
+    """
+
+    events: int
+    names: tuple[str, ...]
+    loss: tuple[CpuLoss, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Events:
+    """The events that were recorded: their classes, and the formats of the forks'."""
+
+    classes: tuple[EventClass, ...]
+    form: Format
+    fork: tuple[Format, EventClass] | None
+    newtask: tuple[Format, EventClass] | None
+
+
+@dataclass(frozen=True)
+class _Scanned:
+    """What the first pass found in one cpu's pages."""
+
+    gathered: bytes
+    loss: PlacedLoss
+    warnings: tuple[str, ...]
+
+
+def _read_events(directory: Path, first: int) -> _Events:
+    """Read the format files; ids in the trace count from `first`."""
+    files = sorted(p for p in directory.glob("*.*") if p.is_file())
+    found = []
+    by_name: dict[str, tuple[Format, EventClass]] = {}
+    forms: dict[int, Path] = {}
+    for number, file in enumerate(files, first):
+        group = file.name.partition(".")[0]
+        form = read_format(file)
+        if form.number in forms:
+            raise CritpathError(
+                f"{file}: has the same ID as {forms[form.number].name}", "record again"
+            )
+        forms[form.number] = file
+        one = compile_event(group, form, number)
+        found.append((group, one))
+        by_name[f"{group}.{form.name}"] = form, one
+    if not found:
+        raise CritpathError(
+            f"{directory}: has no format files", "convert a raw directory of `critpath record`"
+        )
+    return _Events(
+        classes=tuple(unique_names(found)),
+        form=next(iter(by_name.values()))[0],
+        fork=by_name.get("sched.sched_process_fork"),
+        newtask=by_name.get("task.task_newtask"),
+    )
+
+
+@contextlib.contextmanager
+def _pages_of(file: Path) -> Iterator[mmap.mmap | bytes]:
+    """Map a cpu's pages; nothing where there are none."""
+    try:
+        with file.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size == 0:
+                yield b""
+                return
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                mapped.madvise(mmap.MADV_SEQUENTIAL)
+                yield mapped
+    except FileNotFoundError:
+        yield b""
+
+
+class _Conversion:
+    """One conversion under way.
+
+    Parameters
+    ----------
+    raw : Raw
+    tell : callable
+    """
+
+    def __init__(self, raw: Raw, tell: Callable[[str], None]) -> None:
+        self.raw, self._tell = raw, tell
+        self.layout = _layout(raw)
+        dump = statedump_classes(0) if raw.threads else ()
+        self.events = _read_events(raw.directory / "formats", len(dump))
+        self.dump = dump
+        self.classes = (*dump, *self.events.classes)
+        self.identity = uuid.uuid5(_SPACE, f"{raw.session} {raw.begin} {raw.epoch}")
+        common = self.events.form.common
+        end = raw.end + _SLACK if raw.end else raw.begin + _LONGEST
+        self.decoder = _pages.Pages(
+            (
+                *(self.layout.commit_offset, self.layout.commit_size),
+                *(self.layout.data_offset, self.layout.data_size, self.layout.bytes),
+                *(common["common_flags"].offset, common["common_pid"].offset),
+            ),
+            (max(0, raw.begin - _SLACK), end),
+            *programs(self.classes),
+            large=len(self.classes) > COMPACT_IDS,
+        )
+
+    def write(self, directory: Path) -> Converted:
+        """Write the trace into an empty directory."""
+        raw = self.raw
+        size = sum(_size(raw.directory / f"cpu{cpu}") for cpu in raw.cpus)
+        self._tell(
+            f"converting {size / 2**20:.0f} MB of {plural(len(raw.cpus), 'cpu')} to an LTTng trace"
+        )
+        environment = _environment(raw)
+        clock = uuid.uuid5(_SPACE, f"{raw.host.get('name', '')} {raw.epoch}")
+        text = metadata(
+            self.classes,
+            identity=self.identity,
+            clock=clock,
+            epoch=raw.epoch,
+            environment=environment,
+        )
+        (directory / "metadata").write_text(text, encoding="utf-8")
+        also = gathering(self.events.fork, self.events.newtask)
+        scanned = self._each(lambda cpu: self._scan(cpu, *also))
+        beside = resolve_forks([s.gathered for s in scanned], raw.threads, raw.threads_end)
+        parts = dict(zip(raw.cpus, zip(scanned, beside, strict=True), strict=True))
+        events = sum(self._each(lambda cpu: self._convert(directory, cpu, *parts[cpu])))
+        if self.dump:
+            header = packet_header(self.identity, len(raw.cpus))
+            packet = statedump_packet(raw.threads, self.dump, header, count=len(self.classes))
+            with (directory / "statedump_0").open("wb") as stream:
+                stream.writelines(packet)
+            events += len(raw.threads) + 2
+        warnings = [w for s in scanned for w in s.warnings]
+        if raw.stats is None:
+            warnings.append("the recorder did not get to its end: events may be missing at the end")
+        return Converted(
+            events=events,
+            names=tuple(sorted(c.name for c in self.classes)),
+            loss=tuple(
+                CpuLoss(cpu, s.loss.events)
+                for cpu, s in zip(raw.cpus, scanned, strict=True)
+                if s.loss.events
+            ),
+            warnings=tuple(warnings),
+        )
+
+    def _each(self, work: Callable[[int], _T]) -> list[_T]:
+        """Do something for every cpu, as many at once as may run here."""
+        most = max(1, min(len(self.raw.cpus), len(os.sched_getaffinity(0))))
+        with ThreadPoolExecutor(most) as threads:
+            try:
+                return list(threads.map(work, self.raw.cpus))
+            except BaseException:
+                self.decoder.cancel()
+                threads.shutdown(cancel_futures=True)
+                raise
+
+    def _scan(self, cpu: int, starts: array[int], words: array[int]) -> _Scanned:
+        file = self.raw.directory / f"cpu{cpu}"
+        with _pages_of(file) as data, memoryview(data) as view:
+            events, unknown, short, backward, _, _, missed, damaged, gathered = self.decoder.scan(
+                view, starts, words
+            )
+            cut = len(view) % self.layout.bytes
+        warnings = []
+        if not file.exists():
+            warnings.append(f"cpu {cpu}: there is no file of it")
+        if cut:
+            warnings.append(f"cpu {cpu}: the file ends within a page")
+        if unknown:
+            warnings.append(
+                f"cpu {cpu}: {plural(unknown, 'event')} of kinds without a format file left out"
+            )
+        if short:
+            warnings.append(f"cpu {cpu}: {plural(short, 'event')} without all fields left out")
+        if backward:
+            warnings.append(
+                f"cpu {cpu}: {plural(backward, 'event')} earlier than the one before,"
+                " whose time they were given"
+            )
+        stats = None if self.raw.stats is None else self.raw.stats.get(cpu)
+        loss = place_losses(cpu, missed, damaged, events + unknown + short, stats)
+        return _Scanned(gathered, loss, (*warnings, *loss.warnings))
+
+    def _convert(self, directory: Path, cpu: int, scanned: _Scanned, beside: bytearray) -> int:
+        header = packet_header(self.identity, self.raw.cpus.index(cpu))
+        with (
+            _pages_of(self.raw.directory / f"cpu{cpu}") as data,
+            memoryview(data) as view,
+            (directory / f"kernel_{cpu}").open("wb", buffering=0) as stream,
+        ):
+            span = self.raw.begin, max(self.raw.begin, self.raw.end)
+            return self.decoder.write(
+                view, stream.fileno(), header, cpu, span, scanned.loss.places, memoryview(beside)
+            )
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _layout(raw: Raw) -> PageLayout:
+    if sys.byteorder != "little":
+        raise CritpathError(
+            "ring-buffer pages of a big-endian machine cannot be converted",
+            "record with LTTng: critpath record --recorder lttng",
+        )
+    check_entry_header(raw.directory / "header_event")
+    file = raw.directory / "header_page"
+    layout = read_page_layout(file)
+    if layout.bytes != raw.page_bytes:
+        raise CritpathError(
+            f"{file}: describes pages of {layout.bytes} bytes, raw.json has {raw.page_bytes}",
+            "convert a raw directory that is whole",
+        )
+    return layout
+
+
+def _environment(raw: Raw) -> Mapping[str, object]:
+    version = str(raw.recorder.get("version", "0"))
+    numbers = [int(part) if part.isdecimal() else 0 for part in version.split(".")[:3]]
+    major, minor, patch = [*numbers, 0, 0, 0][:3]
+    return {
+        "hostname": raw.host.get("name", ""),
+        "domain": "kernel",
+        "sysname": "Linux",
+        "kernel_release": raw.host.get("kernel", ""),
+        "machine": raw.host.get("machine", ""),
+        "tracer_name": "critpath-ftrace",
+        "tracer_major": major,
+        "tracer_minor": minor,
+        "tracer_patchlevel": patch,
+        "recorder_version": version,
+        "architecture_bit_width": 64,
+        "trace_buffering_scheme": "global",
+        "trace_name": raw.session,
+    }
+
+
+def _refuse_existing(trace: Path) -> None:
+    if trace.is_symlink() or (trace.exists() and (not trace.is_dir() or any(trace.iterdir()))):
+        raise CritpathError(
+            f"{trace}: exists already", "choose another place, or remove what is there"
+        )
+
+
+@contextlib.contextmanager
+def _whole_or_nothing(trace: Path) -> Iterator[Path]:
+    """Give a directory that becomes `trace` at the end, and is gone after an error."""
+    _refuse_existing(trace)
+    unfinished = trace.parent / _UNFINISHED.format(trace.name)
+    holder = os.open(trace.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CritpathError(
+                f"{trace.parent}: another process converts into it", "wait until it has finished"
+            ) from error
+        # Of a conversion that was killed: who has the lock is alone.
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+        unfinished.mkdir(mode=0o700)
+        try:
+            yield unfinished
+            unfinished.rename(trace)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+    finally:
+        os.close(holder)
+
+
+def convert(raw: Path, trace: Path, tell: Callable[[str], None]) -> Converted:
+    """Convert a raw directory to a CTF trace, whole or not at all.
+
+    Parameters
+    ----------
+    raw : Path
+        What the ftrace recorder left; also of one that was killed, and then without the
+        kernel's counters and perhaps with half a page at the end.
+    trace : Path
+        Directory that is made; the trace is in its ``kernel``.
+    tell : callable
+        Is told in one line what takes a while.
+
+    Returns
+    -------
+    Converted
+
+    Raises
+    ------
+    CritpathError
+        If the raw directory lacks what is needed, `trace` exists already, or cannot be
+        written.  Damaged pages are no error but a loss and a warning.
+    """
+    try:
+        conversion = _Conversion(read_raw(raw), tell)
+        with _whole_or_nothing(trace) as directory:
+            kernel = directory / "kernel"
+            kernel.mkdir(mode=0o700)
+            return conversion.write(kernel)
+    except OSError as error:
+        raise CritpathError(
+            f"{error.filename or trace}: {error.strerror}",
+            "make room or choose another place, and convert again: the raw recording is whole",
+        ) from error

@@ -1,0 +1,337 @@
+"""Moves the kernel's pages from the ring buffers to files while it goes on tracing.
+
+Pages are moved, not read: ``splice`` hands them from the ring buffer through a pipe to the
+file, and no event passes through Python.  A thread sleeps until its cpu's buffer has
+`CHUNK` bytes, so that the traced machine is woken seldom and never for long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from fcntl import F_SETPIPE_SZ, fcntl
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath.record.ftrace.tracefs import Instance
+
+CHUNK: Final = 1 << 20  # bytes that a buffer has to hold before its thread is woken
+PIPE: Final = 1 << 18  # bytes between a buffer and its file, which a SIGKILL loses
+ROOM: Final = 1 << 18  # bytes of a cpu's pages that are given up on a full disk
+THREADS: Final = 64  # more cpus share them
+
+_IDLE: Final = 1.0  # s until whole pages of a quiet cpu are moved as well
+_PAUSE: Final = 0.01  # s, where the kernel wakes a reader for less than was asked for
+_NICE: Final = -20
+_ONLINE: Final = Path("/sys/devices/system/cpu/online")
+
+Pipe = tuple[int, int]
+
+
+def watermark(buffer_bytes: int) -> int:
+    """Return how full a buffer is when its reader is woken (percent)."""
+    return max(1, min(50, 100 * CHUNK // max(buffer_bytes, 1)))
+
+
+def online() -> list[int]:
+    """Return the cpus that are online, all that there may be if that is not known."""
+    try:
+        return parse_cpus(_ONLINE.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return list(range(os.cpu_count() or 1))
+
+
+def parse_cpus(text: str) -> list[int]:
+    """Read the kernel's form of a set of cpus: ``0-3,8``."""
+    found = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        found += list(range(int(first), int(last or first) + 1))
+    return found
+
+
+class Stream:
+    """One cpu's way from its ring buffer to its file.
+
+    Parameters
+    ----------
+    instance : Instance
+    cpu : int
+    path : Path
+        The file; pages are appended to whole pages that are there.
+    page_bytes : int
+        Size of a page of the ring buffer.
+    """
+
+    def __init__(self, instance: Instance, cpu: int, path: Path, page_bytes: int) -> None:
+        self.cpu = cpu
+        self.path = path
+        self._page_bytes = page_bytes
+        with contextlib.ExitStack() as opened:
+            name = f"per_cpu/cpu{cpu}/trace_pipe_raw"
+            self.source = instance.open(name, os.O_RDONLY | os.O_NONBLOCK)
+            opened.callback(os.close, self.source)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(path, flags, 0o600)
+            opened.callback(os.close, self._file)
+            self._end_in_whole_page()
+            self._closing = opened.pop_all()
+
+    def move(self, pipe: Pipe) -> int:
+        """Move the full pages that are there; return how many bytes."""
+        moved = 0
+        while True:
+            try:
+                size = os.splice(self.source, pipe[1], PIPE)
+            except BlockingIOError:
+                return moved
+            if size == 0:
+                return moved
+            moved += size
+            self._store(pipe, size)
+
+    def rest(self, pipe: Pipe) -> None:
+        """Move what is left once tracing is off, pages that are not full included."""
+        self.move(pipe)
+        while True:
+            try:
+                page = os.read(self.source, self._page_bytes)
+            except BlockingIOError:
+                return
+            if not page:
+                return
+            self._write(page.ljust(self._page_bytes, b"\0"))
+
+    def give_up(self) -> None:
+        """Make room on a full disk: the manifest and the kernel's counts have to be written.
+
+        The last pages then count as lost.
+        """
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, max(0, os.fstat(self._file).st_size - ROOM))
+
+    def close(self) -> None:
+        """Close both ends; the file ends in a whole page."""
+        with contextlib.suppress(OSError):
+            self._end_in_whole_page()
+        self._closing.close()
+
+    def _store(self, pipe: Pipe, size: int) -> None:
+        while size:
+            try:
+                size -= os.splice(pipe[0], self._file, size)
+            except OSError as error:
+                # A file system without splice.
+                if error.errno not in {errno.EINVAL, errno.ENOSYS}:
+                    raise
+                data = os.read(pipe[0], size)
+                self._write(data)
+                size -= len(data)
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def _end_in_whole_page(self) -> None:
+        # A full disk, or a SIGKILL, may leave a part of one.
+        size = os.fstat(self._file).st_size
+        whole = size - size % self._page_bytes
+        if whole != size:
+            os.ftruncate(self._file, whole)
+        os.lseek(self._file, whole, os.SEEK_SET)
+
+
+class Drain:
+    """Threads that move what is recorded to files, from start to stop.
+
+    Parameters
+    ----------
+    instance : Instance
+    raw : Path
+        Directory of the files ``cpuN``.
+    page_bytes : int
+    buffer_bytes : int
+        Of each cpu.
+    failed : callable
+        Called in a thread that cannot write any more, once per thread: is to turn
+        tracing off, as what follows a gap at an unknown place is worth nothing.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        raw: Path,
+        page_bytes: int,
+        buffer_bytes: int,
+        failed: Callable[[], None],
+    ) -> None:
+        self._instance = instance
+        self._enough = min(CHUNK, buffer_bytes // 2) // 4
+        self._raw = raw
+        self._page_bytes = page_bytes
+        self._failed = failed
+        self._threads: list[threading.Thread] = []
+        self._streams: dict[int, Stream] = {}
+        self._priorities: set[str] = set()
+        self._ending = threading.Event()
+        self._abandoned = False
+        self._wake = -1
+        self.failure: CritpathError | None = None
+
+    @property
+    def cpus(self) -> list[int]:
+        """The cpus that have a file, sorted."""
+        return sorted(self._streams)
+
+    @property
+    def priority(self) -> str:
+        """What priority the threads got: ``fifo``, ``nice -20`` or ``normal``."""
+        return ", ".join(sorted(self._priorities)) or "normal"
+
+    def start(self, cpus: Sequence[int]) -> None:
+        """Open every file and start the threads."""
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        for cpu in cpus:
+            self._add(cpu)
+        streams = list(self._streams.values())
+        count = min(len(streams), THREADS)
+        ready = threading.Barrier(count + 1)
+        for number in range(count):
+            mine = streams[number::count]
+            thread = threading.Thread(
+                target=self._run,
+                args=(mine, ready, number == 0),
+                name=f"critpath-drain-{mine[0].cpu}",
+                daemon=True,
+            )
+            self._threads.append(thread)
+        try:
+            for thread in self._threads:
+                thread.start()
+            ready.wait()
+        except BaseException:
+            ready.abort()
+            raise
+
+    def stop(self) -> None:
+        """Move the rest, with tracing off, end the threads and close the files."""
+        self._end_threads()
+        # Cpus that were not online before can have come and gone.
+        if self._wake >= 0 and self.failure is None:
+            with _pipe() as pipe:
+                try:
+                    for cpu in self._instance.cpus():
+                        if cpu not in self._streams and self._instance.stats(cpu).get("entries"):
+                            self._add(cpu).rest(pipe)
+                except OSError as error:
+                    self._fail(error)
+        self._close()
+
+    def abandon(self) -> None:
+        """End the threads and close the files at once, whatever the buffers hold."""
+        self._abandoned = True
+        self._end_threads()
+        self._close()
+
+    def _end_threads(self) -> None:
+        self._ending.set()
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
+        while self._threads:
+            if self._threads[-1].ident is not None:  # it was started
+                self._threads[-1].join()
+            self._threads.pop()
+
+    def _close(self) -> None:
+        for stream in self._streams.values():
+            stream.close()
+        if self._wake >= 0:
+            os.close(self._wake)
+            self._wake = -1
+
+    def _add(self, cpu: int) -> Stream:
+        stream = Stream(self._instance, cpu, self._raw / f"cpu{cpu}", self._page_bytes)
+        self._streams[cpu] = stream
+        return stream
+
+    def _run(self, streams: list[Stream], ready: threading.Barrier, first: bool) -> None:
+        self._priorities.add(_raise_priority())
+        with contextlib.suppress(threading.BrokenBarrierError):
+            ready.wait()
+        try:
+            with _pipe() as pipe:
+                self._move_until_the_end(streams, pipe, first)
+                for stream in streams if not self._abandoned else ():
+                    stream.rest(pipe)
+        except (OSError, CritpathError) as error:
+            self._fail(error)
+            for stream in streams:
+                stream.give_up()
+
+    def _move_until_the_end(self, streams: list[Stream], pipe: Pipe, first: bool) -> None:
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        for stream in streams:
+            poll.register(stream.source, select.POLLIN)
+        looked = time.monotonic()
+        while not self._ending.is_set():
+            ready = dict(poll.poll(int(_IDLE * 1000)))
+            moved = [stream.move(pipe) for stream in streams]
+            for stream in streams:
+                # A cpu without a buffer: it would never let us sleep.
+                if ready.get(stream.source, 0) & ~select.POLLIN:
+                    poll.unregister(stream.source)
+            if ready and max(moved) < self._enough:
+                self._ending.wait(_PAUSE)
+            if first and time.monotonic() - looked > _IDLE:
+                looked = time.monotonic()
+                for cpu in set(online()) - set(self._streams):
+                    streams.append(self._add(cpu))
+                    poll.register(streams[-1].source, select.POLLIN)
+
+    def _fail(self, error: OSError | CritpathError) -> None:
+        """Note the first failure, have tracing turned off, and let nobody write more."""
+        if isinstance(error, OSError):
+            full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+            error = CritpathError(
+                f"recording was cut short, {self._raw} cannot be written: {error.strerror}",
+                "free space there, or record elsewhere (-o DIR); a shorter recording, or "
+                "--profile minimal, needs less"
+                if full
+                else "record to another place: -o DIR",
+            )
+        self.failure = self.failure or error
+        self._failed()
+        self._abandoned = True
+        self._ending.set()
+        os.eventfd_write(self._wake, 1)
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[Pipe]:
+    ends = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        # Refused beyond what is allowed to us: a small pipe only takes more calls.
+        with contextlib.suppress(OSError):
+            fcntl(ends[1], F_SETPIPE_SZ, PIPE)
+        yield ends
+    finally:
+        os.close(ends[0])
+        os.close(ends[1])
+
+
+def _raise_priority() -> str:
+    """Let the calling thread run before what is traced; return what was permitted."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        return "fifo"
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        return f"nice {_NICE}"
+    return "normal"

@@ -1,0 +1,171 @@
+"""What stands between this machine and a recording through tracefs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath.record.ftrace import tracefs
+from critpath.record.ftrace.drain import online
+from critpath.record.recorder import Obstacle, RecorderSettings
+
+CLOCK: Final = "mono"
+DEFAULT_BYTES: Final = 8 << 20  # per cpu
+LEAST_BYTES: Final = 1 << 20  # below which the recorder does not go on its own
+_SHARE: Final = 16  # of the free memory, all cpus together
+_LOCKDOWN: Final = Path("/sys/kernel/security/lockdown")
+_FILE_SYSTEMS: Final = Path("/proc/filesystems")
+_MEMORY: Final = Path("/proc/meminfo")
+
+_ROOT: Final = "sudo critpath record ..."
+_KERNEL: Final = (
+    "boot a kernel with CONFIG_FTRACE=y, CONFIG_ENABLE_DEFAULT_TRACERS=y (or any tracer) "
+    "and CONFIG_EVENT_TRACING=y, as every distribution's is"
+)
+
+
+def obstacles(settings: RecorderSettings | None = None) -> list[Obstacle]:
+    """Return everything that is missing here, each with what mends it.
+
+    Parameters
+    ----------
+    settings : RecorderSettings, optional
+        What is about to be recorded: tracefs is then mounted if it has to be.  Without,
+        nothing is changed.
+    """
+    if sys.platform != "linux":
+        return [
+            Obstacle(
+                "linux", f"this is {sys.platform}, not Linux", "record on Linux, compare anywhere"
+            )
+        ]
+    found = [*_lockdown(), *_memory(settings)]
+    root = tracefs.find()
+    if root is None:
+        unmounted = _unmounted(mount=settings is not None)
+        found += unmounted
+        root = tracefs.find()
+        if root is None:
+            return found
+    if not os.access(root / "instances", os.W_OK | os.X_OK):
+        found.append(_refused(root))
+        return found
+    return found + _kernel(root)
+
+
+def buffer_bytes(settings: RecorderSettings) -> int:
+    """Return how large each cpu's buffer is to be."""
+    if settings.buffer_bytes:
+        return settings.buffer_bytes
+    free = available_memory()
+    share = free // _SHARE // max(len(online()), 1) if free else DEFAULT_BYTES
+    return max(LEAST_BYTES, min(DEFAULT_BYTES, share))
+
+
+def available_memory() -> int:
+    """Return how many bytes of memory are to be had, 0 if that is not known."""
+    try:
+        text = _MEMORY.read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return 0
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def _lockdown() -> list[Obstacle]:
+    with contextlib.suppress(OSError):
+        # LOCKDOWN_TRACEFS is one of the reasons of "confidentiality" (security.h).
+        if "[confidentiality]" in _LOCKDOWN.read_text(encoding="ascii"):
+            return [
+                Obstacle(
+                    "lockdown",
+                    "the kernel is locked down (confidentiality): it shows no events to anybody",
+                    "boot with lockdown=integrity, or without lockdown= on the kernel's command "
+                    "line (Secure Boot may set it)",
+                )
+            ]
+    return []
+
+
+def _memory(settings: RecorderSettings | None) -> list[Obstacle]:
+    free = available_memory()
+    if not free:
+        return []
+    cpus = len(online())
+    each = buffer_bytes(settings) if settings else LEAST_BYTES
+    if cpus * each <= free // 2:
+        return []
+    return [
+        Obstacle(
+            "memory",
+            f"{cpus} buffers of {each >> 10} KiB are too much: {free >> 20} MiB of memory are free",
+            f"critpath record --buffer-size {max(free // 8 // cpus >> 10, 64)}K ...",
+        )
+    ]
+
+
+def _unmounted(*, mount: bool) -> list[Obstacle]:
+    known = ""
+    with contextlib.suppress(OSError):
+        known = _FILE_SYSTEMS.read_text(encoding="ascii", errors="replace")
+    if known and "tracefs" not in known.split():
+        return [Obstacle("tracefs", "this kernel has no tracefs", _KERNEL)]
+    what = f"tracefs is not mounted at {tracefs.MOUNT_POINT}"
+    if os.geteuid() != 0:
+        return [
+            Obstacle("root", "tracing through tracefs needs root", _ROOT),
+            Obstacle("tracefs", what, f"sudo {tracefs.MOUNT_COMMAND}"),
+        ]
+    if not mount:
+        return [
+            Obstacle(
+                "tracefs", f"{what}; a recording mounts it", tracefs.MOUNT_COMMAND, fatal=False
+            )
+        ]
+    try:
+        tracefs.mount()
+    except CritpathError as error:
+        return [Obstacle("tracefs", error.what, error.do)]
+    return []
+
+
+def _refused(root: Path) -> Obstacle:
+    if os.geteuid() != 0:
+        return Obstacle("root", f"only root may use {root}", _ROOT)
+    if not (root / "instances").is_dir():
+        return Obstacle("instances", f"{root} has no instances: it is hidden or not whole", _KERNEL)
+    return Obstacle(
+        "tracefs",
+        f"{root} cannot be written to, even by root: it is mounted read-only, or this is a "
+        "container",
+        f"mount -o remount,rw {root}, or record on the machine itself",
+    )
+
+
+def _kernel(root: Path) -> list[Obstacle]:
+    found = []
+    if not (root / "events/sched/sched_switch").is_dir():
+        found.append(Obstacle("events", "this kernel has no scheduling events", _KERNEL))
+    try:
+        clocks = (root / "trace_clock").read_text(encoding="ascii")
+    except OSError as error:
+        found.append(
+            Obstacle(
+                "tracefs",
+                f"{root / 'trace_clock'} cannot be read: {error.strerror}",
+                "record on the machine itself, or in a privileged container",
+            )
+        )
+        return found
+    if CLOCK not in clocks.replace("[", " ").replace("]", " ").split():
+        found.append(
+            Obstacle(
+                "clock", "this kernel's tracer has no monotonic clock", "boot Linux 4.1 or later"
+            )
+        )
+    return found

@@ -1,0 +1,133 @@
+"""What is kept beside the pages while recording: enough to make a trace of them later.
+
+``raw/`` of a recording: ``raw.json`` (what was recorded), ``header_page``,
+``header_event`` and ``formats/GROUP.EVENT`` (the kernel's description of what is in a
+page), ``cpuN`` (pages), ``statedump.json`` and ``statedump-end.json`` (threads),
+``stats.json`` (the kernel's counts of each buffer).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.errors import CritpathError, UnreadableError
+from critpath.record.ftrace.tracefs import Instance
+
+RAW: Final = "raw"
+RAW_FORMAT: Final = "critpath/raw/1"
+# What was raw/ while it is being deleted: never to be converted.
+DISCARDED: Final = ".raw-converted"
+_DOCUMENT: Final = "raw.json"
+_STATS: Final = "stats.json"
+_PAGE: Final = re.compile(r"field: char data;\s*offset:(\d+);\s*size:(\d+);")
+
+# trace_marker's records, which are in every buffer without being asked for.
+MARKER_EVENT: Final = "ftrace/print"
+
+
+def page_bytes(header_page: str) -> int:
+    """Return the size of a page from the kernel's description of one.
+
+    Raises
+    ------
+    CritpathError
+        If it is not of a known form.
+    """
+    found = _PAGE.search(header_page)
+    if found is None:
+        raise CritpathError(
+            "the kernel describes its tracing pages in an unknown form",
+            "take the other recorder (--recorder lttng), and report this",
+        )
+    return int(found[1]) + int(found[2])
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a document whole or not at all."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(document, stream, ensure_ascii=False, separators=(",", ":"))
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def write_description(raw: Path, document: Mapping[str, object]) -> None:
+    """Write ``raw.json``."""
+    write_json(raw / _DOCUMENT, {"format": RAW_FORMAT, **document})
+
+
+def is_described(raw: Path) -> bool:
+    """Tell whether recording had begun: ``raw.json`` is written before the first event."""
+    return os.path.lexists(raw / _DOCUMENT)
+
+
+def read_description(raw: Path) -> dict[str, Any]:
+    """Read ``raw.json``.
+
+    Raises
+    ------
+    UnreadableError
+        If there is none, or it is damaged.
+    """
+    place = raw / _DOCUMENT
+    try:
+        document = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnreadableError(
+            f"{place} cannot be read: {error}", "record again: nothing can be made of this"
+        ) from None
+    if not isinstance(document, dict) or document.get("format") != RAW_FORMAT:
+        raise UnreadableError(
+            f"{place} is not of the format {RAW_FORMAT}",
+            "use the version of critpath that recorded it",
+        )
+    return document
+
+
+def write_stats(raw: Path, stats: Mapping[int, Mapping[str, int]]) -> None:
+    """Write ``stats.json``."""
+    write_json(raw / _STATS, {str(cpu): counts for cpu, counts in sorted(stats.items())})
+
+
+def read_stats(raw: Path) -> dict[int, dict[str, int]] | None:
+    """Read ``stats.json``, None if the recorder was killed before it wrote it."""
+    try:
+        document = json.loads((raw / _STATS).read_text(encoding="utf-8"))
+        return {
+            int(cpu): {name: int(count) for name, count in counts.items()}
+            for cpu, counts in document.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def copy_descriptions(instance: Instance, raw: Path, events: Iterable[str]) -> None:
+    """Copy the kernel's descriptions of a page and of the events in it."""
+    for name in ("header_page", "header_event"):
+        (raw / name).write_bytes(instance.read_bytes(f"events/{name}"))
+    formats = raw / "formats"
+    formats.mkdir(mode=0o700)
+    for event in (*events, MARKER_EVENT):
+        group, _, name = event.partition("/")
+        text = instance.read_bytes(f"events/{event}/format")
+        (formats / f"{group}.{name}").write_bytes(text)
+
+
+def discard(directory: Path, *, keep: bool = False) -> None:
+    """Delete a recording's raw data, in a way that can be interrupted at any moment."""
+    gone = directory / DISCARDED
+    raw = directory / RAW
+    if not keep and raw.is_dir() and not raw.is_symlink():
+        shutil.rmtree(gone, ignore_errors=True)
+        raw.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)

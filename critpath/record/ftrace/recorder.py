@@ -1,0 +1,354 @@
+"""The ftrace recorder: the kernel's own tracer through tracefs, without any package.
+
+While it records, full pages of the ring buffers are moved to ``raw/`` of the recording
+and nothing else is done; at the end they become an LTTng trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError, UsageError
+from critpath.record.ftrace import raw as raws
+from critpath.record.ftrace import tracefs
+from critpath.record.ftrace.convert import convert
+from critpath.record.ftrace.drain import Drain, online, watermark
+from critpath.record.ftrace.finish import FORMAT, TRACE, finish_raw, recorder_facts
+from critpath.record.ftrace.leftovers import leftovers
+from critpath.record.ftrace.obstacles import CLOCK, buffer_bytes, obstacles
+from critpath.record.ftrace.statedump import scan
+from critpath.record.ftrace.tracefs import Instance
+from critpath.record.ftrace.wanted import SWITCH, Wanted, shortened, wanted
+from critpath.record.profiles import profile_events
+from critpath.record.recorder import Recorded, Recorder, RecorderSettings
+
+__all__ = ["FtraceRecorder", "finish_raw", "leftovers", "obstacles", "open_recorder"]
+
+MARKER_VARIABLE: Final = "CRITPATH_MARKER"
+MARKER_DESCRIPTOR_VARIABLE: Final = "CRITPATH_MARKER_FD"
+_SETTLE: Final = 0.001  # s
+
+
+def open_recorder(settings: RecorderSettings) -> Recorder:
+    """Return a recorder; nothing is made before `FtraceRecorder.start`.
+
+    Raises
+    ------
+    UsageError
+        If the settings ask for what it cannot do.
+    """
+    if settings.trace_format != FORMAT:
+        raise UsageError(
+            f"the ftrace recorder writes {FORMAT}, not {settings.trace_format}",
+            "leave --trace-format out, or take --recorder lttng",
+        )
+    return FtraceRecorder(settings)
+
+
+class FtraceRecorder:
+    """Records through a private instance of tracefs.
+
+    Parameters
+    ----------
+    settings : RecorderSettings
+
+    Attributes
+    ----------
+    failure : CritpathError or None
+        Why tracing was turned off before `stop` (a full disk): the recording ends there.
+    """
+
+    def __init__(self, settings: RecorderSettings) -> None:
+        self._settings = settings
+        self._raw = settings.directory / raws.RAW
+        self._instance: Instance | None = None
+        self._drain: Drain | None = None
+        self._marker = -1
+        self._wanted = Wanted((), ())
+        self._description: dict[str, object] = {}
+        self._buffer_bytes = 0
+        self._ended = 0
+        self._stats: dict[int, dict[str, int]] = {}
+        self._warnings: list[str] = []
+
+    @property
+    def failure(self) -> CritpathError | None:
+        """Why tracing was turned off before it was to be."""
+        return self._drain.failure if self._drain else None
+
+    def start(self) -> int:
+        """Make the instance, turn tracing on, and note which threads there are.
+
+        Returns
+        -------
+        int
+            When tracing was on (ns, CLOCK_MONOTONIC).
+
+        Raises
+        ------
+        CritpathError
+            If the kernel refuses; nothing is left then.
+        """
+        try:
+            return self._start()
+        except BaseException as error:
+            self.abort()
+            if isinstance(error, OSError):
+                raise _unwritable(self._raw, error) from None
+            raise
+
+    def environment(self) -> Mapping[str, str]:
+        """Return where a command writes its markers: a path for root, and a descriptor."""
+        instance = self._running()
+        return {
+            MARKER_VARIABLE: str(instance.path / "trace_marker"),
+            MARKER_DESCRIPTOR_VARIABLE: str(self._marker),
+        }
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return the descriptor for a command that may not open the file itself."""
+        return (self._marker,)
+
+    def stop(self) -> int:
+        """Turn tracing off and move what the buffers still hold.
+
+        Returns
+        -------
+        int
+            Until when the trace is complete (ns, CLOCK_MONOTONIC): earlier than now if
+            recording failed before, see `failure`.
+        """
+        try:
+            return self._stop()
+        except BaseException as error:
+            self.abort()
+            if isinstance(error, OSError):
+                raise _unwritable(self._raw, error) from None
+            raise
+
+    def finish(self, tell: Callable[[str], None]) -> Recorded:
+        """Remove the instance and convert what was recorded into ``trace/``.
+
+        Parameters
+        ----------
+        tell : callable
+            Told what is being done.
+
+        Returns
+        -------
+        Recorded
+            ``loss`` is what the kernel counted, and what could not be written.
+
+        Raises
+        ------
+        CritpathError
+            If it cannot be converted, for example for lack of space: ``raw/`` then stays,
+            for `finish_raw`, until `abort`.
+        """
+        failure = self.failure
+        try:
+            self._remove_instance()
+            converted = convert(self._raw, self._settings.directory / TRACE, tell)
+        except CritpathError:
+            # The raw data stays: with more room, or mended, it can become a trace.
+            if failure is not None:
+                raise failure from None
+            raise
+        except BaseException:
+            self.abort()
+            raise
+        raws.discard(self._settings.directory, keep=self._settings.keep_raw)
+        warnings = [*self._warnings, *converted.warnings]
+        if failure is not None:
+            warnings.insert(0, f"{failure.what} ({failure.do})")
+        facts = {
+            **recorder_facts(self._description, converted),
+            "priority": self._drain.priority if self._drain else "normal",
+        }
+        return Recorded(loss=converted.loss, facts=facts, warnings=tuple(warnings))
+
+    def abort(self) -> None:
+        """Turn tracing off and remove the instance and the raw data; again is no error.
+
+        Raises
+        ------
+        CritpathError
+            If somebody keeps the instance open; it is turned off then.
+        """
+        try:
+            if self._instance is not None:
+                with contextlib.suppress(CritpathError):
+                    self._instance.write("tracing_on", "0")
+            if self._drain is not None:
+                self._drain.abandon()
+            self._close_marker()
+            if self._instance is not None:
+                instance, self._instance = self._instance, None
+                instance.remove()
+        finally:
+            raws.discard(self._settings.directory, keep=self._settings.keep_raw)
+
+    # ------------------------------------------------------------------------ steps
+
+    def _start(self) -> int:
+        profile = profile_events(self._settings.profile)
+        root = tracefs.find()
+        if root is None:
+            root = tracefs.mount()
+            self._warnings.append(f"tracefs was not mounted; it is now, at {root}, and stays so")
+        # Known before it is made: an abort at any moment removes it.
+        self._instance = instance = Instance.named(root, self._settings.session)
+        instance.make()
+        # Before other files: some shells write to descriptors below 10 only.
+        self._marker = instance.open("trace_marker", os.O_WRONLY)
+        os.set_inheritable(self._marker, True)
+        self._set_up(instance)
+        available = _available(root)
+        self._enable(instance, wanted(profile, available), available)
+        self._raw.mkdir(mode=0o700)
+        header = instance.read("events/header_page")
+        size = raws.page_bytes(header)
+        raws.copy_descriptions(instance, self._raw, self._wanted.events)
+        self._describe(root, size)
+        self._drain = Drain(instance, self._raw, size, self._buffer_bytes, self._turn_off)
+        self._drain.start(online())
+        instance.write("tracing_on", "1")
+        begin = time.monotonic_ns()
+        raws.write_json(self._raw / "statedump.json", scan())
+        self._description.update(begin=begin, cpus=self._drain.cpus)
+        raws.write_description(self._raw, self._description)
+        return begin
+
+    def _set_up(self, instance: Instance) -> None:
+        instance.write("tracing_on", "0")
+        instance.write("trace_clock", CLOCK)
+        # A full buffer then marks where the loss is; discarding would only count it.
+        instance.write("options/overwrite", "1")
+        instance.write("options/markers", "1")
+        kib = -(-buffer_bytes(self._settings) // 1024)
+        instance.write("buffer_size_kb", str(kib))
+        cpu = instance.cpus()[0]
+        self._buffer_bytes = int(instance.read(f"per_cpu/cpu{cpu}/buffer_size_kb").split()[0]) << 10
+        with contextlib.suppress(CritpathError):  # Linux 4.20 and later
+            instance.write("buffer_percent", str(watermark(self._buffer_bytes)))
+
+    def _enable(self, instance: Instance, events: Wanted, available: list[str]) -> None:
+        refused = instance.enable(shortened(events.events, available))
+        enabled = set(instance.enabled())
+        if SWITCH not in enabled:
+            raise CritpathError(
+                f"the kernel does not record {SWITCH}, without which there is no analysis",
+                "run critpath doctor; another kernel, or --recorder lttng, may do",
+            )
+        absent = sorted({*events.events} - enabled)
+        missing = (*events.missing, *absent)
+        self._wanted = Wanted(tuple(sorted(enabled)), missing)
+        if missing:
+            shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
+            why = f" ({'; '.join(refused[:2])})" if refused else ""
+            self._warnings.append(
+                f"this kernel has not all events of the profile {self._settings.profile}: "
+                f"{shown}{why}"
+            )
+
+    def _describe(self, root: Path, page: int) -> None:
+        host = os.uname()
+        self._description = {
+            "session": self._settings.session,
+            "clock": CLOCK,
+            "epoch": measure_epoch(),
+            "page_bytes": page,
+            "cpus": online(),
+            "profile": self._settings.profile,
+            "events": list(self._wanted.events),
+            "missing": list(self._wanted.missing),
+            "buffer_bytes": self._buffer_bytes,
+            "tracefs": str(root),
+            "begin": time.monotonic_ns(),
+            "host": {"name": host.nodename, "kernel": host.release, "machine": host.machine},
+            "recorder": {"name": "ftrace", "version": _version()},
+        }
+        raws.write_description(self._raw, self._description)
+
+    def _turn_off(self) -> None:
+        """End tracing from a thread that cannot write any more."""
+        if self._instance is not None:
+            self._ended = self._ended or time.monotonic_ns()
+            with contextlib.suppress(CritpathError):
+                self._instance.write("tracing_on", "0")
+
+    def _stop(self) -> int:
+        instance, drain = self._running(), self._drain
+        end = self._ended or time.monotonic_ns()
+        instance.write("tracing_on", "0")
+        # An event that is just being written is in the buffer by then.
+        time.sleep(_SETTLE)
+        if drain is not None:
+            drain.stop()
+            self._description["cpus"] = drain.cpus
+        end = min(end, self._ended or end)
+        self._stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
+        self._stats = {cpu: counts for cpu, counts in self._stats.items() if any(counts.values())}
+        self._description["end"] = end
+        raws.write_stats(self._raw, self._stats)
+        raws.write_description(self._raw, self._description)
+        raws.write_json(self._raw / "statedump-end.json", scan())
+        return end
+
+    def _remove_instance(self) -> None:
+        """Remove the instance before converting: it costs the machine memory and time."""
+        self._close_marker()
+        if self._instance is None:
+            return
+        instance, self._instance = self._instance, None
+        try:
+            instance.remove()
+        except CritpathError as error:
+            # What the command left running holds the marker: no reason to lose a trace.
+            self._warnings.append(f"{error.what} ({error.do})")
+
+    def _close_marker(self) -> None:
+        marker, self._marker = self._marker, -1
+        if marker >= 0:
+            os.close(marker)
+
+    def _running(self) -> Instance:
+        if self._instance is None:
+            raise RuntimeError("the recorder was not started")
+        return self._instance
+
+
+def measure_epoch() -> int:
+    """Return what to add to CLOCK_MONOTONIC to get the time since the Unix epoch (ns)."""
+    tries = []
+    for _ in range(64):
+        before = time.monotonic_ns()
+        real = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        after = time.monotonic_ns()
+        tries.append((after - before, real - (before + after) // 2))
+    return min(tries)[1]
+
+
+def _available(root: Path) -> list[str]:
+    """Return the kernel's events as ``group/event``."""
+    lines = Instance(root).read("available_events").splitlines()
+    return [line.replace(":", "/", 1) for line in lines if ":" in line]
+
+
+def _version() -> str:
+    try:
+        return version("critpath")
+    except PackageNotFoundError:
+        return ""
+
+
+def _unwritable(raw: Path, error: OSError) -> CritpathError:
+    return CritpathError(
+        f"{raw} cannot be written: {error.strerror or error}", "record to another place: -o DIR"
+    )

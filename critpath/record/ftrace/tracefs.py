@@ -1,0 +1,274 @@
+"""The kernel's tracing directory: where it is, and private instances in it.
+
+See the kernel's Documentation/trace/ftrace.rst, "Instances".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+
+MOUNT_POINT: Final = Path("/sys/kernel/tracing")
+MOUNT_COMMAND: Final = f"mount -t tracefs nodev {MOUNT_POINT}"
+
+_MOUNTS: Final = Path("/proc/self/mounts")
+_BUSY_TRIES, _BUSY_PAUSE = 20, 0.05  # a file of the instance that is just being closed
+
+_DO: Final = {
+    errno.ENOMEM: "give a smaller --buffer-size, or free memory",
+    errno.ENOSPC: "give a smaller --buffer-size, or free memory",
+    errno.EACCES: "run critpath doctor: it says what this machine refuses, and why",
+    errno.EPERM: "run critpath doctor: it says what this machine refuses, and why",
+    errno.EBUSY: "end the other tracer, or wait until it has ended",
+}
+_DO_ELSE: Final = "run critpath doctor, or take the other recorder: --recorder lttng"
+
+
+def find() -> Path | None:
+    """Return where tracefs is mounted, None if it is not."""
+    mounts = list(_mounts())
+    found = [place for kind, place in mounts if kind == "tracefs"]
+    if MOUNT_POINT in found:
+        return MOUNT_POINT
+    # Looking into debugfs mounts tracefs there, on kernels before 6.17 and some since.
+    found += [place / "tracing" for kind, place in mounts if kind == "debugfs"]
+    for place in found:
+        with contextlib.suppress(OSError):
+            if (place / "events").is_dir():
+                return place
+    return None
+
+
+def mount() -> Path:
+    """Mount tracefs at its usual place, for good: others expect it there too.
+
+    Raises
+    ------
+    CritpathError
+        If it cannot be mounted.
+    """
+    import ctypes  # noqa: PLC0415 - a machine whose tracefs is mounted needs none of it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"nodev", os.fsencode(MOUNT_POINT), b"tracefs", 0, None) != 0:
+        error = ctypes.get_errno()
+        if error != errno.EBUSY or find() != MOUNT_POINT:
+            raise CritpathError(
+                f"tracefs cannot be mounted at {MOUNT_POINT}: {os.strerror(error)}",
+                f"run as root, on the machine itself or in a privileged container: {MOUNT_COMMAND}",
+            )
+    return MOUNT_POINT
+
+
+def _mounts() -> Iterator[tuple[str, Path]]:
+    """Yield type and place of every mount."""
+    try:
+        text = _MOUNTS.read_bytes()
+    except OSError:
+        return
+    for line in text.splitlines():
+        fields = line.split(b" ")
+        if len(fields) > 2:
+            place = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), fields[1])
+            yield os.fsdecode(fields[2]), Path(os.fsdecode(place))
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A set of ring buffers and settings of our own, which no other tracer sees.
+
+    Attributes
+    ----------
+    path : Path
+    """
+
+    path: Path
+
+    @classmethod
+    def named(cls, root: Path, name: str) -> Instance:
+        """Return the instance of a name, which need not be there."""
+        return cls(root / "instances" / name)
+
+    def make(self) -> None:
+        """Make the instance; its settings are the kernel's defaults.
+
+        Raises
+        ------
+        CritpathError
+            If the kernel refuses.
+        """
+        try:
+            self.path.mkdir()
+        except OSError as error:
+            raise _refused("make", self.path, error) from None
+
+    def read(self, name: str) -> str:
+        """Return what a file holds."""
+        return self.read_bytes(name).decode("utf-8", errors="replace")
+
+    def read_bytes(self, name: str) -> bytes:
+        """Return what a file holds.
+
+        Raises
+        ------
+        CritpathError
+        """
+        try:
+            return (self.path / name).read_bytes()
+        except OSError as error:
+            raise _refused("read", self.path / name, error) from None
+
+    def write(self, name: str, value: str) -> None:
+        """Write a setting.
+
+        Raises
+        ------
+        CritpathError
+            If the kernel refuses, with the file and what to do.
+        """
+        self._write(name, [value], os.O_WRONLY | os.O_TRUNC)
+
+    def enable(self, events: Iterable[str]) -> list[str]:
+        """Enable events, beside those that are.
+
+        Parameters
+        ----------
+        events : iterable of str
+            ``group:event``, or ``group:*``.
+
+        Returns
+        -------
+        list of str
+            Those that the kernel refused, each with the reason.
+        """
+        # The kernel takes one name per write, however many are offered.
+        refused = []
+        descriptor = self.open("set_event", os.O_WRONLY | os.O_APPEND)
+        try:
+            for event in events:
+                try:
+                    os.write(descriptor, f"{event}\n".encode())
+                except OSError as error:
+                    refused.append(f"{event} ({error.strerror})")
+        finally:
+            os.close(descriptor)
+        return refused
+
+    def enabled(self) -> list[str]:
+        """Return the enabled events as ``group/event``, sorted."""
+        lines = self.read("set_event").splitlines()
+        return sorted(line.replace(":", "/", 1) for line in lines if ":" in line)
+
+    def cpus(self) -> list[int]:
+        """Return the cpus that may have a buffer."""
+        names = [p.name for p in (self.path / "per_cpu").iterdir()]
+        return sorted(int(name[3:]) for name in names if re.fullmatch(r"cpu\d+", name))
+
+    def stats(self, cpu: int) -> dict[str, int]:
+        """Return the kernel's counts of a cpu's buffer, by its own names."""
+        return parse_stats(self.read(f"per_cpu/cpu{cpu}/stats"))
+
+    def off(self) -> None:
+        """Turn tracing off, and free what can be freed, as far as it goes."""
+        for name, value in (("tracing_on", "0"), ("set_event", ""), ("buffer_size_kb", "1")):
+            with contextlib.suppress(CritpathError):
+                self.write(name, value)
+
+    def remove(self) -> None:
+        """Remove the instance; one that is gone is no error.
+
+        Raises
+        ------
+        CritpathError
+            If somebody keeps one of its files open; it is turned off then.
+        """
+        for attempt in range(_BUSY_TRIES):
+            try:
+                self.path.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise _refused("remove", self.path, error) from None
+                if attempt == 0:
+                    self.off()
+                    _close_own(self.path)
+                time.sleep(_BUSY_PAUSE)
+            else:
+                return
+        who = ", ".join(holders(self.path)) or "somebody"
+        raise CritpathError(
+            f"the tracing instance {self.path} is turned off but held open by {who}",
+            "end that, then: critpath doctor --clean",
+        )
+
+    def open(self, name: str, flags: int) -> int:
+        """Open a file; the descriptor is not inherited.
+
+        Raises
+        ------
+        CritpathError
+        """
+        try:
+            return os.open(self.path / name, flags | os.O_CLOEXEC)
+        except OSError as error:
+            raise _refused("open", self.path / name, error) from None
+
+    def _write(self, name: str, values: Iterable[str], flags: int) -> None:
+        descriptor = self.open(name, flags)
+        try:
+            for value in values:
+                os.write(descriptor, f"{value}\n".encode())
+        except OSError as error:
+            raise _refused(f"write {value!r} to", self.path / name, error) from None
+        finally:
+            os.close(descriptor)
+
+
+def parse_stats(text: str) -> dict[str, int]:
+    """Read ``per_cpu/cpuN/stats``: the counts, not the times."""
+    found = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if value.strip().isdecimal():
+            found[name.strip()] = int(value)
+    return found
+
+
+def holders(path: Path) -> list[str]:
+    """Return the processes that hold a file below a directory open."""
+    inside = f"{path}/"
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(str(link.readlink()).startswith(inside) for link in (process / "fd").iterdir()):
+                name = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
+                found.append(f"process {process.name} ({name})")
+    return found
+
+
+def _close_own(path: Path) -> None:
+    """Close our own files below a directory.
+
+    An exception that a signal raised just after one was opened leaves it to nobody.
+    """
+    inside = f"{path}/"
+    for link in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):
+            if str(link.readlink()).startswith(inside):
+                os.close(int(link.name))
+
+
+def _refused(what: str, path: Path, error: OSError) -> CritpathError:
+    return CritpathError(
+        f"cannot {what} {path}: {error.strerror}", _DO.get(error.errno or 0, _DO_ELSE)
+    )

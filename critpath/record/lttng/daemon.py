@@ -1,0 +1,187 @@
+"""Session daemons: one of ours where there is none, and ended again.
+
+A root session daemon has one place, /var/run/lttng, in every release (LTTNG_RUNDIR came
+with 2.14, and LTTng-UST's Python agent looks nowhere else), so that ours can be used by
+others while it is there: it is only ended when it has no session left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath.record.identity import SESSION_VARIABLE, owner_of, start_time
+from critpath.record.lttng.program import reachable, sessions
+from critpath.units import safe_text
+
+# In our daemon's environment, with the session it was started for.  Not SESSION_VARIABLE,
+# which marks what descends from a command: a daemon is ended after its sessions, in
+# peace, not as a process that outlived its command.
+DAEMON_VARIABLE: Final = "CRITPATH_DAEMON"
+
+_PROGRAM: Final = "lttng-sessiond"
+_START_LIMIT: Final = 60.0  # seconds: it loads some forty kernel modules
+_STOP_LIMIT: Final = 30.0
+_POLL: Final = 0.05
+
+
+def start_daemon(session: str) -> int:
+    """Start a session daemon that outlives this process, until it is ended.
+
+    Parameters
+    ----------
+    session : str
+        That it is started for.
+
+    Returns
+    -------
+    int
+        Its pid.
+
+    Raises
+    ------
+    CritpathError
+        If it does not come up.
+    """
+    environment = {**os.environ, DAEMON_VARIABLE: session}
+    environment.pop(SESSION_VARIABLE, None)
+    with tempfile.TemporaryFile() as said:
+        try:
+            pid = os.posix_spawnp(
+                "sh",
+                ["sh", "-c", f"cd / && exec {_PROGRAM}"],
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, said.fileno(), 2),
+                ],
+                setsid=True,
+                # Whoever records has signals blocked, and a daemon that inherits that
+                # hears no SIGTERM.
+                setsigmask=(),
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+            )
+        except OSError as error:
+            raise CritpathError(
+                f"cannot start {_PROGRAM}: {error.strerror}", "install lttng-tools"
+            ) from None
+        deadline = time.monotonic() + _START_LIMIT
+        try:
+            while _lives(pid) and time.monotonic() < deadline:
+                if reachable():
+                    return pid
+                time.sleep(_POLL)
+        except BaseException:
+            _end(pid)
+            raise
+        ended = not _lives(pid)
+        if not ended:
+            _end(pid)
+        said.seek(0)
+        lines = said.read().decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+    # Another one may have been quicker: two recordings begun at the same moment.
+    if ended and reachable():
+        return 0
+    raise CritpathError(
+        f"{_PROGRAM} did not come up: {safe_text(lines[-1])}",
+        f"see what it says: sudo {_PROGRAM} -v",
+    )
+
+
+def own_daemons() -> Iterator[tuple[int, str]]:
+    """Yield the session daemons that any critpath started: pid, session."""
+    found = {}
+    wanted = DAEMON_VARIABLE.encode() + b"="
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            if (entry / "comm").read_bytes().strip() != _PROGRAM.encode():
+                continue
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            parent = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1]
+        except OSError:
+            continue
+        for variable in variables:
+            if variable.startswith(wanted):
+                name = variable.removeprefix(wanted).decode("ascii", "replace")
+                found[int(entry.name)] = (int(parent), name)
+    # A daemon has a child of the same name, which ends with it.
+    for pid, (parent_pid, name) in found.items():
+        if parent_pid not in found and owner_of(name) is not None:
+            yield pid, name
+
+
+def end_daemon(pid: int) -> bool:
+    """End one of our session daemons, if it has no session; return whether it is gone.
+
+    Raises
+    ------
+    CritpathError
+        If it cannot be ended.
+    """
+    with contextlib.suppress(CritpathError):
+        if sessions():
+            return False
+    _end(pid)
+    return True
+
+
+def end_orphans(mine: str = "") -> None:
+    """End our daemons that nobody needs: those of ``mine``, and of dead recorders."""
+    for pid, name in own_daemons():
+        owner = owner_of(name)
+        if name == mine or (owner is not None and owner.gone() is True):
+            end_daemon(pid)
+
+
+def _end(pid: int) -> None:
+    """SIGTERM, which also ends its consumer daemons; SIGKILL if it does not care."""
+    started = start_time(pid)
+    members = [pid, *_session_of(pid)]
+    for number, whom in ((signal.SIGTERM, [pid]), (signal.SIGKILL, members)):
+        for one in whom:
+            try:
+                os.kill(one, number)
+            except ProcessLookupError:
+                continue
+            except PermissionError:
+                raise CritpathError(
+                    f"the session daemon {pid} is another user's", "sudo critpath doctor --clean"
+                ) from None
+        deadline = time.monotonic() + _STOP_LIMIT
+        while time.monotonic() < deadline:
+            if not _lives(pid, started):
+                return
+            time.sleep(_POLL)
+    raise CritpathError(f"the session daemon {pid} does not end", f"sudo kill -9 {pid}")
+
+
+def _lives(pid: int, started: int = 0) -> bool:
+    """Tell whether a process lives; one of our children is collected if it does not."""
+    found = start_time(pid)
+    if found != 0 and found == (started or found):
+        return True
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return False
+
+
+def _session_of(leader: int) -> list[int]:
+    """Return the other processes of the session (setsid) that a daemon leads."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != leader:
+            with contextlib.suppress(OSError):
+                stat = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+                if int(stat[3]) == leader:
+                    found.append(int(entry.name))
+    return found

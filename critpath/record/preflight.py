@@ -1,0 +1,211 @@
+"""What stands between this machine and a recording, all of it at once, each with its fix."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath.record.identity import pid_namespace
+from critpath.record.recorder import RECORDERS, Obstacle, RecorderSettings
+
+# The kernel's own pid namespace has a fixed inode number (PROC_PID_INIT_INO).
+_INITIAL_NAMESPACE: Final = 0xEFFFFFFC
+# Bytes that a recording should find free.  A pipe between two processes that does
+# nothing else makes about 50 MB of trace a second; most programs make a hundredth.
+_LITTLE_SPACE: Final = 1 << 30
+_NO_SPACE: Final = 1 << 26
+# Read by a system call or from slow hardware, with every event.
+_SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What a machine can record.
+
+    Attributes
+    ----------
+    recorders : mapping
+        Name of each recorder to its obstacles, in the order that ``auto`` tries them.
+    obstacles : tuple of Obstacle
+        What concerns every recorder.
+    host : mapping
+        Facts, as JSON has them: ``kernel``, ``machine``, ``cpus``, ``clocksource``,
+        ``lockdown``, ``python``, ``user``, ``pid_namespace``, ``container``,
+        ``free_bytes``.
+    """
+
+    recorders: Mapping[str, tuple[Obstacle, ...]]
+    obstacles: tuple[Obstacle, ...]
+    host: Mapping[str, object]
+
+    @property
+    def recorder(self) -> str | None:
+        """The recorder that ``auto`` takes, None if none can record."""
+        if any(o.fatal for o in self.obstacles):
+            return None
+        return next(
+            (name for name, found in self.recorders.items() if not any(o.fatal for o in found)),
+            None,
+        )
+
+
+def look(directory: Path, settings: RecorderSettings | None = None) -> Preflight:
+    """Look at everything that a recording into a directory needs.
+
+    Parameters
+    ----------
+    directory : Path
+        Where recordings would go; it need not exist.
+    settings : RecorderSettings, optional
+        What would be recorded.
+    """
+    host = _host(directory)
+    return Preflight(
+        recorders={name: _obstacles(name, settings) for name in RECORDERS},
+        obstacles=tuple(_general(host)),
+        host=host,
+    )
+
+
+def _obstacles(recorder: str, settings: RecorderSettings | None) -> tuple[Obstacle, ...]:
+    try:
+        return tuple(importlib.import_module(RECORDERS[recorder]).obstacles(settings))
+    except CritpathError as error:
+        return (Obstacle("failed", error.what, error.do),)
+    except (OSError, ImportError) as error:
+        # One recorder that cannot even look must not hide the other.
+        return (
+            Obstacle(
+                "failed",
+                f"the {recorder} recorder cannot look at this machine: {error}",
+                "install critpath again, or report this with critpath doctor --json",
+            ),
+        )
+
+
+def _host(directory: Path) -> dict[str, object]:
+    namespace = pid_namespace()
+    return {
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
+        "clocksource": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "lockdown": _lockdown(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "user": _user(),
+        "pid_namespace": {"id": namespace, "initial": namespace == _INITIAL_NAMESPACE},
+        "container": _container(),
+        "free_bytes": _free(directory),
+    }
+
+
+def _general(host: Mapping[str, object]) -> list[Obstacle]:
+    found = []
+    if sys.platform != "linux":
+        found.append(Obstacle("linux", "only Linux can be recorded", "record on a Linux machine"))
+    elif _alien_namespace():
+        found.append(
+            Obstacle(
+                "pid-namespace",
+                "this is inside a container (its own pid namespace): the kernel numbers processes "
+                "differently there than here",
+                "record outside, choosing the container: critpath record -a --container NAME",
+                fatal=False,
+            )
+        )
+    free = host["free_bytes"]
+    if isinstance(free, int) and free < _LITTLE_SPACE:
+        found.append(
+            Obstacle(
+                "disk",
+                f"{free >> 20} MiB are free here; a busy machine makes 50 MB of trace a second",
+                "make room, or record elsewhere: critpath record -o DIR",
+                fatal=free < _NO_SPACE,
+            )
+        )
+    if host["clocksource"] in _SLOW_CLOCKS:
+        found.append(
+            Obstacle(
+                "clock",
+                f"the kernel reads the time from {host['clocksource']}, which is slow: "
+                "every event costs more",
+                "see why the TSC was found unstable: dmesg | grep -i -e tsc -e clocksource",
+                fatal=False,
+            )
+        )
+    if host["lockdown"] == "confidentiality":
+        found.append(
+            Obstacle(
+                "lockdown",
+                "the kernel is locked down (confidentiality): nobody may trace it",
+                "boot with lockdown=integrity or without Secure Boot",
+            )
+        )
+    return found
+
+
+def _alien_namespace() -> bool:
+    # Unknown (0) where /proc is not mounted: then other things fail, with their reason.
+    return pid_namespace() not in {0, _INITIAL_NAMESPACE}
+
+
+def _user() -> dict[str, object]:
+    """Return who records, and whom the command runs as."""
+    import grp  # noqa: PLC0415 - not there on every system that can import critpath
+
+    try:
+        tracing = grp.getgrnam("tracing").gr_gid in {*os.getgroups(), os.getegid()}
+    except KeyError:
+        tracing = False
+    return {
+        "uid": os.geteuid(),
+        "root": os.geteuid() == 0,
+        "sudo_user": os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else "",
+        "tracing_group": tracing,
+    }
+
+
+def _lockdown() -> str:
+    """Return the kernel's lockdown mode: ``none``, ``integrity``, ``confidentiality``."""
+    chosen = re.search(r"\[(\w+)\]", _text("/sys/kernel/security/lockdown"))
+    return chosen[1] if chosen else "none"
+
+
+def _container() -> str:
+    """Return what kind of container this runs in, "" for none that shows."""
+    if Path("/run/.containerenv").exists():
+        return "podman"
+    if Path("/.dockerenv").exists():
+        return "docker"
+    # systemd's convention; a container's first process has it in its environment.
+    named = _text("/run/systemd/container") or os.environ.get("container", "")  # noqa: SIM112
+    return re.sub(r"[^\w.-]", "", named)[:40]
+
+
+def _free(directory: Path) -> int:
+    """Return how many bytes are free where a directory is, or will be."""
+    for place in (directory.absolute(), *directory.absolute().parents):
+        try:
+            return shutil.disk_usage(place).free
+        except FileNotFoundError:
+            continue
+        except OSError:
+            break
+    return 0
+
+
+def _text(place: str) -> str:
+    try:
+        return Path(place).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,162 @@
+"""Where live recorders note their recordings, so that a killed one can be finished.
+
+One small file per session, in a directory of the user's own that does not outlive the
+machine's uptime, as the tracer's buffers do not either.  A machine without such a
+directory has no registry: recording works there, only what a killed recorder leaves is
+then found by nobody but ``critpath doctor DIR``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from critpath.record.identity import owner_of
+
+_ROOT: Final = Path("/run/critpath")
+_SUFFIX: Final = ".json"
+_LONGEST: Final = 16_384  # bytes of an entry: a path and two names
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A recording that was begun and not finished.
+
+    Attributes
+    ----------
+    session : str
+    directory : Path
+        Absolute; where the recording is, or was when it was begun.
+    recorder : str
+        ``ftrace`` or ``lttng``, not checked.
+    owner : tuple of int or None
+        User and group that the recording is to belong to; None for whoever records.
+    """
+
+    session: str
+    directory: Path
+    recorder: str
+    owner: tuple[int, int] | None = None
+
+
+def register(
+    session: str, directory: Path, recorder: str, owner: tuple[int, int] | None = None
+) -> None:
+    """Note where a session's recording is; without a registry, do nothing.
+
+    Parameters
+    ----------
+    session : str
+        From `critpath.record.identity.new_name`.
+    directory : Path
+        The recording's directory; made absolute.
+    recorder : str
+    owner : tuple of int, optional
+        User and group that the recording is to belong to.
+    """
+    place = registry_directory(create=True)
+    if place is None or owner_of(session) is None:
+        return
+    absolute = os.path.abspath(directory)  # noqa: PTH100 - not resolve(): a link stays one
+    text = json.dumps({"directory": absolute, "recorder": recorder, "owner": owner})
+    unfinished = place / f".{session}.{os.getpid()}"
+    # A full /run must not prevent a recording that needs none of it.
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(text)
+        unfinished.replace(place / (session + _SUFFIX))
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+def unregister(session: str) -> None:
+    """Forget a session; one that is not there is forgotten already."""
+    place = registry_directory()
+    if place is not None and owner_of(session) is not None:
+        with contextlib.suppress(OSError):
+            (place / (session + _SUFFIX)).unlink()
+
+
+def entries() -> list[Entry]:
+    """Return what is noted, in the order of the sessions' names.
+
+    What is no entry of ours (another name, a link, a damaged or huge file) is left out.
+    """
+    place = registry_directory()
+    if place is None:
+        return []
+    try:
+        names = sorted(os.listdir(place))  # noqa: PTH208 - names are what is asked for
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        session = name.removesuffix(_SUFFIX)
+        if name.endswith(_SUFFIX) and owner_of(session) is not None:
+            entry = _read(place / name, session)
+            if entry is not None:
+                found.append(entry)
+    return found
+
+
+def registry_directory(*, create: bool = False) -> Path | None:
+    """Return the registry's directory, None if there is none that can be trusted.
+
+    Parameters
+    ----------
+    create : bool
+        Make it if it is not there.
+    """
+    if os.geteuid() == 0:
+        place = _ROOT
+    else:
+        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        if not runtime.startswith("/"):
+            return None
+        place = Path(runtime) / "critpath"
+    try:
+        if create:
+            with contextlib.suppress(FileExistsError):
+                place.mkdir(mode=0o700)
+        status = place.lstat()
+    except OSError:
+        return None
+    # Whoever else may write there could have `doctor --clean` finish, as root, a
+    # "recording" of theirs.
+    trusted = (
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and not status.st_mode & 0o077
+    )
+    return place if trusted else None
+
+
+def _read(place: Path, session: str) -> Entry | None:
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            document = json.loads(stream.read(_LONGEST))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return _entry(session, document) if isinstance(document, dict) else None
+
+
+def _entry(session: str, document: dict[str, object]) -> Entry | None:
+    directory, recorder, owner = (document.get(k) for k in ("directory", "recorder", "owner"))
+    if not isinstance(directory, str) or not isinstance(recorder, str):
+        return None
+    if not directory.startswith("/") or "\0" in directory:
+        return None
+    match owner:
+        case [int(uid), int(gid)]:
+            return Entry(session, Path(directory), recorder, (uid, gid))
+    return Entry(session, Path(directory), recorder)

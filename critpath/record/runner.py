@@ -1,0 +1,278 @@
+"""Runs the command once and waits for it, with whatever may come between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath.record._spawn import SpawnError, collect, spawn
+from critpath.record.caller import Caller
+from critpath.record.program import Program, refusal
+from critpath.record.signals import Signals, Stopped, from_terminal
+from critpath.record.tree import Process, descendants
+from critpath.record.user import User
+
+EXIT_TIMED_OUT: Final = 124
+GRACE: Final = 2.0  # seconds between SIGTERM and SIGKILL
+_STUCK: Final = 5.0  # seconds after which a killed process counts as stuck in the kernel
+_STEP: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a run ended.
+
+    Attributes
+    ----------
+    pid : int
+        As this process sees it.
+    begin, end : int
+        Just before the fork, just after the wait (ns, CLOCK_MONOTONIC).
+    exit_code : int
+        As a shell has it; 124 after a timeout.
+    timed_out : bool
+    outlived : int
+        Descendants that still live.
+    """
+
+    pid: int
+    begin: int
+    end: int
+    exit_code: int
+    timed_out: bool
+    outlived: int
+
+
+class Runner:
+    """Runs commands as the caller would have, only as the user behind sudo.
+
+    Parameters
+    ----------
+    caller : Caller
+    user : User or None
+    signals : Signals
+    say : callable
+    """
+
+    def __init__(
+        self, caller: Caller, user: User | None, signals: Signals, say: Callable[[str], None]
+    ) -> None:
+        self._caller = caller
+        self._user = user
+        self._signals = signals
+        self._say = say
+        # Children that are not of the run: a recorder's helpers, what earlier runs left.
+        self._others: set[int] | None = None
+
+    def run(
+        self,
+        program: Program,
+        *,
+        environment: Mapping[str, str],
+        keep: Collection[int] = (),
+        timeout: float = 0.0,
+    ) -> Finished:
+        """Run a program to its end.
+
+        Parameters
+        ----------
+        program : Program
+        environment : mapping of str
+            Added to the caller's.
+        keep : collection of int
+            Descriptors that it inherits beside the caller's.
+        timeout : float
+            Seconds after which the program and its descendants are ended; 0 for never.
+
+        Raises
+        ------
+        CommandError
+            If it cannot be executed.
+        Stopped
+            If the user asked for an end twice; it is killed then.
+        CritpathError
+            If there can be no process.
+        """
+        if self._others is None:
+            self._remember(descendants(os.getpid()))
+        pid, begin = self._spawn(program, environment, keep)
+        deadline = time.monotonic() + timeout if timeout else None
+        timed_out = False
+        try:
+            ended = self._wait(pid, deadline)
+            if ended is None:
+                timed_out = True
+                ended = self._end(pid)
+        except Stopped:
+            self._kill(pid)
+            raise
+        status, end = ended
+        left = self._left()
+        alive = sum(process.alive for process in left)
+        code = EXIT_TIMED_OUT if timed_out else shell_code(status)
+        return Finished(pid, begin, end, code, timed_out, alive)
+
+    def forget(self) -> None:
+        """Count whoever is there now, such as a recorder's helpers, as none of a run's."""
+        self._others = None
+
+    def _spawn(
+        self, program: Program, environment: Mapping[str, str], keep: Collection[int]
+    ) -> tuple[int, int]:
+        caller, user = self._caller, self._user
+        variables = {**caller.environment, **(user.environment if user else {})}
+        variables.update({os.fsencode(n): os.fsencode(v) for n, v in environment.items()})
+        try:
+            return spawn(
+                program.path,
+                list(program.argv),
+                [name + b"=" + value for name, value in variables.items()],
+                user=(user.uid, user.gid, user.groups) if user else None,
+                mask=caller.mask,
+                ignored=caller.ignored,
+                keep=(*caller.descriptors, *keep),
+                death_signal=signal.SIGKILL,
+                nice=caller.nice if _nice() != caller.nice else None,
+                scheduler=caller.scheduler if _scheduler() != caller.scheduler else None,
+            )
+        except SpawnError as error:
+            number = error.errno or 0
+            if error.step == "exec":
+                raise refusal(program.name, number) from None
+            raise CritpathError(
+                f"{program.name} cannot be started: {error.step}: {os.strerror(number)}",
+                "give --as-root to run it as root"
+                if error.step == "user"
+                else "check the limits of this user and container",
+            ) from None
+        except OSError as error:
+            raise CritpathError(
+                f"{program.name} cannot be started: {error.strerror}",
+                "check the limits of processes and memory: ulimit -u",
+            ) from None
+
+    def _wait(self, pid: int, deadline: float | None) -> tuple[int, int] | None:
+        """Wait for the command; None if the time is over before."""
+        while (ended := collect(pid)) is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            self._take(pid, left)
+        return ended
+
+    def _take(self, pid: int, seconds: float | None) -> None:
+        """Take one signal: pass it on, or collect an orphan."""
+        info = self._signals.wait(seconds)
+        if info is None:
+            return
+        if info.si_signo == signal.SIGCHLD:
+            self._collect_orphans(pid)
+        elif self._signals.note(info) and not from_terminal(info):
+            self._forward(pid, info.si_signo)
+
+    def _forward(self, pid: int, number: int) -> None:
+        """Pass a signal on to whom a terminal would have given it: the process group."""
+        group = os.getpgrp()
+        for process in self._tree():
+            if process.pid == pid or process.group == group:
+                process.send(number)
+
+    def _collect_orphans(self, pid: int) -> None:
+        """Collect adopted descendants as they end, so that zombies do not pile up."""
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None or found.si_pid == pid or found.si_pid in (self._others or ()):
+                return
+            _collect(found.si_pid)
+
+    def _tree(self) -> list[Process]:
+        """Return the command and all its living descendants."""
+        found = descendants(os.getpid(), self._others or ())
+        return [process for process in found if process.alive]
+
+    def _end(self, pid: int) -> tuple[int, int]:
+        """End the whole run, first gently."""
+        ended = None
+        for process in self._tree():
+            process.send(signal.SIGTERM)
+            process.send(signal.SIGCONT)
+        until = time.monotonic() + GRACE
+        while time.monotonic() < until:
+            ended = ended or collect(pid)
+            if ended and not self._tree():
+                return ended
+            self._take(pid, _STEP)
+        return self._kill(pid) if ended is None else (self._kill(None) or ended)
+
+    def _kill(self, pid: int | None) -> tuple[int, int]:
+        """Kill the run, and whatever it starts meanwhile; return how the command ended."""
+        ended = None
+        until = time.monotonic() + _STUCK
+        while True:
+            tree = self._tree()
+            for process in tree:
+                process.send(signal.SIGKILL)
+            if ended is None and pid is not None:
+                ended = collect(pid)
+            if (ended or pid is None) and not tree:
+                break
+            if time.monotonic() > until:
+                self._say(f"{len(tree)} processes of the run cannot be killed: stuck in the kernel")
+                break
+            time.sleep(_STEP)
+        return ended or (signal.SIGKILL, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+
+    def _left(self) -> list[Process]:
+        """Return what the run has left, and collect those that are zombies."""
+        found = descendants(os.getpid())
+        new = _below(found, os.getpid(), self._others or set())
+        own = os.getpid()
+        for process in new:
+            if process.parent == own and not process.alive:
+                _collect(process.pid)
+        self._remember(found)
+        return new
+
+    def _remember(self, found: Sequence[Process]) -> None:
+        own = os.getpid()
+        self._others = {p.pid for p in found if p.parent == own and p.alive}
+
+
+def shell_code(status: int) -> int:
+    """Return the exit code that a shell has for a wait status."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _nice() -> int:
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def _scheduler() -> tuple[int, int]:
+    return os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+
+
+def _below(found: Sequence[Process], root: int, without: set[int]) -> list[Process]:
+    """Return the descendants less the children that are left out, with theirs."""
+    inside = {root}
+    kept = []
+    for process in found:  # parents come first
+        if process.parent in inside and process.pid not in without:
+            inside.add(process.pid)
+            kept.append(process)
+    return kept
+
+
+def _collect(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return

@@ -1,0 +1,369 @@
+"""A recording from its beginning to its end: `record` is the story."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from critpath.errors import CritpathError
+from critpath.model import Manifest, Run
+from critpath.model.recording import COMPLETE, INTERRUPTED, RECORDING
+from critpath.record.before import container_namespace, subreaper, sweep
+from critpath.record.caller import Caller
+from critpath.record.choose import Choice, choose_recorder
+from critpath.record.host import INITIAL_PID_NAMESPACE, clock_facts, host_facts
+from critpath.record.identity import SESSION_VARIABLE, new_name, pid_namespace
+from critpath.record.link import link_tree
+from critpath.record.manifest import write_manifest
+from critpath.record.place import Place
+from critpath.record.program import Program, find_program
+from critpath.record.reading import RUNS
+from critpath.record.recorder import Recorded, Recorder, RecorderSettings
+from critpath.record.registry import register, unregister
+from critpath.record.request import NORMAL, SAMPLE, Outcome, Recording, Request, Tell
+from critpath.record.runner import Runner
+from critpath.record.signals import Signals, Stopped
+from critpath.record.user import User, invoking_user
+
+_TRACE = "trace"
+
+
+def record(request: Request, tell: Tell) -> Outcome:
+    """Record what was asked for.
+
+    Parameters
+    ----------
+    request : Request
+    tell : Tell
+
+    Returns
+    -------
+    Outcome
+
+    Raises
+    ------
+    UsageError
+        If the output cannot be used.
+    CommandError
+        If the command cannot be executed; nothing is left on disk.
+    CritpathError
+        If recording failed; nothing is left, on disk or in the tracer.
+    """
+    caller = Caller.now()
+    user = invoking_user(caller.environment, as_root=request.as_root)
+    session = new_name()
+    place = Place.check(request.output, session, force=request.force)
+    programs = tuple(find_program(c, caller.environment) for c in request.commands)
+    container = container_namespace(request.container)
+    settings = RecorderSettings(
+        session=session,
+        directory=_directories(request, place.building)[0],
+        profile=request.profile,
+        buffer_bytes=request.buffer_bytes,
+        trace_format=request.trace_format,
+        keep_raw=request.keep_raw,
+    )
+    with Signals(caller, tell.say) as signals, subreaper():
+        with signals.watching():
+            sweep(tell)
+            choice = choose_recorder(request.recorder, settings)
+        tell.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
+        free = place.room()
+        if free is not None:
+            tell.say(f"warning: only {free / 2**20:.0f} MiB are free at {place.target.parent}")
+        runner = Runner(caller, user, signals, tell.say)
+        running = _Session(
+            request, tell, place, programs, container, settings, choice, user, signals, runner
+        )
+        return running.record()
+
+
+@dataclass
+class _Session:
+    request: Request
+    tell: Tell
+    place: Place
+    programs: tuple[Program, ...]
+    container: int
+    settings: RecorderSettings
+    choice: Choice
+    user: User | None
+    signals: Signals
+    runner: Runner
+    recorder: Recorder | None = None
+    manifests: list[Manifest] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def record(self) -> Outcome:
+        """Record, and leave nothing behind if that fails."""
+        # Before there is a directory: whoever finds the session finds what is in it.
+        owner = (self.user.uid, self.user.gid) if self.user else None
+        register(self.settings.session, self.directories[0], self.choice.name, owner)
+        try:
+            self.place.make()
+            return self._record()
+        except Stopped:
+            return self._stopped()
+        except BaseException:
+            self._abort()
+            self.place.discard()
+            raise
+        finally:
+            unregister(self.settings.session)
+
+    def _record(self) -> Outcome:
+        for directory in self.directories:
+            if directory != self.place.building:
+                directory.mkdir(mode=0o700)
+        self._warm_up()
+        if self.signals.poll():
+            return self._nothing()
+        self._start()
+        if self.programs:
+            self._runs()
+        else:
+            self._machine()
+        if self.programs and not any(m.runs for m in self.manifests):
+            self._abort()
+            return self._nothing()
+        self._finish(self._stop())
+        self.place.settle(self.user)
+        return self._outcome(self._exit_code())
+
+    # ------------------------------------------------------------------ its steps
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """Where the recordings are written; the first has the trace."""
+        return _directories(self.request, self.place.building)
+
+    def _warm_up(self) -> None:
+        for number in range(self.request.warmup):
+            for program in self.programs:
+                if self.signals.poll():
+                    return
+                self.tell.run(number + 1, self.request.warmup, "warm-up")
+                self._prepare(f"warm-up {number + 1}")
+                if not self.signals.poll():
+                    self.runner.run(
+                        program,
+                        environment={SESSION_VARIABLE: self.settings.session},
+                        timeout=self.request.timeout,
+                    )
+
+    def _start(self) -> None:
+        self.tell("starting the recorder")
+        if pid_namespace() != INITIAL_PID_NAMESPACE:
+            self._note(
+                "critpath runs in a container (a pid namespace of its own): the trace has other "
+                "pids, so runs cannot be matched with processes"
+            )
+        self.recorder = self.choice.open(self.settings)
+        # Before there is anything in the tracer: whose it is can be seen from then on.
+        self.manifests = [self._manifest(index) for index in range(len(self.directories))]
+        self._write()
+        with self.signals.watching():
+            begin = self.recorder.start()
+        self.runner.forget()
+        self.manifests = [replace(m, begin=begin) for m in self.manifests]
+        self._write()
+
+    def _manifest(self, index: int) -> Manifest:
+        request = self.request
+        names = tuple(directory.name for directory in self.directories)
+        return Manifest(
+            state=RECORDING,
+            session=self.settings.session,
+            command=request.commands[index] if request.commands else (),
+            execution=self._execution(),
+            runs=(),
+            recorder={"name": self.choice.name},
+            profile=request.profile,
+            clock=clock_facts(),
+            host=host_facts(),
+            begin=0,
+            end=0,
+            warmup=request.warmup,
+            prepare=request.prepare,
+            timeout=request.timeout,
+            interleaved=names[1 - index] if len(names) > 1 else "",
+            container=self.container,
+            trace=_TRACE,
+            warnings=tuple(self.notes),
+            critpath=request.version,
+        )
+
+    def _write(self) -> None:
+        for directory, manifest in zip(self.directories, self.manifests, strict=True):
+            write_manifest(directory, manifest)
+
+    def _runs(self) -> None:
+        """Run the commands in turn: ABAB for two."""
+        recorder = self._running()
+        environment = {
+            **recorder.environment(),
+            SESSION_VARIABLE: self.settings.session,
+        }
+        initial = pid_namespace() == INITIAL_PID_NAMESPACE
+        total = self.request.runs * len(self.programs)
+        for number in range(total):
+            index = number % len(self.programs)
+            own = number // len(self.programs) + 1
+            self.tell.run(number + 1, total)
+            self._prepare(f"run {own}")
+            if self.signals.poll():
+                return
+            done = self.runner.run(
+                self.programs[index],
+                environment=environment,
+                keep=recorder.descriptors(),
+                timeout=self.request.timeout,
+            )
+            pid = done.pid if initial else 0
+            self._add(
+                index,
+                Run(own, pid, done.begin, done.end, done.exit_code, done.timed_out, done.outlived),
+            )
+            if self.signals.poll():
+                return
+
+    def _add(self, index: int, run: Run) -> None:
+        """Note a run, on disk too: a recorder that is killed must not lose those that ended."""
+        before = self.manifests[index]
+        self.manifests[index] = replace(before, runs=(*before.runs, run))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        descriptor = os.open(self.directories[index] / RUNS, flags, 0o600)
+        try:
+            os.write(descriptor, json.dumps(asdict(run)).encode() + b"\n")
+        finally:
+            os.close(descriptor)
+
+    def _machine(self) -> None:
+        """Wait while the whole machine is recorded."""
+        seconds = self.request.duration
+        self.tell.say(
+            f"recording for {seconds:g} s; Ctrl-C ends it before"
+            if seconds
+            else "recording until Ctrl-C"
+        )
+        until = time.monotonic() + seconds if seconds else None
+        while not self.signals.first:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            info = self.signals.wait(left)
+            if info is not None and info.si_signo != signal.SIGCHLD:
+                self.signals.note(info)
+
+    def _stop(self) -> int:
+        self.tell("stopping the recorder")
+        with self.signals.watching():
+            return self._running().stop()
+
+    def _finish(self, end: int) -> None:
+        """Put the trace into place and complete the manifests."""
+        self.tell("writing the trace")
+        with self.signals.watching():
+            recorded = self._running().finish(self.tell)
+            self.recorder = None
+            first, *others = self.directories
+            for other in others:
+                link_tree(first / _TRACE, other / _TRACE)
+            self._complete(COMPLETE, end, recorded)
+
+    def _complete(self, state: str, end: int, recorded: Recorded) -> None:
+        for index, directory in enumerate(self.directories):
+            manifest = self.manifests[index]
+            manifest = replace(
+                manifest,
+                state=state,
+                end=end,
+                loss=tuple(loss for loss in recorded.loss if loss.events or loss.packets),
+                recorder={**manifest.recorder, **recorded.facts},
+                warnings=tuple(dict.fromkeys((*self.notes, *recorded.warnings))),
+            )
+            self.manifests[index] = manifest
+            write_manifest(directory, manifest)
+            (directory / RUNS).unlink(missing_ok=True)
+
+    # ---------------------------------------------------------- what may come between
+
+    def _prepare(self, before: str) -> None:
+        """Run ``--prepare``; its failure ends the recording."""
+        line = self.request.prepare
+        if not line or self.signals.poll():
+            return
+        shell = Program(b"/bin/sh", (b"sh", b"-c", os.fsencode(line)))
+        done = self.runner.run(shell, environment={SESSION_VARIABLE: self.settings.session})
+        if done.exit_code and not self.signals.first:
+            raise CritpathError(
+                f"--prepare failed with {done.exit_code} before {before}: {line}",
+                "correct it, or end it with '|| true' if its failure does not matter",
+            )
+
+    def _stopped(self) -> Outcome:
+        """End at once: keep what can be read already, and nothing else."""
+        self._abort()
+        trace = self.directories[0] / _TRACE
+        readable = trace.is_dir() and any(trace.rglob("metadata"))
+        if not (readable and self.manifests and self.place.building == self.place.target):
+            return self._nothing()
+        for directory in self.directories[1:]:
+            if not (directory / _TRACE).exists():
+                link_tree(trace, directory / _TRACE)
+        self._note("the recording was interrupted before it was finished")
+        end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
+        self._complete(INTERRUPTED, end, Recorded(facts=self.manifests[0].recorder))
+        self.place.settle(self.user)
+        return self._outcome(self.signals.exit_code)
+
+    def _nothing(self) -> Outcome:
+        self.place.discard()
+        return Outcome(self.signals.exit_code)
+
+    def _abort(self) -> None:
+        recorder, self.recorder = self.recorder, None
+        if recorder is None:
+            return
+        try:
+            recorder.abort()
+        except CritpathError as error:
+            # The first failure is the one to tell; what is left is named too.
+            self.tell.say(f"warning: {error.what} ({error.do})")
+
+    # ------------------------------------------------------------------- small facts
+
+    def _running(self) -> Recorder:
+        if self.recorder is None:
+            raise RuntimeError("no recorder runs")
+        return self.recorder
+
+    def _note(self, warning: str) -> None:
+        self.notes.append(warning)
+
+    def _execution(self) -> str:
+        if self.request.execution:
+            return self.request.execution
+        if self.container:
+            return f"process,ns={self.container}"
+        return "process" if self.programs else ""
+
+    def _exit_code(self) -> int:
+        """Return the first code that is not 0; a recording that was cut short has one too."""
+        runs = sorted((run for m in self.manifests for run in m.runs), key=lambda r: r.begin)
+        failed = next((run.exit_code for run in runs if run.exit_code), 0)
+        wanted = self.request.runs * len(self.programs)
+        return failed or (self.signals.exit_code if len(runs) < wanted else 0)
+
+    def _outcome(self, exit_code: int) -> Outcome:
+        places = _directories(self.request, self.request.output)
+        recordings = tuple(Recording(p, m) for p, m in zip(places, self.manifests, strict=True))
+        return Outcome(exit_code, recordings, self.place.size())
+
+
+def _directories(request: Request, top: Path) -> tuple[Path, ...]:
+    return (top / NORMAL, top / SAMPLE) if len(request.commands) > 1 else (top,)

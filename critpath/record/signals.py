@@ -1,0 +1,168 @@
+"""Ctrl-C and its kin: the first lets the recording be finished, the second ends it.
+
+All of them are blocked while there is a recording, in every thread and in every helper
+process, and taken where it is safe: between two steps, while waiting for the command,
+and by a watching thread while the recorder works.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Final, Self
+
+from critpath.record.caller import Caller
+
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+# si_code of a signal from the kernel, such as a terminal's Ctrl-C: all processes in the
+# terminal's foreground have got it, the command too.
+SI_KERNEL: Final = 0x80
+
+# What passes the same signal on twice (a supervisor to the process and to its group)
+# does it at once; no user presses Ctrl-C twice as fast.
+_ONE_REQUEST: Final = 0.1
+
+# Our own, between threads: for the watching thread to end, for the main thread to stop.
+_WAKE: Final = signal.SIGRTMIN + 3
+_STOP: Final = signal.SIGRTMIN + 4
+
+
+class Stopped(KeyboardInterrupt):
+    """The user has asked twice: leave everything, but clean up."""
+
+
+class Signals:
+    """Takes signals while there is a recording; a context manager.
+
+    Threads inherit what is blocked, so those that must not swallow a signal (all) are to
+    be made inside.
+
+    Parameters
+    ----------
+    caller : Caller
+        Signals that it ignores (nohup) stay ignored.
+    said : callable
+        Told once what will happen after the first signal.
+    """
+
+    def __init__(self, caller: Caller, said: Callable[[str], None]) -> None:
+        self._ending = frozenset(int(s) for s in ENDING) - caller.ignored
+        self._said = said
+        self._requests: list[tuple[int, float]] = []
+        self._mask: set[int] = set()
+        self._child_handler: object = signal.SIG_DFL
+        self._armed = False
+
+    def __enter__(self) -> Self:
+        taken = {*self._ending, int(signal.SIGCHLD), _WAKE}
+        # A caller that ignores SIGCHLD would have the kernel collect our children.
+        self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._mask = {int(s) for s in signal.pthread_sigmask(signal.SIG_BLOCK, taken)}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Everything is done: who asks now asks for what has happened.
+        while signal.sigtimedwait({*self._ending, signal.SIGCHLD, _WAKE}, 0) is not None:
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        signal.signal(signal.SIGCHLD, self._child_handler)  # type: ignore[arg-type]  # as it was
+
+    @property
+    def first(self) -> int:
+        """The first signal that asked for an end, 0 if none did."""
+        return self._requests[0][0] if self._requests else 0
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell has it for the latest signal."""
+        return 128 + self._requests[-1][0]
+
+    def poll(self) -> bool:
+        """Take what is pending; return whether an end was asked for.
+
+        Raises
+        ------
+        Stopped
+            At the second request.
+        """
+        while (info := signal.sigtimedwait(self._ending, 0)) is not None:
+            self.note(info)
+        return bool(self._requests)
+
+    def wait(self, seconds: float | None) -> signal.struct_siginfo | None:
+        """Wait for a signal, or for a child to change; None when the time is over."""
+        watched = {*self._ending, signal.SIGCHLD}
+        if seconds is None:
+            return signal.sigwaitinfo(watched)
+        return signal.sigtimedwait(watched, max(0.0, seconds))
+
+    def note(self, info: signal.struct_siginfo, *, raising: bool = True) -> bool:
+        """Count a request; return whether it is a new one.
+
+        Raises
+        ------
+        Stopped
+            At the second, unless not ``raising``.
+        """
+        now = time.monotonic()
+        again = self._requests and self._requests[-1][0] == info.si_signo
+        if again and now - self._requests[-1][1] < _ONE_REQUEST:
+            return False
+        self._requests.append((info.si_signo, now))
+        if len(self._requests) == 1:
+            self._said("ending: the recording is being finished; once more stops at once")
+        elif raising:
+            raise Stopped
+        return True
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch for signals while the main thread works in a recorder.
+
+        The first is only noted.  The second raises `Stopped` in the main thread,
+        wherever it is.
+        """
+        main = threading.get_ident()
+        before = signal.signal(_STOP, self._stop)
+        watcher = threading.Thread(target=self._watch, args=(main,), name="signals", daemon=True)
+        self._armed = True
+        watcher.start()
+        try:
+            yield
+        finally:
+            try:  # it may come right here
+                self._armed = False
+            finally:
+                if watcher.is_alive() and watcher.ident is not None:
+                    signal.pthread_kill(watcher.ident, _WAKE)
+                    watcher.join()
+                signal.signal(_STOP, before)
+
+    def _watch(self, main: int) -> None:
+        while True:
+            info = signal.sigwaitinfo({*self._ending, _WAKE})
+            if info.si_signo == _WAKE:
+                return
+            if self.note(info, raising=False) and len(self._requests) > 1:
+                signal.pthread_kill(main, _STOP)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        if self._armed:
+            self._armed = False
+            raise Stopped
+
+
+def from_terminal(info: signal.struct_siginfo) -> bool:
+    """Tell whether a signal has reached the whole foreground already."""
+    return info.si_code == SI_KERNEL and info.si_pid in {0, os.getpid()}

@@ -1,0 +1,256 @@
+"""Finishes the recordings of recorders that were killed.
+
+A recording whose manifest says ``recording`` while its owner is gone was not finished.
+What its recorder had written by then becomes a trace, and the manifest says
+``interrupted``: every run that ended is as good as in a complete recording.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError, UnreadableError
+from critpath.model import MANIFEST, Manifest
+from critpath.model.recording import INTERRUPTED, RECORDING
+from critpath.record.identity import owner_of
+from critpath.record.link import link_tree
+from critpath.record.manifest import write_manifest
+from critpath.record.reading import RUNS, noted_runs, read_manifest
+from critpath.record.recorder import RECORDERS, Leftover, Recorded
+from critpath.record.registry import Entry, entries, unregister
+from critpath.record.request import NORMAL, SAMPLE
+from critpath.record.user import User, hand_over
+
+# What turns the raw data of a dead recorder into a trace, per recorder's module:
+# (directory, tell) -> Recorded.
+_FINISHERS: Final = {"ftrace": "finish_raw", "lttng": "finish_dead"}
+_ENTRIES: Final = 100_000  # files of a recording that are looked at
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of an unfinished recording.
+
+    Attributes
+    ----------
+    runs : int
+        That had ended before the recorder was killed.
+    lost : int
+        Events that the tracer is known to have lost.
+    """
+
+    runs: int
+    lost: int
+
+
+def unfinished_leftovers() -> Iterator[Leftover]:
+    """Yield the registered recordings whose recorders are gone."""
+    for entry in entries():
+        owner = owner_of(entry.session)
+        if owner is not None and owner.gone() is True:
+            name, remove = str(entry.directory), partial(_finish_registered, entry)
+            yield Leftover("recording", name, entry.session, remove)
+
+
+def finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
+    """Finish a recording that a dead recorder left.
+
+    Parameters
+    ----------
+    directory : Path
+        The recording, wherever it is now; of an interleaved one either half.
+    tell : callable
+        Told what is being done.
+
+    Returns
+    -------
+    Finished or None
+        None if it is finished already.
+
+    Raises
+    ------
+    CritpathError
+        If it is still being recorded, or cannot be finished; its manifest is then as
+        it was.
+    """
+    if directory.name == SAMPLE and read_manifest(directory).interleaved == NORMAL:
+        directory = directory.parent / NORMAL  # which has the trace until the end
+    manifests = {directory: read_manifest(directory)}
+    session = manifests[directory].session
+    if manifests[directory].interleaved == SAMPLE:
+        other = directory.parent / SAMPLE
+        with contextlib.suppress(UnreadableError):  # its manifest may never have come
+            if read_manifest(other).session == session:
+                manifests[other] = read_manifest(other)
+    if all(manifest.state != RECORDING for manifest in manifests.values()):
+        return None
+    owner = owner_of(session)
+    if owner is not None and owner.gone() is False:
+        raise CritpathError(
+            f"{directory} is being recorded by process {owner.pid}", "wait until it has ended"
+        )
+    for place in manifests:
+        _check_plain(place, links=2 if len(manifests) > 1 else 1)
+    recorded = _make_trace(directory, manifests[directory], tell)
+    done = []
+    for place, manifest in manifests.items():
+        if place != directory:
+            shutil.rmtree(place / manifest.trace, ignore_errors=True)
+            link_tree(directory / manifests[directory].trace, place / manifest.trace)
+        done.append(_complete(place, manifest, recorded))
+    if owner is not None and owner.gone():
+        unregister(session)
+    return Finished(sum(len(m.runs) for m in done), done[0].lost)
+
+
+def _make_trace(directory: Path, manifest: Manifest, tell: Callable[[str], None]) -> Recorded:
+    name = manifest.recorder.get("name")
+    if name not in _FINISHERS or not isinstance(name, str) or manifest.trace != "trace":
+        raise CritpathError(
+            f"{directory} was made by a recorder that this critpath does not know",
+            "use the version of critpath that recorded it",
+        )
+    module = importlib.import_module(RECORDERS[name])
+    recorded: Recorded = getattr(module, _FINISHERS[name])(directory, tell)
+    return recorded
+
+
+def _complete(directory: Path, manifest: Manifest, recorded: Recorded) -> Manifest:
+    """Complete a manifest with what is known now."""
+    runs = {run.number: run for run in (*manifest.runs, *noted_runs(directory))}
+    said = "the recorder was killed; the recording was finished later"
+    manifest = replace(
+        manifest,
+        state=INTERRUPTED,
+        runs=tuple(runs[number] for number in sorted(runs)),
+        end=manifest.end or max((run.end for run in runs.values()), default=manifest.begin),
+        loss=tuple(x for x in recorded.loss if x.events or x.packets) or manifest.loss,
+        recorder={**manifest.recorder, **recorded.facts},
+        warnings=tuple(dict.fromkeys((*manifest.warnings, said, *recorded.warnings))),
+    )
+    write_manifest(directory, manifest)
+    (directory / RUNS).unlink(missing_ok=True)
+    return manifest
+
+
+# ------------------------------------------------------- what the registry knows besides
+
+
+def _finish_registered(entry: Entry) -> None:
+    """Finish what a session left, give it its name and its owner, and forget the session."""
+    top = entry.directory.parent if entry.directory.name == NORMAL else entry.directory
+    if not _is_of(top, entry.session):
+        top = entry.directory
+    if _is_of(top, entry.session):
+        if (entry.directory / MANIFEST).exists() and _has_data(entry.directory):
+            finish(entry.directory, lambda _: None)
+            _settle(top, entry)
+        else:
+            # Killed before tracing was on, or while it removed everything itself.
+            _check_plain(top, links=2)
+            _discard(top, entry.session)
+    elif top.name.endswith("." + entry.session):
+        # Killed when everything had its place, but for the recording that was replaced.
+        shutil.rmtree(_replaced(top), ignore_errors=True)
+    unregister(entry.session)
+
+
+def _replaced(building: Path) -> Path:
+    """Return where the earlier recording is put while it is replaced."""
+    return building.with_name(building.name + ".old")
+
+
+def _has_data(directory: Path) -> bool:
+    """Tell whether there is anything that a trace can be made of."""
+    return (directory / "raw").is_dir() or any((directory / "trace").glob("*/metadata"))
+
+
+def _is_of(top: Path, session: str) -> bool:
+    """Tell whether a directory is what a session was writing to.
+
+    Moved, removed, replaced by a later recording or by something of the user's: then
+    nothing of the session is left there.
+    """
+    if top.is_symlink() or not top.is_dir():
+        return False
+    halves = [top / name for name in (NORMAL, SAMPLE) if (top / name).is_dir()]
+    manifests = [place for place in (top, *halves) if (place / MANIFEST).exists()]
+    try:
+        if manifests:
+            return any(read_manifest(place).session == session for place in manifests)
+    except UnreadableError:
+        return False
+    return all(_ours(place.name, session) for place in top.iterdir())
+
+
+def _ours(name: str, session: str) -> bool:
+    """Tell whether a file of a recording without a manifest may be a recorder's."""
+    known = name in {MANIFEST, "raw", ".raw-converted", "trace", RUNS, NORMAL, SAMPLE}
+    return known or name.startswith((f".{MANIFEST}.", ".trace.")) or session in name
+
+
+def _discard(directory: Path, session: str) -> None:
+    for place in directory.iterdir():
+        if place.is_symlink() or not place.is_dir():
+            place.unlink()
+        elif place.name in {NORMAL, SAMPLE}:
+            _discard(place, session)
+        elif _ours(place.name, session):
+            shutil.rmtree(place)
+    with contextlib.suppress(OSError):
+        directory.rmdir()
+
+
+def _settle(top: Path, entry: Entry) -> None:
+    """Hand a finished recording over, under the name that it was to get."""
+    status = top.lstat()
+    user = None if entry.owner is None else User(*entry.owner, groups=(), environment={})
+    hand_over(top, (status.st_dev, status.st_ino), user)
+    suffix = "." + entry.session
+    if not (top.name.startswith(".") and top.name.endswith(suffix)):
+        return
+    # It was to replace an earlier recording, as --force said; a long name was cut.
+    stem = top.name[1:].removesuffix(suffix)
+    target, old = top.with_name(stem), _replaced(top)
+    if len(stem) < 100 and not target.is_symlink():
+        if (target / MANIFEST).exists() or (target / NORMAL / MANIFEST).exists():
+            target.rename(old)
+        if not target.exists():
+            top.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        top.rename(top.with_name(stem + suffix))
+
+
+def _check_plain(directory: Path, *, links: int) -> None:
+    """Refuse links in a recording: root must not be led to write elsewhere by its owner."""
+    pending, seen = [directory], 0
+    while pending:
+        place = pending.pop()
+        if place.is_symlink():
+            raise _refused(place)
+        with os.scandir(place) as inside:
+            for item in inside:
+                seen += 1
+                status = item.stat(follow_symlinks=False)
+                several = stat.S_ISREG(status.st_mode) and status.st_nlink > links
+                if stat.S_ISLNK(status.st_mode) or several or seen > _ENTRIES:
+                    raise _refused(Path(item.path))
+                if stat.S_ISDIR(status.st_mode):
+                    pending.append(Path(item.path))
+
+
+def _refused(place: Path) -> CritpathError:
+    return CritpathError(
+        f"{place} is not what a recorder writes (a link, or too many files)",
+        "copy the recording without links and name the copy: critpath doctor --clean DIR",
+    )

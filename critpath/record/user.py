@@ -1,0 +1,120 @@
+"""Whom the command runs as, and whose the recording is in the end."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from critpath.errors import CritpathError
+
+
+@dataclass(frozen=True)
+class User:
+    """The user who called sudo.
+
+    Attributes
+    ----------
+    uid, gid : int
+    groups : tuple of int
+        Supplementary ones, as a login would have them.
+    environment : mapping of bytes
+        ``HOME``, ``USER``, ``LOGNAME``, as sudo has set them for root.
+    """
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    environment: Mapping[bytes, bytes]
+
+
+def invoking_user(environment: Mapping[bytes, bytes], *, as_root: bool) -> User | None:
+    """Return the user behind sudo; None if the command runs as whoever runs critpath.
+
+    Raises
+    ------
+    CritpathError
+        If sudo's variables name no user.
+    """
+    given = environment.get(b"SUDO_UID")
+    if as_root or os.geteuid() != 0 or given in {None, b"", b"0"}:
+        return None
+    try:
+        uid, gid = int(given or b""), int(environment.get(b"SUDO_GID") or b"-1")
+        known = pwd.getpwuid(uid)
+    except KeyError:
+        # A user of a directory service that is away: no name, but a number.
+        known = None
+    except (ValueError, OverflowError):
+        raise CritpathError(
+            "SUDO_UID or SUDO_GID is no number", "unset them, or give --as-root to stay root"
+        ) from None
+    if known is None:
+        if gid < 0:
+            raise CritpathError(
+                f"sudo was called by user {uid}, who is not known here",
+                "give --as-root to run the command as root",
+            )
+        return User(uid, gid, (gid,), {})
+    gid = known.pw_gid if gid < 0 else gid
+    name = os.fsencode(known.pw_name)
+    return User(
+        uid,
+        gid,
+        tuple(os.getgrouplist(known.pw_name, gid)),
+        {b"HOME": os.fsencode(known.pw_dir), b"USER": name, b"LOGNAME": name},
+    )
+
+
+def hand_over(directory: Path, identity: tuple[int, int], user: User | None) -> None:
+    """Make a recording private, and the user's own.
+
+    Parameters
+    ----------
+    directory : Path
+    identity : tuple of int
+        Its device and inode when it was made: what has come into its place meanwhile is
+        left alone.
+    user : User or None
+        None leaves the owner.
+
+    Raises
+    ------
+    CritpathError
+        If the directory is another one.
+    """
+    top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(top)
+        if (found.st_dev, found.st_ino) != identity:
+            raise CritpathError(
+                f"{directory} was exchanged for another directory while recording",
+                "record again where nobody else writes",
+            )
+        # From the inside out: the directory is root's until its content is finished.
+        for _, directories, files, place in os.fwalk(".", topdown=False, dir_fd=top):
+            for name in files:
+                _hand_over_one(place, name, 0o600, user)
+            for name in directories:
+                _hand_over_one(place, name, 0o700, user)
+        os.fchmod(top, 0o700)
+        if user is not None:
+            os.fchown(top, user.uid, user.gid)
+    finally:
+        os.close(top)
+
+
+def _hand_over_one(place: int, name: str, mode: int, user: User | None) -> None:
+    """Change one entry, and what a link points at never."""
+    found = os.stat(name, dir_fd=place, follow_symlinks=False)
+    if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
+        own = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+        try:
+            os.fchmod(own, mode)
+        finally:
+            os.close(own)
+    if user is not None:
+        os.chown(name, user.uid, user.gid, dir_fd=place, follow_symlinks=False)

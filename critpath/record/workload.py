@@ -1,0 +1,262 @@
+"""A program with several kinds of executions, to record and to see a fault found in.
+
+``python -m critpath.record.workload --seed N --executions N --fault NAME`` runs each kind
+as often as the others, in a random order, marked with `critpath.record.marks.execution`:
+
+========== ======================================================================
+compute    computes, on one cpu
+sleep      sleeps
+pipe       asks a process called ``helper``, which computes, and waits for its answer
+lock       waits for a lock that a thread called ``holder`` has
+write      writes a file and waits for the disk
+mix        a little of each
+========== ======================================================================
+
+A fault slows down some executions of one kind, by a cause that an analysis should name:
+
+========== ======================================================================
+delay      ``helper`` sleeps before it answers (pipe)
+lock       ``holder`` keeps the lock longer (lock)
+fsync      a file is written to the disk in between (compute)
+cpu        a process called ``intruder`` computes on the same cpu (compute)
+========== ======================================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import mmap
+import os
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from critpath.record.marks import execution
+
+KINDS: Final = ("compute", "sleep", "pipe", "lock", "write", "mix")
+# Each fault, and the kind of executions that it slows down.
+FAULTS: Final = {"delay": "pipe", "fsync": "compute", "lock": "lock", "cpu": "compute"}
+FAULTY_SHARE: Final = 0.4
+
+_WARMING: Final = 3
+_BLOCK: Final = bytes(1 << 16)
+_SMALL, _LARGE = 50, 200  # blocks to hash: 2 and 8 ms, where one takes 40 us
+_WRITES: Final = 8
+_DELAY: Final = 0.012  # seconds
+_WRITING: Final = 0.012  # seconds, however fast the disk is
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program."""
+    parser = argparse.ArgumentParser(prog="critpath.record.workload", allow_abbrev=False)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--executions", type=int, default=120, help="of all kinds together")
+    parser.add_argument("--fault", choices=sorted(FAULTS), default=None)
+    parser.add_argument("--directory", type=Path, default=None, help="on a disk, to write to")
+    given = parser.parse_args(arguments)
+    schedule = plan(given.seed, given.executions, given.fault)
+    # Everything that computes forks before there are threads.
+    with (
+        _Process("intruder", _intrude) as intruder,
+        _Process("helper", _help) as helper,
+        _Holder() as holder,
+        tempfile.TemporaryFile(dir=given.directory) as file,
+    ):
+        name_thread("workload")
+        work = Workload(helper, intruder, holder, file.fileno())
+        for kind in KINDS * _WARMING:
+            work.kinds[kind]("")
+        for number, (kind, fault) in enumerate(schedule):
+            with execution(kind, key=number):
+                work.kinds[kind](fault)
+    return 0
+
+
+def plan(seed: int, executions: int, fault: str | None) -> list[tuple[str, str]]:
+    """Return the kind of each execution and the fault in it, "" for none.
+
+    The order is the same with and without a fault.
+    """
+    chance = random.Random(seed)  # noqa: S311 - a schedule, not a secret
+    order = [KINDS[i % len(KINDS)] for i in range(executions)]
+    chance.shuffle(order)
+    target = FAULTS.get(fault or "")
+    mine = [i for i, kind in enumerate(order) if kind == target]
+    faulty = set(chance.sample(mine, round(len(mine) * FAULTY_SHARE)))
+    return [(kind, fault if fault and i in faulty else "") for i, kind in enumerate(order)]
+
+
+class Workload:
+    """The kinds of executions: each takes the fault to show, "" for none."""
+
+    def __init__(self, helper: _Process, intruder: _Process, holder: _Holder, file: int) -> None:
+        self._helper, self._intruder, self._holder, self._file = helper, intruder, holder, file
+        self.kinds: dict[str, Callable[[str], None]] = {
+            "compute": self._compute,
+            "sleep": lambda _: time.sleep(0.006),
+            "pipe": self._pipe,
+            "lock": self._lock,
+            "write": lambda _: self._write(_WRITES),
+            "mix": self._mix,
+        }
+
+    def _compute(self, fault: str) -> None:
+        with _on_one_cpu() as cpu:
+            if fault == "cpu":
+                self._intruder.begin(cpu)
+            compute(_LARGE)
+            if fault == "cpu":
+                self._intruder.end()
+        if fault == "fsync":
+            enough = time.monotonic() + _WRITING
+            while time.monotonic() < enough:
+                self._write(1)
+
+    def _pipe(self, fault: str) -> None:
+        self._helper.ask(b"slow" if fault == "delay" else b"fast")
+
+    def _lock(self, fault: str) -> None:
+        self._holder.wait(_SMALL * (6 if fault == "lock" else 1))
+
+    def _write(self, times: int) -> None:
+        for _ in range(times):
+            os.pwrite(self._file, _BLOCK, 0)
+            os.fsync(self._file)
+
+    def _mix(self, _: str) -> None:
+        compute(_SMALL)
+        self._pipe("")
+        self._lock("")
+        time.sleep(0.002)
+
+
+class _Process:
+    """A process of ours that answers; it ends when this one does."""
+
+    def __init__(self, name: str, answer: Callable[[bytes, mmap.mmap], None]) -> None:
+        self._flag = mmap.mmap(-1, mmap.PAGESIZE)  # shared with the process
+        there, self._ask = os.pipe()
+        self._answer, back = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                os.close(self._ask)
+                os.close(self._answer)
+                name_thread(name)
+                while question := os.read(there, 4):
+                    answer(question, self._flag)
+                    os.write(back, b"done")
+            finally:
+                os._exit(0)
+        os.close(there)
+        os.close(back)
+
+    def ask(self, question: bytes) -> None:
+        """Ask and wait for the answer."""
+        os.write(self._ask, question)
+        os.read(self._answer, 4)
+
+    def begin(self, cpu: int) -> None:
+        """Ask, and go on while it works on this cpu."""
+        os.sched_setaffinity(self._pid, {cpu})
+        self._flag[0] = 1
+        os.write(self._ask, b"work")
+
+    def end(self) -> None:
+        """Have it end its work; it may notice a little later."""
+        self._flag[0] = 0
+        os.read(self._answer, 4)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._ask)
+        os.waitpid(self._pid, 0)
+        os.close(self._answer)
+
+
+class _Holder:
+    """A thread that takes a lock when it is told to, computes, and gives it back."""
+
+    def __init__(self) -> None:
+        self._lock, self._has_it, self._told = (
+            threading.Lock(),
+            threading.Semaphore(0),
+            threading.Semaphore(0),
+        )
+        self._blocks = 0
+        self._thread = threading.Thread(target=self._hold, name="holder", daemon=True)
+
+    def wait(self, blocks: int) -> None:
+        """Have the thread compute with the lock, and wait for the lock."""
+        self._blocks = blocks
+        self._told.release()
+        self._has_it.acquire()
+        with self._lock:
+            pass
+
+    def _hold(self) -> None:
+        name_thread("holder")
+        while True:
+            self._told.acquire()
+            if not self._blocks:
+                return
+            with self._lock:
+                self._has_it.release()
+                compute(self._blocks)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._blocks = 0
+        self._told.release()
+        self._thread.join()
+
+
+def _help(question: bytes, _: mmap.mmap) -> None:
+    if question == b"slow":
+        time.sleep(_DELAY)
+    compute(_SMALL)
+
+
+def _intrude(_: bytes, flag: mmap.mmap) -> None:
+    while flag[0]:
+        compute(1)
+
+
+def compute(blocks: int) -> None:
+    """Compute for a while, without Python's lock: other threads can run."""
+    for _ in range(blocks):
+        hashlib.sha256(_BLOCK).digest()
+
+
+def name_thread(name: str) -> None:
+    """Name the calling thread, as the kernel and its traces show it."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name, "ascii")
+
+
+@contextlib.contextmanager
+def _on_one_cpu() -> Iterator[int]:
+    """Keep the calling thread on the cpu that it is on."""
+    cpus = os.sched_getaffinity(0)
+    stat = Path("/proc/thread-self/stat").read_text(encoding="ascii", errors="replace")
+    cpu = int(stat.rpartition(")")[2].split()[36])
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield cpu
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

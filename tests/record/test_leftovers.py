@@ -1,0 +1,349 @@
+"""What killed recorders leave, with real processes; the recorders' own parts are replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from types import ModuleType
+
+import pytest
+
+from critpath.errors import CritpathError
+from critpath.model import CpuLoss, Manifest, Run
+from critpath.record import leftovers, registry
+from critpath.record.identity import SESSION_VARIABLE, new_name, pid_namespace
+from critpath.record.leftovers import all_leftovers, remove_leftovers
+from critpath.record.manifest import write_manifest
+from critpath.record.reading import RUNS, read_manifest
+from critpath.record.recorder import RECORDERS, Leftover, Recorded
+from critpath.record.registry import entries, register
+from critpath.record.unfinished import finish
+
+
+def dead_session() -> str:
+    """Return a session of a process that is gone."""
+    name = f"critpath-{pid_namespace()}-{{}}-{{}}-00c0ffee"
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return name.format(child.pid, 1)
+
+
+def sleeper(session: str, code: str = "import time; print(flush=True); time.sleep(300)"):
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, SESSION_VARIABLE: session},
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child
+
+
+@pytest.fixture
+def recorders(tmp_path, monkeypatch):
+    """A registry of this test's own and two recorders that leave nothing by themselves."""
+    monkeypatch.setattr(registry, "_ROOT", tmp_path / "registry")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    modules = {}
+    for name, place in RECORDERS.items():
+        module = ModuleType(place)
+        module.leftovers = list
+        module.finish_raw = module.finish_dead = lambda *_: Recorded()
+        monkeypatch.setitem(sys.modules, place, module)
+        modules[name] = module
+    return modules
+
+
+@pytest.fixture
+def children():
+    found: list[subprocess.Popen] = []
+    yield found
+    for child in found:
+        child.kill()
+        child.communicate()
+
+
+def manifest(session: str, **changes) -> Manifest:
+    return replace(
+        Manifest(
+            state="recording",
+            session=session,
+            command=("./work",),
+            execution="process",
+            runs=(),
+            recorder={"name": "ftrace"},
+            profile="minimal",
+            clock={"name": "monotonic"},
+            host={},
+            begin=100,
+            end=0,
+        ),
+        **changes,
+    )
+
+
+def unfinished(place, session, **changes):
+    (place / "raw").mkdir(parents=True)
+    write_manifest(place, manifest(session, **changes))
+    register(session, place, "ftrace")
+    return place
+
+
+def clean():
+    told = []
+    return remove_leftovers(lambda x, error: told.append((x.kind, x.name, error))), told
+
+
+@pytest.mark.usefixtures("recorders")
+def test_a_machine_without_leftovers_has_none(tmp_path):
+    register(new_name(), tmp_path, "ftrace")  # alive: this process
+    assert all_leftovers() == []
+    assert clean() == (True, [])
+    assert len(entries()) == 1
+
+
+@pytest.mark.usefixtures("recorders")
+def test_processes_of_a_killed_recorder_are_ended(tmp_path, children):
+    session = dead_session()
+    unfinished(tmp_path / "out", session)
+    stubborn = (
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(300)"
+    )
+    children += [sleeper(session), sleeper(session, stubborn)]
+    done, told = clean()
+    assert done
+    assert [c.wait(10) for c in children] == [-signal.SIGTERM, -signal.SIGKILL]
+    assert [kind for kind, _, _ in told] == ["process", "process", "recording"]
+    assert entries() == []
+    assert all_leftovers() == []
+
+
+@pytest.mark.usefixtures("recorders")
+def test_other_processes_are_left_alone(tmp_path, children):
+    dead, ended = dead_session(), dead_session()
+    unfinished(tmp_path / "out", dead)
+    children += [
+        sleeper(ended),  # a daemon that a command started whose recording was ended properly
+        sleeper(new_name()),  # of a live recorder
+        sleeper(dead.replace(str(pid_namespace()), "1")),  # of a recorder elsewhere
+        sleeper("critpath-1"),
+    ]
+    inner = (
+        "import time; from critpath.record import registry as r, identity as i; "
+        f"from pathlib import Path; r._ROOT = Path({str(registry._ROOT)!r}); "
+        f"r.register(i.new_name(), Path({str(tmp_path / 'inner')!r}), 'ftrace'); "
+        "print(flush=True); time.sleep(300)"
+    )
+    children.append(sleeper(dead, inner))  # records itself, inside the dead one's command
+    assert {x.kind for x in all_leftovers()} == {"recording"}
+    assert clean()[0]
+    time.sleep(0.1)
+    assert [c.poll() for c in children] == [None] * len(children)
+
+
+@pytest.mark.usefixtures("recorders")
+def test_who_cleans_is_not_cleaned_away(tmp_path):
+    session = dead_session()
+    unfinished(tmp_path / "out", session)
+    code = (
+        "import os, subprocess, sys; "
+        "sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1], 'x']))"
+    )
+    inside = (
+        "from critpath.record import leftovers; "
+        f"print([x.name for x in leftovers._processes({{{session!r}}})])"
+    )
+    environment = {**os.environ, SESSION_VARIABLE: session}
+    out = subprocess.check_output([sys.executable, "-c", code, inside], env=environment, text=True)
+    assert out.strip() == "[]"
+
+
+def test_a_recorder_that_fails_does_not_hide_the_other(recorders):
+    def fail():
+        raise CritpathError("cannot look", "do something")
+
+    removed = []
+    session = dead_session()
+    recorders["lttng"].leftovers = fail
+    recorders["ftrace"].leftovers = lambda: (
+        [] if removed else [Leftover("instance", session, session, lambda: removed.append(1))]
+    )
+    assert [x.kind for x in all_leftovers()] == ["instance"]
+    assert clean()[0]
+    assert removed
+
+
+def test_the_order_is_processes_instances_recordings(recorders, tmp_path, children):
+    session = dead_session()
+    unfinished(tmp_path / "out", session)
+    children.append(sleeper(session))
+    recorders["ftrace"].leftovers = lambda: [
+        Leftover("directory", "d", session, lambda: None),
+        Leftover("instance", "i", session, lambda: None),
+    ]
+    kinds = [x.kind for x in all_leftovers()]
+    assert kinds == ["process", "instance", "recording", "directory"]
+
+
+def test_what_cannot_be_removed_is_said_once(recorders):
+    def refuse():
+        raise OSError(16, "Device or resource busy")
+
+    session = dead_session()
+    recorders["ftrace"].leftovers = lambda: [Leftover("instance", "i", session, refuse)]
+    done, told = clean()
+    assert not done
+    assert [(kind, name) for kind, name, _ in told] == [("instance", "i")]
+    assert "busy" in told[0][2].what
+
+
+def test_a_recording_is_finished_with_the_runs_that_ended(recorders, tmp_path):
+    session = dead_session()
+    out = unfinished(tmp_path / "out", session, runs=(Run(1, 10, 110, 120, 0),))
+    runs = [Run(1, 10, 110, 120, 0), Run(2, 11, 130, 150, 3, outlived=1)]
+    lines = [json.dumps(asdict(run)) for run in runs]
+    (out / RUNS).write_text("\n".join([*lines, "[1]", '{"number": "x"}', lines[0][:20]]))
+    asked = []
+
+    def finish_raw(directory, tell):
+        asked.append(directory)
+        tell("converting")
+        return Recorded((CpuLoss(1, 7),), {"version": "9"}, ("cut off",))
+
+    recorders["ftrace"].finish_raw = finish_raw
+    assert clean()[0]
+    assert asked == [out]
+    done = read_manifest(out)
+    assert done.state == "interrupted"
+    assert done.runs == tuple(runs)
+    assert (done.end, done.lost) == (150, 7)
+    assert done.recorder == {"name": "ftrace", "version": "9"}
+    assert any("killed" in w for w in done.warnings)
+    assert not (out / RUNS).exists()
+    assert entries() == []
+
+
+def test_a_recording_that_cannot_be_finished_stays_as_it_was(recorders, tmp_path):
+    def finish_raw(*_):
+        raise CritpathError("the disk is full", "make room")
+
+    recorders["ftrace"].finish_raw = finish_raw
+    out = unfinished(tmp_path / "out", dead_session())
+    before = (out / "critpath.json").read_bytes()
+    done, told = clean()
+    assert not done
+    assert told[0][2].what == "the disk is full"
+    assert (out / "critpath.json").read_bytes() == before
+    assert len(entries()) == 1
+
+
+@pytest.mark.usefixtures("recorders")
+def test_a_recording_without_any_data_is_removed(tmp_path):
+    out = unfinished(tmp_path / "out", dead_session())
+    (out / "raw").rename(out / ".raw-converted")
+    early = tmp_path / "early"
+    session = dead_session()
+    (early / "raw" / "formats").mkdir(parents=True)
+    (early / f".{session}.lttng").touch()
+    register(session, early, "ftrace")
+    assert clean()[0]
+    assert not out.exists()
+    assert not early.exists()
+    assert entries() == []
+
+
+@pytest.mark.usefixtures("recorders")
+def test_what_is_not_the_recorders_is_never_removed(tmp_path):
+    early = tmp_path / "early"
+    (early / "raw").mkdir(parents=True)
+    (early / "thesis.txt").touch()  # of the user, who has used the place meanwhile
+    register(dead_session(), early, "ftrace")
+    assert clean()[0]
+    assert sorted(p.name for p in early.iterdir()) == ["raw", "thesis.txt"]
+
+
+@pytest.mark.usefixtures("recorders")
+@pytest.mark.parametrize("moment", ["beside", "between the renames", "before the old one went"])
+def test_a_recording_that_was_to_replace_another_gets_its_name(tmp_path, moment):
+    session = dead_session()
+    target, building = tmp_path / "out", tmp_path / f".out.{session}"
+    old = building.with_name(building.name + ".old")
+    state = "recording" if moment == "beside" else "complete"
+    unfinished(building, session, state=state)
+    target.mkdir()
+    write_manifest(target, manifest(new_name(), state="complete"))
+    if moment == "between the renames":
+        target.rename(old)
+    elif moment == "before the old one went":
+        target.rename(old)
+        building.rename(target)
+    assert clean()[0]
+    assert [p.name for p in tmp_path.iterdir() if "out" in p.name] == ["out"]
+    assert read_manifest(target).session == session
+    assert entries() == []
+
+
+def test_both_halves_of_an_interleaved_recording_are_finished(recorders, tmp_path):
+    def finish_raw(directory, _):
+        assert directory == top / "normal"
+        (directory / "trace" / "kernel").mkdir(parents=True)
+        (directory / "trace" / "kernel" / "metadata").write_text("x")
+        return Recorded((CpuLoss(0, 2),))
+
+    recorders["ftrace"].finish_raw = finish_raw
+    session, top = dead_session(), tmp_path / "both"
+    unfinished(top / "normal", session, interleaved="sample")
+    (top / "sample" / "trace").mkdir(parents=True)  # linking had begun
+    write_manifest(top / "sample", manifest(session, interleaved="normal"))
+    assert clean()[0]
+    for half in ("normal", "sample"):
+        assert read_manifest(top / half).state == "interrupted"
+        assert read_manifest(top / half).lost == 2
+        assert (top / half / "trace" / "kernel" / "metadata").read_text() == "x"
+    assert entries() == []
+
+
+@pytest.mark.usefixtures("recorders")
+def test_notes_of_recordings_that_are_no_more_are_dropped(tmp_path):
+    register(dead_session(), tmp_path / "moved", "ftrace")
+    other = tmp_path / "other"
+    other.mkdir()
+    write_manifest(other, manifest(new_name()))  # a later recording in the same place
+    register(dead_session(), other, "ftrace")
+    assert clean()[0]
+    assert entries() == []
+    assert read_manifest(other).state == "recording"
+
+
+@pytest.mark.usefixtures("recorders")
+def test_a_recording_in_progress_is_not_finished(tmp_path):
+    out = unfinished(tmp_path / "out", new_name())
+    with pytest.raises(CritpathError, match="is being recorded by process"):
+        finish(out, lambda _: None)
+    assert finish(unfinished(tmp_path / "b", dead_session(), state="complete"), print) is None
+
+
+@pytest.mark.usefixtures("recorders")
+@pytest.mark.parametrize("how", ["symlink", "hardlink"])
+def test_a_recording_with_links_is_refused(tmp_path, how):
+    out = unfinished(tmp_path / "out", dead_session())
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    if how == "symlink":
+        (out / "raw" / "cpu0").symlink_to(secret)
+    else:
+        os.link(secret, out / "raw" / "cpu0")
+    with pytest.raises(CritpathError, match="not what a recorder writes"):
+        finish(out, lambda _: None)
+    assert read_manifest(out).state == "recording"
+
+
+def test_sessions_are_read_from_the_environment(children):
+    children.append(sleeper("critpath-x"))
+    assert leftovers.session_of(children[0].pid) == "critpath-x"
+    assert leftovers.session_of(1 << 22) == ""

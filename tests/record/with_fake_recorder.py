@@ -1,0 +1,122 @@
+"""critpath with a recorder that records nothing: ``python with_fake_recorder.py record ...``.
+
+What the recorder does is set in the environment: FAKE_LOG (a file that its calls go to),
+FAKE_SLOW and FAKE_FAIL (``start``, ``stop`` or ``finish``; FAKE_LATE before raising).
+FAKE_LOG.instance stands for what it has in the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+
+from critpath.commands import entry
+from critpath.errors import CritpathError
+from critpath.model import CpuLoss
+from critpath.record import recorder, registry
+from critpath.record.recorder import Obstacle, Recorded
+
+LOG = Path(os.environ["FAKE_LOG"])
+INSTANCE = LOG.with_suffix(".instance")
+
+
+class FakeRecorder:
+    def __init__(self, settings):
+        self.settings = settings
+        self.done = threading.Event()
+        self.threads = []
+
+    def _step(self, name):
+        with LOG.open("a") as log:
+            log.write(name + "\n")
+        if name in os.environ.get("FAKE_SLOW", "").split(","):
+            time.sleep(float(os.environ.get("FAKE_SECONDS", "1.5")))
+        if name in os.environ.get("FAKE_FAIL", "").split(","):
+            self._remove()
+            raise CritpathError(f"cannot {name}", "try something else")
+
+    def _drain(self):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -5)
+        while not self.done.wait(0.05):
+            pass
+
+    def _remove(self):
+        self.done.set()
+        for thread in self.threads:
+            thread.join()
+        self.threads = []
+        INSTANCE.unlink(missing_ok=True)
+
+    def start(self):
+        assert self.settings.directory.is_dir()
+        assert [p.name for p in self.settings.directory.iterdir()] == ["critpath.json"]
+        INSTANCE.write_text(self.settings.session)
+        # Not what any command should have.
+        self.leak = os.open(os.devnull, os.O_RDONLY)
+        os.set_inheritable(self.leak, True)
+        self.marker = os.open(os.devnull, os.O_WRONLY)
+        if os.geteuid() == 0:
+            self.threads = [threading.Thread(target=self._drain, daemon=True) for _ in range(2)]
+            for thread in self.threads:
+                thread.start()
+        self._step("start")
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+    def environment(self):
+        return {"CRITPATH_MARKER": f"/dev/fd/{self.marker}"}
+
+    def descriptors(self):
+        return (self.marker,)
+
+    def stop(self):
+        self._step("stop")
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+    def finish(self, tell):
+        tell("converting")
+        self._step("finish")
+        kernel = self.settings.directory / "trace" / "kernel"
+        kernel.mkdir(parents=True)
+        (kernel / "metadata").write_text("/* CTF 1.8 */\n")
+        (kernel / "channel0_0").write_bytes(b"x" * 1000)
+        self._remove()
+        if "finished" in os.environ.get("FAKE_SLOW", ""):
+            self._step("finished")
+        lost = int(os.environ.get("FAKE_LOST", "0"))
+        return Recorded(
+            loss=(CpuLoss(0, lost), CpuLoss(1, 0)),
+            facts={
+                "name": "ftrace",
+                "version": "0",
+                "events": ["sched_switch"],
+                "event_count": 9 * lost or 42,
+                "buffer_bytes": 4096,
+            },
+            warnings=("a warning of the recorder",) if lost else (),
+        )
+
+    def abort(self):
+        self._step("abort")
+        self._remove()
+
+
+def fake(name):
+    module = ModuleType(f"fake_{name}")
+    reason = os.environ.get(f"FAKE_NO_{name.upper()}")
+    module.open_recorder = FakeRecorder
+    module.obstacles = lambda _: [Obstacle("x", reason, f"mend {name}")] if reason else []
+    module.leftovers = list
+    module.finish_dead = module.finish_raw = lambda *_: None
+    sys.modules[module.__name__] = module
+    return module.__name__
+
+
+registry._ROOT = LOG.with_suffix(".registry")
+recorder.RECORDERS = {name: fake(name) for name in ("lttng", "ftrace")}
+
+if __name__ == "__main__":
+    entry()
