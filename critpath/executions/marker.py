@@ -4,8 +4,9 @@ Any tracer's message event will do: ``echo critpath:begin job 7 >
 /sys/kernel/tracing/trace_marker``, LTTng's logger file, ``tracef``, Python's
 ``logging`` through the LTTng agent.  ``@TID`` at the end names the thread it is about,
 where that is not the one that writes: ``critpath mark`` is a process of its own and
-speaks for its shell.  In names and keys ``%XX`` stands for a byte of UTF-8.  A program with its own tracepoints can emit
-events named ``critpath:begin`` and ``critpath:end`` with fields ``name``, ``key``.
+speaks for its shell.  In names and keys ``%XX`` stands for a byte of UTF-8.  A program
+with its own tracepoints can emit events named ``critpath:begin`` and ``critpath:end``
+with fields ``name``, ``key``.
 """
 
 from __future__ import annotations

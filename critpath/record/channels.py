@@ -12,6 +12,7 @@ Chosen at the first mark, anew after a fork, and when what was chosen takes no m
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -42,6 +43,9 @@ class Channel(Protocol):
     def write(self, message: bytes) -> bool:
         """Write a mark; False if it was not taken."""
 
+    def close(self) -> None:
+        """Let go of it."""
+
 
 def channel(*, agent: bool = True) -> Channel | None:
     """Return what takes marks now, None if nothing does.
@@ -59,9 +63,11 @@ def channel(*, agent: bool = True) -> Channel | None:
 
 
 def forget() -> None:
-    """Choose anew at the next mark: for a child, whose threads and descriptors are others."""
-    global _chosen  # noqa: PLW0603 - as above
-    _chosen = None
+    """Let go of what was chosen, and choose anew at the next mark."""
+    global _chosen
+    before, _chosen = _chosen, None
+    if before is not None:
+        before.close()
 
 
 _chosen: Channel | None = None
@@ -142,6 +148,13 @@ class _File:
             return True
         return self._elsewhere(message)
 
+    def close(self) -> None:
+        """Close the file, which the recorder wants to remove one day."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):
+                os.close(descriptor)
+
     def _failed(self, error: OSError, descriptor: int, message: bytes) -> bool:
         import errno  # noqa: PLC0415 - at the end of a recording
 
@@ -218,6 +231,13 @@ class _Any:
                 self._logger = None
         return taken
 
+    def close(self) -> None:
+        """Close the logger file."""
+        descriptor, self._logger = self._logger, None
+        if descriptor is not None:
+            with suppress(OSError):
+                os.close(descriptor)
+
     def _drop(self, path: str) -> None:
         """Leave a file alone until the next look."""
         self._files = tuple(f for f in self._files if f != path)
@@ -267,6 +287,10 @@ class _Agent:
         for handler in handlers:
             handler.handle(record)
         return True
+
+    def close(self) -> None:
+        """Let go of the logger file; the agent has threads of its own."""
+        self._else.close()
 
 
 def _agent() -> Channel | None:

@@ -112,11 +112,21 @@ def _processes() -> Iterator[_Process]:
 
 
 def _components(pid: int) -> Iterator[str]:
-    """Yield the components of a process's cgroup paths, whole and stripped."""
     try:
         text = (_PROC / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return
+    yield from names_in(text)
+
+
+def names_in(text: str) -> Iterator[str]:
+    """Yield the components of the paths in a process's cgroup file, whole and stripped.
+
+    Parameters
+    ----------
+    text : str
+        Lines ``HIERARCHY:CONTROLLERS:PATH``, see cgroups(7).
+    """
     for line in text.splitlines():
         for component in line.split(":", 2)[-1].split("/"):
             if component:
@@ -178,7 +188,7 @@ def _not_found(wanted: str, mine: int, processes: list[_Process]) -> UsageError:
         )
     if wanted.isascii() and wanted.isdigit() and pid_namespace(wanted) == mine:
         return UsageError(
-            f"the process {shown} is in the recorder's own pid namespace, in no container",
+            f"the process {shown} is in the pid namespace of the recorder itself, in no container",
             "name a process inside the container, or the namespace as lsns -t pid prints it",
         )
     there = sorted({p.namespace for p in processes})

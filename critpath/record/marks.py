@@ -31,7 +31,7 @@ __all__ = ["execution", "mark"]
 # Tracers cut what is longer than 1024 bytes; a name and a key have to fit.
 LONGEST: Final = 400
 
-_CUT: Final = 40  # hexadecimal digits that stand for the rest of a longer text
+_MOST: Final = 1000  # names whose messages are kept
 
 
 class _Thread(_local):
@@ -48,6 +48,7 @@ class _Thread(_local):
 
 
 _thread = _Thread()
+_messages: dict[str, tuple[bytes, bytes]] = {}
 _numbers = count(1)
 _process = ""
 
@@ -82,7 +83,19 @@ def mark(what: Literal["begin", "end"], name: str, key: object = None) -> bool:
     if not name:
         raise ValueError("an execution needs a name")
     to = channel()
-    return to is not None and to.write(message(what, name, key))
+    if to is None:
+        return False
+    return to.write(_built(name)[what == "end"] if key is None else message(what, name, key))
+
+
+def _built(name: str) -> tuple[bytes, bytes]:
+    """Return begin and end without a key; names are few, so they are built once."""
+    found = _messages.get(name)
+    if found is None:
+        found = message("begin", name), message("end", name)
+        if len(_messages) < _MOST:  # unless a program puts its keys into names
+            _messages[name] = found
+    return found
 
 
 def message(what: str, name: str, key: object = None, thread: str = "") -> bytes:
@@ -110,22 +123,27 @@ def word(text: str) -> str:
 
     Of a text longer than `LONGEST`, the end becomes its SHA-1: it stays distinct.
     """
-    if not text.isascii() or not text.isprintable() or " " in text or "%" in text:
-        text = "".join(
-            c
-            if "!" <= c <= "~" and c != "%"
-            else "".join(f"%{b:02X}" for b in c.encode("utf-8", "surrogatepass"))
-            for c in text
-        )
-    if text.startswith("@"):
-        text = "%40" + text[1:]
-    if len(text) > LONGEST:
-        import hashlib  # noqa: PLC0415 - rarely needed
+    harmless = text.isascii() and text.isprintable() and " " not in text and "%" not in text
+    if harmless and len(text) <= LONGEST and not text.startswith("@"):
+        return text
+    pieces = [
+        c
+        if "!" <= c <= "~" and c != "%" and (c != "@" or place)
+        else "".join(f"%{b:02X}" for b in c.encode("utf-8", "surrogatepass"))
+        for place, c in enumerate(text)
+    ]
+    whole = "".join(pieces)
+    if len(whole) <= LONGEST:
+        return whole
+    import hashlib  # noqa: PLC0415 - rarely needed
 
-        digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        head = text[: LONGEST - _CUT - 1]
-        text = f"{head[: head.rfind('%')] if '%' in head[-2:] else head}~{digest}"
-    return text
+    digest = hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest()
+    head = ""
+    for piece in pieces:
+        if len(head) + len(piece) + len(digest) >= LONGEST:
+            break
+        head += piece
+    return f"{head}~{digest}"
 
 
 class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
@@ -155,7 +173,7 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
         If the name is empty.
     """
 
-    __slots__ = ("_alone", "_key", "_name", "_open", "_plain")
+    __slots__ = ("_alone", "_key", "_name", "_open")
 
     def __init__(self, name: str, key: object = None, *, alone: bool = True) -> None:
         if not name:
@@ -165,7 +183,6 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
         self._alone = alone
         # By thread or task: what its own entries still have to write, the last one last.
         self._open: dict[Hashable, list[tuple[bytes, bool]]] = {}
-        self._plain: tuple[bytes, bytes] | None = None
 
     def __enter__(self) -> Self:
         """Mark the begin."""
@@ -180,9 +197,7 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
             self._key is None and self._alone and type(owner) is int and name not in _thread.plain
         )
         if plain:
-            if self._plain is None:
-                self._plain = message("begin", name), message("end", name)
-            begin, end = self._plain
+            begin, end = _built(name)
         else:
             key = _own_key() if self._key is None else self._key
             begin, end = message("begin", name, key), message("end", name, key)
@@ -229,7 +244,7 @@ def _owner() -> Hashable:
     """Return who enters: the task that an event loop runs in this thread, else the thread."""
     asyncio = modules.get("asyncio")
     # While asyncio is just being imported by another thread it has no such name yet.
-    running = getattr(asyncio, "_get_running_loop", None)
+    running = None if asyncio is None else getattr(asyncio, "_get_running_loop", None)
     if asyncio is None or running is None or running() is None:
         return get_ident()
     task: Hashable = asyncio.current_task()

@@ -207,6 +207,50 @@ def test_marks_from_trace_marker_and_tracepoints_mix(record):
     assert (found.incomplete, found.notes) == (0, ())
 
 
+def test_marks_that_name_their_thread(record):
+    made = record()
+    made.switch(1, 1, IDLE, (7, "sh"))
+    for time, tid, message in (
+        (10, 100, "critpath:begin backup @7"),
+        (20, 101, "critpath:begin other @8"),
+        (30, 102, "critpath:begin backup 5 @7"),
+        (40, 103, "critpath:end backup @7"),  # not the thread of the begin, nor of the name
+        (50, 104, "critpath:end other @7"),
+        (60, 8, "critpath:end other"),  # as the shell's own echo says it
+        (70, 105, "critpath:end backup 5 @9"),
+    ):
+        mark(made, time, tid, message)
+    found = find_executions(made.events(), "marker")
+    assert found.id == ("7@10", "8@20", "5")
+    assert found.label == ("backup", "other", "backup")
+    assert found.tid.tolist() == [7, 8, 9]
+    assert found.comm[0] == "sh"
+    assert found.incomplete == 1
+
+
+def test_marks_that_name_their_thread_as_a_container_numbers_it(record):
+    made = record()
+    mark(made, 10, 100, "critpath:begin job @4026532281:7")
+    mark(made, 11, 200, "critpath:begin job @4026532282:7")
+    mark(made, 20, 101, "critpath:end job @4026532281:7")
+    mark(made, 21, 201, "critpath:end job @4026532282:7")
+    found = find_executions(made.events(), "marker")
+    assert found.id == ("101@10", "201@11")
+    assert found.incomplete == 0
+
+
+def test_marks_are_read_as_they_were_meant(record):
+    made = record()
+    mark(made, 10, 7, "critpath:begin nightly%20backup %40%C3%A4 @8")
+    mark(made, 20, 7, "critpath:end nightly%20backup %40%C3%A4 @8")
+    mark(made, 30, 7, "critpath:begin 100%")
+    mark(made, 40, 7, "critpath:end 100%")
+    found = find_executions(made.events(), "marker")
+    assert found.label == ("nightly backup", "100%")
+    assert found.id == ("@\u00e4", "7@30")
+    assert found.tid.tolist() == [8, 7]
+
+
 def test_no_marks_is_said(record):
     found = find_executions(record().add(1, 0, "app:x", a=1).events(), "marker")
     assert len(found) == 0
