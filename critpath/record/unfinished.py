@@ -171,7 +171,8 @@ def _replaced(building: Path) -> Path:
 
 def _has_data(directory: Path) -> bool:
     """Tell whether there is anything that a trace can be made of."""
-    return (directory / "raw").is_dir() or any((directory / "trace").glob("*/metadata"))
+    described = (directory / "raw" / "raw.json").is_file()
+    return described or any((directory / "trace").glob("*/metadata"))
 
 
 def _is_of(top: Path, session: str) -> bool:
