@@ -8,16 +8,19 @@ BIN = $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint build docs clean python packages packages-test
+.PHONY: help demo test test-lttng bench lint build docs clean python packages packages-test packages-lttng
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build ## compare two shipped recordings; writes critpath-demo/report.html
 	$(BIN)/critpath demo critpath-demo
 
-test: build packages-test ## all tests, less the benchmarks
-	$(BIN)/pytest -m "not benchmark"
+test: build packages-test ## all tests, less the benchmarks and those in the guest
+	$(BIN)/pytest -m "not benchmark and not lttng"
+
+test-lttng: build packages-lttng ## LTTng's kernel tracer, in an emulated guest (10 minutes)
+	$(BIN)/pytest -m lttng tests/guest
 
 bench: build packages-test ## speed and quality as ratios against peers measured beside
 	$(BIN)/pytest -m benchmark tests/benchmarks -s -rs || [ $$? = 5 ]
@@ -52,6 +55,9 @@ packages: python
 
 packages-test: python
 	@PYTHON="$(PYTHON)" sh .ci/packages test
+
+packages-lttng: python
+	@PYTHON="$(PYTHON)" sh .ci/packages lttng
 
 $(VENV)/ready: pyproject.toml | packages
 	$(PYTHON) -m venv $(VENV)

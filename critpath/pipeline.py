@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from critpath.errors import InconclusiveError
+from critpath.executions.specification import parse_specification
 from critpath.model import CompareSettings
 from critpath.units import plural
 
@@ -28,23 +29,12 @@ if TYPE_CHECKING:
         Finding,
         PathSet,
         Timelines,
+        Wanted,
     )
 
 Progress = Callable[[str], None]
 
-__all__ = ["CompareSettings", "check_specification", "compare", "extract", "thread_paths"]
-
-
-def check_specification(text: str) -> None:
-    """Refuse a wrong specification before anything is recorded for it.
-
-    Raises
-    ------
-    UsageError
-    """
-    from critpath.executions.specification import parse_specification
-
-    parse_specification(text)
+__all__ = ["CompareSettings", "compare", "extract", "parse_specification", "thread_paths"]
 
 
 # ------------------------------------------------------------------ extraction
@@ -106,22 +96,31 @@ def _extract_one(
 ) -> PathSet:
     from critpath.executions.choose import choose_specification, with_label
     from critpath.executions.find import find_executions
-    from critpath.executions.specification import parse_specification, wanted
+    from critpath.executions.specification import wanted
     from critpath.read.layout import KERNEL
-    from critpath.read.recording import describe, read_events
-    from critpath.read.sessions import manifest_execution
+    from critpath.read.manifest import open_manifest, with_counted_losses
+    from critpath.read.recording import describe
 
+    manifest, said = open_manifest(recording)
     described = describe(recording)
     names = sorted({name for trace in described for name in trace.events})
-    text, how = choose_specification(specification, manifest_execution(recording), recording, names)
+    text, how = choose_specification(specification, manifest.execution, recording, names)
     texts = [trace.texts for trace in described]
     chosen, labelled = with_label(parse_specification(text), texts)
-    events = read_events(recording, (*KERNEL, *wanted(chosen)), reader=reader)
-    executions = find_executions(events, chosen, names)
+    events = _read(recording, (*KERNEL, *wanted(chosen)), reader)
+    events = with_counted_losses(events, manifest)
+    executions = find_executions(events, chosen, names, manifest.runs)
     tell(f"walking {plural(len(executions), 'critical path')}")
     timelines = _timelines(events)
     path_set = _walk_all(events, timelines, executions, recording, text, interrupts)
-    return replace(path_set, warnings=(*how, *labelled, *path_set.warnings))
+    return replace(path_set, warnings=(*said, *how, *labelled, *path_set.warnings))
+
+
+def _read(recording: Path, wanted: Sequence[Wanted], reader: str) -> Events:
+    from critpath.read.recording import read_events
+    from critpath.timeline.missing_switches import with_missing_switches
+
+    return with_missing_switches(read_events(recording, wanted, reader=reader))
 
 
 def _timelines(events: Events) -> Timelines:
@@ -205,9 +204,8 @@ def thread_paths(
     """
     from critpath.graph.subjects import lives_of
     from critpath.read.layout import KERNEL
-    from critpath.read.recording import read_events
 
-    events = read_events(source, KERNEL, reader=reader)
+    events = _read(source, KERNEL, reader)
     timelines = _timelines(events)
     executions = lives_of(timelines, tid, comm, (begin, end), (events.begin, events.end))
     return _walk_all(events, timelines, executions, source, "thread", interrupts)
@@ -224,16 +222,6 @@ def compare(
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare a sample set with a normal set.
-
-    Parameters
-    ----------
-    normal, sample : PathSet
-    settings : CompareSettings or None
-    progress : callable or None
-
-    Returns
-    -------
-    Comparison
 
     Raises
     ------

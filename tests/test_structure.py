@@ -26,7 +26,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "pipeline": {*LEAVES, *STAGES, "store"},
     # The commands show the version, which is the package's own.
     "commands": {*LEAVES, "pipeline", "store", "record", "read", "report", "__init__"},
-    "__init__": set(),
+    # What a program marks its executions with.
+    "__init__": {"record"},
     "__main__": {"commands"},
 }
 # Libraries, and the only places that may import them.

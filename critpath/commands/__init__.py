@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from critpath.commands import compare, demo, doctor, extract, path, record, report
+from critpath.commands import compare, demo, doctor, extract, mark, path, record, report
 from critpath.commands.parser import Verb, before_command, build_parser, given_settings
 from critpath.commands.settings import effective
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
@@ -29,6 +29,7 @@ VERBS: Final[dict[str, Verb]] = {
     "compare": compare,
     "report": report,
     "doctor": doctor,
+    "mark": mark,
     "demo": demo,
 }
 
@@ -48,9 +49,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         4 unreadable input, 125 internal; 130 interrupted, 141 nobody reads stdout.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # Threads of the linear algebra library cost 50 ms of CPU at its import and gain
-    # nothing on matrices as thin as ours.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     debug = "--debug" in before_command(arguments)
     _prepare_streams()
     try:
@@ -133,6 +131,10 @@ def _run(arguments: list[str]) -> int:
     if getattr(parsed, "show_config", False):
         print("\n".join(safe_text(line) for line in settings.lines()))
         return EXIT_OK
+    if parsed.verb != "record":  # its command inherits what is set here
+        # Threads of the linear algebra library cost 50 ms of CPU at its import and gain
+        # nothing on matrices as thin as ours.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return VERBS[parsed.verb].run(parsed, settings)
 
 

@@ -12,17 +12,21 @@ from critpath.executions.events import find_by_events
 from critpath.executions.marker import find_markers
 from critpath.executions.pattern import SYNTAX
 from critpath.executions.process import find_processes
+from critpath.executions.runs import find_runs
 from critpath.executions.specification import Specification, parse_specification
 from critpath.executions.thread import find_threads
 from critpath.executions.windows import find_windows
-from critpath.model import Events, Executions
+from critpath.model import Events, Executions, Run
 from critpath.units import safe_text
 
 NEAREST = 5
 
 
 def find_executions(
-    events: Events, specification: Specification | str, known: Sequence[str] = ()
+    events: Events,
+    specification: Specification | str,
+    known: Sequence[str] = (),
+    runs: Sequence[Run] = (),
 ) -> Executions:
     """Find the executions that a specification describes, in order of their begin.
 
@@ -34,6 +38,8 @@ def find_executions(
     known : sequence of str
         Names of every event class of the trace, decoded or not, for the message
         about an unknown one; without it the classes of ``events``.
+    runs : sequence of Run
+        Of a recorded command: with ``process``, they are the executions.
 
     Returns
     -------
@@ -51,6 +57,8 @@ def find_executions(
     """
     if isinstance(specification, str):
         specification = parse_specification(specification)
+    if specification.kind == "process" and runs and not specification.where:
+        return find_runs(events, runs)
     return FINDERS[specification.kind](
         events, specification, known or [c.name for c in events.classes]
     )
@@ -86,8 +94,8 @@ def _unknown(name: str, known: list[str]) -> UsageError:
 
 FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Executions]]] = {
     "events": _events,
-    "process": lambda events, _, __: find_processes(events),
-    "thread": lambda events, _, __: find_threads(events),
+    "process": lambda events, specification, _: find_processes(events, specification.where),
+    "thread": lambda events, specification, _: find_threads(events, specification.where),
     "windows": lambda events, specification, _: find_windows(events, Path(specification.file)),
     "marker": lambda events, _, __: find_markers(events),
 }

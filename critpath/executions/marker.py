@@ -2,21 +2,28 @@
 
 Any tracer's message event will do: ``echo critpath:begin job 7 >
 /sys/kernel/tracing/trace_marker``, LTTng's logger file, ``tracef``, Python's
-``logging`` through the LTTng agent.  A program with its own tracepoints can emit
+``logging`` through the LTTng agent.  ``@TID`` at the end names the thread it is about,
+where that is not the one that writes: ``critpath mark`` is a process of its own and
+speaks for its shell.  In names and keys ``%XX`` stands for a byte of UTF-8.  A program with its own tracepoints can emit
 events named ``critpath:begin`` and ``critpath:end`` with fields ``name``, ``key``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
 import numpy as np
 
-from critpath.executions.events import find_between
-from critpath.executions.fields import Occurrences, has_field, occurrences
+from critpath.executions.fields import Texts, field_texts, has_field, occurrences
+from critpath.executions.matching import build, pair
 from critpath.executions.pattern import CONTEXTS, Condition, EventPattern
-from critpath.model import Events, Executions, Kind, Wanted
+from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, owners_of
+from critpath.model import I64, Events, Executions, Kind, Wanted
+from critpath.units import plural
 
 # The event that carries a message, and its field: ftrace's trace_marker as its own
 # tools and perf name it, LTTng's logger file, LTTng-UST's tracef and tracelog, and
@@ -42,85 +49,145 @@ WANTED: Final = (
 )
 
 
+# A word like @4711 is no key: it names the thread; so is @4026532281:7, which names one
+# as a pid namespace numbers it.
+_TEXT: Final = (
+    r"(?:^|\s)critpath:{what} (?P<name>\S+)(?: +(?P<key>(?!@[\d:]+\s*$)\S+))?"
+    r"(?: +@(?P<thread>[\d:]{{1,32}}))?\s*$"
+)
+
+
 def find_markers(events: Events) -> Executions:
     """Find executions between ``critpath:begin`` and ``critpath:end`` of the same name.
 
     With a key they pair by name and key across threads (the subject is the thread
     of the end); without one, by name in one thread.  The id is the key, else
-    ``TID@BEGIN``; the label is the name.
+    ``TID@BEGIN``; the label is the name.  A mark's thread is the one that it names,
+    ``@TID`` in the kernel's numbers, else the one that made it.  Named in the numbers
+    of a pid namespace, it tells marks apart, but the subject is the one that made it.
     """
+    scheduling = Scheduling(events)
     begins, ends = _marks(events, "begin"), _marks(events, "end")
-    keyed, plain = (
-        find_between(
-            events,
-            _subset(begins, keyed=with_key),
-            _subset(ends, keyed=with_key),
-            key="key" if with_key else "",
-            within="name",
-            label="name",
-        )
-        for with_key in (True, False)
+    # Together: whether a vtid is the kernel's is judged from all of its events.
+    owners = owners_of(events, np.concatenate([begins.rows, ends.rows]), scheduling)
+    count = len(begins.rows)
+    begin_tid = begins.threads_of(owners.tid[:count])
+    end_tid = ends.threads_of(owners.tid[count:])
+    found = pair(
+        begins.rows,
+        begins.groups(owners.host[:count], begin_tid),
+        ends.rows,
+        ends.groups(owners.host[count:], end_tid),
     )
-    notes = [
-        note for note in (*keyed.notes, *plain.notes) if not note.startswith("no event of the")
-    ]
+    first = np.array([b for b, _ in found.pairs], np.int64)
+    last = np.array([e for _, e in found.pairs], np.int64)
+    subject = np.where(end_tid[last] == UNKNOWN, begin_tid[first], end_tid[last])
+    notes = [*begins.notes, *ends.notes, *found.notes()]
+    if found.unknown:
+        notes.append(f"{plural(found.unknown, 'event')} left out: without a known thread")
     notes += [
-        f"no event of the recording says {side.pattern.name}"
-        for side in (begins, ends)
-        if not len(side.rows)
+        f"no event of the recording says {what}"
+        for what, marks in (("critpath:begin", begins), ("critpath:end", ends))
+        if not len(marks.rows)
     ]
-    return _joined(keyed, plain, tuple(dict.fromkeys(notes)))
+    # The context of a mark that names another thread is the mark's own process.
+    own = (begin_tid[first] == subject) & (owners.tid[:count][first] == subject)
+    names = field_texts(events, begins.rows[first], "procname")
+    return build(
+        events,
+        scheduling,
+        (begins.rows[first], ends.rows[last]),
+        Owners(owners.host[count:][last], subject, owners.notes),
+        [begins.key[b] for b in first],
+        [begins.name[b] for b in first],
+        incomplete=found.incomplete,
+        notes=tuple(dict.fromkeys(notes)),
+        names=[n if n is not None and mine else "" for n, mine in zip(names, own, strict=True)],
+    )
 
 
-def _marks(events: Events, what: str) -> Occurrences:
-    """Return every mark of one kind with its name and its key (None without one)."""
-    text = rf"(?:^|\s)critpath:{what} (?P<name>\S+)(?: +(?P<key>\S+))?\s*$"
+@dataclass(frozen=True, eq=False)
+class _Marks:
+    """Marks of one kind.
+
+    Attributes
+    ----------
+    rows : int64 [n]
+        Positions in the events, ascending.
+    name, key, thread : object [n]
+        ``key`` and ``thread`` are None where a mark has none.
+    notes : tuple of str
+    """
+
+    rows: I64
+    name: Texts
+    key: Texts
+    thread: Texts
+    notes: tuple[str, ...]
+
+    def threads_of(self, made_by: I64) -> I64:
+        """Return the thread that each mark is about."""
+        tid = made_by.copy()
+        for place, text in enumerate(self.thread.tolist()):
+            # The kernel's numbers end at 2^22.
+            if text is not None and text.isdigit() and 0 < int(text) < 1 << 31:
+                tid[place] = int(text)
+        return tid
+
+    def groups(self, host: I64, tid: I64) -> list[Hashable]:
+        """Return what a begin and its end have in common, None where that is unknown."""
+        rows = zip(
+            host.tolist(), tid.tolist(), self.name, self.key, self.thread.tolist(), strict=True
+        )
+        return [
+            (h, n, "key", k)
+            if k is not None
+            else (h, n, "inside", inside)
+            if inside is not None and ":" in inside
+            else (h, n, "thread", t)
+            if t != UNKNOWN
+            else None
+            for h, t, n, k, inside in rows
+        ]
+
+
+def _marks(events: Events, what: str) -> _Marks:
+    """Return every mark of one kind."""
+    expression = re.compile(_TEXT.format(what=what))
     recorded = {c.name for c in events.classes}
     found = [
-        occurrences(events, EventPattern(name, (Condition(field, expression=re.compile(text)),)))
+        occurrences(events, EventPattern(name, (Condition(field, expression=expression),)))
         for name, field in MESSAGES
         if has_field(events, name, field)
     ]
+    texts = len(found)
     native = f"critpath:{what}"
     if native in recorded:
         found.append(occurrences(events, EventPattern(native)))
     rows = np.concatenate([np.zeros(0, np.int64), *(f.rows for f in found)])
-    order = np.argsort(rows)
+    order = np.argsort(rows, kind="stable")
     columns = {
-        field: np.concatenate([np.zeros(0, object), *(f.texts(field) for f in found)])[order]
-        for field in ("name", "key")
+        field: np.concatenate(
+            [
+                np.zeros(0, object),
+                # Only in a text blanks are in the way; a field of its own is as it is.
+                *(
+                    _unquoted(f.texts(field)) if i < texts else f.texts(field)
+                    for i, f in enumerate(found)
+                ),
+            ]
+        )[order]
+        for field in ("name", "key", "thread")
     }
     # A tracepoint always has the field; nothing in it means there is no key.
     columns["key"][columns["key"] == ""] = None
     notes = tuple(note for f in found for note in f.notes)
-    return Occurrences(events, EventPattern(native), rows[order], columns, notes)
+    return _Marks(rows[order], columns["name"], columns["key"], columns["thread"], notes)
 
 
-def _subset(marks: Occurrences, *, keyed: bool) -> Occurrences:
-    mine = np.array([(k is not None) == keyed for k in marks.parsed["key"]], np.bool_)
-    columns = {field: column[mine] for field, column in marks.parsed.items()}
-    return Occurrences(marks.events, marks.pattern, marks.rows[mine], columns, marks.notes)
-
-
-def _joined(one: Executions, other: Executions, notes: tuple[str, ...]) -> Executions:
-    begin, end, tid, host = (
-        np.concatenate([getattr(one, c), getattr(other, c)])
-        for c in ("begin", "end", "tid", "host")
-    )
-    order = np.lexsort((tid, end, begin))
-
-    def texts(name: str) -> tuple[str, ...]:
-        both = (*getattr(one, name), *getattr(other, name))
-        return tuple(both[i] for i in order.tolist())
-
-    return Executions(
-        id=texts("id"),
-        begin=begin[order],
-        end=end[order],
-        tid=tid[order],
-        host=host[order],
-        comm=texts("comm"),
-        label=texts("label"),
-        incomplete=one.incomplete + other.incomplete,
-        notes=notes,
-    )
+def _unquoted(texts: Texts) -> Texts:
+    result = texts.copy()
+    for place, text in enumerate(texts.tolist()):
+        if text is not None and "%" in text:
+            result[place] = unquote(text, errors="replace")
+    return result

@@ -8,8 +8,9 @@ import numpy as np
 
 from critpath.executions.fields import field_texts
 from critpath.executions.matching import build
+from critpath.executions.membership import Where, belong
 from critpath.executions.scheduling import Owners, Scheduling, hosts_of, rows_of_kind
-from critpath.model import Events, Executions, Kind
+from critpath.model import Bool, Events, Executions, Kind
 from critpath.units import plural
 
 COMM_LENGTH = 15  # characters the kernel keeps of a thread's name
@@ -28,9 +29,20 @@ class _Lives:
     again: int = 0
     replaced: int = 0
     strange: int = 0
+    elsewhere: int = 0
+
+    def keep(self, chosen: Bool) -> None:
+        """Forget the executions that are not chosen."""
+        self.elsewhere += int((~chosen).sum())
+        mine = np.flatnonzero(chosen).tolist()
+        self.begin = [self.begin[i] for i in mine]
+        self.end = [self.end[i] for i in mine]
+        self.thread = [self.thread[i] for i in mine]
+        self.first = [self.first[i] for i in mine]
+        self.last = [self.last[i] for i in mine]
 
 
-def find_processes(events: Events) -> Executions:
+def find_processes(events: Events, where: Where | None = None) -> Executions:
     """Find every process that both executed a program and exited in the recording.
 
     An execution begins at the first exec after the thread was created and ends
@@ -44,11 +56,17 @@ def find_processes(events: Events) -> Executions:
     ----------
     events : Events
         EXEC with ``tid`` and ``filename``, EXIT with ``tid``, FORK with ``child_tid``.
+    where : Where, optional
+        Only processes of this namespace, control group or name (of their first or
+        last program).
     """
     lives = _replay(events)
+    unknown = _choose(events, lives, where) if where else 0
     rows = np.array(lives.begin, np.int64), np.array(lives.end, np.int64)
     threads = np.array(lives.thread, np.int64).reshape(-1, 2)
     counts = (
+        (lives.elsewhere, "process", "not of those asked for"),
+        (unknown, "process", "of which the trace does not tell the namespace or group"),
         (len(lives.running), "execution", "still running at the end of the recording"),
         (lives.replaced, "execution", "without an exit: the thread id was used again"),
         (lives.again, "later exec", "in a running execution, which goes on"),
@@ -60,16 +78,35 @@ def find_processes(events: Events) -> Executions:
         rows,
         Owners(threads[:, 0], threads[:, 1], ()),
         [None] * len(lives.begin),
-        [_base(name) for name in lives.last],
+        [program_name(name) for name in lives.last],
         incomplete=len(lives.running) + lives.replaced,
         notes=tuple(f"{plural(n, noun)} {why}" for n, noun, why in counts if n),
         # The exec renames the thread, as every switch after it shows.
         forward=True,
-        names=[_base(name)[:COMM_LENGTH] for name in lives.first],
+        names=[program_name(name)[:COMM_LENGTH] for name in lives.first],
     )
 
 
-def _base(path: str) -> str:
+def _choose(events: Events, lives: _Lives, where: Where) -> int:
+    """Keep the processes that are meant; return how many are in an unknown place."""
+    if where.comm:
+        programs = zip(lives.first, lives.last, strict=True)
+        named = [_named(where.comm, first) or _named(where.comm, last) for first, last in programs]
+        lives.keep(np.array(named, np.bool_))
+    threads = np.array(lives.thread, np.int64).reshape(-1, 2)
+    inside, unknown = belong(
+        events, where, threads[:, 0], threads[:, 1], np.array(lives.begin, np.int64)
+    )
+    lives.keep(inside)
+    return unknown
+
+
+def _named(name: str, program: str) -> bool:
+    return program_name(program)[:COMM_LENGTH] == name[:COMM_LENGTH]
+
+
+def program_name(path: str) -> str:
+    """Return the last component of a program's path."""
     return path.rstrip("/").rpartition("/")[2]
 
 

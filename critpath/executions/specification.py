@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import glob
+import re
 from dataclasses import dataclass
 from typing import Final
 
 from critpath.errors import UsageError
 from critpath.executions.marker import WANTED as MARKER_WANTED
+from critpath.executions.membership import ANYWHERE, Where
 from critpath.executions.pattern import (
     CONTEXTS,
     SYNTAX,
@@ -20,10 +22,11 @@ from critpath.executions.pattern import (
 from critpath.model import Kind, Wanted
 
 LENGTH_LIMIT: Final = 10_000
+INODE_DIGITS: Final = 20
 
 KINDS: Final[dict[str, str]] = {
-    "process": "process",
-    "thread": "thread",
+    "process": "process[,comm=NAME][,ns=INUM][,cgroup_ns=INUM][,cgroup=PATH]",
+    "thread": "thread[,comm=NAME][,ns=INUM][,cgroup_ns=INUM][,cgroup=PATH]",
     "marker": "marker",
     "events": "events:BEGIN,END[,key=FIELD][,label=FIELD]",
     "windows": "windows:FILE.csv",
@@ -48,6 +51,8 @@ class Specification:
         that names the kind of execution; "" where not given.
     file : str
         For ``windows``: the CSV file.
+    where : Where
+        For ``process`` and ``thread``: which of them.
     label_open : bool
         For ``events``: nothing was said of labels, so that a text field of the begin
         event may serve (`critpath.executions.choose.label_field`).
@@ -61,6 +66,7 @@ class Specification:
     key: str = ""
     label: str = ""
     file: str = ""
+    where: Where = ANYWHERE
     label_open: bool = False
     text: str = ""
 
@@ -78,6 +84,9 @@ def parse_specification(text: str) -> Specification:
             f"an execution specification of {len(text):,} characters",
             f"use at most {LENGTH_LIMIT:,}, or windows:FILE.csv",
         )
+    chosen = re.match(r"\s*(process|thread)\s*,", text)
+    if chosen:
+        return Specification(chosen[1], where=_parse_where(text[chosen.end() :], text), text=text)
     kind, colon, rest = text.strip().partition(":")
     if kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)
@@ -92,6 +101,33 @@ def parse_specification(text: str) -> Specification:
     if colon:
         raise UsageError(f"'{kind}' takes nothing after it, not: {rest}", f"write {kind}")
     return Specification(kind, text=text)
+
+
+def _parse_where(rest: str, text: str) -> Where:
+    given: dict[str, str] = {}
+    for option in split_outside_brackets(rest, ","):
+        name, equals, value = (part.strip() for part in option.partition("="))
+        if name not in {"comm", "ns", "cgroup_ns", "cgroup"} or not equals or not value:
+            raise UsageError(
+                f"not an option of process or thread: {option or '(nothing)'}",
+                f"write {KINDS['process']}",
+            )
+        if name in given:
+            raise UsageError(f"{name}= is given twice in: {text}", f"write {KINDS['process']}")
+        given[name] = unescape(value)
+    for name in ("ns", "cgroup_ns"):
+        value = given.get(name, "0")
+        if not (value.isascii() and value.isdigit() and len(value) < INODE_DIGITS):
+            raise UsageError(
+                f"{name}= is not the number of a namespace: {value}",
+                "take it from `lsns -t pid`, or from readlink /proc/PID/ns/pid",
+            )
+    return Where(
+        int(given.get("ns", 0)),
+        int(given.get("cgroup_ns", 0)),
+        given.get("cgroup", ""),
+        given.get("comm", ""),
+    )
 
 
 def _parse_events(rest: str, text: str) -> Specification:
@@ -138,6 +174,8 @@ def wanted(specification: Specification) -> tuple[Wanted, ...]:
     """
     if specification.kind == "marker":
         return MARKER_WANTED
+    if specification.where:
+        return specification.where.wanted()
     fields: dict[str, dict[tuple[str, ...], None]] = {}
     for pattern in (specification.begin, specification.end):
         if pattern is None:

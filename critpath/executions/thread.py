@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 
 from critpath.executions.matching import build
+from critpath.executions.membership import Where, belong
+from critpath.executions.process import COMM_LENGTH
 from critpath.executions.scheduling import Owners, Scheduling, hosts_of, rows_of_kind
 from critpath.model import I64, Events, Executions, Kind
 from critpath.units import plural
@@ -22,7 +24,7 @@ TOUCHES: Final = (
 )
 
 
-def find_threads(events: Events) -> Executions:
+def find_threads(events: Events, where: Where | None = None) -> Executions:
     """Find the life of every thread: first to last event that touches it.
 
     A thread id that is created again begins another life.  Idle threads (tid 0)
@@ -32,6 +34,8 @@ def find_threads(events: Events) -> Executions:
     ----------
     events : Events
         SWITCH, FORK, WAKEUP_NEW and EXIT of the recording.
+    where : Where, optional
+        Only threads of this namespace, control group or name.
     """
     row, thread, born = _touches(events)
     # A creation shows up as a fork and then a first wake: one life begins, not two.
@@ -41,18 +45,28 @@ def find_threads(events: Events) -> Executions:
     ends = np.append(starts[1:], len(row))[: len(starts)] - 1
     first, last = row[starts], row[ends]
     once = events.timestamp[first] == events.timestamp[last]
-    notes = (f"{plural(int(once.sum()), 'thread')} seen at a single instant left out",)
+    counts = [(int(once.sum()), "seen at a single instant left out")]
     keep = ~once
+    scheduling = Scheduling(events)
+    if where:
+        host, tid = thread[starts] >> 32, thread[starts] & 0xFFFFFFFF
+        inside, unknown = belong(events, where, host, tid, first)
+        if where.comm:
+            shown = scheduling.names(host, tid, first, forward=True)
+            inside &= np.array([name == where.comm[:COMM_LENGTH] for name in shown], np.bool_)
+        counts.append((int((keep & ~inside).sum()), "not of those asked for"))
+        counts.append((unknown, "of which the trace does not tell the namespace or group"))
+        keep &= inside
     first, last, of_thread = first[keep], last[keep], thread[starts][keep]
     return build(
         events,
-        Scheduling(events),
+        scheduling,
         (first, last),
         Owners(of_thread >> 32, of_thread & 0xFFFFFFFF, ()),
         [None] * len(first),
         [""] * len(first),
         incomplete=0,
-        notes=notes if once.any() else (),
+        notes=tuple(f"{plural(count, 'thread')} {why}" for count, why in counts if count),
         forward=True,
     )
 

@@ -60,9 +60,14 @@ KERNEL: Final[tuple[Wanted, ...]] = (
             ("child_pid",),
             ("parent_comm",),
             ("child_comm",),
+            ("child_ns_inum",),
         ),
     ),
-    Wanted(Kind.EXEC, _both("sched", "sched_process_exec"), (_TID, ("filename",))),
+    Wanted(
+        Kind.EXEC,
+        _both("sched", "sched_process_exec"),
+        (_TID, ("filename",), ("pid_ns",), ("cgroup_ns",)),
+    ),
     Wanted(Kind.EXIT, _both("sched", "sched_process_exit"), (_TID, ("comm",))),
     Wanted(Kind.IRQ_ENTRY, _both("irq", "irq_handler_entry"), (("irq",), ("name",))),
     Wanted(Kind.IRQ_EXIT, _both("irq", "irq_handler_exit"), (("irq",),)),
@@ -81,7 +86,7 @@ KERNEL: Final[tuple[Wanted, ...]] = (
     Wanted(
         Kind.STATEDUMP,
         ("lttng_statedump_process_state",),
-        (("tid",), ("pid",), ("name",), ("status",), ("cpu",)),
+        (("tid",), ("pid",), ("name",), ("status",), ("cpu",), ("ns_inum",)),
     ),
     # LTTng before 2.5 calls entries sys_NAME, so that sys_exit_group is an entry:
     # only perf's names, which have their group in front, make it an exit.

@@ -1,15 +1,11 @@
-"""Which recordings lie below a directory, and what a recording's manifest says of it."""
+"""Which recordings lie below a directory."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from critpath.errors import UnreadableError
+from critpath.model import MANIFEST
 from critpath.read.recording import trace_directories
-
-MANIFEST = "critpath.json"
-_LARGEST = 1 << 24  # bytes of a manifest
 
 # LTTng writes one directory per tracing domain into a session's directory.
 _DOMAINS = frozenset({"kernel", "ust"})
@@ -52,29 +48,3 @@ def _session_of(trace: Path, source: Path) -> Path:
         if directory.name in _DOMAINS and directory != source:
             return directory.parent
     return trace
-
-
-def manifest_execution(recording: Path) -> str:
-    """Return the execution specification that a recording's manifest names, or "".
-
-    Raises
-    ------
-    UnreadableError
-        If there is a manifest and it is not one.
-    """
-    file = recording / MANIFEST
-    if not file.is_file():
-        return ""
-    try:
-        with file.open("rb") as stream:
-            manifest = json.loads(stream.read(_LARGEST))
-        said = manifest.get("execution", "")
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise UnreadableError(
-            f"{file}: not a manifest ({error})", "record again, or give --execution"
-        ) from error
-    if not isinstance(said, str):
-        raise UnreadableError(
-            f"{file}: 'execution' is not text", "record again, or give --execution"
-        )
-    return said

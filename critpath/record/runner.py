@@ -117,6 +117,10 @@ class Runner:
         code = EXIT_TIMED_OUT if timed_out else shell_code(status)
         return Finished(pid, begin, end, code, timed_out, alive)
 
+    def forget(self) -> None:
+        """Count whoever is there now, such as a recorder's helpers, as none of a run's."""
+        self._others = None
+
     def _spawn(
         self, program: Program, environment: Mapping[str, str], keep: Collection[int]
     ) -> tuple[int, int]:

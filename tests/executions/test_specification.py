@@ -89,7 +89,7 @@ def test_errors_say_what_and_what_to_do(text, says):
 def test_a_near_miss_is_corrected():
     with pytest.raises(UsageError) as caught:
         parse_specification("proces")
-    assert caught.value.do == "write process"
+    assert caught.value.do.startswith("write process[,comm=NAME]")
 
 
 def test_what_must_be_read():

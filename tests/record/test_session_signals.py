@@ -108,6 +108,22 @@ def test_while_the_recorder_works(box, wait_for, step, times):
     assert not box.instance
 
 
+def test_a_trace_that_is_there_already_is_kept(box, wait_for):
+    process = box.popen("-o", "rec", "true", env={"FAKE_SLOW": "finished"})
+    wait_for(lambda: "finished" in box.calls())
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    code, err = end(process)
+    assert code == 130
+    assert "interrupted" in err
+    manifest = box.manifest()
+    assert manifest["state"] == "interrupted"
+    assert len(manifest["runs"]) == 1
+    assert manifest["warnings"]
+    assert sorted(p.name for p in box.output.iterdir()) == ["critpath.json", "trace"]
+
+
 @pytest.mark.parametrize("option", ["--prepare", "--warmup"])
 def test_before_the_first_run(box, wait_for, is_alive, option):
     line = "echo $$ >pids; exec sleep 600"
@@ -136,7 +152,7 @@ def test_between_runs_what_there_is_is_kept(box, wait_for):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_whole_machine_until_a_signal(box, wait_for, number):
     process = box.popen("-o", "rec", "-a")
-    wait_for(lambda: (box.output / "critpath.json").exists())
+    wait_for((box.output / "critpath.json").exists)
     time.sleep(0.1)
     process.send_signal(number)
     assert end(process)[0] == 0
@@ -146,7 +162,7 @@ def test_the_whole_machine_until_a_signal(box, wait_for, number):
 def test_ignored_signals_stay_ignored(box, wait_for):
     process = box.popen(
         *("-o", "rec", "sh", "-c", "echo $$ >pids; sleep 1; kill -HUP $$; exit 4"),
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),  # noqa: PLW1509 - no threads
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
     wait_for(lambda: pids(box))
     process.send_signal(signal.SIGHUP)
@@ -190,6 +206,13 @@ def test_ctrl_c_at_a_terminal_reaches_the_command_once(box, wait_for):
     assert box.manifest()["state"] == "complete"
 
 
+def test_progress_at_a_terminal(box):
+    pid, terminal = on_terminal(box, "-o", "rec", "-n", "4", "sh", "-c", "sleep 0.5")
+    code, text = drain(pid, terminal)
+    assert code == 0
+    assert "[run 4 of 4] " in text
+
+
 def test_ctrl_c_twice_at_a_terminal(box, wait_for, is_alive):
     pid, terminal = on_terminal(
         box, "-o", "rec", "sh", "-c", "trap '' INT; echo $$ >pids; sleep 600"
@@ -221,7 +244,7 @@ def test_at_random_moments_nothing_is_left(box, wait_for, is_alive):
         name = f"r{index}"
         process = box.popen("-o", name, "-n", "50", "sh", "-c", "echo $$ >>pids; sleep 0.02")
         # From the end of the interpreter's own start on: before it, Python is alone.
-        wait_for(lambda n=name: (box.place / n).exists() or process.poll() is not None)
+        wait_for((box.place / name).exists)
         time.sleep(dice.random() * 0.4)
         process.send_signal(number)
         code, err = end(process)

@@ -17,7 +17,7 @@ from types import ModuleType
 from critpath.commands import entry
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss
-from critpath.record import recorder
+from critpath.record import recorder, registry
 from critpath.record.recorder import Obstacle, Recorded
 
 LOG = Path(os.environ["FAKE_LOG"])
@@ -53,7 +53,7 @@ class FakeRecorder:
 
     def start(self):
         assert self.settings.directory.is_dir()
-        assert not list(self.settings.directory.iterdir())
+        assert [p.name for p in self.settings.directory.iterdir()] == ["critpath.json"]
         INSTANCE.write_text(self.settings.session)
         # Not what any command should have.
         self.leak = os.open(os.devnull, os.O_RDONLY)
@@ -84,6 +84,8 @@ class FakeRecorder:
         (kernel / "metadata").write_text("/* CTF 1.8 */\n")
         (kernel / "channel0_0").write_bytes(b"x" * 1000)
         self._remove()
+        if "finished" in os.environ.get("FAKE_SLOW", ""):
+            self._step("finished")
         lost = int(os.environ.get("FAKE_LOST", "0"))
         return Recorded(
             loss=(CpuLoss(0, lost), CpuLoss(1, 0)),
@@ -108,10 +110,12 @@ def fake(name):
     module.open_recorder = FakeRecorder
     module.obstacles = lambda _: [Obstacle("x", reason, f"mend {name}")] if reason else []
     module.leftovers = list
+    module.finish_dead = module.finish_raw = lambda *_: None
     sys.modules[module.__name__] = module
     return module.__name__
 
 
+registry._ROOT = LOG.with_suffix(".registry")
 recorder.RECORDERS = {name: fake(name) for name in ("lttng", "ftrace")}
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def leftovers() -> list[Leftover]:
     for name in names:
         owner = owner_of(name)
         if owner is not None and owner.gone() is True:
-            instance = Instance(root / "instances" / name)
+            instance = Instance.named(root, name)
             found.append(Leftover("instance", name, name, partial(_remove, instance, name)))
     return found
 
@@ -66,7 +66,7 @@ def save(instance: Instance, raw: Path) -> None:
     try:
         description = raws.read_description(raw)
         size = raws.page_bytes(instance.read("events/header_page"))
-        drain = Drain(instance, raw, size, lambda: None)
+        drain = Drain(instance, raw, size, 0, lambda: None)
         stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
         try:
             drain.start([cpu for cpu, counts in stats.items() if counts.get("entries")])

@@ -66,6 +66,11 @@ def write_description(raw: Path, document: Mapping[str, object]) -> None:
     write_json(raw / _DOCUMENT, {"format": RAW_FORMAT, **document})
 
 
+def is_described(raw: Path) -> bool:
+    """Tell whether recording had begun: ``raw.json`` is written before the first event."""
+    return os.path.lexists(raw / _DOCUMENT)
+
+
 def read_description(raw: Path) -> dict[str, Any]:
     """Read ``raw.json``.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -31,9 +30,6 @@ _PROGRAM: Final = "lttng-sessiond"
 _START_LIMIT: Final = 60.0  # seconds: it loads some forty kernel modules
 _STOP_LIMIT: Final = 30.0
 _POLL: Final = 0.05
-
-# Started by this process: to be collected when they end.
-_children: Final[dict[int, subprocess.Popen[bytes]]] = {}
 
 
 def start_daemon(session: str) -> int:
@@ -58,32 +54,37 @@ def start_daemon(session: str) -> int:
     environment.pop(SESSION_VARIABLE, None)
     with tempfile.TemporaryFile() as said:
         try:
-            daemon = subprocess.Popen(  # noqa: S603 - an argument list
-                [_PROGRAM],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                cwd="/",
-                start_new_session=True,
-                env=environment,
+            pid = os.posix_spawnp(
+                "sh",
+                ["sh", "-c", f"cd / && exec {_PROGRAM}"],
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, said.fileno(), 2),
+                ],
+                setsid=True,
+                # Whoever records has signals blocked, and a daemon that inherits that
+                # hears no SIGTERM.
+                setsigmask=(),
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
             )
         except OSError as error:
             raise CritpathError(
                 f"cannot start {_PROGRAM}: {error.strerror}", "install lttng-tools"
             ) from None
-        _children[daemon.pid] = daemon
         deadline = time.monotonic() + _START_LIMIT
         try:
-            while daemon.poll() is None and time.monotonic() < deadline:
+            while _lives(pid) and time.monotonic() < deadline:
                 if reachable():
-                    return daemon.pid
+                    return pid
                 time.sleep(_POLL)
         except BaseException:
-            _end(daemon.pid)
+            _end(pid)
             raise
-        ended = daemon.poll() is not None
+        ended = not _lives(pid)
         if not ended:
-            _end(daemon.pid)
+            _end(pid)
         said.seek(0)
         lines = said.read().decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
     # Another one may have been quicker: two recordings begun at the same moment.
@@ -158,12 +159,20 @@ def _end(pid: int) -> None:
                 ) from None
         deadline = time.monotonic() + _STOP_LIMIT
         while time.monotonic() < deadline:
-            if pid in _children and _children[pid].poll() is not None:
-                del _children[pid]
-            if start_time(pid) != started or not started:
+            if not _lives(pid, started):
                 return
             time.sleep(_POLL)
     raise CritpathError(f"the session daemon {pid} does not end", f"sudo kill -9 {pid}")
+
+
+def _lives(pid: int, started: int = 0) -> bool:
+    """Tell whether a process lives; one of our children is collected if it does not."""
+    found = start_time(pid)
+    if found != 0 and found == (started or found):
+        return True
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return False
 
 
 def _session_of(leader: int) -> list[int]:

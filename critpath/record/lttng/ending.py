@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, UnreadableError
 from critpath.model import CpuLoss
 from critpath.record.identity import owner_of
 from critpath.record.lttng.daemon import end_daemon, end_orphans, own_daemons
 from critpath.record.lttng.program import Channel, LttngError, channels, installed, run, sessions
+from critpath.record.reading import read_manifest
 from critpath.record.recorder import Leftover, Recorded
 
 DATA_LIMIT: Final = 120.0  # seconds the consumer daemon may take to write what is left
@@ -89,11 +90,12 @@ def finish_dead(directory: Path, tell: Callable[[str], None]) -> Recorded:
         If the session cannot be ended, or left no trace.
     """
     place = (directory / "trace").absolute()
-    session = ""
+    session = _session(directory)
+    there: dict[str, str] = {}
     if installed():
         with contextlib.suppress(LttngError):  # no daemon: no session
-            session = next((name for name, path in sessions().items() if path == str(place)), "")
-    if session:
+            there = sessions()
+    if session in there:
         owner = owner_of(session)
         if owner is None or owner.gone() is not True:
             raise CritpathError(
@@ -105,13 +107,12 @@ def finish_dead(directory: Path, tell: Callable[[str], None]) -> Recorded:
         end_orphans()
     if not (place / "kernel" / "metadata").is_file():
         raise CritpathError(f"no trace in {place}", "nothing was recorded: remove it")
-    known = {name: loss for name, loss in _ended.items() if name in {session, _session(directory)}}
-    if not known:
+    if session not in _ended:
         return Recorded(
             facts={"name": "lttng"},
             warnings=("LTTng's count of discarded events is lost: the trace's own marks tell",),
         )
-    return Recorded(loss=next(iter(known.values())), facts={"name": "lttng"})
+    return Recorded(loss=_ended[session], facts={"name": "lttng"})
 
 
 def leftovers() -> list[Leftover]:
@@ -148,13 +149,7 @@ def _end_daemon(pid: int) -> None:
 
 def _session(directory: Path) -> str:
     """Return the session that a recording's manifest names, "" if it has none."""
-    import json  # noqa: PLC0415 - only where a recorder was killed
-
-    from critpath.model import MANIFEST  # noqa: PLC0415
-
     try:
-        document = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_manifest(directory).session
+    except UnreadableError:
         return ""
-    name = document.get("session") if isinstance(document, dict) else None
-    return name if isinstance(name, str) else ""

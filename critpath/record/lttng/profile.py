@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
 from critpath.errors import UsageError
+from critpath.record.profiles import profile_path
 
 if TYPE_CHECKING:
     from critpath.record.recorder import RecorderSettings
 
-_SUFFIX: Final = ".lttng"
 # What a session file's schema does not know, `lttng add-context` still does.
 _INSTRUCTION: Final = "critpath-context"
 _SMALLEST: Final = 4096  # a sub-buffer is a power of two, of a page at least
@@ -52,16 +51,6 @@ class SessionFile:
     buffer_bytes: int
 
 
-def profiles() -> list[str]:
-    """Return the names of the profiles there are."""
-    directory = importlib.resources.files("critpath") / "lttng-sessions"
-    return sorted(
-        entry.name.removesuffix(_SUFFIX)
-        for entry in directory.iterdir()
-        if entry.name.endswith(_SUFFIX)
-    )
-
-
 def session_file(
     settings: RecorderSettings, output: Path, available: set[str], *, formats: bool
 ) -> SessionFile:
@@ -82,8 +71,7 @@ def session_file(
     UsageError
         If there is no such profile or format.
     """
-    if settings.profile not in profiles():
-        raise UsageError(f"no profile {settings.profile!r}", f"take one of {', '.join(profiles())}")
+    place = profile_path(settings.profile)
     if settings.trace_format not in _TRACE_FORMATS:
         raise UsageError(
             f"no trace format {settings.trace_format!r}",
@@ -94,7 +82,6 @@ def session_file(
             f"this LTTng does not write {settings.trace_format}",
             "leave --trace-format out, or install LTTng 2.15 or later",
         )
-    place = importlib.resources.files("critpath") / "lttng-sessions" / (settings.profile + _SUFFIX)
     parser = ET.XMLParser(target=ET.TreeBuilder(insert_pis=True))  # noqa: S314 - our own file
     root = ET.fromstring(place.read_bytes(), parser)  # noqa: S314 - our own file
     session = _child(root, "session")
@@ -111,7 +98,7 @@ def session_file(
     added = [
         words[1]
         for element in contexts
-        if element.tag is ET.ProcessingInstruction
+        if callable(element.tag)  # a processing instruction
         and (words := (element.text or "").split())[:1] == [_INSTRUCTION]
         and len(words) == 2
     ]

@@ -7,6 +7,7 @@ into a session with a private name, start, stop, read the counts back, destroy.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -68,7 +69,7 @@ class LttngRecorder:
         try:
             end_orphans()
             if not program.reachable():
-                start_daemon(self._settings.session)
+                self._start_daemon()
             self._version = program.version()
             self._load()
             self._python_agent()
@@ -131,14 +132,18 @@ class LttngRecorder:
         finally:
             self._end_daemons()
 
+    def _start_daemon(self) -> None:
+        if os.geteuid() != 0:
+            raise _in_the_way()
+        start_daemon(self._settings.session)
+
     def _load(self) -> None:
         """Load the profile, with the session's name and output filled in."""
         session = self._settings.session
-        available = program.kernel_events()
-        if not available:
-            raise CritpathError(
-                "LTTng's kernel tracer is not available", "sudo modprobe lttng-tracer"
-            )
+        try:
+            available = program.kernel_events()
+        except program.LttngError as error:
+            raise _in_the_way(error.said) from None
         self._file = session_file(
             self._settings,
             self._output,
@@ -207,6 +212,17 @@ class LttngRecorder:
                 for channel in counted
             ],
         }
+
+
+def _in_the_way(said: str = "no session daemon") -> CritpathError:
+    """Return why the kernel tracer is not there, as far as it can be seen from here."""
+    for obstacle in obstacles(None):
+        if obstacle.fatal:
+            return CritpathError(obstacle.what, obstacle.do)
+    return CritpathError(
+        f"LTTng's kernel tracer is not available: {said}",
+        "sudo modprobe lttng-tracer; if that fails, sudo dmesg tells why",
+    )
 
 
 def _trace_format(metadata: Path) -> str:

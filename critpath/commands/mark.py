@@ -1,0 +1,64 @@
+"""``critpath mark``: marks of a shell script."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Final
+
+from critpath.errors import CritpathError, UsageError
+from critpath.record.channels import channel
+from critpath.record.identity import pid_namespace
+from critpath.record.marks import message
+
+SUMMARY = "mark where an execution of a shell script begins or ends"
+SETTINGS: tuple[str, ...] = ()
+
+# The first pid namespace has this number on every kernel (PROC_PID_INIT_INO).
+_FIRST_NAMESPACE: Final = 0xEFFFFFFC
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.description = (
+        f"{SUMMARY[0].upper()}{SUMMARY[1:]}, for --execution marker. Begin and end "
+        "have the name in common, and the key; without a key, both must be called by the same "
+        "shell. This command needs some 50 ms before it marks: for short executions the "
+        'shell\'s own line is better, echo "critpath:begin NAME" > "$CRITPATH_MARKER". '
+        "Exit code 0 also while nothing records."
+    )
+    parser.add_argument("what", choices=("begin", "end"), help="what to mark")
+    parser.add_argument("name", metavar="NAME", help="the kind of execution, such as backup")
+    parser.add_argument(
+        "key", metavar="KEY", nargs="?", help="what tells it from others at the same time"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="fail (exit 125) if nothing records the mark"
+    )
+
+
+def run(arguments: argparse.Namespace, _: object) -> int:
+    """Mark and return the exit code."""
+    if not arguments.name:
+        raise UsageError("an execution without a name", "critpath mark begin NAME")
+    # The agent's start takes longer than its message would be worth.
+    to = channel(agent=False)
+    taken = to is not None and to.write(
+        message(arguments.what, arguments.name, arguments.key, _subject())
+    )
+    if arguments.strict and not taken:
+        raise CritpathError(
+            "nothing records this mark",
+            "run the script under critpath record, or start critpath record -a first",
+        )
+    return 0
+
+
+def _subject() -> str:
+    """Return the calling shell: this process is another one at every mark."""
+    namespace = pid_namespace()
+    parent = os.getppid()
+    if namespace == _FIRST_NAMESPACE:
+        return str(parent)
+    # What the kernel calls it cannot be seen from inside a container.
+    return f"{namespace}:{parent}"

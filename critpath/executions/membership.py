@@ -1,0 +1,232 @@
+"""Which pid namespace or control group a thread belongs to, and what it is called.
+
+A thread's pid namespace is in LTTng's context ``pid_ns``, in ``child_ns_inum`` of its
+fork, and in the process statedump; a fork without it leaves the child where its parent
+is.  Control groups are in ``cgroup_attach_task`` and in the statedump of the ftrace
+recorder; LTTng has the cgroup *namespace*, as context and in its statedump.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from critpath.executions.fields import field_numbers, field_texts
+from critpath.executions.scheduling import hosts_of, rows_of_kind
+from critpath.model import I64, Bool, Events, Kind, Wanted
+
+Thread = tuple[int, int]  # host, tid
+
+# What must be read beyond the kernel's own selection.
+PID_NAMESPACES: Final = Wanted(
+    Kind.OTHER, ("lttng_statedump_process_pid_ns",), (("tid",), ("ns_inum",), ("ns_level",))
+)
+CGROUP_NAMESPACES: Final = Wanted(
+    Kind.OTHER, ("lttng_statedump_process_cgroup_ns",), (("tid",), ("ns_inum",))
+)
+CGROUPS: Final = Wanted(
+    Kind.OTHER,
+    ("cgroup_attach_task", "cgroup:cgroup_attach_task", "critpath_statedump_cgroup"),
+    (("pid", "tid"), ("dst_path", "path")),
+)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which processes or threads are meant.
+
+    Attributes
+    ----------
+    ns, cgroup_ns : int
+        Inode numbers of a pid namespace and of a cgroup namespace, 0 for any.  The
+        namespace itself is meant, not those below it.
+    cgroup : str
+        Path of a control group, which stands for those below it too; "" for any.
+    comm : str
+        Name of the program or the thread, "" for any.
+    """
+
+    ns: int = 0
+    cgroup_ns: int = 0
+    cgroup: str = ""
+    comm: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.ns or self.cgroup_ns or self.cgroup or self.comm)
+
+    def wanted(self) -> tuple[Wanted, ...]:
+        """Return what must be read to tell."""
+        asked = (
+            (self.ns, PID_NAMESPACES),
+            (self.cgroup_ns, CGROUP_NAMESPACES),
+            (self.cgroup, CGROUPS),
+        )
+        return tuple(wanted for value, wanted in asked if value)
+
+
+ANYWHERE: Final = Where()
+
+
+class _History:
+    """What is known of every thread from which row on."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Thread, list[int]] = {}
+        self._values: dict[Thread, list[int | str]] = {}
+
+    def set(self, thread: Thread, row: int, value: int | str) -> None:
+        self._rows.setdefault(thread, []).append(row)
+        self._values.setdefault(thread, []).append(value)
+
+    def at(self, thread: Thread, row: int) -> int | str | None:
+        """Return what was known at a row, else what is first known after it."""
+        rows = self._rows.get(thread)
+        if not rows:
+            return None
+        return self._values[thread][max(0, bisect_right(rows, row) - 1)]
+
+
+def belong(events: Events, where: Where, host: I64, tid: I64, rows: I64) -> tuple[Bool, int]:
+    """Tell which threads are in the namespaces and the control group that are meant.
+
+    Parameters
+    ----------
+    events : Events
+    where : Where
+        ``comm`` is not looked at.
+    host, tid : int64 [n]
+    rows : int64 [n]
+        From where on each is to belong.
+
+    Returns
+    -------
+    inside : bool [n]
+    unknown : int
+        Threads of which the trace does not tell.
+    """
+    inside = np.ones(len(rows), np.bool_)
+    unknown = np.zeros(len(rows), np.bool_)
+    tests: list[tuple[_History, Callable[[int | str], bool]]] = []
+    if where.ns:
+        tests.append((_pid_namespaces(events), lambda value: value == where.ns))
+    if where.cgroup_ns:
+        tests.append((_cgroup_namespaces(events), lambda value: value == where.cgroup_ns))
+    if where.cgroup:
+        tests.append((_cgroups(events), lambda value: _below(str(value), where.cgroup)))
+    threads = list(zip(host.tolist(), tid.tolist(), rows.tolist(), strict=True))
+    for history, meant in tests:
+        for i, (h, t, row) in enumerate(threads):
+            value = history.at((h, t), row)
+            unknown[i] |= value is None
+            inside[i] &= value is not None and meant(value)
+    return inside, int(unknown.sum())
+
+
+def _below(path: str, group: str) -> bool:
+    group = "/" + group.strip("/")
+    return group in {"/", path} or path.startswith(group + "/")
+
+
+def _named(events: Events, wanted: Wanted) -> I64:
+    parts = [np.zeros(0, np.int64), *(events.rows(name) for name in wanted.names)]
+    return np.sort(np.concatenate(parts))
+
+
+def _inherit(events: Events, told: Sequence[tuple[int, Thread, int | str]]) -> _History:
+    """Combine what events tell with what children inherit, in the order of the trace."""
+    forks = rows_of_kind(events, Kind.FORK)
+    children = zip(
+        forks.tolist(),
+        hosts_of(events, forks).tolist(),
+        events.column(forks, "parent_tid").tolist(),
+        events.column(forks, "child_tid").tolist(),
+        strict=True,
+    )
+    # At one row what the event tells comes after what is inherited, and wins.
+    steps: list[tuple[int, int, Thread, Thread | None, int | str]] = [
+        (row, 0, (host, child), (host, parent), 0) for row, host, parent, child in children
+    ]
+    steps += [(row, 1, thread, None, value) for row, thread, value in told]
+    history = _History()
+    # Of a thread that was there before the trace, the statedump tells later than the
+    # first of its children may be forked: these look forward.
+    late: list[tuple[int, Thread, Thread]] = []
+    for row, _, thread, parent, value in sorted(steps, key=lambda step: step[:2]):
+        if parent is None:
+            history.set(thread, row, value)
+            continue
+        inherited = history.at(parent, row)
+        if inherited is None:
+            late.append((row, thread, parent))
+        else:
+            history.set(thread, row, inherited)
+    for row, thread, parent in late:
+        inherited = history.at(parent, row)
+        if inherited is not None and history.at(thread, row) is None:
+            history.set(thread, row, inherited)
+    return history
+
+
+def _pid_namespaces(events: Events) -> _History:
+    told: list[tuple[int, Thread, int | str]] = []
+    for kind, tid_field, field in (
+        (Kind.FORK, "child_tid", "child_ns_inum"),
+        (Kind.STATEDUMP, "tid", "ns_inum"),
+        (Kind.EXEC, "tid", "pid_ns"),
+    ):
+        told += _told(events, rows_of_kind(events, kind), tid_field, field)
+    # A thread has one event per level of nesting; its own namespace is the deepest.
+    rows = _named(events, PID_NAMESPACES)
+    level, _ = field_numbers(events, rows, "ns_level")
+    dump = _told(events, rows, "tid", "ns_inum")
+    deepest: dict[Thread, tuple[int, int, int | str]] = {}
+    for depth, (row, thread, value) in zip(level.tolist(), dump, strict=False):
+        if depth >= deepest.get(thread, (-1, 0, 0))[0]:
+            deepest[thread] = (depth, row, value)
+    told += [(row, thread, value) for thread, (_, row, value) in deepest.items()]
+    return _inherit(events, told)
+
+
+def _cgroup_namespaces(events: Events) -> _History:
+    dump = _told(events, _named(events, CGROUP_NAMESPACES), "tid", "ns_inum")
+    execs = rows_of_kind(events, Kind.EXEC)
+    return _inherit(events, [*dump, *_told(events, execs, "tid", "cgroup_ns")])
+
+
+def _cgroups(events: Events) -> _History:
+    rows = _named(events, CGROUPS)
+    tid, _ = field_numbers(events, rows, "pid")
+    texts = field_texts(events, rows, "dst_path")
+    hosts = hosts_of(events, rows).tolist()
+    return _inherit(
+        events,
+        [
+            (row, (host, thread), text)
+            for row, host, thread, text in zip(
+                rows.tolist(), hosts, tid.tolist(), texts, strict=True
+            )
+            if text
+        ],
+    )
+
+
+def _told(events: Events, rows: I64, tid_field: str, field: str) -> list[tuple[int, Thread, int]]:
+    """Return what events with a number for a thread tell, 0 being nothing."""
+    tid, _ = field_numbers(events, rows, tid_field)
+    value, has = field_numbers(events, rows, field)
+    return [
+        (row, (host, thread), number)
+        for row, host, thread, number, known in zip(
+            rows.tolist(),
+            hosts_of(events, rows).tolist(),
+            tid.tolist(),
+            value.tolist(),
+            has.tolist(),
+            strict=True,
+        )
+        if known and number > 0
+    ]

@@ -1,0 +1,80 @@
+"""Executions that are runs of a recorded command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from critpath.executions.fields import field_texts
+from critpath.executions.matching import build
+from critpath.executions.process import program_name
+from critpath.executions.scheduling import Owners, Scheduling, rows_of_kind
+from critpath.model import I64, Events, Executions, Kind, Run
+from critpath.units import plural
+
+
+def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
+    """Find the runs that a recorder started: from the exec of the command to its exit.
+
+    What the command forks belongs to its run and is no execution of its own; where the
+    command waits for it, the path goes through it.  What outlives the command lies after
+    the execution's end.  Runs have no label: all are of one command, and the program of
+    a sample may have another name than that of the normal set.
+
+    Parameters
+    ----------
+    events : Events
+        EXEC with ``tid`` and ``filename``, EXIT with ``tid``.
+    runs : sequence of Run
+        From the recording's manifest; each one's window tells its events from those of
+        another process with the same pid.
+
+    Returns
+    -------
+    Executions
+        Runs without an exec or an exit in the trace are counted as incomplete.
+    """
+    execs, exits = _of_thread(events, Kind.EXEC), _of_thread(events, Kind.EXIT)
+    begins, ends, pids = [], [], []
+    for run in runs:
+        begin = _first(events, execs.get(run.pid), run.begin, run.end)
+        end = _first(events, exits.get(run.pid), run.begin, run.end)
+        if begin is not None and end is not None and begin < end:
+            begins.append(begin)
+            ends.append(end)
+            pids.append(run.pid)
+    rows = np.array(begins, np.int64), np.array(ends, np.int64)
+    missing = len(runs) - len(begins)
+    why = "of the command without its exec or exit in the trace"
+    return build(
+        events,
+        Scheduling(events),
+        rows,
+        Owners(np.zeros(len(begins), np.int64), np.array(pids, np.int64), ()),
+        [None] * len(begins),
+        [""] * len(begins),
+        incomplete=missing,
+        notes=(f"{plural(missing, 'run')} {why}",) if missing else (),
+        forward=True,
+        names=[program_name(name or "") for name in field_texts(events, rows[0], "filename")],
+    )
+
+
+def _of_thread(events: Events, kind: Kind) -> dict[int, I64]:
+    """Return the rows of a kind by the thread that they are about."""
+    rows = rows_of_kind(events, kind)
+    tid = events.column(rows, "tid")
+    order = np.argsort(tid, kind="stable")
+    threads, start = np.unique(tid[order], return_index=True)
+    parts = np.split(rows[order], start[1:])
+    return dict(zip(threads.tolist(), parts, strict=False))
+
+
+def _first(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
+    """Return the first of some rows that lies in a window."""
+    if rows is None:
+        return None
+    at = int(np.searchsorted(events.timestamp[rows], begin))
+    found = at < len(rows) and events.timestamp[rows[at]] <= end
+    return int(rows[at]) if found else None

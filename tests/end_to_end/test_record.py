@@ -1,0 +1,146 @@
+"""From a command to a verdict on this machine's own kernel: record twice, compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from critpath.record.ftrace.recorder import obstacles
+
+if os.geteuid():
+    pytest.skip("recording needs root", allow_module_level=True)
+if wrong := [o.what for o in obstacles(None) if o.fatal]:
+    pytest.skip(f"cannot record here: {wrong[0]}", allow_module_level=True)
+
+RUNS = 50
+LAST_CPU = str(max(os.sched_getaffinity(0)))
+# Computes a little, and writes a block to the disk.
+HEALTHY = (
+    "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); done; "
+    "dd if=/dev/zero of=block bs=16k count=1 conv=fsync status=none"
+)
+FSYNC = "; for j in 1 2 3; do dd if=/dev/zero of=other bs=16k count=1 conv=fsync status=none; done"
+
+
+def shell(script: str) -> tuple[str, ...]:
+    """A command pinned to one cpu, so that what competes with it is known."""
+    return "taskset", "-c", LAST_CPU, "sh", "-c", script
+
+
+@contextmanager
+def competitor() -> Iterator[None]:
+    """Something else that wants the same cpu all the time."""
+    busy = subprocess.Popen(
+        ["taskset", "-c", LAST_CPU, sys.executable, "-c", "while True: pass"],
+    )
+    try:
+        yield
+    finally:
+        busy.kill()
+        busy.wait()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    if shutil.which("taskset") is None:
+        pytest.skip("taskset (util-linux) is not installed")
+    return tmp_path_factory.mktemp("recordings")
+
+
+@pytest.fixture(scope="module")
+def record(critpath, place):
+    def run(name: str, script: str, *options: str) -> Path:
+        arguments = ("--recorder", "ftrace", "-n", RUNS, "--warmup", 3, "-o", name, *options)
+        done = critpath("record", *arguments, "--", *shell(script), cwd=place)
+        assert done.returncode == 0, done.stderr
+        return place / name
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def normal(record) -> Path:
+    return record("normal", HEALTHY)
+
+
+@pytest.fixture(scope="module")
+def compare(critpath, normal, place):
+    def run(sample: Path) -> tuple[int, dict]:
+        done = critpath("compare", normal, sample, "--json", place / "comparison.json")
+        return done.returncode, json.loads((place / "comparison.json").read_text())
+
+    return run
+
+
+def first_cause(comparison: dict) -> tuple[str, dict]:
+    cause = comparison["causes"][0]
+    return cause["sentence"], comparison["findings"][cause["findings"][0]]
+
+
+def test_the_recording_says_what_it_is(normal):
+    manifest = json.loads((normal / "critpath.json").read_text())
+    assert manifest["format"] == "critpath/recording/1"
+    assert manifest["state"] == "complete"
+    assert len(manifest["runs"]) == RUNS
+    assert {run["exit_code"] for run in manifest["runs"]} == {0}
+    assert manifest["recorder"]["name"] == "ftrace"
+    assert manifest["host"]["kernel"] == os.uname().release
+    assert normal.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(shutil.which("babeltrace2") is None, reason="babeltrace2 is not installed")
+def test_babeltrace2_opens_the_trace(normal):
+    done = subprocess.run(
+        ["babeltrace2", str(normal / "trace")], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert "sched_switch" in done.stdout
+
+
+def test_every_run_is_one_execution(critpath, normal):
+    done = critpath("path", normal, "--execution", "process", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    paths = [json.loads(line) for line in done.stdout.splitlines()]
+    manifest = json.loads((normal / "critpath.json").read_text())
+    assert len(paths) == RUNS
+    for path, run in zip(paths, manifest["runs"], strict=True):
+        assert path["subject"]["tid"] == run["pid"]
+        assert run["begin"] <= path["begin"] < path["end"] <= run["end"]
+        assert path["unexplained"] <= 0.02 * (path["end"] - path["begin"])
+
+
+def test_the_same_command_again_is_no_anomaly(record, compare):
+    code, comparison = compare(record("again", HEALTHY))
+    assert (code, comparison["verdict"]) == (0, "ok"), comparison["reasons"]
+
+
+def test_a_sleep_is_found(record, compare):
+    code, comparison = compare(record("sleep", HEALTHY + "; sleep 0.02"))
+    sentence, finding = first_cause(comparison)
+    assert code == 1
+    assert finding["state"] == "WAIT_TIMER", sentence
+    assert finding["comm"] == "sleep"
+
+
+def test_extra_fsyncs_are_found(record, compare):
+    code, comparison = compare(record("fsync", HEALTHY + FSYNC))
+    sentence, finding = first_cause(comparison)
+    assert code == 1
+    assert finding["comm"] != "sh", sentence
+
+
+def test_a_competitor_for_the_cpu_is_found(record, compare):
+    with competitor():
+        sample = record("busy", HEALTHY)
+    code, comparison = compare(sample)
+    sentence, finding = first_cause(comparison)
+    assert code == 1
+    assert finding["state"] == "WAIT_CPU", sentence
+    assert "python" in sentence

@@ -1,0 +1,1 @@
+python kill.py 20

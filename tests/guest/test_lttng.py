@@ -1,0 +1,262 @@
+"""`critpath record` with LTTng's kernel tracer, for real: in an emulated Debian guest.
+
+``make test-lttng`` runs these; ``build`` makes the guest, ``jobs/`` is what runs in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.lttng
+
+HERE = Path(__file__).resolve().parent
+JOBS = HERE / "jobs"
+MOMENTS = 20
+PROFILES = ("minimal", "syscalls", "network", "full")
+
+
+@pytest.fixture(scope="session")
+def guest(tmp_path_factory):
+    """Return a function that runs a job in the guest and returns its /out."""
+    if os.geteuid() != 0:
+        pytest.skip("the guest can only be built by root")
+    for program in ("debootstrap", "qemu-system-x86_64", "mkfs.ext4"):
+        if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
+            pytest.fail(f"{program} is not installed: make test-lttng installs it")
+    subprocess.run([HERE / "build"], check=True, timeout=1800)
+
+    def run(job: str, *files: str, limit: int = 900) -> Path:
+        result = tmp_path_factory.mktemp("guest") / "result"
+        done = subprocess.run(
+            [HERE / "run", JOBS / job, result, *(JOBS / file for file in files)],
+            env={**os.environ, "CRITPATH_GUEST_LIMIT": str(limit)},
+            timeout=limit + 300,
+            check=False,
+        )
+        printed = result / "job.log"
+        assert done.returncode == 0, printed.read_text() if printed.exists() else "it did not boot"
+        return result / "out"
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def recorded(guest) -> Path:
+    return guest("record.sh", "marked.py", "flood.py")
+
+
+@pytest.fixture(scope="session")
+def said(recorded):
+    """Return what a step of the job printed, after checking its exit code."""
+
+    def text(name: str, code: int = 0) -> str:
+        printed = (recorded / f"{name}.txt").read_text()
+        assert int((recorded / f"{name}.code").read_text()) == code, f"{name}: {printed}"
+        return printed
+
+    return text
+
+
+@pytest.fixture(scope="session")
+def critpath(tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("nowhere")
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["critpath", *map(str, arguments)],
+            cwd=elsewhere,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
+
+
+def manifest_of(directory: Path) -> dict:
+    return json.loads((directory / "critpath.json").read_text())
+
+
+def executions(critpath, directory: Path) -> list[dict]:
+    done = critpath("path", directory, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def compare(critpath, normal: Path, sample: Path, place: Path) -> tuple[int, dict]:
+    done = critpath("compare", normal, sample, "--json", place)
+    assert place.exists(), done.stderr
+    return done.returncode, json.loads(place.read_text())
+
+
+def test_the_doctor_finds_nothing_in_the_way(said):
+    document = json.loads(said("doctor"))
+    assert document["recorders"]["lttng"] == {"obstacles": [], "usable": True}
+    assert document["recorder"] == "lttng"
+
+
+def test_auto_takes_lttng_and_says_so(said, recorded):
+    assert "recorder: lttng" in said("auto")
+    assert manifest_of(recorded / "auto")["recorder"]["name"] == "lttng"
+
+
+def test_the_manifest_says_what_was_recorded(said, recorded):
+    said("same")
+    manifest = manifest_of(recorded / "same" / "normal")
+    assert manifest["state"] == "complete"
+    assert len(manifest["runs"]) == 50
+    assert {run["exit_code"] for run in manifest["runs"]} == {0}
+    assert manifest["loss"] == []
+    recorder = manifest["recorder"]
+    assert recorder["name"] == "lttng"
+    assert recorder["format"] == "ctf-1.8"
+    assert recorder["contexts"] == ["pid", "tid"]
+    assert recorder["version"].split(".")[0] == "2"
+    assert {"sched_switch", "sched_waking"} <= set(recorder["events"])
+
+
+def test_every_run_is_one_execution(said, recorded, critpath):
+    said("sleep")
+    found = executions(critpath, recorded / "sleep")
+    runs = manifest_of(recorded / "sleep")["runs"]
+    assert len(found) == len(runs) == 30
+    for path, run in zip(found, runs, strict=True):
+        assert path["subject"]["tid"] == run["pid"]
+        assert run["begin"] <= path["begin"] < path["end"] <= run["end"]
+        assert path["unexplained"] <= 0.02 * (path["end"] - path["begin"])
+
+
+def test_the_same_twice_is_no_anomaly(said, recorded, critpath, tmp_path):
+    said("same")
+    both = recorded / "same"
+    code, found = compare(critpath, both / "normal", both / "sample", tmp_path / "found.json")
+    assert (code, found["verdict"]) == (0, "ok"), found["reasons"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "states", "comm"),
+    [("sleep", {"WAIT_TIMER"}, "sleep"), ("fsync", {"WAIT_BLOCK_DEVICE", "WAIT_BLOCK"}, "dd")],
+)
+def test_a_fault_is_found(said, recorded, critpath, tmp_path, fault, states, comm):
+    said("same")
+    said(fault)
+    normal = recorded / "same" / "normal"
+    code, found = compare(critpath, normal, recorded / fault, tmp_path / "found.json")
+    assert (code, found["verdict"]) == (1, "anomaly"), found["reasons"]
+    first = found["findings"][found["causes"][0]["findings"][0]]
+    assert first["state"] in states, found["causes"][0]["sentence"]
+    assert first["comm"] == comm
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_records(said, recorded, profile, critpath):
+    directory = recorded / ("auto" if profile == "minimal" else profile)
+    if profile != "minimal":
+        assert "2 of 2 runs failed (exit code 3)" in said(profile, code=3)
+    manifest = manifest_of(directory)
+    assert manifest["profile"] == profile
+    assert manifest["loss"] == []
+    assert not any("does not have" in warning for warning in manifest["warnings"])
+    assert len(executions(critpath, directory)) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("marks-python", {"keyed": 5, "plain": 5, "decorated": 5}),
+        ("marks-shell", {"job": 3}),
+        ("marks-file", {"job": 4}),
+    ],
+)
+def test_marks_are_executions(said, recorded, critpath, tmp_path, name, labels):
+    said(name)
+    # A comparison with itself lists every execution with its label.
+    _, found = compare(critpath, recorded / name, recorded / name, tmp_path / "found.json")
+    counted: dict[str, int] = {}
+    for execution in found["executions"]:
+        if execution["set"] == "normal":
+            counted[execution["label"]] = counted.get(execution["label"], 0) + 1
+            assert execution["end"] - execution["begin"] >= 9_000_000
+    assert counted == labels
+
+
+def test_marks_in_python_come_through_the_agent(recorded):
+    assert manifest_of(recorded / "marks-python")["recorder"]["python_agent"] is True
+    metadata = list((recorded / "marks-python" / "trace" / "ust").rglob("metadata"))
+    assert len(metadata) == 1
+
+
+def test_loss_is_what_lttng_counted_and_no_verdict_rests_on_it(said, recorded, critpath, tmp_path):
+    assert "lost" in said("loss")
+    manifest = manifest_of(recorded / "loss")
+    lost = sum(loss["events"] for loss in manifest["loss"])
+    assert lost > 0
+    assert manifest["recorder"]["buffer_bytes"] == 8192
+    # The trace's own marks add up to the same.
+    [loss] = {json.dumps(path["loss"]) for path in executions(critpath, recorded / "loss")}
+    assert json.loads(loss)["events"] == lost
+    code, found = compare(critpath, recorded / "loss", recorded / "loss", tmp_path / "found.json")
+    assert (code, found["verdict"]) == (3, "inconclusive")
+
+
+def test_a_session_of_somebody_else_is_left_alone(said, recorded):
+    said("beside")
+    assert "foreign: [active]" in said("foreign")
+    assert (recorded / "foreign.metadata").read_text().strip() == "1"
+
+
+def test_the_group_tracing_records_without_root(said, recorded):
+    said("member")
+    for line in (recorded / "member.stat").read_text().splitlines():
+        owner, mode, name = line.split()
+        assert owner == "tracer", line
+        assert name != "tracer/member" or mode == "700", line
+
+
+def test_others_are_told_what_they_lack(said):
+    assert "group tracing" in said("stranger", code=125)
+    assert "session daemon is not running" in said("nobody", code=125)
+
+
+@pytest.mark.parametrize("step", ["auto", "fsync", "marks", "nobody"])
+def test_nothing_is_left(recorded, step):
+    assert [x for x in (recorded / f"{step}.left").read_text().split() if not x.endswith(":")] == []
+
+
+@pytest.fixture(scope="session")
+def killed(guest):
+    out = guest("kill.sh", "kill.py", limit=1800)
+    lines = (out / "moments").read_text().splitlines()
+    return out, [json.loads(line) for line in lines]
+
+
+def test_a_recorder_that_is_ended_leaves_nothing(killed):
+    _, moments = killed
+    assert len(moments) == MOMENTS
+    for moment in moments:
+        where = json.dumps(moment, indent=1)
+        assert moment["after"] == [], where
+        assert moment["cleaned"] == 0, where
+        if moment["signal"] != "SIGKILL":
+            # It cleaned up by itself.
+            assert moment["before"] == [], where
+    assert len({moment["state"] for moment in moments}) > 1
+
+
+def test_what_was_recorded_until_then_is_readable(killed, critpath):
+    out, moments = killed
+    for moment in moments:
+        if moment["state"] == "absent":
+            continue
+        directory = out / str(moment["number"])
+        manifest = manifest_of(directory)
+        assert manifest["state"] in {"complete", "interrupted"}, moment
+        if manifest["runs"]:
+            assert len(executions(critpath, directory)) == len(manifest["runs"]), moment

@@ -1,0 +1,240 @@
+"""Where a recording may be put, and what is never touched."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+
+import pytest
+
+from critpath.errors import CritpathError, UsageError
+from critpath.record.link import link_tree
+from critpath.record.place import Place
+from critpath.record.user import hand_over, invoking_user
+
+SESSION = "critpath-1-2-3-00000000"
+root = pytest.mark.skipif(os.geteuid() != 0, reason="changes owners, which needs root")
+
+
+def check(path, *, force=False):
+    return Place.check(path, SESSION, force=force)
+
+
+def make_recording(path, text='{"format": "critpath/recording/1"}'):
+    path.mkdir(parents=True)
+    (path / "critpath.json").write_text(text)
+    (path / "old").write_text("old")
+    return path
+
+
+def content(path):
+    return sorted(p.name for p in path.iterdir())
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_no_recording_is_never_replaced(tmp_path, force):
+    cases = {
+        "file": lambda p: p.write_text("x"),
+        "link": lambda p: p.symlink_to(make_recording(tmp_path / "behind")),
+        "dangling": lambda p: p.symlink_to("nowhere"),
+        "full": lambda p: (p.mkdir(), (p / "precious").write_text("x")),
+        "other": lambda p: make_recording(p, '{"format": "something/else/1"}'),
+        "broken": lambda p: make_recording(p, "{"),
+        "list": lambda p: make_recording(p, "[]"),
+        "half": lambda p: (make_recording(p / "normal"), (p / "sample").mkdir()),
+        "more": lambda p: (
+            make_recording(p / "normal"),
+            make_recording(p / "sample"),
+            (p / "precious").write_text("x"),
+        ),
+    }
+    for name, make in cases.items():
+        place = tmp_path / name
+        make(place)
+        with pytest.raises(UsageError):
+            check(place, force=force)
+        assert os.path.lexists(place)
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "critpath.json").symlink_to(tmp_path / "behind" / "critpath.json")
+    with pytest.raises(UsageError):
+        check(linked, force=True)
+    assert content(tmp_path / "behind") == ["critpath.json", "old"]
+
+
+def test_a_parent_must_be_there(tmp_path):
+    with pytest.raises(UsageError, match="is no directory") as caught:
+        check(tmp_path / "a" / "b")
+    assert "mkdir -p" in caught.value.do
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError):
+        check(tmp_path / "file" / "b")
+    with pytest.raises(UsageError):
+        check(tmp_path / ("x" * 300))
+
+
+def test_without_force_a_recording_is_refused_with_the_way_out(tmp_path):
+    make_recording(tmp_path / "r")
+    with pytest.raises(UsageError) as caught:
+        check(tmp_path / "r")
+    assert "--force" in caught.value.do
+
+
+def test_a_new_one(tmp_path):
+    place = check(tmp_path / "r")
+    assert not place.target.exists()
+    place.make()
+    assert stat.S_IMODE(place.target.stat().st_mode) == 0o700
+    (place.target / "x").write_text("x")
+    place.settle(None)
+    assert content(tmp_path) == ["r"]
+    place.discard()
+    assert content(tmp_path) == []
+
+
+def test_an_empty_one_that_was_there_stays(tmp_path):
+    (tmp_path / "r").mkdir()
+    place = check(tmp_path / "r")
+    place.make()
+    (place.target / "sub").mkdir()
+    (place.target / "sub" / "x").write_text("x")
+    place.discard()
+    assert content(tmp_path / "r") == []
+
+
+def test_replacing_keeps_the_old_one_until_the_end(tmp_path):
+    make_recording(tmp_path / "r")
+    place = check(tmp_path / "r", force=True)
+    place.make()
+    (place.building / "new").write_text("new")
+    assert content(tmp_path / "r") == ["critpath.json", "old"]
+    place.settle(None)
+    assert content(tmp_path) == ["r"]
+    assert content(tmp_path / "r") == ["new"]
+
+
+def test_a_failure_leaves_the_old_one(tmp_path):
+    make_recording(tmp_path / "r")
+    place = check(tmp_path / "r", force=True)
+    place.make()
+    (place.building / "new").write_text("new")
+    place.discard()
+    assert content(tmp_path) == ["r"]
+    assert content(tmp_path / "r") == ["critpath.json", "old"]
+
+
+def test_what_took_its_place_is_not_removed_or_given_away(tmp_path):
+    place = check(tmp_path / "r")
+    place.make()
+    place.target.rename(tmp_path / "moved")
+    place.target.mkdir()
+    (place.target / "theirs").write_text("x")
+    place.discard()
+    assert content(place.target) == ["theirs"]
+    with pytest.raises(CritpathError, match="exchanged"):
+        place.settle(None)
+    (place.target / "theirs").unlink()
+    place.target.rmdir()
+    place.target.symlink_to(tmp_path / "moved")
+    place.discard()
+    assert (tmp_path / "moved").exists()
+    with pytest.raises(OSError, match="r"):
+        place.settle(None)
+
+
+@root
+def test_handing_over_never_follows_a_link(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("x")
+    victim.chmod(0o644)
+    place = check(tmp_path / "r")
+    place.make()
+    (place.target / "sub").mkdir()
+    (place.target / "sub" / "file").write_text("x")
+    (place.target / "sub" / "link").symlink_to(victim)
+    nobody = pwd.getpwnam("nobody")
+    user = invoking_user({b"SUDO_UID": str(nobody.pw_uid).encode()}, as_root=False)
+    assert user.gid == nobody.pw_gid
+    hand_over(place.target, place.identity, user)
+    assert victim.stat().st_uid == 0
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o644
+    for path in (place.target, *place.target.rglob("*")):
+        assert path.lstat().st_uid == nobody.pw_uid
+    assert stat.S_IMODE((place.target / "sub" / "file").stat().st_mode) == 0o600
+
+
+def test_who_called_sudo(monkeypatch):
+    assert invoking_user({b"SUDO_UID": b"0"}, as_root=False) is None
+    assert invoking_user({}, as_root=False) is None
+    assert invoking_user({b"SUDO_UID": b"7"}, as_root=True) is None
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert invoking_user({b"SUDO_UID": b"7"}, as_root=False) is None
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(CritpathError, match="no number"):
+        invoking_user({b"SUDO_UID": b"x"}, as_root=False)
+    stranger = invoking_user({b"SUDO_UID": b"54321", b"SUDO_GID": b"9"}, as_root=False)
+    assert (stranger.uid, stranger.gid, stranger.groups) == (54321, 9, (9,))
+    with pytest.raises(CritpathError, match="not known"):
+        invoking_user({b"SUDO_UID": b"54321"}, as_root=False)
+
+
+def test_linking_falls_back_to_copies(tmp_path, monkeypatch):
+    source = tmp_path / "a"
+    (source / "kernel").mkdir(parents=True)
+    (source / "kernel" / "x").write_text("x")
+    link_tree(source, tmp_path / "b")
+    assert (tmp_path / "b/kernel/x").samefile(source / "kernel" / "x")
+
+    def refuse(*_, **__):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    link_tree(source, tmp_path / "c")
+    assert (tmp_path / "c/kernel/x").read_text() == "x"
+    assert not (tmp_path / "c/kernel/x").samefile(source / "kernel" / "x")
+
+
+@root
+def test_under_sudo_the_command_and_the_recording_are_the_users(box):
+    nobody = pwd.getpwnam("nobody")
+    env = {"SUDO_UID": str(nobody.pw_uid), "SUDO_GID": str(nobody.pw_gid), "SUDO_USER": "nobody"}
+    line = 'echo "$(id -u) $HOME $USER $LOGNAME"'
+    done = box.record("--prepare", "id -u", "sh", "-c", line, env=env)
+    assert done.code == 0, done.err
+    prepared, said = done.out.splitlines()
+    assert prepared == str(nobody.pw_uid)
+    assert said == f"{nobody.pw_uid} {nobody.pw_dir} nobody nobody"
+    for path in (box.output, *box.output.rglob("*")):
+        assert path.lstat().st_uid == nobody.pw_uid
+        assert path.lstat().st_gid == nobody.pw_gid
+    done = box.record("-o", "asroot", "--as-root", "id", "-u", env=env)
+    assert done.out == "0\n"
+    assert (box.place / "asroot").stat().st_uid == 0
+
+
+@root
+def test_under_sudo_a_program_that_is_roots_only(box):
+    nobody = pwd.getpwnam("nobody")
+    program = box.place / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    done = box.record("./program", env={"SUDO_UID": str(nobody.pw_uid)})
+    assert done.code == 126
+    assert box.clean()
+
+
+def test_force_through_the_command(box):
+    assert box.record("true").code == 0
+    first = box.manifest()["session"]
+    assert box.record("true").code == 2
+    assert box.record("--force", "sh", "-c", "exit 127").code == 127
+    second = box.manifest()["session"]
+    assert second != first
+    assert box.record("--force", "true", env={"FAKE_FAIL": "finish"}).code == 125
+    assert box.manifest()["session"] == second
+    (box.output / "critpath.json").unlink()
+    (box.output / "mine").write_text("x")
+    assert box.record("--force", "true").code == 2
+    assert (box.output / "mine").exists()
+    assert not [p for p in box.place.iterdir() if p.name.startswith(".")]
