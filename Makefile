@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: build ## compare two shipped recordings; writes critpath-demo/report.html
+demo: build ## find a fault, recorded here where that is possible; writes critpath-demo/report.html
 	$(BIN)/critpath demo critpath-demo
 
 test: build packages-test ## all tests, less the benchmarks and those in the guest

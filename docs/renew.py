@@ -145,7 +145,7 @@ def picture(browser: str) -> None:
     """Take a picture of the demo's report."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
-        run(("demo", "--quiet", "demo"), Path(place)).check_returncode()
+        run(("demo", "--shipped", "--quiet", "demo"), Path(place)).check_returncode()
         subprocess.run(  # noqa: S603 - the browser that was found
             [
                 *(browser, "--headless=new", "--hide-scrollbars", "--window-size=1200,1500"),

@@ -19,7 +19,7 @@ from typing import Final
 from critpath.errors import CritpathError
 from critpath.record.identity import SESSION_VARIABLE, owner_of, pid_namespace, start_time
 from critpath.record.recorder import RECORDERS, Leftover
-from critpath.record.registry import entries
+from critpath.record.registry import alone, entries
 from critpath.record.unfinished import unfinished_leftovers
 
 _PATIENCE: Final = 2.0  # seconds a process has to end after SIGTERM
@@ -57,6 +57,13 @@ def remove_leftovers(tell: Callable[[Leftover, CritpathError | None], None]) -> 
     bool
         Whether all of it is gone.
     """
+    if not all_leftovers():  # nobody waits for a lock when there is nothing to do
+        return True
+    with alone():
+        return _remove_all(tell)
+
+
+def _remove_all(tell: Callable[[Leftover, CritpathError | None], None]) -> bool:
     failed: set[tuple[str, str]] = set()
     for _ in range(_ROUNDS):
         pending = [x for x in all_leftovers() if (x.kind, x.name) not in failed]

@@ -9,9 +9,12 @@ then found by nobody but ``critpath doctor DIR``.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import stat
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -104,6 +107,33 @@ def entries() -> list[Entry]:
             if entry is not None:
                 found.append(entry)
     return found
+
+
+@contextlib.contextmanager
+def alone(patience: float = 60.0) -> Iterator[None]:
+    """Keep others from finishing and removing what dead recorders left meanwhile.
+
+    Parameters
+    ----------
+    patience : float
+        Seconds to wait for another one; then it is stuck, and this goes on.
+    """
+    place = registry_directory()
+    if place is None:
+        yield
+        return
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def registry_directory(*, create: bool = False) -> Path | None:

@@ -171,10 +171,8 @@ def _replaced(building: Path) -> Path:
 
 def _has_data(directory: Path) -> bool:
     """Tell whether there is anything that a trace can be made of."""
-    raw = directory / "raw"
-    # A recorder killed while it started may have left raw data without a description.
-    begun = read_manifest(directory).begin > 0 or (raw / "raw.json").is_file()
-    return (raw.is_dir() and begun) or any((directory / "trace").glob("*/metadata"))
+    described = (directory / "raw" / "raw.json").is_file()
+    return described or any((directory / "trace").glob("*/metadata"))
 
 
 def _is_of(top: Path, session: str) -> bool:

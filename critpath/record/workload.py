@@ -4,7 +4,7 @@
 as often as the others, in a random order, marked with `critpath.record.marks.execution`:
 
 ========== ======================================================================
-compute    computes, on one cpu
+compute    computes
 sleep      sleeps
 pipe       asks a process called ``helper``, which computes, and waits for its answer
 lock       waits for a lock that a thread called ``holder`` has
@@ -46,8 +46,11 @@ FAULTY_SHARE: Final = 0.4
 
 _WARMING: Final = 3
 _BLOCK: Final = bytes(1 << 16)
+_PAGE: Final = bytes(1 << 12)
 _SMALL, _LARGE = 50, 200  # blocks to hash: 2 and 8 ms, where one takes 40 us
-_WRITES: Final = 8
+_BURST: Final = 25
+_LET_WAIT: Final = 0.0003  # seconds
+_WRITES: Final = 16
 _DELAY: Final = 0.012  # seconds
 _WRITING: Final = 0.012  # seconds, however fast the disk is
 
@@ -61,9 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--directory", type=Path, default=None, help="on a disk, to write to")
     given = parser.parse_args(arguments)
     schedule = plan(given.seed, given.executions, given.fault)
-    # Everything that computes forks before there are threads.
+    # One cpu for all of it: how long something takes must not depend on which are free.
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    # Processes come before threads.
     with (
         _Process("intruder", _intrude) as intruder,
+        _lower_priority(),
         _Process("helper", _help) as helper,
         _Holder() as holder,
         tempfile.TemporaryFile(dir=given.directory) as file,
@@ -107,12 +113,11 @@ class Workload:
         }
 
     def _compute(self, fault: str) -> None:
-        with _on_one_cpu() as cpu:
-            if fault == "cpu":
-                self._intruder.begin(cpu)
-            compute(_LARGE)
-            if fault == "cpu":
-                self._intruder.end()
+        if fault == "cpu":
+            self._intruder.begin()
+        compute(_LARGE)
+        if fault == "cpu":
+            self._intruder.end()
         if fault == "fsync":
             enough = time.monotonic() + _WRITING
             while time.monotonic() < enough:
@@ -126,7 +131,7 @@ class Workload:
 
     def _write(self, times: int) -> None:
         for _ in range(times):
-            os.pwrite(self._file, _BLOCK, 0)
+            os.pwrite(self._file, _PAGE, 0)
             os.fsync(self._file)
 
     def _mix(self, _: str) -> None:
@@ -162,9 +167,8 @@ class _Process:
         os.write(self._ask, question)
         os.read(self._answer, 4)
 
-    def begin(self, cpu: int) -> None:
-        """Ask, and go on while it works on this cpu."""
-        os.sched_setaffinity(self._pid, {cpu})
+    def begin(self) -> None:
+        """Ask, and go on while it works."""
         self._flag[0] = 1
         os.write(self._ask, b"work")
 
@@ -210,6 +214,8 @@ class _Holder:
                 return
             with self._lock:
                 self._has_it.release()
+                # On one cpu, it would else have computed before the other waits.
+                time.sleep(_LET_WAIT)
                 compute(self._blocks)
 
     def __enter__(self) -> Self:
@@ -229,8 +235,10 @@ def _help(question: bytes, _: mmap.mmap) -> None:
 
 
 def _intrude(_: bytes, flag: mmap.mmap) -> None:
+    # In bursts: with a real-time priority it would not share the cpu otherwise.
     while flag[0]:
-        compute(1)
+        compute(_BURST)
+        time.sleep(0.001)
 
 
 def compute(blocks: int) -> None:
@@ -246,16 +254,12 @@ def name_thread(name: str) -> None:
 
 
 @contextlib.contextmanager
-def _on_one_cpu() -> Iterator[int]:
-    """Keep the calling thread on the cpu that it is on."""
-    cpus = os.sched_getaffinity(0)
-    stat = Path("/proc/thread-self/stat").read_text(encoding="ascii", errors="replace")
-    cpu = int(stat.rpartition(")")[2].split()[36])
-    os.sched_setaffinity(0, {cpu})
-    try:
-        yield cpu
-    finally:
-        os.sched_setaffinity(0, cpus)
+def _lower_priority() -> Iterator[None]:
+    """Lower a real-time priority by one: less than that of ``intruder``."""
+    mine = os.sched_getparam(0).sched_priority
+    if mine > 1:
+        os.sched_setscheduler(0, os.sched_getscheduler(0), os.sched_param(mine - 1))
+    yield
 
 
 if __name__ == "__main__":

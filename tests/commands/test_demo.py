@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from critpath.commands import demo_live
+
 
 def critpath(*arguments, cwd):
     return subprocess.run(
@@ -24,7 +26,7 @@ def critpath(*arguments, cwd):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     place = tmp_path_factory.mktemp("demo")
-    return place, critpath("demo", cwd=place)
+    return place, critpath("demo", "--shipped", cwd=place)
 
 
 def test_the_demo_begins_with_its_verdict(demo):
@@ -54,3 +56,16 @@ def test_the_next_command_that_the_demo_names_works(demo):
     again = critpath(*words[1:], cwd=place)
     assert again.returncode == 1
     assert again.stdout.splitlines()[0] == done.stdout.splitlines()[0]
+
+
+@pytest.mark.skipif(bool(demo_live.why_not()), reason=demo_live.why_not() or "can record")
+def test_where_it_may_record_the_demo_records_and_says_so(tmp_path):
+    done = critpath("demo", "--fault", "delay", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ANOMALY")
+    assert "recorded on this machine" in done.stderr
+    for name in ("normal", "sample-delay"):
+        manifest = json.loads((tmp_path / "critpath-demo" / name / "critpath.json").read_text())
+        assert manifest["state"] == "complete"
+    again = critpath("demo", "--fault", "delay", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr

@@ -139,7 +139,7 @@ def lifetime(tmp_path_factory) -> float:
 
 def moments(number: signal.Signals) -> Iterator[float]:
     """Yield shares of a lifetime: one in each twentieth of it."""
-    chance = random.Random(SEED + number)
+    chance = random.Random(SEED + number)  # noqa: S311 - moments, not secrets
     for i in range(MOMENTS):
         yield (i + chance.random()) / MOMENTS
 
@@ -172,7 +172,6 @@ def test_a_signal_at_any_moment_leaves_nothing_half_made(number, lifetime, tmp_p
     # The moments were spread over everything: before, during and, rarely, after.
     assert sum(states.values()) == MOMENTS
     assert len(states) > 1, states
-    print(number.name, states)
 
 
 @pytest.mark.parametrize("moment", [0.5, 0.8])

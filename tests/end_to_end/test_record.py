@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from critpath.record.ftrace.recorder import obstacles
 
 if os.geteuid():

@@ -89,6 +89,7 @@ def manifest(session: str, **changes) -> Manifest:
 
 def unfinished(place, session, **changes):
     (place / "raw").mkdir(parents=True)
+    (place / "raw" / "raw.json").touch()
     write_manifest(place, manifest(session, **changes))
     register(session, place, "ftrace")
     return place
