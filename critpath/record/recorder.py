@@ -21,8 +21,8 @@ class RecorderSettings:
         From `critpath.record.identity.new_name`; everything it makes outside
         ``directory`` carries this name.
     directory : Path
-        The recording's directory, which exists, is empty and belongs to root or the
-        user; the recorder puts the trace into ``directory / "trace"``.
+        The recording's directory, which exists, holds at most the manifest and belongs
+        to root or the user; the recorder puts the trace into ``directory / "trace"``.
     profile : str
         A file of ``lttng-sessions/`` without its suffix.
     buffer_bytes : int

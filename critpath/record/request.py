@@ -107,5 +107,5 @@ class Tell(Protocol):
     def say(self, message: str) -> None:
         """Show a line that stays."""
 
-    def run(self, number: int, total: int) -> None:
-        """Show which run begins; must cost next to nothing."""
+    def run(self, number: int, total: int, what: str = "run") -> None:
+        """Show which run begins; must cost next to nothing, and nothing while it runs."""

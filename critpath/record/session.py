@@ -67,13 +67,14 @@ def record(request: Request, tell: Tell) -> Outcome:
         trace_format=request.trace_format,
         keep_raw=request.keep_raw,
     )
-    sweep(tell)
-    choice = choose_recorder(request.recorder, settings)
-    tell.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
-    free = place.room()
-    if free is not None:
-        tell.say(f"warning: only {free / 2**20:.0f} MiB are free at {place.target.parent}")
     with Signals(caller, tell.say) as signals, subreaper():
+        with signals.watching():
+            sweep(tell)
+            choice = choose_recorder(request.recorder, settings)
+        tell.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
+        free = place.room()
+        if free is not None:
+            tell.say(f"warning: only {free / 2**20:.0f} MiB are free at {place.target.parent}")
         runner = Runner(caller, user, signals, tell.say)
         running = _Session(
             request, tell, place, programs, container, settings, choice, user, signals, runner
@@ -126,7 +127,7 @@ class _Session:
             self._runs()
         else:
             self._machine()
-        if self.signals.first and not any(m.runs for m in self.manifests) and self.programs:
+        if self.programs and not any(m.runs for m in self.manifests):
             self._abort()
             return self._nothing()
         self._finish(self._stop())
@@ -145,7 +146,7 @@ class _Session:
             for program in self.programs:
                 if self.signals.poll():
                     return
-                self.tell(f"warm-up {number + 1} of {self.request.warmup}")
+                self.tell.run(number + 1, self.request.warmup, "warm-up")
                 self._prepare(f"warm-up {number + 1}")
                 if not self.signals.poll():
                     self.runner.run(
@@ -156,42 +157,49 @@ class _Session:
 
     def _start(self) -> None:
         self.tell("starting the recorder")
-        facts, clock = host_facts(), clock_facts()
-        self.recorder = self.choice.open(self.settings)
-        with self.signals.watching():
-            begin = self.recorder.start()
-        self.runner.forget()
-        request = self.request
         if pid_namespace() != INITIAL_PID_NAMESPACE:
             self._note(
                 "critpath runs in a container (a pid namespace of its own): the trace has other "
                 "pids, so runs cannot be matched with processes"
             )
+        self.recorder = self.choice.open(self.settings)
+        # Before there is anything in the tracer: whose it is can be seen from then on.
+        self.manifests = [self._manifest(index) for index in range(len(self.directories))]
+        self._write()
+        with self.signals.watching():
+            begin = self.recorder.start()
+        self.runner.forget()
+        self.manifests = [replace(m, begin=begin) for m in self.manifests]
+        self._write()
+
+    def _manifest(self, index: int) -> Manifest:
+        request = self.request
         names = tuple(directory.name for directory in self.directories)
-        for index, _ in enumerate(self.directories):
-            manifest = Manifest(
-                state=RECORDING,
-                session=self.settings.session,
-                command=request.commands[index] if request.commands else (),
-                execution=self._execution(),
-                runs=(),
-                recorder={"name": self.choice.name},
-                profile=request.profile,
-                clock=clock,
-                host=facts,
-                begin=begin,
-                end=0,
-                warmup=request.warmup,
-                prepare=request.prepare,
-                timeout=request.timeout,
-                interleaved=names[1 - index] if len(names) > 1 else "",
-                container=self.container,
-                trace=_TRACE,
-                warnings=tuple(self.notes),
-                critpath=request.version,
-            )
-            self.manifests.append(manifest)
-            write_manifest(self.directories[index], manifest)
+        return Manifest(
+            state=RECORDING,
+            session=self.settings.session,
+            command=request.commands[index] if request.commands else (),
+            execution=self._execution(),
+            runs=(),
+            recorder={"name": self.choice.name},
+            profile=request.profile,
+            clock=clock_facts(),
+            host=host_facts(),
+            begin=0,
+            end=0,
+            warmup=request.warmup,
+            prepare=request.prepare,
+            timeout=request.timeout,
+            interleaved=names[1 - index] if len(names) > 1 else "",
+            container=self.container,
+            trace=_TRACE,
+            warnings=tuple(self.notes),
+            critpath=request.version,
+        )
+
+    def _write(self) -> None:
+        for directory, manifest in zip(self.directories, self.manifests, strict=True):
+            write_manifest(directory, manifest)
 
     def _runs(self) -> None:
         """Run the commands in turn: ABAB for two."""
@@ -205,10 +213,10 @@ class _Session:
         for number in range(total):
             index = number % len(self.programs)
             own = number // len(self.programs) + 1
+            self.tell.run(number + 1, total)
             self._prepare(f"run {own}")
             if self.signals.poll():
                 return
-            self.tell.run(number + 1, total)
             done = self.runner.run(
                 self.programs[index],
                 environment=environment,

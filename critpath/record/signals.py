@@ -40,6 +40,9 @@ class Stopped(KeyboardInterrupt):
 class Signals:
     """Takes signals while there is a recording; a context manager.
 
+    Threads inherit what is blocked, so those that must not swallow a signal (all) are to
+    be made inside.
+
     Parameters
     ----------
     caller : Caller

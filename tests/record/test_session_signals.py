@@ -108,6 +108,22 @@ def test_while_the_recorder_works(box, wait_for, step, times):
     assert not box.instance
 
 
+def test_a_trace_that_is_there_already_is_kept(box, wait_for):
+    process = box.popen("-o", "rec", "true", env={"FAKE_SLOW": "finished"})
+    wait_for(lambda: "finished" in box.calls())
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    code, err = end(process)
+    assert code == 130
+    assert "interrupted" in err
+    manifest = box.manifest()
+    assert manifest["state"] == "interrupted"
+    assert len(manifest["runs"]) == 1
+    assert manifest["warnings"]
+    assert sorted(p.name for p in box.output.iterdir()) == ["critpath.json", "trace"]
+
+
 @pytest.mark.parametrize("option", ["--prepare", "--warmup"])
 def test_before_the_first_run(box, wait_for, is_alive, option):
     line = "echo $$ >pids; exec sleep 600"
@@ -188,6 +204,13 @@ def test_ctrl_c_at_a_terminal_reaches_the_command_once(box, wait_for):
     code, text = drain(pid, terminal)
     assert code == 11, text
     assert box.manifest()["state"] == "complete"
+
+
+def test_progress_at_a_terminal(box):
+    pid, terminal = on_terminal(box, "-o", "rec", "-n", "4", "sh", "-c", "sleep 0.5")
+    code, text = drain(pid, terminal)
+    assert code == 0
+    assert "[run 4 of 4] " in text
 
 
 def test_ctrl_c_twice_at_a_terminal(box, wait_for, is_alive):

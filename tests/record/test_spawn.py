@@ -185,14 +185,15 @@ def test_subreaper_and_back():
 # --------------------------------------------------------------- through the command
 
 
-def reported(box, *, env=None, **options):
-    """Return what the command sees started by us, and started by the caller itself."""
-    done = box.record("--", sys.executable, "-c", REPORT, env=env, **options)
+def reported(box, *arguments, env=None, **options):
+    """Return what the command sees of itself, started by us."""
+    done = box.record(*arguments, "--", sys.executable, "-c", REPORT, env=env, **options)
     assert done.code == 0, done.err
     return json.loads(done.out)
 
 
 def plain(box, **options):
+    """Return the same, started by the caller itself."""
     done = subprocess.run(
         [sys.executable, "-c", REPORT],
         cwd=box.place,
@@ -206,7 +207,7 @@ def plain(box, **options):
 
 
 def test_the_command_is_as_if_the_caller_had_started_it(box):
-    seen, own = reported(box), plain(box)
+    seen, own = reported(box, "--execution", "thread"), plain(box)
     marker = [fd for fd, name in seen["fds"].items() if name == "/dev/null" and int(fd) > 2]
     # What the recorder offers for markers, and the directory that the report reads.
     assert len(marker) == 1

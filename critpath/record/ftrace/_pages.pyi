@@ -12,6 +12,7 @@ class Pages:
         words: array[int],
         *,
         large: bool,
+        current: tuple[int, int, int] = ...,
     ) -> None: ...
     def cancel(self) -> None: ...
     def scan(

@@ -34,6 +34,8 @@ cdef enum:
     HEADER = 32           # packet header: magic, UUID, stream's id and instance
     CONTEXT = 52          # packet context
     EVENT = 14 + 5        # most that an event's header and context take
+    CURRENT = EVENT + 4   # most that critpath_current takes
+    NOBODY = -1           # who has the cpu is not known
     PACKET = 1 << 16      # a packet is written when it has become as large as this
     EXTENDED = 31
     EXTENDED_LARGE = 65535
@@ -119,18 +121,23 @@ cdef class Pages:
         Programs of the events, see `critpath.record.ftrace.ctf_events.programs`.
     large : bool
         Which of LTTng's event headers is written.
+    current : tuple of int
+        Id of ``critpath_current`` in the trace, ftrace's ID of ``sched_switch`` and the
+        offset of its ``next_pid``; -1 three times where switches are not recorded.
     """
 
     cdef Layout layout
     cdef const int32_t[::1] starts, words
     cdef int large
     cdef int cancelled
+    cdef int32_t current_id, switch_kind, next_offset
 
-    def __init__(self, layout, times, starts, words, *, large):
+    def __init__(self, layout, times, starts, words, *, large, current=(-1, -1, -1)):
         (self.layout.commit_offset, self.layout.commit_size, self.layout.data_offset,
          self.layout.data_size, self.layout.page_bytes, self.layout.flags_offset,
          self.layout.pid_offset) = layout
         self.layout.earliest, self.layout.latest = times
+        self.current_id, self.switch_kind, self.next_offset = current
         self.starts, self.words, self.large, self.cancelled = starts, words, large, 0
         if len(starts) != 1 << 16:
             raise ValueError("a program's start for every ID")
@@ -275,6 +282,7 @@ cdef class Pages:
         cdef Page page
         cdef Writer w
         cdef uint16_t kind
+        cdef int32_t pid, running = NOBODY
         memset(&w, 0, sizeof(w))
         if len(header) != HEADER:
             raise ValueError("a packet header of another size")
@@ -282,7 +290,7 @@ cdef class Pages:
             if kind_start >= 0:
                 most = max(most, self.words[kind_start + FIXED]
                            + self.words[kind_start + LOCATED] * self.layout.data_size)
-        w.room = HEADER + CONTEXT + PACKET + EVENT + most
+        w.room = HEADER + CONTEXT + PACKET + CURRENT + EVENT + most
         w.out = grown(NULL, w.room)
         memcpy(w.out, <const char*>header, HEADER)
         w.used, w.descriptor, w.cpu, w.large = HEADER + CONTEXT, descriptor, cpu, self.large
@@ -308,10 +316,24 @@ cdef class Pages:
                             if put_loss(&w, begin, time, waiting) < 0:
                                 break
                             waiting = 0
-                        need = (EVENT + self.words[start + FIXED]
+                            running = NOBODY
+                        need = (CURRENT + EVENT + self.words[start + FIXED]
                                 + self.words[start + LOCATED] * page.length)
                         if w.used + need > w.room and put_packet(&w, w.begin, w.last) < 0:
                             break
+                        pid = <int32_t>load32(page.record + self.layout.pid_offset)
+                        if kind == self.switch_kind:
+                            running = <int32_t>load32(page.record + self.next_offset)
+                        else:
+                            if self.current_id >= 0 and running != NOBODY and running != pid:
+                                # The kernel did not write the switch to this thread.
+                                put_header(&w, self.current_id, time)
+                                store32(w.out + w.used, pid)
+                                w.out[w.used + 4] = page.record[self.layout.flags_offset]
+                                store32(w.out + w.used + 5, pid)
+                                w.used += 9
+                                events += 1
+                            running = pid
                         put_header(&w, self.words[start + ID], time)
                         memcpy(w.out + w.used, page.record + self.layout.pid_offset, 4)
                         w.out[w.used + 4] = page.record[self.layout.flags_offset]

@@ -24,7 +24,13 @@ from typing import Final, TypeVar
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss
 from critpath.record.ftrace import _pages
-from critpath.record.ftrace.ctf_events import EventClass, compile_event, programs, unique_names
+from critpath.record.ftrace.ctf_events import (
+    EventClass,
+    compile_event,
+    integer,
+    programs,
+    unique_names,
+)
 from critpath.record.ftrace.ctf_losses import PlacedLoss, place_losses
 from critpath.record.ftrace.ctf_metadata import COMPACT_IDS, metadata, packet_header
 from critpath.record.ftrace.ctf_raw import Raw, read_raw
@@ -80,6 +86,7 @@ class _Events:
     form: Format
     fork: tuple[Format, EventClass] | None
     newtask: tuple[Format, EventClass] | None
+    switch: tuple[Format, EventClass] | None
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,7 @@ def _read_events(directory: Path, first: int) -> _Events:
         form=next(iter(by_name.values()))[0],
         fork=by_name.get("sched.sched_process_fork"),
         newtask=by_name.get("task.task_newtask"),
+        switch=by_name.get("sched.sched_switch"),
     )
 
 
@@ -149,9 +157,10 @@ class _Conversion:
         self.raw, self._tell = raw, tell
         self.layout = _layout(raw)
         dump = statedump_classes(0) if raw.threads else ()
-        self.events = _read_events(raw.directory / "formats", len(dump))
+        self.events = _read_events(raw.directory / "formats", len(dump) + 1)
         self.dump = dump
-        self.classes = (*dump, *self.events.classes)
+        current = EventClass("critpath_current", len(dump), (integer("tid", 4, signed=True),))
+        self.classes = (*dump, current, *self.events.classes)
         self.identity = uuid.uuid5(_SPACE, f"{raw.session} {raw.begin} {raw.epoch}")
         common = self.events.form.common
         end = raw.end + _SLACK if raw.end else raw.begin + _LONGEST
@@ -164,6 +173,7 @@ class _Conversion:
             (max(0, raw.begin - _SLACK), end),
             *programs(self.classes),
             large=len(self.classes) > COMPACT_IDS,
+            current=_current(current, self.events.switch),
         )
 
     def write(self, directory: Path) -> Converted:
@@ -257,6 +267,20 @@ class _Conversion:
             return self.decoder.write(
                 view, stream.fileno(), header, cpu, span, scanned.loss.places, memoryview(beside)
             )
+
+
+def _current(current: EventClass, switch: tuple[Format, EventClass] | None) -> tuple[int, int, int]:
+    """Return what the decoder needs to see that a switch was not written.
+
+    Every record has the thread that was current.  Where that is not the one of the last
+    switch, ``critpath_current`` is put in front and names it: some kernels leave out
+    switches, mostly from idle, without counting them as lost.
+    """
+    if switch is None:
+        return -1, -1, -1
+    form, one = switch
+    offset = next((f.offset for f in form.fields if f.name == "next_pid" and f.size == 4), -1)
+    return (current.id, one.number, offset) if offset >= 0 else (-1, -1, -1)
 
 
 def _size(file: Path) -> int:

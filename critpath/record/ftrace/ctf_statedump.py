@@ -6,6 +6,7 @@ too; later LTTng writes a second event for it.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -63,7 +64,11 @@ def _virtual(thread: Thread) -> tuple[int, int, int, int]:
 
 def _fields(thread: Thread) -> bytes:
     vtid, vpid, vppid, level = _virtual(thread)
-    name = thread.comm.encode("utf-8", "surrogateescape")[:15]
+    comm = thread.comm
+    if thread.kernel and comm.startswith("kworker/"):
+        # /proc adds what the worker last did, which is no part of its name in events.
+        comm = re.split("[-+]", comm, maxsplit=1)[0]
+    name = comm.encode("utf-8", "surrogateescape")[:15]
     return _PROCESS.pack(
         *(thread.tid, vtid, thread.tgid, vpid, thread.ppid, vppid, name.partition(b"\0")[0]),
         _KERNEL if thread.kernel else _USER,

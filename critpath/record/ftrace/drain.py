@@ -23,6 +23,7 @@ from critpath.record.ftrace.tracefs import Instance
 
 CHUNK: Final = 1 << 20  # bytes that a buffer has to hold before its thread is woken
 PIPE: Final = 1 << 18  # bytes between a buffer and its file, which a SIGKILL loses
+ROOM: Final = 1 << 18  # bytes of a cpu's pages that are given up on a full disk
 THREADS: Final = 64  # more cpus share them
 
 _IDLE: Final = 1.0  # s until whole pages of a quiet cpu are moved as well
@@ -106,6 +107,14 @@ class Stream:
             if not page:
                 return
             self._write(page.ljust(self._page_bytes, b"\0"))
+
+    def give_up(self) -> None:
+        """Make room on a full disk: the manifest and the kernel's counts have to be written.
+
+        The last pages then count as lost.
+        """
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, max(0, os.fstat(self._file).st_size - ROOM))
 
     def close(self) -> None:
         """Close both ends; the file ends in a whole page."""
@@ -262,6 +271,8 @@ class Drain:
                     stream.rest(pipe)
         except (OSError, CritpathError) as error:
             self._fail(error)
+            for stream in streams:
+                stream.give_up()
 
     def _move_until_the_end(self, streams: list[Stream], pipe: Pipe, first: bool) -> None:
         poll = select.poll()
@@ -285,7 +296,7 @@ class Drain:
                     poll.register(streams[-1].source, select.POLLIN)
 
     def _fail(self, error: OSError | CritpathError) -> None:
-        """Note the first failure, and have tracing turned off."""
+        """Note the first failure, have tracing turned off, and let nobody write more."""
         if isinstance(error, OSError):
             full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
             error = CritpathError(
@@ -297,6 +308,9 @@ class Drain:
             )
         self.failure = self.failure or error
         self._failed()
+        self._abandoned = True
+        self._ending.set()
+        os.eventfd_write(self._wake, 1)
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ def leftovers() -> list[Leftover]:
     for name in names:
         owner = owner_of(name)
         if owner is not None and owner.gone() is True:
-            instance = Instance(root / "instances" / name)
+            instance = Instance.named(root, name)
             found.append(Leftover("instance", name, name, partial(_remove, instance, name)))
     return found
 

@@ -23,8 +23,6 @@ RAW: Final = "raw"
 RAW_FORMAT: Final = "critpath/raw/1"
 # What was raw/ while it is being deleted: never to be converted.
 DISCARDED: Final = ".raw-converted"
-# Bytes of a cpu's pages, whatever their size, that make room for the other files.
-_ROOM: Final = 1 << 18
 _DOCUMENT: Final = "raw.json"
 _STATS: Final = "stats.json"
 _PAGE: Final = re.compile(r"field: char data;\s*offset:(\d+);\s*size:(\d+);")
@@ -66,6 +64,11 @@ def write_json(path: Path, document: Any) -> None:
 def write_description(raw: Path, document: Mapping[str, object]) -> None:
     """Write ``raw.json``."""
     write_json(raw / _DOCUMENT, {"format": RAW_FORMAT, **document})
+
+
+def is_described(raw: Path) -> bool:
+    """Tell whether recording had begun: ``raw.json`` is written before the first event."""
+    return os.path.lexists(raw / _DOCUMENT)
 
 
 def read_description(raw: Path) -> dict[str, Any]:
@@ -118,13 +121,6 @@ def copy_descriptions(instance: Instance, raw: Path, events: Iterable[str]) -> N
         group, _, name = event.partition("/")
         text = instance.read_bytes(f"events/{event}/format")
         (formats / f"{group}.{name}").write_bytes(text)
-
-
-def make_room(raw: Path) -> None:
-    """Give up the last pages of every cpu, which then count as lost, for what is small."""
-    for file in raw.glob("cpu*"):
-        size = file.stat().st_size
-        os.truncate(file, max(0, size - _ROOM))
 
 
 def discard(directory: Path, *, keep: bool = False) -> None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from critpath.errors import CritpathError, UnreadableError, UsageError
+from critpath.errors import CritpathError, UsageError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.convert import convert
 from critpath.record.ftrace.drain import Drain, online, watermark
+from critpath.record.ftrace.finish import FORMAT, TRACE, finish_raw, recorder_facts
 from critpath.record.ftrace.leftovers import leftovers
 from critpath.record.ftrace.obstacles import CLOCK, buffer_bytes, obstacles
 from critpath.record.ftrace.statedump import scan
@@ -32,10 +32,7 @@ __all__ = ["FtraceRecorder", "finish_raw", "leftovers", "obstacles", "open_recor
 
 MARKER_VARIABLE: Final = "CRITPATH_MARKER"
 MARKER_DESCRIPTOR_VARIABLE: Final = "CRITPATH_MARKER_FD"
-TRACE: Final = "trace"
-FORMAT: Final = "ctf-1.8"
-
-_CONTEXTS: Final = ("tid", "common_flags")
+_SETTLE: Final = 0.001  # s
 
 
 def open_recorder(settings: RecorderSettings) -> Recorder:
@@ -151,12 +148,18 @@ class FtraceRecorder:
         Raises
         ------
         CritpathError
-            If it cannot be converted, for example for lack of space.
+            If it cannot be converted, for example for lack of space: ``raw/`` then stays,
+            for `finish_raw`, until `abort`.
         """
+        failure = self.failure
         try:
-            failure = self.failure
             self._remove_instance()
             converted = convert(self._raw, self._settings.directory / TRACE, tell)
+        except CritpathError:
+            # The raw data stays: with more room, or mended, it can become a trace.
+            if failure is not None:
+                raise failure from None
+            raise
         except BaseException:
             self.abort()
             raise
@@ -165,8 +168,7 @@ class FtraceRecorder:
         if failure is not None:
             warnings.insert(0, f"{failure.what} ({failure.do})")
         facts = {
-            **_facts(self._description, converted.names),
-            "event_count": converted.events,
+            **recorder_facts(self._description, converted),
             "priority": self._drain.priority if self._drain else "normal",
         }
         return Recorded(loss=converted.loss, facts=facts, warnings=tuple(warnings))
@@ -200,12 +202,15 @@ class FtraceRecorder:
         if root is None:
             root = tracefs.mount()
             self._warnings.append(f"tracefs was not mounted; it is now, at {root}, and stays so")
-        self._instance = instance = Instance.make(root, self._settings.session)
+        # Known before it is made: an abort at any moment removes it.
+        self._instance = instance = Instance.named(root, self._settings.session)
+        instance.make()
         # Before other files: some shells write to descriptors below 10 only.
         self._marker = instance.open("trace_marker", os.O_WRONLY)
         os.set_inheritable(self._marker, True)
         self._set_up(instance)
-        self._enable(instance, wanted(profile, _available(instance)))
+        available = _available(root)
+        self._enable(instance, wanted(profile, available), available)
         self._raw.mkdir(mode=0o700)
         header = instance.read("events/header_page")
         size = raws.page_bytes(header)
@@ -233,8 +238,7 @@ class FtraceRecorder:
         with contextlib.suppress(CritpathError):  # Linux 4.20 and later
             instance.write("buffer_percent", str(watermark(self._buffer_bytes)))
 
-    def _enable(self, instance: Instance, events: Wanted) -> None:
-        available = _available(instance)
+    def _enable(self, instance: Instance, events: Wanted, available: list[str]) -> None:
         refused = instance.enable(shortened(events.events, available))
         enabled = set(instance.enabled())
         if SWITCH not in enabled:
@@ -283,6 +287,8 @@ class FtraceRecorder:
         instance, drain = self._running(), self._drain
         end = self._ended or time.monotonic_ns()
         instance.write("tracing_on", "0")
+        # An event that is just being written is in the buffer by then.
+        time.sleep(_SETTLE)
         if drain is not None:
             drain.stop()
             self._description["cpus"] = drain.cpus
@@ -290,9 +296,6 @@ class FtraceRecorder:
         self._stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
         self._stats = {cpu: counts for cpu, counts in self._stats.items() if any(counts.values())}
         self._description["end"] = end
-        if self.failure is not None:
-            # A full disk: without the kernel's counts nobody would see that events are lost.
-            raws.make_room(self._raw)
         raws.write_stats(self._raw, self._stats)
         raws.write_description(self._raw, self._description)
         raws.write_json(self._raw / "statedump-end.json", scan())
@@ -321,46 +324,6 @@ class FtraceRecorder:
         return self._instance
 
 
-def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded:
-    """Convert what a dead recorder left in ``raw/`` into ``trace/``.
-
-    Parameters
-    ----------
-    directory : Path
-        The recording.
-    tell : callable
-
-    Returns
-    -------
-    Recorded
-
-    Raises
-    ------
-    CritpathError
-        If nothing can be made of it; it is then as it was.
-    """
-    raw, trace = directory / raws.RAW, directory / TRACE
-    if not raw.is_dir():
-        raws.discard(directory)
-        if not any(trace.glob("*/metadata")):
-            raise UnreadableError(
-                f"{directory} has no raw data and no trace", "record again: nothing is left of this"
-            )
-        # Killed between the trace and the manifest.
-        return Recorded(facts={"name": "ftrace", "format": FORMAT})
-    description = raws.read_description(raw)
-    if trace.is_dir() and not trace.is_symlink():
-        # Killed between the trace and its end: the same trace is made again.
-        shutil.rmtree(trace)
-    converted = convert(raw, trace, tell)
-    raws.discard(directory)
-    return Recorded(
-        loss=converted.loss,
-        facts={**_facts(description, converted.names), "event_count": converted.events},
-        warnings=converted.warnings,
-    )
-
-
 def measure_epoch() -> int:
     """Return what to add to CLOCK_MONOTONIC to get the time since the Unix epoch (ns)."""
     tries = []
@@ -372,11 +335,9 @@ def measure_epoch() -> int:
     return min(tries)[1]
 
 
-def _available(instance: Instance) -> list[str]:
+def _available(root: Path) -> list[str]:
     """Return the kernel's events as ``group/event``."""
-    # The instance has no list of its own; the root's is of the same kernel.
-    root = Instance(instance.path.parent.parent)
-    lines = root.read("available_events").splitlines()
+    lines = Instance(root).read("available_events").splitlines()
     return [line.replace(":", "/", 1) for line in lines if ":" in line]
 
 
@@ -385,22 +346,6 @@ def _version() -> str:
         return version("critpath")
     except PackageNotFoundError:
         return ""
-
-
-def _facts(description: Mapping[str, object], names: tuple[str, ...]) -> dict[str, object]:
-    """Return what a manifest says of its recorder."""
-    recorder = description.get("recorder")
-    return {
-        "name": "ftrace",
-        "version": recorder.get("version", "") if isinstance(recorder, dict) else "",
-        "events": list(names),
-        "missing": description.get("missing", []),
-        "contexts": list(_CONTEXTS),
-        "buffer_bytes": description.get("buffer_bytes", 0),
-        "format": FORMAT,
-        "clock": {"name": "monotonic", "epoch": description.get("epoch", 0)},
-        "tracefs": description.get("tracefs", ""),
-    }
 
 
 def _unwritable(raw: Path, error: OSError) -> CritpathError:

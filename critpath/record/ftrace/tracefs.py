@@ -94,20 +94,22 @@ class Instance:
     path: Path
 
     @classmethod
-    def make(cls, root: Path, name: str) -> Instance:
-        """Make an instance; what is in it then is the kernel's default.
+    def named(cls, root: Path, name: str) -> Instance:
+        """Return the instance of a name, which need not be there."""
+        return cls(root / "instances" / name)
+
+    def make(self) -> None:
+        """Make the instance; its settings are the kernel's defaults.
 
         Raises
         ------
         CritpathError
             If the kernel refuses.
         """
-        path = root / "instances" / name
         try:
-            path.mkdir()
+            self.path.mkdir()
         except OSError as error:
-            raise _refused("make", path, error) from None
-        return cls(path)
+            raise _refused("make", self.path, error) from None
 
     def read(self, name: str) -> str:
         """Return what a file holds."""
@@ -199,6 +201,7 @@ class Instance:
                     raise _refused("remove", self.path, error) from None
                 if attempt == 0:
                     self.off()
+                    _close_own(self.path)
                 time.sleep(_BUSY_PAUSE)
             else:
                 return
@@ -251,6 +254,18 @@ def holders(path: Path) -> list[str]:
                 name = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
                 found.append(f"process {process.name} ({name})")
     return found
+
+
+def _close_own(path: Path) -> None:
+    """Close our own files below a directory.
+
+    An exception that a signal raised just after one was opened leaves it to nobody.
+    """
+    inside = f"{path}/"
+    for link in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):
+            if str(link.readlink()).startswith(inside):
+                os.close(int(link.name))
 
 
 def _refused(what: str, path: Path, error: OSError) -> CritpathError:

@@ -20,9 +20,9 @@ from critpath.model import Kind
 from critpath.read.layout import KERNEL
 from critpath.read.recording import read_events
 from critpath.record import profiles
+from critpath.record.ftrace import drain, tracefs
 from critpath.record.ftrace import leftovers as leftover_module
 from critpath.record.ftrace import recorder as module
-from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.obstacles import obstacles
 from critpath.record.ftrace.recorder import FtraceRecorder, finish_raw, leftovers, open_recorder
 from critpath.record.identity import new_name
@@ -196,8 +196,11 @@ def test_a_command_marks_through_a_path_and_whoever_it_is_through_a_descriptor(s
 
 def test_loss_is_what_the_kernel_counted(settings):
     made = settings(buffer_bytes=4096, profile="syscalls", keep_raw=True)
-    flood = "dd if=/dev/zero of=/dev/null bs=1 count=200000 2>/dev/null"
-    recorded, _, _ = record(made, "/bin/sh", "-c", f"{flood} & {flood}; wait")
+    # Above the recorder's own priority, on every cpu: otherwise it keeps up.
+    flood = "dd if=/dev/zero of=/dev/null bs=1 count=50000 2>/dev/null"
+    cpus = sorted(os.sched_getaffinity(0))
+    floods = " & ".join(f"taskset -c {cpu} chrt -f 50 {flood}" for cpu in cpus)
+    recorded, _, _ = record(made, "/bin/sh", "-c", f"{floods} & wait")
     counts = kernel_counts(made.directory)
     lost = {cpu: c["overrun"] + c["dropped events"] for cpu, c in counts.items()}
     assert sum(lost.values()) > 0
@@ -298,7 +301,11 @@ def test_a_full_disk_ends_the_recording_and_is_said(tmp_path):
             assert failure is not None
             assert "No space left" in failure.what
             now = time.monotonic_ns()
+            # Whoever records has to be able to say so, on the same disk.
+            (small / "manifest").write_bytes(b"x" * 20_000)
             assert recorder.stop() < now
+            with pytest.raises(CritpathError, match="No space left"):
+                recorder.finish(silent)
             for file in (small / "raw").glob("cpu*"):
                 assert file.stat().st_size % 4096 == 0
             # Room for the trace, as a user would make it.
@@ -328,6 +335,41 @@ def test_an_instance_that_is_held_is_turned_off_and_named(settings, monkeypatch)
         process.kill()
     tracefs.Instance(path).remove()
     assert read_events(made.directory / "trace", KERNEL).total > 50
+
+
+def finished(directory: Path) -> Recorded:
+    recorded = finish_raw(directory, silent)
+    assert recorded is not None
+    return recorded
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one cpu")
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_cpu_that_comes_while_recording_is_recorded_too(settings, monkeypatch, seen):
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    monkeypatch.setattr(module, "online", lambda: [first])
+    if not seen:
+        monkeypatch.setattr(drain, "online", lambda: [first])
+    made = settings(keep_raw=True)
+    command = "sleep 2.5; taskset -c {} sh -c 'for i in 1 2 3 4 5; do /bin/true; done'"
+    recorded, _, _ = record(made, "/bin/sh", "-c", command.format(last))
+    assert recorded.loss == ()
+    assert recorded.warnings == ()
+    events = read_events(made.directory / "trace", KERNEL)
+    assert {first, last} <= set(events.cpu.tolist())
+
+
+def test_what_an_interrupted_start_left_open_does_not_keep_the_instance(settings, monkeypatch):
+    made = settings()
+    recorder = open_recorder(made)
+
+    def interrupted(instance: tracefs.Instance) -> None:
+        os.open(instance.path / "trace_marker", os.O_WRONLY)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FtraceRecorder, "_set_up", lambda _, instance: interrupted(instance))
+    with pytest.raises(KeyboardInterrupt):
+        recorder.start()
 
 
 KILLED = """
@@ -367,7 +409,7 @@ def test_the_instance_of_a_killed_recorder_is_found_and_removed(killed):
     leftover.remove()
     assert session not in {x.session for x in leftovers()}
     # Nobody knew where it belonged: what was written by then is readable all the same.
-    recorded = finish_raw(directory, silent)
+    recorded = finished(directory)
     assert any("end" in warning for warning in recorded.warnings)
 
 
@@ -377,7 +419,7 @@ def test_what_the_buffers_of_a_killed_recorder_held_is_saved(killed, monkeypatch
     monkeypatch.setattr(leftover_module, "entries", lambda: noted)
     [leftover] = [x for x in leftovers() if x.session == session]
     leftover.remove()
-    recorded = finish_raw(directory, silent)
+    recorded = finished(directory)
     assert recorded.loss == ()
     assert recorded.warnings == ()
     assert recorded.facts["name"] == "ftrace"
@@ -385,9 +427,21 @@ def test_what_the_buffers_of_a_killed_recorder_held_is_saved(killed, monkeypatch
     assert "/bin/true" in events.strings or "/usr/bin/true" in events.strings
     assert [p.name for p in directory.iterdir()] == ["trace"]
     # Again, as after a kill between the trace and the manifest.
-    assert finish_raw(directory, silent).facts["name"] == "ftrace"
+    assert finished(directory).facts["name"] == "ftrace"
 
 
 def test_nothing_is_made_of_nothing(tmp_path):
-    with pytest.raises(CritpathError, match="no raw data"):
+    assert finish_raw(tmp_path, silent) is None
+    # Killed while it was being set up.
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/header_page").touch()
+    assert finish_raw(tmp_path, silent) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_raw_data_stays_as_it_is(tmp_path):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/raw.json").touch()
+    with pytest.raises(CritpathError, match=r"raw\.json"):
         finish_raw(tmp_path, silent)
+    assert (tmp_path / "raw/raw.json").exists()

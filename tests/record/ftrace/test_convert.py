@@ -1,0 +1,234 @@
+"""Conversion of the raw recording that is shipped, whole and in every broken state."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from critpath.errors import CritpathError
+from critpath.model import CpuLoss
+from critpath.record.ftrace import _pages
+from critpath.record.ftrace import convert as module
+from critpath.record.ftrace.convert import convert
+
+ROOT = Path(__file__).resolve().parents[3]
+ARCHIVE = ROOT / "fixtures" / "ftrace-raw" / "minimal.tar.xz"
+GOLDEN = {
+    "kernel_0": "41b0aa288819145412406bc5584f5966b15b17a12d0db85df9514f65d136bb40",
+    "kernel_1": "6cfa06134627955af8e21c5a9c06095c76a36c872c9c8bc1644df0a3657d188e",
+    "metadata": "84cafc63d5215ff3be3ad7f9e93d482ad03e771d25e324fb74cdc6071beca8ef",
+    "statedump_0": "8e2706a50810842e95b92f374e757f44abc0594db2e4d970e0bdaade6324c07a",
+}
+
+
+@pytest.fixture
+def raw(unpack, tmp_path):
+    """Return a copy of the shipped raw directory that may be changed."""
+    shutil.copytree(unpack(ARCHIVE) / "minimal", tmp_path / "raw")
+    return tmp_path / "raw"
+
+
+def quiet(_):
+    pass
+
+
+def change(file, **values):
+    about = json.loads(file.read_text())
+    about.update(values)
+    file.write_text(json.dumps(about))
+
+
+def test_the_bytes_are_what_they_were(raw, tmp_path):
+    told = []
+    done = convert(raw, tmp_path / "trace", told.append)
+    written = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (tmp_path / "trace" / "kernel").iterdir()
+    }
+    assert written == GOLDEN
+    assert (done.events, done.loss, done.warnings) == (1976, (CpuLoss(0, 175),), ())
+    assert {"sched_switch", "irq_softirq_entry", "print", "lttng_statedump_end"} <= {*done.names}
+    assert len(told) == 1
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert (tmp_path / "trace").stat().st_mode & 0o777 == 0o700
+
+
+def test_the_trace_is_lttngs(raw, rows, tmp_path):
+    convert(raw, tmp_path / "trace", quiet)
+    found, events = rows(tmp_path / "trace")
+    assert events.warnings == ()
+    assert [(x.cpu, x.events) for x in events.losses] == [(0, 175)]
+    assert events.environment[0]["tracer_name"] == "critpath-ftrace"
+    assert events.clock.name == "monotonic"
+    assert events.clock.epoch == json.loads((raw / "raw.json").read_text())["epoch"]
+    by_name = {name: fields for _, _, name, fields in found}
+    assert {"prev_tid", "next_tid", "prev_state", "common_flags"} <= by_name["sched_switch"].keys()
+    assert -100 <= by_name["sched_waking"]["prio"] < 40
+    assert {f["buf"] for _, _, n, f in found if n == "print"} >= {'end "quoted" \xe9'}
+    forks = [f for _, _, name, f in found if name == "sched_process_fork"]
+    assert all(f["child_pid"] == f["child_tid"] for f in forks)
+    assert {f["child_ns_inum"] for f in forks} == {4026531836}
+    dumped = [f for _, _, name, f in found if name == "lttng_statedump_process_state"]
+    rows_of = json.loads((raw / "statedump.json").read_text())
+    assert [(f["tid"], f["pid"], f["name"]) for f in dumped] == [
+        (r[1], r[2], re.sub("(kworker/[^-+]*).*", r"\1", r[4])[:15]) for r in rows_of
+    ]
+    status = {"R": 2, "S": 5, "D": 5, "I": 5, "Z": 4}
+    assert [f["status"] for f in dumped] == [status.get(r[5], 0) for r in rows_of]
+    kinds = {f["name"]: f["type"] for f in dumped}
+    assert kinds["kthreadd"] == 1
+
+
+def test_babeltrace2_reads_the_same(raw, rows, tmp_path):
+    convert(raw, tmp_path / "trace", quiet)
+    ours, events = rows(tmp_path / "trace")
+    try:
+        theirs, of_theirs = rows(tmp_path / "trace", "babeltrace2")
+    except CritpathError as error:
+        pytest.skip(str(error))
+    assert sorted(map(repr, theirs)) == sorted(map(repr, ours))
+    assert of_theirs.losses == events.losses
+
+
+def test_the_plain_twin_writes_the_same(raw, tmp_path, monkeypatch):
+    place = importlib.util.spec_from_file_location(
+        "ring_pages", ROOT / "tests" / "oracle" / "ring_pages.py"
+    )
+    twin_module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(twin_module)
+
+    class Twin(twin_module.Twin):
+        def scan(self, data, starts, words):
+            return tuple(vars(super().scan(bytes(data), starts, words)).values())
+
+        def write(self, data, descriptor, *rest):
+            content, count = super().write(bytes(data), *rest)
+            os.write(descriptor, content)
+            return count
+
+        def cancel(self):
+            pass
+
+    convert(raw, tmp_path / "ours", quiet)
+    monkeypatch.setattr(_pages, "Pages", Twin)
+    convert(raw, tmp_path / "theirs", quiet)
+    for path in (tmp_path / "ours" / "kernel").iterdir():
+        assert path.read_bytes() == (tmp_path / "theirs" / "kernel" / path.name).read_bytes()
+
+
+def test_a_killed_recorder_leaves_something_to_convert(raw, rows, tmp_path):
+    for name in ("stats.json", "statedump-end.json"):
+        (raw / name).unlink()
+    about = json.loads((raw / "raw.json").read_text())
+    del about["end"]
+    (raw / "raw.json").write_text(json.dumps(about))
+    pages = (raw / "cpu1").read_bytes()
+    (raw / "cpu1").write_bytes(pages[: 4096 * 3 + 1000])
+    done = convert(raw, tmp_path / "trace", quiet)
+    assert done.loss == (CpuLoss(0, 175), CpuLoss(1, 1))
+    said = "\n".join(done.warnings)
+    assert "cpu 1: the file ends within a page" in said
+    assert "did not get to its end" in said
+    found, events = rows(tmp_path / "trace")
+    assert events.total == done.events == len(found)
+    assert sum(x.events for x in events.losses) == 176
+
+
+def test_damage_is_counted_and_said(raw, rows, tmp_path):
+    whole = convert(raw, tmp_path / "whole", quiet)
+    pages = bytearray((raw / "cpu1").read_bytes())
+    pages[4096 + 16 : 4096 + 20] = struct.pack("<I", 0)  # an entry without a length
+    pages[3 * 4096 : 3 * 4096 + 8] = b"\xff" * 8  # a time in 500 years
+    (raw / "cpu1").write_bytes(pages)
+    done = convert(raw, tmp_path / "trace", quiet)
+    missing = whole.events - done.events
+    assert missing > 20
+    # The kernel counted what was read, so that what was damaged is known.
+    assert done.loss == (CpuLoss(0, 175), CpuLoss(1, missing))
+    assert any("2 pages of the buffer damaged" in w for w in done.warnings)
+    _, events = rows(tmp_path / "trace")
+    assert sum(x.events for x in events.losses if x.cpu == 1) == missing
+
+
+def test_loss_without_a_place_is_said(raw, tmp_path):
+    stats = json.loads((raw / "stats.json").read_text())
+    stats["1"]["dropped events"] = 7
+    (raw / "stats.json").write_text(json.dumps(stats))
+    done = convert(raw, tmp_path / "trace", quiet)
+    assert done.loss == (CpuLoss(0, 175), CpuLoss(1, 7))
+    assert any("7 events lost at a time that the kernel does not tell" in w for w in done.warnings)
+
+
+def test_a_cpu_without_pages_is_no_error(raw, rows, tmp_path):
+    (raw / "cpu1").write_bytes(b"")
+    (raw / "cpu0").unlink()
+    done = convert(raw, tmp_path / "trace", quiet)
+    assert done.events == len(rows(tmp_path / "trace")[0]) > 50
+    assert any("cpu 0: there is no file" in w for w in done.warnings)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("raw.json", "{", "raw.json: is not JSON"),
+        ("raw.json", '{"format": "critpath/raw/9"}', "raw.json: is not critpath/raw/1"),
+        (
+            "formats/sched.sched_switch",
+            "name: x\nID: 1\nfield:x",
+            "sched.sched_switch: not a field",
+        ),
+        ("formats/sched.sched_switch", "name: x y\n", "sched.sched_switch: has no line"),
+        ("formats/sched.sched_switch", 'name: a"b\n', "sched.sched_switch: has no line"),
+        ("header_page", "field: u64 timestamp;	offset:0;	size:8;", "header_page: does not"),
+        ("header_event", "type_len : 4 bits", "header_event: describes"),
+        ("statedump.json", "[[1, 2]]", "statedump.json: has a row"),
+    ],
+)
+def test_errors_name_the_file_and_leave_nothing(raw, tmp_path, name, text, said):
+    (raw / name).write_text(text)
+    with pytest.raises(CritpathError, match=said):
+        convert(raw, tmp_path / "trace", quiet)
+    assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+
+
+def test_an_existing_trace_is_not_touched(raw, tmp_path):
+    convert(raw, tmp_path / "trace", quiet)
+    with pytest.raises(CritpathError, match="exists already"):
+        convert(raw, tmp_path / "trace", quiet)
+    assert (tmp_path / "trace" / "kernel" / "metadata").exists()
+
+
+def test_what_fails_half_way_leaves_nothing(raw, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    # What a conversion that was killed left is in nobody's way.
+    (tmp_path / ".trace.converting" / "kernel").mkdir(parents=True)
+    monkeypatch.setattr(module, "statedump_packet", full)
+    with pytest.raises(CritpathError, match="No space left"):
+        convert(raw, tmp_path / "trace", quiet)
+    assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+
+
+def test_hostile_text_stays_text(raw, rows, tmp_path):
+    name = 'a"; }; env { x = "\n\\'
+    change(raw / "raw.json", session=name, host={"name": name, "kernel": 5})
+    convert(raw, tmp_path / "trace", quiet)
+    _, events = rows(tmp_path / "trace")
+    assert events.environment[0]["hostname"] == 'a"; }; env { x = "?\\'
+    assert "x" not in events.environment[0]
+
+
+def test_converted_is_plain_data():
+    assert {f.name for f in dataclasses.fields(module.Converted)} == {
+        *("events", "names", "loss", "warnings")
+    }

@@ -1,0 +1,179 @@
+"""The native page decoder against its plain twin: on made pages, whole, damaged and wild."""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from critpath.record.ftrace._pages import Pages
+from critpath.record.ftrace.ctf_events import EventClass, Step, programs
+
+TWIN = Path(__file__).resolve().parents[2] / "oracle" / "ring_pages.py"
+DATA = 240
+TIMES = (1000, 1 << 62)
+BEGIN = 1 << 40
+HEADER = bytes(range(32))
+
+# One class with every step; its records need 24 bytes: 8 common, then what is used here.
+EVERY = EventClass(
+    *("every", 3, (), 7, 24),
+    steps=(
+        (Step.COPY, 8, 4, 0),
+        (Step.ADD32, 12, -100, 0),
+        (Step.TEXT_AT, 16, 0, 0),
+        (Step.TEXT_AT, 16, 20, 0),
+        (Step.CHARS_AT, 16, 0, 16),
+        (Step.SEQUENCE_AT, 20, 0, 1),
+        (Step.SEQUENCE_AT, 20, 24, 8),
+        (Step.TEXT_REST, 24, 1, 0),
+        (Step.SEQUENCE_REST, 24, 0, 0),
+        (Step.CONSTANT32, -5, 0, 0),
+        (Step.BESIDE, 0, 8, 0),
+        (Step.BESIDE, 8, 8, 0),
+        (Step.NEXT_BESIDE, 16, 0, 0),
+    ),
+)
+SMALL = EventClass("small", 30, (), 9, 8, steps=())
+EXTENDED = EventClass("extended", 65535, (), 11, 8, steps=((Step.COPY, 0, 8, 0),))
+GATHERED = EventClass("every", 0, (), 7, 24, steps=((Step.COPY, 4, 8, 0),))
+
+
+@pytest.fixture(scope="module")
+def twin_class():
+    place = importlib.util.spec_from_file_location("ring_pages", TWIN)
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module.Twin
+
+
+def page(data, time=BEGIN, flags=0, commit=None, behind=b""):
+    word = (len(data) if commit is None else commit) | flags
+    return struct.pack("<QQ", time, word) + (data + behind).ljust(DATA, b"\0")[:DATA]
+
+
+def entry(record, delta):
+    padded = record.ljust(-(-len(record) // 4) * 4, b"\0")
+    if len(padded) <= 112 and padded:
+        return struct.pack("<I", len(padded) // 4 | delta << 5) + padded
+    return struct.pack("<II", delta << 5, len(padded) + 4) + padded
+
+
+def extend(kind, value):
+    return struct.pack("<II", kind | value % (1 << 27) << 5, value >> 27)
+
+
+def records():
+    kinds = st.sampled_from([7, 7, 7, 9, 11, 13])
+    place = st.builds(lambda at, n: at | n << 16, st.integers(0, 80), st.integers(0, 60))
+    long = st.builds(
+        lambda kind, flags, number, where, what, rest: (
+            struct.pack("<HBBi", kind, flags, 1, number)
+            + struct.pack("<iiII", number, number, where, what)
+            + rest
+        ),
+        *(kinds, st.integers(0, 255), st.integers(-(2**31), 2**31 - 1)),
+        *(place, place, st.binary(max_size=60) | st.just(b"text\n\0")),
+    )
+    return long | st.binary(max_size=20)
+
+
+ENTRY = (
+    st.builds(entry, records(), st.integers(0, (1 << 27) - 1))
+    | st.builds(extend, st.just(30), st.integers(0, 1 << 40))
+    | st.builds(extend, st.just(31), st.integers(0, (1 << 59) - 1))
+    | st.builds(
+        lambda delta, words: struct.pack("<II", 29 | delta << 5, 4 * words) + bytes(4 * words - 4),
+        st.integers(1, 3),
+        st.integers(1, 4),
+    )
+    | st.just(struct.pack("<I", 29))
+)
+WILD = ENTRY | st.binary(min_size=4, max_size=12)
+SOUND = st.builds(entry, records(), st.integers(0, (1 << 27) - 1))
+TIME = st.integers(BEGIN, BEGIN + 10**6)
+FLAGS = st.sampled_from([0, 0, 1 << 31, 3 << 30, 1 << 30])
+BEHIND = st.sampled_from([b"", struct.pack("<Q", 5), b"\xff" * 8])
+
+
+def pages_of(entries, time, commit):
+    data = st.lists(entries, max_size=6).map(lambda e: b"".join(e)[:DATA])
+    return st.builds(page, data, time=time, flags=FLAGS, commit=commit, behind=BEHIND)
+
+
+PAGE = (
+    pages_of(SOUND, TIME, st.none())
+    | pages_of(ENTRY, TIME, st.none())
+    | pages_of(WILD, TIME | st.integers(0, (1 << 64) - 1), st.none())
+    | pages_of(WILD, TIME, st.integers(0, (1 << 27) - 1) | st.integers(0, DATA))
+)
+
+
+def compare(twin_class, data, large):
+    starts, words = programs([EVERY, SMALL, EXTENDED])
+    layout = (8, 8, 16, DATA, 16 + DATA, 2, 4)
+    ours = Pages(layout, TIMES, starts, words, large=large)
+    twin = twin_class(layout, TIMES, starts, words, large=large)
+    also = programs([GATHERED])
+    *counts, missed, damaged, gathered = ours.scan(data, *also)
+    found = twin.scan(data, *also)
+    assert counts == [
+        *(found.events, found.unknown, found.short, found.backward, found.first, found.last)
+    ]
+    assert (missed.tolist(), damaged.tolist()) == (found.missed, found.damaged)
+    assert gathered == found.gathered
+    return ours, twin, found
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    pages=st.lists(PAGE, max_size=5),
+    cut=st.integers(0, 300),
+    large=st.booleans(),
+    losses=st.dictionaries(st.integers(0, 6), st.integers(1, 1 << 40), max_size=3),
+    beside=st.binary(max_size=70),
+)
+@example(pages=[], cut=0, large=False, losses={}, beside=b"")
+@example(pages=[page(b"")], cut=0, large=False, losses={1: 5}, beside=b"")
+def test_made_pages_become_the_twins_bytes(
+    twin_class, tmp_path_factory, pages, cut, large, losses, beside
+):
+    data = b"".join(pages)
+    data = data[: max(0, len(data) - cut)] if cut < 256 else data
+    places = array("q", [n for pair in sorted(losses.items()) for n in pair])
+    ours, twin, found = compare(twin_class, data, large)
+    target = tmp_path_factory.mktemp("pages") / "out"
+    with target.open("wb") as stream:
+        count = ours.write(
+            data, stream.fileno(), HEADER, 2, (BEGIN, BEGIN + 5), places, memoryview(beside)
+        )
+    expected, events = twin.write(data, HEADER, 2, (BEGIN, BEGIN + 5), places, beside)
+    assert count == events == found.events
+    assert target.read_bytes() == expected
+
+
+def test_long_streams_are_cut_into_packets(twin_class, tmp_path):
+    record = struct.pack("<HBBiiiII", 7, 0, 0, 1, 2, 3, 200 << 16, 200 << 16) + b"x" * 100
+    data = b"".join(
+        page(entry(record, 100) + entry(record[:24], 5), time=BEGIN + 10**6 * n) for n in range(400)
+    )
+    ours, twin, found = compare(twin_class, data, large=False)
+    assert found.events == 800
+    with (tmp_path / "out").open("wb") as stream:
+        ours.write(data, stream.fileno(), HEADER, 0, (BEGIN, 0), array("q"), memoryview(b""))
+    written = (tmp_path / "out").read_bytes()
+    assert written == twin.write(data, HEADER, 0, (BEGIN, 0), [], b"")[0]
+    assert written.count(HEADER) > 2
+
+
+def test_a_full_disk_is_an_error(twin_class):
+    ours, _, _ = compare(twin_class, page(entry(struct.pack("<HBBi", 9, 0, 0, 1), 1)), large=False)
+    with open("/dev/full", "wb") as full, pytest.raises(OSError, match="No space left"):  # noqa: PTH123 - a device
+        ours.write(
+            *(page(b""), full.fileno(), HEADER, 0, (BEGIN, BEGIN), array("q"), memoryview(b""))
+        )
