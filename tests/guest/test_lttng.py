@@ -141,10 +141,11 @@ def test_the_same_twice_is_no_anomaly(said, recorded, critpath, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fault", "states", "comm"),
-    [("sleep", {"WAIT_TIMER"}, "sleep"), ("fsync", {"WAIT_BLOCK_DEVICE", "WAIT_BLOCK"}, "dd")],
+    ("fault", "states"),
+    # A write waits for the disk itself, or for the journal's thread, which does.
+    [("sleep", {"WAIT_TIMER"}), ("fsync", {"WAIT_DISK"})],
 )
-def test_a_fault_is_found(said, recorded, critpath, tmp_path, fault, states, comm):
+def test_a_fault_is_found(said, recorded, critpath, tmp_path, fault, states):
     said("same")
     said(fault)
     normal = recorded / "same" / "normal"
@@ -152,7 +153,6 @@ def test_a_fault_is_found(said, recorded, critpath, tmp_path, fault, states, com
     assert (code, found["verdict"]) == (1, "anomaly"), found["reasons"]
     first = found["findings"][found["causes"][0]["findings"][0]]
     assert first["state"] in states, found["causes"][0]["sentence"]
-    assert first["comm"] == comm
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -103,7 +103,8 @@ def main() -> None:
             if daemon:
                 subprocess.run(["lttng-sessiond", "--daemonize"], check=True)
             half = count // 2
-            lifetime = undisturbed(1000 + part)
+            # The first one also reads everything from the disk.
+            lifetime = min(undisturbed(1000 + 2 * part), undisturbed(1001 + 2 * part))
             for i in range(half):
                 delay = (i + chance.random()) / half * lifetime
                 number = part * half + i

@@ -1,6 +1,7 @@
 # In the guest: recordings through LTTng, of users and profiles, with faults, marks, loss.
 # Each step leaves NAME.code and NAME.txt (what it printed) in /out, recordings are
 # directories beside them, and NAME.left is what was still there afterwards.
+files=$PWD
 cd /out
 
 try() { # NAME COMMAND...
@@ -18,8 +19,7 @@ left() { # NAME: LTTng's processes and sessions, and what critpath has noted
 # Computes a little and writes a block to the disk.
 healthy='i=0; while [ $i -lt 300 ]; do i=$((i+1)); done
 dd if=/dev/zero of=/var/tmp/block bs=16k count=1 conv=fsync status=none'
-more='for j in 1 2 3 4; do
-dd if=/dev/zero of=/var/tmp/other bs=16k count=1 conv=fsync status=none; done'
+more='dd if=/dev/zero of=/var/tmp/other bs=4k count=32 oflag=sync status=none'
 lttng=(critpath record --recorder lttng)
 
 try doctor critpath doctor --json
@@ -38,7 +38,7 @@ for profile in syscalls network full; do
 done
 
 # ---- marks: the Python agent's, the shell's, and a file's
-try marks-python "${lttng[@]}" --execution marker -o marks-python -- python marked.py
+try marks-python "${lttng[@]}" --execution marker -o marks-python -- python "$files/marked.py"
 try marks-shell "${lttng[@]}" --execution marker -o marks-shell -- sh -c '
   for i in 1 2 3; do critpath mark begin job; sleep 0.02; critpath mark end job; done'
 try marks-file "${lttng[@]}" --execution marker -o marks-file -- sh -c '
@@ -49,7 +49,7 @@ try marks-file "${lttng[@]}" --execution marker -o marks-file -- sh -c '
 left marks
 
 # ---- more switches than the smallest buffers have room for
-try loss "${lttng[@]}" --buffer-size 8k -n 3 -o loss -- python flood.py 3000
+try loss "${lttng[@]}" --buffer-size 8k -n 3 -o loss -- python "$files/flood.py" 3000
 
 # ---- beside a session of somebody else, as members of the group and as others
 lttng-sessiond --daemonize

@@ -76,6 +76,9 @@ def main():
         fail("No session daemon is available")
     if verb in FACTS.get("fails", {}):
         fail(FACTS["fails"][verb])
+    if FACTS.get("prints"):
+        print(FACTS["prints"])
+        return
     time.sleep(FACTS.get("slow", {}).get(verb, 0))
     if verb == "list" and "--kernel" in arguments:
         if not FACTS["events"]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -374,3 +375,14 @@ def test_a_program_that_does_not_answer(machine):
     machine.set(slow={"list": 60})
     with pytest.raises(program.LttngError, match=r"lttng list did not answer in 0 s"):
         program.run("list", limit=0.3)
+
+
+def test_what_lttng_really_prints_is_understood(machine):
+    """`lttng --mi xml list SESSION` of 2.13.9, taken down in the guest."""
+    machine.start_foreign_daemon()
+    machine.set(prints=(Path(__file__).with_name("list-session.xml")).read_text())
+    assert program.sessions() == {"demo": "/tmp/t1"}  # noqa: S108 - as it was
+    assert program.channels("demo") == [
+        program.Channel("KERNEL", "kernel", 1 << 20, 8, 0, 0),
+        program.Channel("UST", "lttng_python_channel", 1 << 19, 4, 0, 0),
+    ]
