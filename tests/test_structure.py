@@ -33,7 +33,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
 # Libraries, and the only places that may import them.
 ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "bt2": ("read/babeltrace.py",),
-    "argparse": ("commands/",),
+    # The demo's workload is a program of its own, with a command line of its own.
+    "argparse": ("commands/", "record/workload.py"),
     "subprocess": ("record/", "read/babeltrace.py"),
     "sklearn": ("cluster/", "detect/"),
     "Bio": ("align/", "report/"),
