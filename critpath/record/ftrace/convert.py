@@ -154,7 +154,7 @@ class _Conversion:
     def __init__(self, raw: Raw, tell: Callable[[str], None]) -> None:
         self.raw, self._tell = raw, tell
         self.layout = _layout(raw)
-        dump = statedump_classes(0) if raw.threads else ()
+        dump = statedump_classes(0, cgroups=bool(raw.cgroups)) if raw.threads else ()
         self.events = _read_events(raw.directory / "formats", len(dump) + 1)
         self.dump = dump
         current = EventClass("critpath_current", len(dump), (integer("tid", 4, signed=True),))
@@ -198,10 +198,12 @@ class _Conversion:
         events = sum(self._each(lambda cpu: self._convert(directory, cpu, *parts[cpu])))
         if self.dump:
             header = packet_header(self.identity, len(raw.cpus))
-            packet = statedump_packet(raw.threads, self.dump, header, count=len(self.classes))
+            packet = statedump_packet(
+                raw.threads, raw.cgroups, self.dump, header, count=len(self.classes)
+            )
             with (directory / "statedump_0").open("wb") as stream:
                 stream.writelines(packet)
-            events += len(raw.threads) + 2
+            events += len(raw.threads) + len(raw.cgroups) + 2
         warnings = [w for s in scanned for w in s.warnings]
         if raw.stats is None:
             warnings.append("the recorder did not get to its end: events may be missing at the end")

@@ -46,6 +46,26 @@ class Thread:
 
 
 @dataclass(frozen=True)
+class Cgroup:
+    """A control group that a process is in.
+
+    Attributes
+    ----------
+    time : int
+        When it was read (ns).
+    tgid : int
+    hierarchy : int
+        Its number: 0 for version 2's only one.
+    path : str
+    """
+
+    time: int
+    tgid: int
+    hierarchy: int
+    path: str
+
+
+@dataclass(frozen=True)
 class Raw:
     """A raw directory, less its pages.
 
@@ -64,6 +84,8 @@ class Raw:
         At the start and at the end.
     stats : mapping of int to mapping of str to int, or None
         By cpu what the kernel counted; None if that was not written.
+    cgroups : tuple of Cgroup
+        At the start.
     """
 
     directory: Path
@@ -78,6 +100,7 @@ class Raw:
     threads: tuple[Thread, ...]
     threads_end: tuple[Thread, ...]
     stats: Mapping[int, Mapping[str, int]] | None
+    cgroups: tuple[Cgroup, ...] = ()
 
 
 def _broken(file: Path, what: str) -> CritpathError:
@@ -131,6 +154,26 @@ def _threads(file: Path) -> tuple[Thread, ...]:
     return tuple(sorted(found, key=lambda t: t.time))
 
 
+def _cgroups(file: Path) -> tuple[Cgroup, ...]:
+    """Read which control groups processes were in; damaged, it is as if it were not there."""
+    try:
+        rows = _load(file) if file.exists() else []
+    except CritpathError:
+        return ()
+    found = []
+    for row in rows if isinstance(rows, list) else []:
+        if not isinstance(row, list) or len(row) != 4:
+            raise _broken(file, "has a row that is not of a control group")
+        time, tgid, hierarchy, path = row
+        numbers = ((time, 1 << 63), (tgid, 1 << 31), (hierarchy, 1 << 31))
+        if not isinstance(path, str) or not all(
+            isinstance(value, int) and 0 <= value < limit for value, limit in numbers
+        ):
+            raise _broken(file, "has a row that is not of a control group")
+        found.append(Cgroup(time, tgid, hierarchy, path))
+    return tuple(sorted(found, key=lambda cgroup: cgroup.time))
+
+
 def _stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
     if not file.exists():
         return None
@@ -177,5 +220,6 @@ def read_raw(directory: Path) -> Raw:
         recorder=_mapping(about.get("recorder")),
         threads=_threads(directory / "statedump.json"),
         threads_end=_threads(directory / "statedump-end.json"),
+        cgroups=_cgroups(directory / "cgroups.json"),
         stats=_stats(directory / "stats.json"),
     )

@@ -13,7 +13,7 @@ from typing import Final
 
 from critpath.record.ftrace.ctf_events import EventClass, characters, integer
 from critpath.record.ftrace.ctf_metadata import COMPACT_IDS
-from critpath.record.ftrace.ctf_raw import Thread
+from critpath.record.ftrace.ctf_raw import Cgroup, Thread
 
 # The kernel's own number of the first pid namespace (PROC_PID_INIT_INO).
 FIRST_NAMESPACE: Final = 0xEFFFFFFC
@@ -25,6 +25,11 @@ _FIELDS: Final = (
     integer("ns_level", 4, signed=True),
     integer("ns_inum", 4, signed=False),
     integer("cpu", 4, signed=False),
+)
+_CGROUP_FIELDS: Final = (
+    integer("pid", 4, signed=True),
+    integer("dst_root", 4, signed=True),
+    "string { encoding = UTF8; } _dst_path;",
 )
 _PROCESS: Final = struct.Struct("<6i16s5iII")
 
@@ -40,19 +45,22 @@ _STATUS: Final = {
 }
 
 
-def statedump_classes(first: int) -> tuple[EventClass, EventClass, EventClass]:
-    """Return the classes: start, process state, end.
+def statedump_classes(first: int, *, cgroups: bool = False) -> tuple[EventClass, ...]:
+    """Return the classes: start, process state, end, and control group of a process.
 
     Parameters
     ----------
     first : int
         Id of the first of them.
+    cgroups : bool
+        With the last, which is no event of LTTng's; it has the fields of the kernel's
+        ``cgroup_attach_task``.
     """
     return (
         EventClass("lttng_statedump_start", first, ()),
         EventClass("lttng_statedump_process_state", first + 1, _FIELDS),
         EventClass("lttng_statedump_end", first + 2, ()),
-    )
+    ) + ((EventClass("critpath_statedump_cgroup", first + 3, _CGROUP_FIELDS),) if cgroups else ())
 
 
 def _virtual(thread: Thread) -> tuple[int, int, int, int]:
@@ -84,7 +92,12 @@ def _header(number: int, time: int, *, large: bool) -> bytes:
 
 
 def statedump_packet(
-    threads: Sequence[Thread], classes: Sequence[EventClass], header: bytes, *, count: int
+    threads: Sequence[Thread],
+    cgroups: Sequence[Cgroup],
+    classes: Sequence[EventClass],
+    header: bytes,
+    *,
+    count: int,
 ) -> Iterator[bytes]:
     """Yield the packet of the statedump's stream, in parts.
 
@@ -92,6 +105,8 @@ def statedump_packet(
     ----------
     threads : sequence of Thread
         In order of time, at least one.
+    cgroups : sequence of Cgroup
+        In order of time; none without its class.
     classes : sequence of EventClass
         From `statedump_classes`.
     header : bytes
@@ -100,14 +115,20 @@ def statedump_packet(
         Number of event classes of the stream.
     """
     large = count > COMPACT_IDS
-    start, process, end = classes
+    start, process, end, *group = classes
     events = [_header(start.id, threads[0].time, large=large)]
     for thread in threads:
         events.append(_header(process.id, thread.time, large=large))
         events.append(_fields(thread))
-    events.append(_header(end.id, threads[-1].time, large=large))
+    last = threads[-1].time
+    for cgroup in cgroups:
+        last = max(last, cgroup.time)
+        path = cgroup.path.encode("utf-8", "replace").partition(b"\0")[0]
+        events.append(_header(group[0].id, last, large=large))
+        events.append(struct.pack("<ii", cgroup.tgid, cgroup.hierarchy) + path + b"\0")
+    events.append(_header(end.id, last, large=large))
     body = b"".join(events)
     bits = 8 * (len(header) + 52 + len(body))
     yield header
-    yield struct.pack("<6QI", threads[0].time, threads[-1].time, bits, bits, 0, 0, 0)
+    yield struct.pack("<6QI", threads[0].time, last, bits, bits, 0, 0, 0)
     yield body

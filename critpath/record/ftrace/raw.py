@@ -3,6 +3,7 @@
 ``raw/`` of a recording: ``raw.json`` (what was recorded), ``header_page``,
 ``header_event`` and ``formats/GROUP.EVENT`` (the kernel's description of what is in a
 page), ``cpuN`` (pages), ``statedump.json`` and ``statedump-end.json`` (threads),
+``cgroups.json`` (control groups of processes at the start),
 ``stats.json`` (the kernel's counts of each buffer).
 """
 

@@ -17,6 +17,7 @@ from typing import Final
 from critpath.errors import CritpathError, UsageError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
+from critpath.record.ftrace.cgroups import scan_cgroups
 from critpath.record.ftrace.convert import convert
 from critpath.record.ftrace.drain import Drain, online, watermark
 from critpath.record.ftrace.finish import FORMAT, TRACE, finish_raw, recorder_facts
@@ -220,6 +221,7 @@ class FtraceRecorder:
         instance.write("tracing_on", "1")
         begin = time.monotonic_ns()
         raws.write_json(self._raw / "statedump.json", scan())
+        raws.write_json(self._raw / "cgroups.json", scan_cgroups())
         self._description.update(begin=begin, cpus=self._drain.cpus)
         raws.write_description(self._raw, self._description)
         return begin

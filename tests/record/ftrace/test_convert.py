@@ -12,10 +12,12 @@ import shutil
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.model import CpuLoss
+from critpath.model import CpuLoss, Kind, Wanted
+from critpath.read.recording import read_events
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace import convert as module
 from critpath.record.ftrace.convert import convert
@@ -45,6 +47,26 @@ def change(file, **values):
     about = json.loads(file.read_text())
     about.update(values)
     file.write_text(json.dumps(about))
+
+
+def test_control_groups_at_the_start_are_in_the_statedump(raw, tmp_path):
+    plain = convert(raw, tmp_path / "plain", quiet)
+    begin = json.loads((raw / "statedump.json").read_text())[-1][0]
+    rows = [[begin + 5, 1, 0, "/a\u202e b"], [begin + 3, 2, 7, "/c"]]
+    (raw / "cgroups.json").write_text(json.dumps(rows))
+    done = convert(raw, tmp_path / "trace", quiet)
+    assert done.events == plain.events + 2
+    wanted = (Wanted(Kind.OTHER, ("critpath_statedump_cgroup",), (("pid",), ("dst_path",))),)
+    for reader in ("native", "babeltrace2"):
+        events = read_events(tmp_path / "trace", wanted, reader=reader)
+        at = events.rows("critpath_statedump_cgroup")
+        assert events.column(at, "pid").tolist() == [2, 1]
+        codes = events.column(at, "dst_path")
+        assert [events.strings[c] for c in codes] == ["/c", "/a\u202e b"]
+        assert (np.diff(events.timestamp[at]) >= 0).all()
+    # Cut off by a recorder that was killed, they are not there.
+    (raw / "cgroups.json").write_text("[[1, 2")
+    assert convert(raw, tmp_path / "cut", quiet).events == plain.events
 
 
 def test_the_bytes_are_what_they_were(raw, tmp_path):
@@ -191,6 +213,8 @@ def test_a_cpu_without_pages_is_no_error(raw, rows, tmp_path):
         ("header_page", "field: u64 timestamp;	offset:0;	size:8;", "header_page: does not"),
         ("header_event", "type_len : 4 bits", "header_event: describes"),
         ("statedump.json", "[[1, 2]]", "statedump.json: has a row"),
+        ("cgroups.json", "[[1, 2, 0]]", "cgroups.json: has a row"),
+        ("cgroups.json", '[[1, -2, 0, "/"]]', "cgroups.json: has a row"),
     ],
 )
 def test_errors_name_the_file_and_leave_nothing(raw, tmp_path, name, text, said):

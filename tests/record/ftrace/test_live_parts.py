@@ -13,6 +13,7 @@ from critpath.record import profiles
 from critpath.record.ftrace import obstacles as obstacle_module
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
+from critpath.record.ftrace.cgroups import scan_cgroups
 from critpath.record.ftrace.drain import parse_cpus, watermark
 from critpath.record.ftrace.leftovers import leftovers
 from critpath.record.ftrace.obstacles import buffer_bytes, obstacles
@@ -161,6 +162,13 @@ def test_the_statedump_has_every_thread_of_ours():
     assert rows[os.getpid()][4] == name[:15]
     assert comm
     assert all(len(row[4].encode()) <= 45 for row in rows.values())  # replaced bytes are 3 each
+
+
+def test_control_groups_are_those_of_proc():
+    mine = {row[2:] for row in scan_cgroups() if row[1] == os.getpid()}
+    lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    told = {(int(number), path) for number, _, path in (line.split(":", 2) for line in lines)}
+    assert mine == {(number, path) for number, path in told if path != "/" or number == 0}
 
 
 @pytest.mark.parametrize(
