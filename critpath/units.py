@@ -45,8 +45,9 @@ def format_share(share: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Render a count with its noun, for example ``1 execution``, ``4 executions``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    """Render a count with its noun, for example ``1 execution``, ``4 processes``."""
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def safe_text(text: str) -> str:

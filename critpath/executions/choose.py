@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from critpath.errors import UsageError
 from critpath.executions.candidates import candidates
+from critpath.executions.marker import find_markers
 from critpath.executions.specification import Specification
+from critpath.model import Events
 
 
 def choose_specification(
-    given: str | None, said: str, recording: Path, names: Sequence[str]
+    given: str | None,
+    said: str,
+    recording: Path,
+    names: Sequence[str],
+    marks: Callable[[], Events] | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the specification to use, and a note where it was not the user's.
 
@@ -25,6 +31,9 @@ def choose_specification(
     recording : Path
     names : sequence of str
         Names of the recording's event classes.
+    marks : callable, optional
+        Reads the events that may hold critpath's marks (`marker.WANTED`); called only if
+        nobody said what an execution is.
 
     Raises
     ------
@@ -35,6 +44,8 @@ def choose_specification(
         return given, ()
     if said:
         return said, ()
+    if marks is not None and len(find_markers(marks())):
+        return "marker", ("no --execution given: used marker, as critpath's marks are there",)
     found = candidates(names)
     if len(found) == 1:
         return found[0], (f"no --execution given: used {found[0]}, the only pair of events",)
@@ -45,7 +56,7 @@ def choose_specification(
         )
     raise UsageError(
         f"{recording}: nothing says what an execution is",
-        "give --execution process, thread, or events:BEGIN,END[,key=FIELD]",
+        "give --execution process, thread, marker, or events:BEGIN,END[,key=FIELD]",
     )
 
 

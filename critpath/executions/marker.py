@@ -22,7 +22,7 @@ import numpy as np
 from critpath.executions.fields import Texts, field_texts, has_field, occurrences
 from critpath.executions.matching import build, pair
 from critpath.executions.pattern import CONTEXTS, Condition, EventPattern
-from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, owners_of
+from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, forked_by, owners_of
 from critpath.model import I64, Events, Executions, Kind, Wanted
 from critpath.units import plural
 
@@ -65,15 +65,16 @@ def find_markers(events: Events) -> Executions:
     of the end); without one, by name in one thread.  The id is the key, else
     ``TID@BEGIN``; the label is the name.  A mark's thread is the one that it names,
     ``@TID`` in the kernel's numbers, else the one that made it.  Named in the numbers
-    of a pid namespace, it tells marks apart, but the subject is the one that made it.
+    of a pid namespace, it tells marks apart; the subject is then the thread that forked
+    the mark's process (``critpath mark`` speaks for its parent), as the trace shows it.
     """
     scheduling = Scheduling(events)
     begins, ends = _marks(events, "begin"), _marks(events, "end")
     # Together: whether a vtid is the kernel's is judged from all of its events.
     owners = owners_of(events, np.concatenate([begins.rows, ends.rows]), scheduling)
     count = len(begins.rows)
-    begin_tid = begins.threads_of(owners.tid[:count])
-    end_tid = ends.threads_of(owners.tid[count:])
+    begin_tid = begins.threads_of(events, owners.host[:count], owners.tid[:count])
+    end_tid = ends.threads_of(events, owners.host[count:], owners.tid[count:])
     found = pair(
         begins.rows,
         begins.groups(owners.host[:count], begin_tid),
@@ -126,13 +127,19 @@ class _Marks:
     thread: Texts
     notes: tuple[str, ...]
 
-    def threads_of(self, made_by: I64) -> I64:
+    def threads_of(self, events: Events, host: I64, made_by: I64) -> I64:
         """Return the thread that each mark is about."""
         tid = made_by.copy()
+        inside = []
         for place, text in enumerate(self.thread.tolist()):
             # The kernel's numbers end at 2^22.
             if text is not None and text.isdigit() and 0 < int(text) < 1 << 31:
                 tid[place] = int(text)
+            elif text is not None and ":" in text:
+                inside.append(place)
+        if inside:
+            forked = forked_by(events, host[inside], made_by[inside], self.rows[inside])
+            tid[inside] = np.where(forked == UNKNOWN, tid[inside], forked)
         return tid
 
     def groups(self, host: I64, tid: I64) -> list[Hashable]:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from critpath.executions.fields import field_numbers
-from critpath.model import I64, Events, Kind
+from critpath.model import I64, Bool, Events, Kind
 from critpath.units import plural
 
 UNKNOWN = -1
@@ -118,6 +118,57 @@ class Scheduling:
         return [
             self.events.strings[code[c]] if k else "" for c, k in zip(chosen, known, strict=True)
         ]
+
+    def called(self, name: str, thread: tuple[I64, I64], rows: tuple[I64, I64]) -> Bool:
+        """Tell which threads have a name at any time between two positions.
+
+        A thread is created with the name of its parent, and renames itself later.
+
+        Parameters
+        ----------
+        name : str
+        thread : (int64 [n], int64 [n])
+            Host and tid.
+        rows : (int64 [n], int64 [n])
+            First and last position.
+        """
+        codes = [code for code, text in enumerate(self.events.strings) if text == name]
+        threads, asked = np.unique((thread[0] << 32) + thread[1], return_inverse=True)
+        span = len(self.events) + 1
+        keys = [np.zeros(0, np.int64)]
+        for side, tid in (("prev", self.prev_tid), ("next", self.next_tid)):
+            mine = np.isin(self.events.column(self.rows, f"{side}_comm"), codes)
+            at = self.rows[mine]
+            who = (hosts_of(self.events, at) << 32) + tid[mine]
+            known = np.isin(who, threads)
+            keys.append(np.searchsorted(threads, who[known]) * span + at[known])
+        key = np.sort(np.concatenate(keys))
+        first, last = (np.searchsorted(key, asked * span + r) for r in (rows[0], rows[1] + 1))
+        found: Bool = last > first
+        return found
+
+
+def forked_by(events: Events, host: I64, tid: I64, rows: I64) -> I64:
+    """Return which thread forked each thread that is there at a position, -1 where unknown.
+
+    Parameters
+    ----------
+    events : Events
+        FORK with ``parent_tid`` and ``child_tid``.
+    host, tid, rows : int64 [n]
+    """
+    forks = rows_of_kind(events, Kind.FORK)
+    born = (hosts_of(events, forks) << 32) + events.column(forks, "child_tid")
+    order = np.argsort(born, kind="stable")
+    parent = events.column(forks, "parent_tid")[order]
+    born, forks = born[order], forks[order]
+    result = np.full(len(rows), UNKNOWN, np.int64)
+    for place, (thread, row) in enumerate(zip(((host << 32) + tid).tolist(), rows, strict=True)):
+        low, high = np.searchsorted(born, thread, "left"), np.searchsorted(born, thread, "right")
+        last = low + np.searchsorted(forks[low:high], row)
+        if last > low:
+            result[place] = parent[last - 1]
+    return result
 
 
 @dataclass(frozen=True, eq=False)

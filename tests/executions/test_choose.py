@@ -24,6 +24,26 @@ def test_the_user_comes_first_then_the_recording_then_the_only_pair():
     assert chosen in notes[0]
 
 
+def test_marks_are_looked_for_only_where_nobody_says_anything(record):
+    made = record()
+    made.switch(1, 0, (0, "swapper/0"), (7, "seven"))
+    made.add(10, 0, "print", buf="critpath:begin job\n")
+    made.add(20, 0, "print", buf="critpath:end job\n")
+    here = Path("r")
+    chosen, (note,) = choose_specification(None, "", here, NAMES, made.events)
+    assert chosen == "marker"
+    assert "marks" in note
+    # A message of another program's, or a begin alone, is no reason.
+    other = record().add(10, 0, "print", buf="critpath:begin job\n")
+    assert choose_specification(None, "", here, NAMES, other.events)[0] == BETWEEN
+
+    def never():
+        raise AssertionError("read for nothing")
+
+    assert choose_specification(None, "process", here, NAMES, never) == ("process", ())
+    assert choose_specification("thread", "", here, NAMES, never) == ("thread", ())
+
+
 @pytest.mark.parametrize("names", [["sched_switch"], [*NAMES, "db:query_begin", "db:query_end"]])
 def test_none_or_several_pairs_are_left_to_the_user(names):
     with pytest.raises(UsageError) as caught:
