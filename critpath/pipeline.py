@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,19 +97,20 @@ def _extract_one(
 ) -> PathSet:
     from critpath.executions.choose import choose_specification, with_label
     from critpath.executions.find import find_executions
+    from critpath.executions.marker import WANTED
     from critpath.executions.specification import wanted
     from critpath.read.layout import KERNEL
-    from critpath.read.manifest import open_manifest, with_counted_losses
+    from critpath.read.manifest import open_manifest, with_manifest
     from critpath.read.recording import describe
 
     manifest, said = open_manifest(recording)
     described = describe(recording)
     names = sorted({name for trace in described for name in trace.events})
-    text, how = choose_specification(specification, manifest.execution, recording, names)
-    texts = [trace.texts for trace in described]
-    chosen, labelled = with_label(parse_specification(text), texts)
+    marks = partial(_read, recording, (*KERNEL, *WANTED), reader)
+    text, how = choose_specification(specification, manifest.execution, recording, names, marks)
+    chosen, labelled = with_label(parse_specification(text), [t.texts for t in described])
     events = _read(recording, (*KERNEL, *wanted(chosen)), reader)
-    events = with_counted_losses(events, manifest)
+    events = with_manifest(events, manifest)
     executions = find_executions(events, chosen, names, manifest.runs)
     tell(f"walking {plural(len(executions), 'critical path')}")
     timelines = _timelines(events)
@@ -142,7 +144,7 @@ def _walk_all(
 ) -> PathSet:
     from critpath.graph.execution_graph import build_graph
     from critpath.graph.path import critical_paths, overlaps_loss
-    from critpath.graph.subjects import subject_workers
+    from critpath.graph.subjects import left_out, subject_workers
     from critpath.model import PathSet
 
     subjects = subject_workers(timelines, executions)
@@ -154,14 +156,7 @@ def _walk_all(
         executions.end,
         interrupts=interrupts,
     )
-    unseen = int((subjects < 0).sum())
-    warnings = [*events.warnings, *timelines.warnings, *executions.notes]
-    if unseen:
-        warnings.append(
-            f"{plural(unseen, 'execution')} of threads without a scheduling event: all UNKNOWN"
-        )
-    if executions.incomplete:
-        warnings.append(f"{plural(executions.incomplete, 'execution')} incomplete, left out")
+    notes = (*executions.notes, *left_out(subjects, executions))
     return PathSet(
         executions=executions,
         paths=paths,
@@ -172,7 +167,7 @@ def _walk_all(
         lossy=overlaps_loss(events.losses, executions.host, executions.begin, executions.end),
         environment=events.environment,
         events=events.total,
-        warnings=tuple(warnings),
+        warnings=(*events.warnings, *timelines.warnings, *notes),
     )
 
 
@@ -204,11 +199,14 @@ def thread_paths(
     """
     from critpath.graph.subjects import lives_of
     from critpath.read.layout import KERNEL
+    from critpath.read.manifest import open_manifest, with_manifest
 
-    events = _read(source, KERNEL, reader)
+    manifest, said = open_manifest(source)
+    events = with_manifest(_read(source, KERNEL, reader), manifest)
     timelines = _timelines(events)
     executions = lives_of(timelines, tid, comm, (begin, end), (events.begin, events.end))
-    return _walk_all(events, timelines, executions, source, "thread", interrupts)
+    path_set = _walk_all(events, timelines, executions, source, "thread", interrupts)
+    return replace(path_set, warnings=(*said, *path_set.warnings))
 
 
 # ------------------------------------------------------------------ comparison
@@ -237,8 +235,9 @@ def compare(
     """
     from critpath.cluster.outliers import outliers
     from critpath.cluster.types import find_types, usable_labels
+    from critpath.detect.circumstances import set_warnings
     from critpath.detect.coarse import detect
-    from critpath.detect.verdict import decide, set_warnings
+    from critpath.detect.verdict import decide
     from critpath.model import Comparison
     from critpath.vectors.alphabet import ALPHABETS
     from critpath.vectors.coarse import with_like_states

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from critpath.model import Bool, Detection, Loss, Outliers, PathSet
+from critpath.model import Bool, Detection, Loss, Outliers
 from critpath.units import format_ns, format_share, plural
 
 # A set that lost more of its executions than this cannot speak for the others.
@@ -93,34 +93,3 @@ def decide(
             "as a whole do not bear out"
         )
     return "ok", tuple(reasons)
-
-
-def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ...]:
-    """Say what a reader must know about two sets before believing their difference.
-
-    Parameters
-    ----------
-    normal, sample : PathSet
-    folded : int
-        Symbols that share a code because the alphabet is full.
-
-    Returns
-    -------
-    tuple of str
-        One line each.
-    """
-    result = [text for text in dict.fromkeys(normal.warnings) if text in sample.warnings]
-    for name, path_set in (("normal", normal), ("sample", sample)):
-        own = [text for text in dict.fromkeys(path_set.warnings) if text not in result]
-        result += [f"{name}: {text}" for text in own]
-    for key, what in (("kernel_release", "kernels"), ("tracer_name", "tracers")):
-        seen = [sorted({str(e[key]) for e in s.environment if key in e}) for s in (normal, sample)]
-        # One set's kernel trace has a release, its user-space traces have none.
-        if seen[0] != seen[1]:
-            result.append(
-                f"the sets come from different {what}: "
-                f"{', '.join(seen[0]) or 'unknown'} and {', '.join(seen[1]) or 'unknown'}"
-            )
-    if folded:
-        result.append(f"{plural(folded, 'rare kind')} of thread counted together as '*'")
-    return tuple(result)

@@ -12,7 +12,7 @@ from critpath.executions.events import find_by_events
 from critpath.executions.marker import find_markers
 from critpath.executions.pattern import SYNTAX
 from critpath.executions.process import find_processes
-from critpath.executions.runs import find_runs
+from critpath.executions.runs import find_runs, within_runs
 from critpath.executions.specification import Specification, parse_specification
 from critpath.executions.thread import find_threads
 from critpath.executions.windows import find_windows
@@ -39,7 +39,8 @@ def find_executions(
         Names of every event class of the trace, decoded or not, for the message
         about an unknown one; without it the classes of ``events``.
     runs : sequence of Run
-        Of a recorded command: with ``process``, they are the executions.
+        Of a recorded command: with ``process``, they are the executions; where some
+        processes are chosen (``process,comm=NAME``), those that begin during a run.
 
     Returns
     -------
@@ -59,9 +60,11 @@ def find_executions(
         specification = parse_specification(specification)
     if specification.kind == "process" and runs and not specification.where:
         return find_runs(events, runs)
-    return FINDERS[specification.kind](
+    found = FINDERS[specification.kind](
         events, specification, known or [c.name for c in events.classes]
     )
+    # An interleaved recording has the other command's processes in its trace.
+    return within_runs(found, runs) if specification.kind == "process" and runs else found
 
 
 def _events(events: Events, specification: Specification, known: Sequence[str]) -> Executions:

@@ -9,7 +9,8 @@ recorder; LTTng has the cgroup *namespace*, as context and in its statedump.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,12 +19,17 @@ import numpy as np
 from critpath.executions.fields import field_numbers, field_texts
 from critpath.executions.scheduling import hosts_of, rows_of_kind
 from critpath.model import I64, Bool, Events, Kind, Wanted
+from critpath.units import safe_text
 
 Thread = tuple[int, int]  # host, tid
+_SHOWN: Final = 5  # places that a note names
 
 # What must be read beyond the kernel's own selection.
+# LTTng before 2.12, and the ftrace recorder, have the namespaces with the state.
 PID_NAMESPACES: Final = Wanted(
-    Kind.OTHER, ("lttng_statedump_process_pid_ns",), (("tid",), ("ns_inum",), ("ns_level",))
+    Kind.OTHER,
+    ("lttng_statedump_process_pid_ns", "lttng_statedump_process_state"),
+    (("tid",), ("ns_inum",), ("ns_level",)),
 )
 CGROUP_NAMESPACES: Final = Wanted(
     Kind.OTHER, ("lttng_statedump_process_cgroup_ns",), (("tid",), ("ns_inum",))
@@ -31,7 +37,7 @@ CGROUP_NAMESPACES: Final = Wanted(
 CGROUPS: Final = Wanted(
     Kind.OTHER,
     ("cgroup_attach_task", "cgroup:cgroup_attach_task", "critpath_statedump_cgroup"),
-    (("pid", "tid"), ("dst_path", "path")),
+    (("pid", "tid"), ("dst_root",), ("dst_path", "path")),
 )
 
 
@@ -89,6 +95,10 @@ class _History:
             return None
         return self._values[thread][max(0, bisect_right(rows, row) - 1)]
 
+    def last(self) -> Iterator[int | str]:
+        """Yield what is known of every thread in the end."""
+        return (values[-1] for values in self._values.values())
+
 
 def belong(events: Events, where: Where, host: I64, tid: I64, rows: I64) -> tuple[Bool, int]:
     """Tell which threads are in the namespaces and the control group that are meant.
@@ -100,7 +110,7 @@ def belong(events: Events, where: Where, host: I64, tid: I64, rows: I64) -> tupl
         ``comm`` is not looked at.
     host, tid : int64 [n]
     rows : int64 [n]
-        From where on each is to belong.
+        When each is to belong: its end, as a program may be moved after its exec.
 
     Returns
     -------
@@ -110,20 +120,52 @@ def belong(events: Events, where: Where, host: I64, tid: I64, rows: I64) -> tupl
     """
     inside = np.ones(len(rows), np.bool_)
     unknown = np.zeros(len(rows), np.bool_)
-    tests: list[tuple[_History, Callable[[int | str], bool]]] = []
+    threads = list(zip(zip(host.tolist(), tid.tolist(), strict=True), rows.tolist(), strict=True))
+
+    def test(
+        asked: Sequence[tuple[Thread, int]],
+        histories: Sequence[_History],
+        meant: Callable[[int | str], bool],
+    ) -> None:
+        for i, (thread, row) in enumerate(asked):
+            values = [v for history in histories if (v := history.at(thread, row)) is not None]
+            unknown[i] |= not values
+            inside[i] &= any(map(meant, values))
+
     if where.ns:
-        tests.append((_pid_namespaces(events), lambda value: value == where.ns))
+        test(threads, [_pid_namespaces(events)], lambda value: value == where.ns)
     if where.cgroup_ns:
-        tests.append((_cgroup_namespaces(events), lambda value: value == where.cgroup_ns))
+        test(threads, [_cgroup_namespaces(events)], lambda value: value == where.cgroup_ns)
     if where.cgroup:
-        tests.append((_cgroups(events), lambda value: _below(str(value), where.cgroup)))
-    threads = list(zip(host.tolist(), tid.tolist(), rows.tolist(), strict=True))
-    for history, meant in tests:
-        for i, (h, t, row) in enumerate(threads):
-            value = history.at((h, t), row)
-            unknown[i] |= value is None
-            inside[i] &= value is not None and meant(value)
+        process = _processes(events)
+        leaders = [
+            ((thread[0], int(process.at(thread, row) or thread[1])), row) for thread, row in threads
+        ]
+        test(leaders, _cgroups(events), lambda value: _below(str(value), where.cgroup))
     return inside, int(unknown.sum())
+
+
+def known_places(events: Events, where: Where) -> tuple[str, ...]:
+    """Say which places the trace tells of, for when nothing is in those asked for.
+
+    Returns
+    -------
+    tuple of str
+        One line for every kind of place that is asked for.
+    """
+    kinds: tuple[tuple[int | str, str, Callable[[Events], list[_History]]], ...] = (
+        (where.ns, "pid namespace", lambda events: [_pid_namespaces(events)]),
+        (where.cgroup_ns, "cgroup namespace", lambda events: [_cgroup_namespaces(events)]),
+        (where.cgroup, "control group", _cgroups),
+    )
+    notes = []
+    for asked, kind, find in kinds:
+        if asked:
+            counts = Counter(place for history in find(events) for place in history.last())
+            seen = [f"{safe_text(str(p))} ({n:,})" for p, n in counts.most_common(_SHOWN)]
+            told = f"threads are known in {', '.join(seen)}" if seen else "the trace names none"
+            notes.append(f"nothing in {kind} {safe_text(str(asked))}: {told}")
+    return tuple(notes)
 
 
 def _below(path: str, group: str) -> bool:
@@ -136,14 +178,45 @@ def _named(events: Events, wanted: Wanted) -> I64:
     return np.sort(np.concatenate(parts))
 
 
-def _inherit(events: Events, told: Sequence[tuple[int, Thread, int | str]]) -> _History:
-    """Combine what events tell with what children inherit, in the order of the trace."""
+def _processes(events: Events) -> _History:
+    """Return the process of every thread that is not the first of its own."""
+    told = [
+        *_told(events, rows_of_kind(events, Kind.STATEDUMP), "tid", "pid"),
+        *_told(events, rows_of_kind(events, Kind.FORK), "child_tid", "child_pid"),
+    ]
+    history = _History()
+    for row, thread, process in sorted(told):
+        history.set(thread, row, process)
+    return history
+
+
+def _inherit(
+    events: Events, told: Sequence[tuple[int, Thread, int | str]], *, processes: bool = False
+) -> _History:
+    """Combine what events tell with what children inherit, in the order of the trace.
+
+    Parameters
+    ----------
+    events : Events
+    told : sequence of (row, thread, value)
+    processes : bool
+        All threads of a process have it in common, and events tell it of the first.
+    """
     forks = rows_of_kind(events, Kind.FORK)
+    parents, born = (events.column(forks, f"{who}_tid") for who in ("parent", "child"))
+    if processes:
+        groups = [events.column(forks, f"{who}_pid") for who in ("parent", "child")]
+        parents, born = (
+            np.where(group > 0, group, tid)
+            for group, tid in zip(groups, (parents, born), strict=True)
+        )
+        other = parents != born  # else a further thread of the same process
+        forks, parents, born = forks[other], parents[other], born[other]
     children = zip(
         forks.tolist(),
         hosts_of(events, forks).tolist(),
-        events.column(forks, "parent_tid").tolist(),
-        events.column(forks, "child_tid").tolist(),
+        parents.tolist(),
+        born.tolist(),
         strict=True,
     )
     # At one row what the event tells comes after what is inherited, and wins.
@@ -175,16 +248,16 @@ def _pid_namespaces(events: Events) -> _History:
     told: list[tuple[int, Thread, int | str]] = []
     for kind, tid_field, field in (
         (Kind.FORK, "child_tid", "child_ns_inum"),
-        (Kind.STATEDUMP, "tid", "ns_inum"),
         (Kind.EXEC, "tid", "pid_ns"),
     ):
         told += _told(events, rows_of_kind(events, kind), tid_field, field)
     # A thread has one event per level of nesting; its own namespace is the deepest.
     rows = _named(events, PID_NAMESPACES)
     level, _ = field_numbers(events, rows, "ns_level")
-    dump = _told(events, rows, "tid", "ns_inum")
+    has = field_numbers(events, rows, "ns_inum")[0] > 0
+    dump = _told(events, rows[has], "tid", "ns_inum")
     deepest: dict[Thread, tuple[int, int, int | str]] = {}
-    for depth, (row, thread, value) in zip(level.tolist(), dump, strict=False):
+    for depth, (row, thread, value) in zip(level[has].tolist(), dump, strict=True):
         if depth >= deepest.get(thread, (-1, 0, 0))[0]:
             deepest[thread] = (depth, row, value)
     told += [(row, thread, value) for thread, (_, row, value) in deepest.items()]
@@ -197,8 +270,14 @@ def _cgroup_namespaces(events: Events) -> _History:
     return _inherit(events, [*dump, *_told(events, execs, "tid", "cgroup_ns")])
 
 
-def _cgroups(events: Events) -> _History:
+def _cgroups(events: Events) -> list[_History]:
+    """Return the control groups of processes, in every hierarchy (version 1 has several)."""
     rows = _named(events, CGROUPS)
+    hierarchy = events.column(rows, "dst_root")
+    return [_cgroups_of(events, rows[hierarchy == each]) for each in np.unique(hierarchy)]
+
+
+def _cgroups_of(events: Events, rows: I64) -> _History:
     tid, _ = field_numbers(events, rows, "pid")
     texts = field_texts(events, rows, "dst_path")
     hosts = hosts_of(events, rows).tolist()
@@ -211,6 +290,7 @@ def _cgroups(events: Events) -> _History:
             )
             if text
         ],
+        processes=True,
     )
 
 

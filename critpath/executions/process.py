@@ -8,7 +8,7 @@ import numpy as np
 
 from critpath.executions.fields import field_texts
 from critpath.executions.matching import build
-from critpath.executions.membership import Where, belong
+from critpath.executions.membership import Where, belong, known_places
 from critpath.executions.scheduling import Owners, Scheduling, hosts_of, rows_of_kind
 from critpath.model import Bool, Events, Executions, Kind
 from critpath.units import plural
@@ -80,7 +80,10 @@ def find_processes(events: Events, where: Where | None = None) -> Executions:
         [None] * len(lives.begin),
         [program_name(name) for name in lives.last],
         incomplete=len(lives.running) + lives.replaced,
-        notes=tuple(f"{plural(n, noun)} {why}" for n, noun, why in counts if n),
+        notes=(
+            *(known_places(events, where) if where and not lives.begin else ()),
+            *(f"{plural(n, noun)} {why}" for n, noun, why in counts if n),
+        ),
         # The exec renames the thread, as every switch after it shows.
         forward=True,
         names=[program_name(name)[:COMM_LENGTH] for name in lives.first],
@@ -95,7 +98,7 @@ def _choose(events: Events, lives: _Lives, where: Where) -> int:
         lives.keep(np.array(named, np.bool_))
     threads = np.array(lives.thread, np.int64).reshape(-1, 2)
     inside, unknown = belong(
-        events, where, threads[:, 0], threads[:, 1], np.array(lives.begin, np.int64)
+        events, where, threads[:, 0], threads[:, 1], np.array(lives.end, np.int64)
     )
     lives.keep(inside)
     return unknown

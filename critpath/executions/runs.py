@@ -61,6 +61,41 @@ def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
     )
 
 
+def within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
+    """Keep the executions that begin while a run goes on.
+
+    Parameters
+    ----------
+    executions : Executions
+    runs : sequence of Run
+        One after the other.
+    """
+    ordered = sorted(runs, key=lambda run: run.begin)
+    begins = np.array([run.begin for run in ordered], np.int64)
+    ends = np.array([run.end for run in ordered], np.int64)
+    run = np.searchsorted(begins, executions.begin, "right") - 1
+    inside = (run >= 0) & (executions.begin <= ends[np.maximum(run, 0)])
+    others = int((~inside).sum())
+    if not others:
+        return executions
+    rows = np.flatnonzero(inside)
+
+    def kept(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(texts[i] for i in rows.tolist())
+
+    return Executions(
+        id=kept(executions.id),
+        begin=executions.begin[rows],
+        end=executions.end[rows],
+        tid=executions.tid[rows],
+        host=executions.host[rows],
+        comm=kept(executions.comm),
+        label=kept(executions.label),
+        incomplete=executions.incomplete,
+        notes=(*executions.notes, f"{plural(others, 'execution')} outside the recording's runs"),
+    )
+
+
 def _of_thread(events: Events, kind: Kind) -> dict[int, I64]:
     """Return the rows of a kind by the thread that they are about."""
     rows = rows_of_kind(events, kind)

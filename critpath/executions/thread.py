@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from critpath.executions.matching import build
-from critpath.executions.membership import Where, belong
+from critpath.executions.membership import Where, belong, known_places
 from critpath.executions.process import COMM_LENGTH
 from critpath.executions.scheduling import Owners, Scheduling, hosts_of, rows_of_kind
 from critpath.model import I64, Events, Executions, Kind
@@ -50,10 +50,9 @@ def find_threads(events: Events, where: Where | None = None) -> Executions:
     scheduling = Scheduling(events)
     if where:
         host, tid = thread[starts] >> 32, thread[starts] & 0xFFFFFFFF
-        inside, unknown = belong(events, where, host, tid, first)
+        inside, unknown = belong(events, where, host, tid, last)
         if where.comm:
-            shown = scheduling.names(host, tid, first, forward=True)
-            inside &= np.array([name == where.comm[:COMM_LENGTH] for name in shown], np.bool_)
+            inside &= scheduling.called(where.comm[:COMM_LENGTH], (host, tid), (first, last))
         counts.append((int((keep & ~inside).sum()), "not of those asked for"))
         counts.append((unknown, "of which the trace does not tell the namespace or group"))
         keep &= inside
@@ -66,7 +65,10 @@ def find_threads(events: Events, where: Where | None = None) -> Executions:
         [None] * len(first),
         [""] * len(first),
         incomplete=0,
-        notes=tuple(f"{plural(count, 'thread')} {why}" for count, why in counts if count),
+        notes=(
+            *(known_places(events, where) if where and not len(first) else ()),
+            *(f"{plural(count, 'thread')} {why}" for count, why in counts if count),
+        ),
         forward=True,
     )
 

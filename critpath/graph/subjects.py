@@ -6,6 +6,7 @@ import numpy as np
 
 from critpath.errors import UsageError
 from critpath.model import I64, Executions, Timelines
+from critpath.units import plural
 
 
 def subject_workers(timelines: Timelines, executions: Executions) -> I64:
@@ -31,6 +32,19 @@ def subject_workers(timelines: Timelines, executions: Executions) -> I64:
             if workers.first[index] <= executions.end[i] or result[i] < 0:
                 result[i] = index
     return result
+
+
+def left_out(subjects: I64, executions: Executions) -> tuple[str, ...]:
+    """Say how many executions have no path, or none that tells anything."""
+    unseen = int((subjects < 0).sum())
+    notes = (
+        (unseen, f"{plural(unseen, 'execution')} of threads without a scheduling event: UNKNOWN"),
+        (
+            executions.incomplete,
+            f"{plural(executions.incomplete, 'execution')} incomplete, left out",
+        ),
+    )
+    return tuple(text for count, text in notes if count)
 
 
 def lives_of(

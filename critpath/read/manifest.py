@@ -206,6 +206,30 @@ def _unfinished(manifest: Manifest, recording: Path) -> tuple[str, ...]:
     return (f"{recording}: its recorder has not finished it: the end may be missing",)
 
 
+def with_manifest(events: Events, manifest: Manifest) -> Events:
+    """Add what a manifest knows to the events of its recording: loss, circumstances.
+
+    Returns
+    -------
+    Events
+        With the losses of `with_counted_losses`, and an ``environment`` of its own with
+        what two recordings should have in common (`critpath.detect.circumstances`).
+    """
+    said = {
+        "recorded_on": manifest.host.get("name"),
+        "recorded_cpu": manifest.host.get("cpu_model"),
+        "recorded_cpus": manifest.host.get("cpus"),
+        "recorded_profile": manifest.profile,
+        "recorded_session": manifest.session,
+        "recorded_beside": manifest.interleaved,
+    }
+    plain = {k: v for k, v in said.items() if v and (isinstance(v, str) or type(v) is int)}
+    events = with_counted_losses(events, manifest)
+    if not plain:
+        return events
+    return replace(events, environment=(*events.environment, plain))
+
+
 def with_counted_losses(events: Events, manifest: Manifest) -> Events:
     """Add the losses that the tracer counted and the trace does not show.
 

@@ -16,8 +16,8 @@ from critpath.read.metadata import read_metadata
 _DEEPEST = 16  # levels of directories; LTTng needs five
 
 
-def _directories(root: Path) -> Iterator[Path]:
-    """Yield directories with a metadata file, parents first, in natural order."""
+def directories_with(root: Path, name: str) -> Iterator[Path]:
+    """Yield directories that hold a file of that name, parents first, in natural order."""
     pending = [(root, 0)]
     while pending:
         directory, depth = pending.pop()
@@ -28,7 +28,7 @@ def _directories(root: Path) -> Iterator[Path]:
             raise UnreadableError(
                 f"{directory}: {error.strerror}", "make the directory readable for this user"
             ) from error
-        if any(e.name == "metadata" and e.is_file() for e in inside):
+        if any(e.name == name and e.is_file() for e in inside):
             yield directory
         below = [Path(e.path) for e in inside if e.is_dir(follow_symlinks=False)]
         if depth < _DEEPEST:
@@ -51,7 +51,7 @@ def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
 
 def trace_directories(path: Path) -> tuple[Path, ...]:
     """Return every directory at or below a path that holds a CTF trace, in natural order."""
-    return tuple(_directories(path)) if path.is_dir() else ()
+    return tuple(directories_with(path, "metadata")) if path.is_dir() else ()
 
 
 def find_traces(path: Path) -> tuple[Trace, ...]:
@@ -86,7 +86,7 @@ def find_traces(path: Path) -> tuple[Trace, ...]:
             _stream_files(d, root),
             read_metadata(d),
         )
-        for d in _directories(path)
+        for d in directories_with(path, "metadata")
     ]
     if not traces:
         empty = not any(path.iterdir())

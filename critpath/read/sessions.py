@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from critpath.model import MANIFEST
-from critpath.read.recording import trace_directories
+from critpath.read.recording import directories_with, trace_directories
 
 # LTTng writes one directory per tracing domain into a session's directory.
 _DOMAINS = frozenset({"kernel", "ust"})
@@ -34,8 +34,11 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     if not traces:
         return (source,)  # reading it says what is wrong
     found = dict.fromkeys(_session_of(trace, source) for trace in traces)
-    # One session: the user's own name for it, which is the shortest.
-    return (source,) if len(found) == 1 else tuple(found)
+    # A recording without a trace must not be passed over: reading it says why.
+    found.update((_session_of(d, source), None) for d in directories_with(source, MANIFEST))
+    if len(found) == 1 and not (next(iter(found)) / MANIFEST).is_file():
+        return (source,)  # one session: the user's own name for it, which is the shortest
+    return tuple(found)
 
 
 def _session_of(trace: Path, source: Path) -> Path:

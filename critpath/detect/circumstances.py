@@ -1,0 +1,74 @@
+"""What a difference between two sets should not come from, and what else to know of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from critpath.model import PathSet
+from critpath.units import plural
+
+# Keys of the sets' environments.
+_ALIKE: Final = {
+    "kernel_release": "kernels",
+    "tracer_name": "tracers",
+    "recorded_on": "machines",
+    "recorded_cpu": "processors",
+    "recorded_cpus": "numbers of cpus",
+    "recorded_profile": "profiles",
+}
+
+
+def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ...]:
+    """Say what a reader must know about two sets before believing their difference.
+
+    Parameters
+    ----------
+    normal, sample : PathSet
+    folded : int
+        Symbols that share a code because the alphabet is full.
+
+    Returns
+    -------
+    tuple of str
+        One line each.
+    """
+    result = [text for text in dict.fromkeys(normal.warnings) if text in sample.warnings]
+    for name, path_set in (("normal", normal), ("sample", sample)):
+        own = [text for text in dict.fromkeys(path_set.warnings) if text not in result]
+        result += [f"{name}: {text}" for text in own]
+    for key, what in _ALIKE.items():
+        seen = [_said(s, key) for s in (normal, sample)]
+        # Only critpath's own recordings say the latter: silence is no difference there.
+        known = all(seen) or not key.startswith("recorded_")
+        # One set's kernel trace has a release, its user-space traces have none.
+        if seen[0] != seen[1] and known:
+            result.append(
+                f"the sets come from different {what}: "
+                f"{', '.join(seen[0]) or 'unknown'} and {', '.join(seen[1]) or 'unknown'}"
+            )
+    result += _apart(normal, sample)
+    if folded:
+        result.append(f"{plural(folded, 'rare kind')} of thread counted together as '*'")
+    return tuple(result)
+
+
+def _said(path_set: PathSet, key: str) -> list[str]:
+    return sorted({str(e[key]) for e in path_set.environment if key in e})
+
+
+def _apart(normal: PathSet, sample: PathSet) -> list[str]:
+    """Say so if a recording was interleaved with one that it is not compared with."""
+    # Both of a pair are of one session.
+    sessions = [
+        {e.get("recorded_session") for e in s.environment if "recorded_beside" in e}
+        for s in (normal, sample)
+    ]
+    return [
+        f"the {name} set was recorded in alternation with "
+        f"{', '.join(map(repr, _said(path_set, 'recorded_beside')))}: compare it with that"
+        for name, path_set, mine, others in (
+            ("normal", normal, sessions[0], sessions[1]),
+            ("sample", sample, sessions[1], sessions[0]),
+        )
+        if mine - others
+    ]

@@ -1,0 +1,60 @@
+"""What is said of two sets before their difference is believed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from critpath.detect.circumstances import set_warnings
+from critpath.model import CriticalPaths, Executions, PathSet
+
+
+def path_set(**environment) -> PathSet:
+    whole, narrow = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    small, flags = np.zeros(0, np.uint8), np.zeros(0, np.bool_)
+    return PathSet(
+        executions=Executions((), whole, whole, whole, whole, (), ()),
+        paths=CriticalPaths(
+            *(np.zeros(1, np.int64), whole, whole, small, narrow, narrow),
+            *(whole, whole, narrow, flags, ("",)),
+        ),
+        session=whole,
+        sources=(),
+        specification="process",
+        losses=(),
+        lossy=flags,
+        environment=({"domain": "kernel"}, environment),
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "other", "says"),
+    [
+        ("kernel_release", "6.1", "6.18", "different kernels: 6.1 and 6.18"),
+        ("recorded_on", "a", "b", "different machines: a and b"),
+        ("recorded_profile", "minimal", "full", "different profiles: minimal and full"),
+        ("recorded_cpus", 2, 8, "different numbers of cpus: 2 and 8"),
+        ("recorded_cpu", "new", "old", "different processors: new and old"),
+    ],
+)
+def test_what_differs_is_said(key, one, other, says):
+    (warning,) = set_warnings(path_set(**{key: one}), path_set(**{key: other}), 0)
+    assert says in warning
+    assert set_warnings(path_set(**{key: one}), path_set(**{key: one}), 0) == ()
+
+
+def test_a_trace_without_a_manifest_is_no_difference():
+    assert set_warnings(path_set(recorded_on="a"), path_set(), 0) == ()
+    (warning,) = set_warnings(path_set(kernel_release="6.1"), path_set(), 0)
+    assert "6.1 and unknown" in warning
+
+
+def test_an_interleaved_recording_is_best_compared_with_its_partner():
+    one = path_set(recorded_session="s1", recorded_beside="sample")
+    other = path_set(recorded_session="s1", recorded_beside="normal")
+    stranger = path_set(recorded_session="s2")
+    assert set_warnings(one, other, 0) == ()
+    (warning,) = set_warnings(one, stranger, 0)
+    assert warning.startswith("the normal set was recorded in alternation with 'sample'")
+    (warning,) = set_warnings(stranger, other, 0)
+    assert warning.startswith("the sample set was recorded in alternation with 'normal'")

@@ -1,0 +1,131 @@
+"""Where a process is when it ends, and what it is called by then."""
+
+from __future__ import annotations
+
+from critpath.executions.find import find_executions
+from critpath.model import Run
+
+
+def add_process(made, start, tid, program="./x", parent=50, **more):
+    """Fork, exec and exit within 100 ns."""
+    made.add(start, 0, "sched_process_fork", parent_tid=parent, child_tid=tid, **more)
+    made.add(start + 10, 0, "sched_process_exec", tid=tid, filename=program)
+    made.add(start + 90, 0, "sched_process_exit", tid=tid, comm="x")
+
+
+def test_a_program_that_moves_itself_after_its_exec_is_in_its_group(record):
+    made = record()
+    made.add(1, 0, "cgroup_attach_task", pid=50, dst_path="/user.slice")
+    add_process(made, 100, 7)  # sh -c 'echo $$ > cgroup.procs; exec work'
+    made.add(120, 0, "cgroup_attach_task", pid=7, dst_path="/job")
+    add_process(made, 300, 8)
+    events = made.events()
+    assert find_executions(events, "process,cgroup=/job").tid.tolist() == [7]
+    assert find_executions(events, "process,cgroup=/user.slice").tid.tolist() == [8]
+
+
+def test_a_move_is_told_of_the_first_thread_and_is_of_all(record):
+    made = record()
+    fork = {"parent_pid": 50, "child_pid": 50}
+    made.add(1, 0, "cgroup_attach_task", pid=50, dst_path="/before")
+    made.add(10, 0, "sched_process_fork", parent_tid=50, child_tid=51, **fork)
+    made.add(20, 0, "cgroup_attach_task", pid=50, dst_path="/after")
+    # What another thread of the moved process forks is there too.
+    add_process(made, 100, 7, parent=51, parent_pid=50, child_pid=7)
+    made.switch(200, 0, (0, "swapper/0"), (51, "two"))
+    made.switch(300, 0, (51, "two"), (0, "swapper/0"))
+    events = made.events()
+    assert find_executions(events, "process,cgroup=/after").tid.tolist() == [7]
+    assert sorted(find_executions(events, "thread,cgroup=/after").tid.tolist()) == [7, 51]
+    assert len(find_executions(events, "thread,cgroup=/before")) == 0
+
+
+def test_every_hierarchy_counts(record):
+    """Version 1 has a hierarchy per controller; a move in one is none in the others."""
+    made = record()
+    for time, root, path in ((1, 4, "/memory/job"), (2, 7, "/cpu/job"), (3, 4, "/memory/other")):
+        made.add(time, 0, "cgroup_attach_task", pid=50, dst_root=root, dst_path=path)
+    add_process(made, 100, 7)
+    events = made.events()
+    assert find_executions(events, "process,cgroup=/cpu").tid.tolist() == [7]
+    assert find_executions(events, "process,cgroup=/memory/other").tid.tolist() == [7]
+    assert len(find_executions(events, "process,cgroup=/memory/job")) == 0
+
+
+def test_older_tracers_name_every_namespace_that_a_thread_is_seen_in(record):
+    """LTTng before 2.12: one event per level with the state, the deepest first."""
+    made = record()
+    state = "lttng_statedump_process_state"
+    made.add(1, 0, state, tid=50, ns_inum=111, ns_level=0)
+    made.add(2, 0, state, tid=60, ns_inum=222, ns_level=1)
+    made.add(3, 0, state, tid=60, ns_inum=111, ns_level=0)
+    add_process(made, 100, 7, parent=50)
+    add_process(made, 300, 8, parent=60)
+    events = made.events()
+    assert find_executions(events, "process,ns=222").tid.tolist() == [8]
+    assert find_executions(events, "process,ns=111").tid.tolist() == [7]
+
+
+def test_places_that_there_are_are_named_where_nothing_is_in_those_asked_for(record):
+    made = record()
+    made.add(1, 0, "lttng_statedump_process_pid_ns", tid=50, ns_inum=111, ns_level=0)
+    made.add(2, 0, "cgroup_attach_task", pid=50, dst_path="/a\x1b[31m")
+    add_process(made, 100, 7)
+    events = made.events()
+    for kind in ("process", "thread"):
+        note = find_executions(events, f"{kind},ns=222").notes[0]
+        assert note == "nothing in pid namespace 222: threads are known in 111 (2)"
+    note = find_executions(events, "process,cgroup=/b").notes[0]
+    assert note == "nothing in control group /b: threads are known in /a\ufffd[31m (2)"
+    note = find_executions(events, "process,cgroup_ns=5").notes[0]
+    assert note == "nothing in cgroup namespace 5: the trace names none"
+
+
+def test_a_thread_is_chosen_by_any_name_that_it_ever_has(record):
+    made = record()
+    # Created with the name of its parent; it renames itself.
+    made.switch(10, 0, (0, "swapper/0"), (7, "main"))
+    made.switch(20, 0, (7, "worker-with-a-l"), (8, "main"))
+    made.switch(30, 0, (8, "main"), (0, "swapper/0"))
+    events = made.events()
+    found = find_executions(events, "thread,comm=worker-with-a-long-name")
+    assert found.tid.tolist() == [7]
+    assert sorted(find_executions(events, "thread,comm=main").tid.tolist()) == [7, 8]
+
+
+def test_a_name_of_another_thread_with_the_same_id_does_not_count(record):
+    made = record()
+    for start, name in ((100, "first"), (300, "second")):
+        made.add(start, 0, "sched_process_fork", parent_tid=50, child_tid=7)
+        made.switch(start + 10, 0, (0, "swapper/0"), (7, name))
+        made.switch(start + 50, 0, (7, name), (0, "swapper/0"))
+    found = find_executions(made.events(), "thread,comm=second")
+    assert found.begin.tolist() == [300]
+
+
+def test_processes_of_an_interleaved_command_are_not_of_these_runs(record):
+    made = record()
+    add_process(made, 100, 7, "/bin/cat")
+    add_process(made, 300, 8, "/bin/cat")  # of a run of the other command
+    add_process(made, 500, 9, "/bin/cat")
+    runs = (Run(1, 70, 500, 600, 0), Run(2, 71, 90, 200, 0))
+    found = find_executions(made.events(), "process,comm=cat", runs=runs)
+    assert found.tid.tolist() == [7, 9]
+    assert "1 execution outside the recording's runs" in found.notes
+    none = find_executions(made.events(), "process,comm=cat", runs=runs[:1])
+    assert none.tid.tolist() == [9]
+
+
+def test_a_mark_out_of_a_namespace_is_about_whom_its_process_was_forked_by(record):
+    """``critpath mark`` in a container: it knows its shell by another number."""
+    made = record()
+    for start, tid, what in ((100, 7, "begin"), (300, 8, "end")):
+        made.add(start, 0, "sched_process_fork", parent_tid=50, child_tid=tid)
+        made.switch(start + 10, 0, (50, "sh"), (tid, "critpath"))
+        made.add(start + 20, 0, "print", buf=f"critpath:{what} job @4026532281:2\n")
+        made.switch(start + 30, 0, (tid, "critpath"), (50, "sh"))
+        made.add(start + 40, 0, "sched_process_exit", tid=tid, comm="critpath")
+    found = find_executions(made.events(), "marker")
+    assert found.tid.tolist() == [50]
+    assert found.id == ("50@120",)
+    assert found.comm == ("sh",)

@@ -1,0 +1,78 @@
+"""Recordings below a directory: none is passed over, and each keeps its manifest."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from critpath.errors import UnreadableError
+from critpath.model import CpuLoss, Events, Manifest
+from critpath.read.manifest import open_manifest, with_manifest
+from critpath.read.sessions import find_recordings
+
+METADATA = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };"
+
+
+def recording(place, *, trace=True, **manifest):
+    place.mkdir(parents=True)
+    (place / "critpath.json").write_text(json.dumps(manifest))
+    if trace:
+        (place / "trace" / "kernel").mkdir(parents=True)
+        (place / "trace" / "kernel" / "metadata").write_text(METADATA)
+    return place
+
+
+def test_a_recording_below_keeps_its_manifest(tmp_path):
+    only = recording(tmp_path / "set" / "one", execution="process")
+    assert find_recordings(tmp_path / "set") == (only,)
+    assert find_recordings(only) == (only,)
+
+
+def test_a_trace_without_a_manifest_is_called_what_the_user_calls_it(tmp_path):
+    (tmp_path / "set" / "kernel").mkdir(parents=True)
+    (tmp_path / "set" / "kernel" / "metadata").write_text(METADATA)
+    assert find_recordings(tmp_path / "set") == (tmp_path / "set",)
+
+
+def test_an_unfinished_recording_among_others_is_not_passed_over(tmp_path):
+    done = recording(tmp_path / "done")
+    dead = recording(tmp_path / "dead", trace=False, state="recording")
+    found = find_recordings(tmp_path)
+    assert sorted(found) == sorted([done, dead])
+    with pytest.raises(UnreadableError) as caught:
+        open_manifest(dead)
+    assert "critpath doctor --clean" in caught.value.do
+
+
+def test_what_is_below_a_recording_is_part_of_it(tmp_path):
+    outer = recording(tmp_path / "outer")
+    recording(outer / "kept" / "inner")
+    assert find_recordings(tmp_path) == (outer,)
+
+
+def test_a_manifest_adds_its_losses_and_circumstances():
+    empty, none = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    events = Events(empty, none, none, empty, empty, (), ("",), begin=5, end=9)
+    manifest = Manifest(
+        *("complete", "critpath-1", (), "", (), {}, "minimal", {}),
+        host={"name": "here", "cpus": 2, "cpu_model": ["odd"]},
+        begin=0,
+        end=0,
+        loss=(CpuLoss(1, 3),),
+        interleaved="sample",
+    )
+    found = with_manifest(events, manifest)
+    assert [(x.begin, x.end, x.cpu, x.events) for x in found.losses] == [(5, 9, 1, 3)]
+    assert found.environment == (
+        {
+            "recorded_on": "here",
+            "recorded_cpus": 2,
+            "recorded_profile": "minimal",
+            "recorded_session": "critpath-1",
+            "recorded_beside": "sample",
+        },
+    )
+    nothing = Manifest("complete", "", (), "", (), {}, "", {}, {}, 0, 0)
+    assert with_manifest(events, nothing).environment == ()
