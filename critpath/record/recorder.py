@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from critpath.errors import CritpathError
     from critpath.model import CpuLoss
 
 
@@ -66,6 +67,10 @@ class Recorder(Protocol):
     Every method raises `critpath.errors.CritpathError` with what to do about it, and
     leaves nothing behind when it does.
     """
+
+    @property
+    def failure(self) -> CritpathError | None:
+        """What ended the recording while the command ran, such as a full disk."""
 
     def start(self) -> int:
         """Make the session and turn tracing on.

@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from critpath.errors import CritpathError
+from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run
 from critpath.model.recording import COMPLETE, INTERRUPTED, RECORDING
 from critpath.record.before import container_namespace, subreaper, sweep
@@ -97,6 +97,7 @@ class _Session:
     recorder: Recorder | None = None
     manifests: list[Manifest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    failed: CritpathError | None = None
 
     def record(self) -> Outcome:
         """Record, and leave nothing behind if that fails."""
@@ -228,8 +229,16 @@ class _Session:
                 index,
                 Run(own, pid, done.begin, done.end, done.exit_code, done.timed_out, done.outlived),
             )
-            if self.signals.poll():
+            if self.signals.poll() or self._failed(own):
                 return
+
+    def _failed(self, number: int) -> bool:
+        """Tell whether the recorder has given up: what runs on would not be recorded."""
+        error = self._running().failure
+        if error is not None:
+            self._note(f"recording ended in run {number}: {error.what}")
+            self.failed = error
+        return error is not None
 
     def _add(self, index: int, run: Run) -> None:
         """Note a run, on disk too: a recorder that is killed must not lose those that ended."""
@@ -273,7 +282,7 @@ class _Session:
             first, *others = self.directories
             for other in others:
                 link_tree(first / _TRACE, other / _TRACE)
-            self._complete(COMPLETE, end, recorded)
+            self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
     def _complete(self, state: str, end: int, recorded: Recorded) -> None:
         for index, directory in enumerate(self.directories):
@@ -354,6 +363,8 @@ class _Session:
 
     def _exit_code(self) -> int:
         """Return the first code that is not 0; a recording that was cut short has one too."""
+        if self.failed:
+            return EXIT_INTERNAL
         runs = sorted((run for m in self.manifests for run in m.runs), key=lambda r: r.begin)
         failed = next((run.exit_code for run in runs if run.exit_code), 0)
         wanted = self.request.runs * len(self.programs)

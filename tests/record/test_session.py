@@ -228,6 +228,14 @@ def test_a_recorder_that_fails_leaves_nothing(box, step):
     assert box.clean()
 
 
+def test_a_recorder_that_gives_up_ends_the_runs(box):
+    done = box.record("-n", "5", "--", "true", env={"FAKE_FAIL": "run"})
+    assert done.code == 125
+    manifest = box.manifest()
+    assert (manifest["state"], len(manifest["runs"])) == ("interrupted", 1)
+    assert "recording ended in run 1: no space left" in manifest["warnings"]
+
+
 def test_auto_says_which_and_why(box):
     done = box.record("true", env={"FAKE_NO_LTTNG": "no modules"})
     assert "recorder: ftrace (lttng: no modules)" in done.err

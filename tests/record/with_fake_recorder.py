@@ -72,6 +72,12 @@ class FakeRecorder:
     def descriptors(self):
         return (self.marker,)
 
+    @property
+    def failure(self):
+        if "run" in os.environ.get("FAKE_FAIL", "").split(","):
+            return CritpathError("no space left", "make room")
+        return None
+
     def stop(self):
         self._step("stop")
         return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
