@@ -12,6 +12,9 @@ from critpath.record.ftrace.ctf_events import HEAD, WIDTH, Step
 
 PACKET = 1 << 16
 CONTEXT = 52
+EVENT = 19  # most that an event's header and context take
+CURRENT = EVENT + 4
+NO_THREAD = -1
 
 
 class Found:
@@ -22,11 +25,12 @@ class Found:
 
 
 class Twin:
-    def __init__(self, layout, times, starts, words, *, large):
+    def __init__(self, layout, times, starts, words, *, large, current=(-1, -1, -1)):
         self.commit_offset, self.commit_size, self.data_offset, self.data_size = layout[:4]
         self.page_bytes, self.flags_offset, self.pid_offset = layout[4:]
         self.earliest, self.latest = times
         self.starts, self.words, self.large = starts, words, large
+        self.current, self.switch, self.next_pid = current
 
     def pages(self, data):
         for number, at in enumerate(range(0, len(data), self.page_bytes)):
@@ -131,16 +135,24 @@ class Twin:
         found.gathered = b"".join(gathered)
         return found
 
+    def follow(self, on_cpu, record):
+        """Return whether a switch to a record's thread is missing, and who has the cpu then."""
+        if int.from_bytes(record[:2], "little") == self.switch:
+            return False, signed(record, self.next_pid)
+        writer = signed(record, self.pid_offset)
+        return self.current >= 0 and on_cpu not in {NO_THREAD, writer}, writer
+
     def write(self, data, header, cpu, span, losses, beside):
         """Return the stream file's bytes and the number of events."""
         most = max(
             (self.words[s + 2] + self.words[s + 3] * self.data_size for s in self.starts if s >= 0),
             default=0,
         )
-        room = len(header) + CONTEXT + PACKET + 19 + most
+        room = len(header) + CONTEXT + PACKET + CURRENT + EVENT + most
         stream = Stream(header, cpu, large=self.large)
         source, events, last = [beside], 0, 0
         waiting, pending = 0, list(zip(losses[::2], losses[1::2], strict=True))
+        on_cpu = NO_THREAD  # not known
         for number, page in self.pages(data):
             while pending and pending[0][0] <= number:
                 waiting += pending.pop(0)[1]
@@ -152,10 +164,15 @@ class Twin:
                 if waiting:
                     stream.loss(span[0], time, waiting)
                     waiting = 0
-                need = 19 + self.words[start + 2] + self.words[start + 3] * len(record)
+                    on_cpu = NO_THREAD
+                need = CURRENT + EVENT + self.words[start + 2] + self.words[start + 3] * len(record)
                 if stream.used + need > room:
                     stream.packet()
                 context = record[self.pid_offset :][:4] + record[self.flags_offset :][:1]
+                unexpected, on_cpu = self.follow(on_cpu, record)
+                if unexpected:
+                    stream.event(self.current, time, context + struct.pack("<i", on_cpu))
+                    events += 1
                 payload = steps(self.words[start + HEAD :], record, source)
                 stream.event(self.words[start], time, context + payload)
                 events += 1
@@ -211,6 +228,10 @@ class Stream:
             self.packet(min(begin, time), min(begin, time))
         self.discarded += count
         self.packet(time, time)
+
+
+def signed(record, at):
+    return int.from_bytes(record[at : at + 4], "little", signed=True)
 
 
 def located(record, a, base):

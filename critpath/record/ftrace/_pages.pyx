@@ -266,7 +266,7 @@ cdef class Pages:
         Returns
         -------
         int
-            Events written.
+            Events written, with those of ``critpath_current``, which are no records.
 
         Raises
         ------

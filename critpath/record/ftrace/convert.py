@@ -62,7 +62,10 @@ class Converted:
     Attributes
     ----------
     events : int
-        In the trace, with those of the statedump.
+        All that are in the trace: `recorded`, those of the statedump, and
+        ``critpath_current``.
+    recorded : int
+        Those of the kernel's buffers only: what its counters and the loss are about.
     names : tuple of str
         Events that were recorded, as the trace calls them, whether they occurred or not.
     loss : tuple of CpuLoss
@@ -71,6 +74,7 @@ class Converted:
     """
 
     events: int
+    recorded: int
     names: tuple[str, ...]
     loss: tuple[CpuLoss, ...]
     warnings: tuple[str, ...]
@@ -89,8 +93,9 @@ class _Events:
 
 @dataclass(frozen=True)
 class _Scanned:
-    """What the first pass found in one cpu's pages."""
+    """What the first pass found in one cpu's pages; `events` are the kernel's own."""
 
+    events: int
     gathered: bytes
     loss: PlacedLoss
     warnings: tuple[str, ...]
@@ -209,6 +214,7 @@ class _Conversion:
             warnings.append("the recorder did not get to its end: events may be missing at the end")
         return Converted(
             events=events,
+            recorded=sum(s.events for s in scanned),
             names=tuple(sorted(c.name for c in self.classes)),
             loss=tuple(
                 CpuLoss(cpu, s.loss.events)
@@ -254,7 +260,7 @@ class _Conversion:
             )
         stats = None if self.raw.stats is None else self.raw.stats.get(cpu)
         loss = place_losses(cpu, missed, damaged, events + unknown + short, stats)
-        return _Scanned(gathered, loss, (*warnings, *loss.warnings))
+        return _Scanned(events, gathered, loss, (*warnings, *loss.warnings))
 
     def _convert(self, directory: Path, cpu: int, scanned: _Scanned, beside: bytearray) -> int:
         header = packet_header(self.identity, self.raw.cpus.index(cpu))

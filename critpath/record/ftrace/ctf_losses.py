@@ -47,7 +47,9 @@ def place_losses(
     damaged : sequence of int
         Pages whose rest could not be decoded.
     records : int
-        Records that were found in the pages.
+        Records that were found in the pages, whether there is a program for them or not.
+        What conversion adds (``critpath_current``, the statedump) is none of them: the
+        kernel did not count it.
     stats : mapping of str to int, or None
         ``per_cpu/cpuN/stats``: it has the total; the pages have the places.
 

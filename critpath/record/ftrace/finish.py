@@ -64,13 +64,17 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded | None:
 
 
 def recorder_facts(description: Mapping[str, object], converted: Converted) -> dict[str, object]:
-    """Return what a manifest says of its recorder."""
+    """Return what a manifest says of its recorder.
+
+    ``event_count`` is what the kernel recorded, without what conversion adds to the trace:
+    the loss is a share of it.
+    """
     recorder = description.get("recorder")
     return {
         "name": "ftrace",
         "version": recorder.get("version", "") if isinstance(recorder, dict) else "",
         "events": list(converted.names),
-        "event_count": converted.events,
+        "event_count": converted.recorded,
         "missing": description.get("missing", []),
         "contexts": list(_CONTEXTS),
         "buffer_bytes": description.get("buffer_bytes", 0),

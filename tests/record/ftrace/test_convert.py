@@ -25,9 +25,9 @@ from critpath.record.ftrace.convert import convert
 ROOT = Path(__file__).resolve().parents[3]
 ARCHIVE = ROOT / "fixtures" / "ftrace-raw" / "minimal.tar.xz"
 GOLDEN = {
-    "kernel_0": "41b0aa288819145412406bc5584f5966b15b17a12d0db85df9514f65d136bb40",
-    "kernel_1": "6cfa06134627955af8e21c5a9c06095c76a36c872c9c8bc1644df0a3657d188e",
-    "metadata": "84cafc63d5215ff3be3ad7f9e93d482ad03e771d25e324fb74cdc6071beca8ef",
+    "kernel_0": "76e005a3eac2f4c4b7015ecfc3a0d56f46b084a24778244298a0dc97887ffbb9",
+    "kernel_1": "854232246d686a3621a6e629b47478a4ff4cc24c83601d741ed3abb12ead9629",
+    "metadata": "c08b3470d898d952ccc19fc5537572cf2c59641afc8c1b737fe21819fb363ce5",
     "statedump_0": "8e2706a50810842e95b92f374e757f44abc0594db2e4d970e0bdaade6324c07a",
 }
 
@@ -77,7 +77,9 @@ def test_the_bytes_are_what_they_were(raw, tmp_path):
         for path in (tmp_path / "trace" / "kernel").iterdir()
     }
     assert written == GOLDEN
-    assert (done.events, done.loss, done.warnings) == (1976, (CpuLoss(0, 175),), ())
+    dumped = len(json.loads((raw / "statedump.json").read_text())) + 2
+    assert (done.events, done.recorded) == (2027, 1976 - dumped)
+    assert (done.loss, done.warnings) == ((CpuLoss(0, 175),), ())
     assert {"sched_switch", "irq_softirq_entry", "print", "lttng_statedump_end"} <= {*done.names}
     assert len(told) == 1
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -172,7 +174,7 @@ def test_damage_is_counted_and_said(raw, rows, tmp_path):
     pages[3 * 4096 : 3 * 4096 + 8] = b"\xff" * 8  # a time in 500 years
     (raw / "cpu1").write_bytes(pages)
     done = convert(raw, tmp_path / "trace", quiet)
-    missing = whole.events - done.events
+    missing = whole.recorded - done.recorded
     assert missing > 20
     # The kernel counted what was read, so that what was damaged is known.
     assert done.loss == (CpuLoss(0, 175), CpuLoss(1, missing))
@@ -254,5 +256,5 @@ def test_hostile_text_stays_text(raw, rows, tmp_path):
 
 def test_converted_is_plain_data():
     assert {f.name for f in dataclasses.fields(module.Converted)} == {
-        *("events", "names", "loss", "warnings")
+        *("events", "recorded", "names", "loss", "warnings")
     }

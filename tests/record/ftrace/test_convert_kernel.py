@@ -20,6 +20,7 @@ SWITCH = (
     "prev_comm={prev_comm} prev_pid={prev_tid} prev_prio={prev_prio} prev_state={prev_state}"
     " ==> next_comm={next_comm} next_pid={next_tid} next_prio={next_prio}"
 )
+CURRENT = "critpath_current"  # ours, where the kernel did not write a switch
 WAKE = "comm={comm} pid={tid} prio={prio} target_cpu={target_cpu:03d}"
 # LTTng's name to ftrace's and the fields as the kernel prints them.
 TEXTS = {
@@ -61,6 +62,18 @@ def as_kernel(name, fields):
     return TEXTS[name][1].format(**fields)
 
 
+def in_front(events):
+    """Return time and thread of each critpath_current by the kernel's event that follows."""
+    before, number = {}, 0
+    for time, name, fields in events:
+        if name != CURRENT:
+            number += 1
+            continue
+        assert number not in before
+        before[number] = (time, fields["tid"])
+    return before
+
+
 def work():
     code = (
         "import os, threading, time, subprocess\n"
@@ -91,17 +104,28 @@ def test_every_event_is_the_kernels(instance, rows, tmp_path):
     compared = Counter()
     for cpu, text in texts.items():
         lines = [x for x in text.splitlines() if x and not x.startswith("#")]
-        assert len(lines) == len(ours[cpu])
-        for line, (time, name, fields) in zip(lines, ours[cpu], strict=True):
+        kernels = [event for event in ours[cpu] if event[1] != CURRENT]
+        assert len(lines) == len(kernels)
+        before = in_front(ours[cpu])
+        running, missing = None, set()  # by the kernel's own text
+        for number, (line, (time, name, fields)) in enumerate(zip(lines, kernels, strict=True)):
             match = LINE.fullmatch(line)
-            pid, number, seconds, micro, theirs, text_of = match.groups()[1:]
-            assert (int(number), int(seconds) * 10**6 + int(micro)) == (cpu, (time + 500) // 1000)
+            pid, cpu_of, seconds, micro, theirs, text_of = match.groups()[1:]
+            assert (int(cpu_of), int(seconds) * 10**6 + int(micro)) == (cpu, (time + 500) // 1000)
             # The context's tid, where the event has none of its own.
             assert int(pid) == fields["tid"] or "{tid}" in TEXTS[name][1]
             assert theirs == TEXTS[name][0]
             assert as_kernel(name, fields) in text_of + " ", line
             compared[name] += 1
-    assert sum(compared.values()) == sum(len(of) for of in ours.values())
+            if theirs == "sched_switch":
+                running = int(re.search(r"next_pid=(\d+)", text_of)[1])
+                continue
+            if running not in {None, int(pid)}:
+                missing.add(number)
+                assert before[number] == (time, int(pid))
+            running = int(pid)
+        assert missing == before.keys()
+    assert sum(compared.values()) == done.recorded
     assert compared["sched_switch"] > 20
     assert compared["print"] == 2
     assert compared["sched_process_fork"] >= 5

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError, UsageError
-from critpath.model import Kind
+from critpath.model import Kind, Wanted
 from critpath.read.layout import KERNEL
 from critpath.read.recording import read_events
 from critpath.record import profiles
@@ -144,6 +144,13 @@ def test_a_command_with_its_processes_is_in_the_trace(settings):
     counts = kernel_counts(made.directory)
     assert sum(c["read events"] for c in counts.values()) > 100
     assert {c["entries"] + c["overrun"] for c in counts.values()} == {0}
+    # What conversion adds is not counted as the kernel's.
+    count = recorded.facts["event_count"]
+    assert count == sum(c["read events"] for c in counts.values())
+    dumped = {"critpath_current", "lttng_statedump_process_state"}
+    found = read_events(made.directory / "trace", (Wanted(Kind.OTHER, tuple(dumped)),))
+    assert {c.name for c in found.classes} >= dumped - {"critpath_current"}
+    assert found.total > count
 
 
 def test_babeltrace2_reads_it_too(settings):

@@ -154,7 +154,8 @@ def test_the_statedump_has_every_thread_of_ours():
         ended.set()
         thread.join()
     _, tid, tgid, _, comm, state, cpu, kernel, namespace = rows[thread.native_id]
-    assert (tid, tgid, kernel, state) == (thread.native_id, os.getpid(), 0, "S")
+    assert (tid, tgid, kernel) == (thread.native_id, os.getpid(), 0)
+    assert state in {"S", "R"}  # R while it is on its way to sleep
     assert rows[os.getpid()][3] == os.getppid()
     assert namespace == Path("/proc/self/ns/pid").stat().st_ino
     assert 0 <= cpu < (os.cpu_count() or 1)
