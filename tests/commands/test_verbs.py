@@ -282,18 +282,18 @@ def package(monkeypatch, tmp_path_factory):
 def test_demo_unpacks_compares_and_reports(run, fake, tmp_path):
     fake.verdict = "anomaly"
     (tmp_path / "critpath.toml").write_text('execution = "process"')
-    done = run("demo")
+    done = run("demo", "--shipped")
     assert done.code == 0
     assert "comparison 1 [b]" in done.out
     assert "nothing of this machine was recorded" in done.err
     assert "critpath-demo/report.html" in done.err
-    assert "next: critpath compare critpath-demo/normal critpath-demo/sample-lock" in done.err
+    assert "next: critpath compare critpath-demo/shipped/normal critpath-demo/shipped/sample-lock" in done.err
     assert (tmp_path / "critpath-demo/report.html").exists()
     assert (tmp_path / "critpath-demo/comparison.json").exists()
     assert (tmp_path / "critpath-demo/normal/trace/metadata").read_text() == "data"
     for _, options in fake.called("extract"):
         assert options["specification"] == "events:app:request_begin,app:request_end,key=id"
-    assert run("demo").code == 0  # its own directory may be used again
+    assert run("demo", "--shipped").code == 0  # its own directory may be used again
 
 
 @pytest.mark.usefixtures("package")
@@ -302,23 +302,23 @@ def test_demo_leaves_other_directories_alone(run, fake, tmp_path):
     (tmp_path / "mine" / "file").write_text("x")
     (tmp_path / "plain").write_text("x")
     for name in ("mine", "plain"):
-        done = run("demo", name)
+        done = run("demo", "--shipped", name)
         assert done.code == 2
         assert "not of an earlier demo" in done.err
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["file"]
     assert fake.calls == []
     (tmp_path / "empty").mkdir()
-    assert run("demo", "empty").code == 0
+    assert run("demo", "--shipped", "empty").code == 0
     assert (tmp_path / "empty" / MARKER).exists()
 
 
 def test_demo_says_if_its_recordings_are_missing_or_damaged(run, package, tmp_path):
     (package / "demo" / "normal.tar.xz").write_bytes(b"not xz")
-    done = run("demo", "damaged")
+    done = run("demo", "--shipped", "damaged")
     assert done.code == 125
     assert "normal.tar.xz is damaged" in done.err
     (package / "demo" / "normal.tar.xz").unlink()
-    done = run("demo")
+    done = run("demo", "--shipped")
     assert done.code == 125
     assert "lacks the demo's recording" in done.err
     assert not (tmp_path / "critpath-demo").exists()

@@ -182,7 +182,7 @@ def test_the_command_does_not_outlive_its_recorder(moment, lifetime, tmp_path):
     script = f"sleep 300 & sleep 301; : {mark}"
     recorder = start(tmp_path / "out", command=("sh", "-c", script))
     deadline = time.monotonic() + 30
-    while not processes(mark) or time.monotonic() < deadline - 30 + moment:
+    while not command_of(mark) or time.monotonic() < deadline - 30 + moment:
         assert time.monotonic() < deadline
         assert recorder.poll() is None
         time.sleep(0.05)
@@ -207,9 +207,9 @@ def test_the_command_does_not_outlive_its_recorder(moment, lifetime, tmp_path):
 
 
 def command_of(mark: str) -> int:
-    """Return the pid of the recorded command: the recorder's child."""
+    """Return the pid of the recorded command: the recorder's child; 0 before there is one."""
     shells = [p for p in processes(mark) if "sh -c" in p and "critpath record" not in p]
-    return int(shells[0].split(":")[0])
+    return int(shells[0].split(":")[0]) if shells else 0
 
 
 def belonging_to(session: str) -> list[str]:
