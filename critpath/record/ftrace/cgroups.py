@@ -20,19 +20,20 @@ def scan_cgroups() -> list[Row]:
     Returns
     -------
     list of tuple
-        ``ns`` (CLOCK_MONOTONIC, when it was read), ``tgid``, the number of the hierarchy
+        ``ns`` (CLOCK_MONOTONIC, just before it was read), ``tgid``, the number of the hierarchy
         as `cgroup_attach_task` has it in ``dst_root``, and the path below its root.
     """
     rows: list[Row] = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - no object per process: this is timed
         if not name.isdecimal():
             continue
+        # Before it is read: what a move says, even one that comes right then, is newer.
+        now = time.monotonic_ns()
         try:
             with open(f"/proc/{name}/cgroup", "rb") as stream:  # noqa: PTH123 - as above
                 text = stream.read()
         except OSError:
             continue
-        now = time.monotonic_ns()
         for line in text.decode("utf-8", "replace").splitlines():
             number, _, rest = line.partition(":")
             path = rest.partition(":")[2]
