@@ -290,7 +290,7 @@ def test_demo_unpacks_compares_and_reports(run, fake, tmp_path):
     assert "next: critpath compare critpath-demo/shipped/normal critpath-demo/shipped/sample-lock" in done.err
     assert (tmp_path / "critpath-demo/report.html").exists()
     assert (tmp_path / "critpath-demo/comparison.json").exists()
-    assert (tmp_path / "critpath-demo/normal/trace/metadata").read_text() == "data"
+    assert (tmp_path / "critpath-demo/shipped/normal/trace/metadata").read_text() == "data"
     for _, options in fake.called("extract"):
         assert options["specification"] == "events:app:request_begin,app:request_end,key=id"
     assert run("demo", "--shipped").code == 0  # its own directory may be used again
