@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# In the environment of the command, its descendants and our session daemon.
+# In the environment of the command and its descendants.
 SESSION_VARIABLE: Final = "CRITPATH_SESSION"
 
 _NAME: Final = re.compile(
