@@ -24,12 +24,10 @@ from critpath.record.program import Program, find_program
 from critpath.record.reading import RUNS
 from critpath.record.recorder import Recorded, Recorder, RecorderSettings
 from critpath.record.registry import register, unregister
-from critpath.record.request import NORMAL, SAMPLE, Outcome, Recording, Request, Tell
+from critpath.record.request import NORMAL, SAMPLE, TRACE, Outcome, Recording, Request, Tell
 from critpath.record.runner import Runner
 from critpath.record.signals import Signals, Stopped
 from critpath.record.user import User, invoking_user
-
-_TRACE = "trace"
 
 
 def record(request: Request, tell: Tell) -> Outcome:
@@ -193,7 +191,7 @@ class _Session:
             timeout=request.timeout,
             interleaved=names[1 - index] if len(names) > 1 else "",
             container=self.container,
-            trace=_TRACE,
+            trace=TRACE,
             warnings=tuple(self.notes),
             critpath=request.version,
         )
@@ -281,7 +279,7 @@ class _Session:
             self.recorder = None
             first, *others = self.directories
             for other in others:
-                link_tree(first / _TRACE, other / _TRACE)
+                link_tree(first / TRACE, other / TRACE)
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
     def _complete(self, state: str, end: int, recorded: Recorded) -> None:
@@ -317,13 +315,13 @@ class _Session:
     def _stopped(self) -> Outcome:
         """End at once: keep what can be read already, and nothing else."""
         self._abort()
-        trace = self.directories[0] / _TRACE
+        trace = self.directories[0] / TRACE
         readable = trace.is_dir() and any(trace.rglob("metadata"))
         if not (readable and self.manifests and self.place.building == self.place.target):
             return self._nothing()
         for directory in self.directories[1:]:
-            if not (directory / _TRACE).exists():
-                link_tree(trace, directory / _TRACE)
+            if not (directory / TRACE).exists():
+                link_tree(trace, directory / TRACE)
         self._note("the recording was interrupted before it was finished")
         end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
         self._complete(INTERRUPTED, end, Recorded(facts=self.manifests[0].recorder))

@@ -287,7 +287,10 @@ def test_demo_unpacks_compares_and_reports(run, fake, tmp_path):
     assert "comparison 1 [b]" in done.out
     assert "nothing of this machine was recorded" in done.err
     assert "critpath-demo/report.html" in done.err
-    assert "next: critpath compare critpath-demo/shipped/normal critpath-demo/shipped/sample-lock" in done.err
+    assert (
+        "next: critpath compare critpath-demo/shipped/normal critpath-demo/shipped/sample-lock"
+        in done.err
+    )
     assert (tmp_path / "critpath-demo/report.html").exists()
     assert (tmp_path / "critpath-demo/comparison.json").exists()
     assert (tmp_path / "critpath-demo/normal/trace/metadata").read_text() == "data"
