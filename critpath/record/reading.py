@@ -50,14 +50,19 @@ def read_manifest(directory: Path) -> Manifest:
         values["loss"] = tuple(CpuLoss(**x) for x in values.get("loss", ()))
         values["command"] = tuple(map(str, values.get("command", ())))
         values["warnings"] = tuple(map(str, values.get("warnings", ())))
-        for name, kind in _KINDS.items():
-            if not isinstance(values.get(name, kind()), kind):
-                raise TypeError(f"{name} is not as it should be")
+        _check_kinds(values)
         return Manifest(**values)
     except (TypeError, ValueError) as error:
         raise UnreadableError(
             f"{place}: not a manifest ({error})", "name a recording's directory"
         ) from None
+
+
+def _check_kinds(values: Mapping[str, object]) -> None:
+    """Check what is relied on here; raises TypeError."""
+    for name, kind in _KINDS.items():
+        if not isinstance(values.get(name, kind()), kind):
+            raise TypeError(f"{name} is not as it should be")
 
 
 def noted_runs(directory: Path) -> Iterator[Run]:

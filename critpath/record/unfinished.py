@@ -12,7 +12,7 @@ import importlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -98,10 +98,7 @@ def finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
         raise CritpathError(
             f"{directory} is being recorded by process {owner.pid}", "wait until it has ended"
         )
-    for place, manifest in manifests.items():
-        if manifest.trace != TRACE:  # never a place that a manifest names: it may be anywhere
-            raise _unknown(place)
-        _check_plain(place, links=2 if len(manifests) > 1 else 1)
+    _check(manifests)
     recorded = _make_trace(directory, manifests[directory], tell)
     done = []
     for place, manifest in manifests.items():
@@ -112,6 +109,14 @@ def finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
     if owner is not None and owner.gone():
         unregister(session)
     return Finished(sum(len(m.runs) for m in done), done[0].lost)
+
+
+def _check(manifests: Mapping[Path, Manifest]) -> None:
+    """Refuse what no recorder of ours leaves."""
+    for place, manifest in manifests.items():
+        if manifest.trace != TRACE:  # never a place that a manifest names: it may be anywhere
+            raise _unknown(place)
+        _check_plain(place, links=2 if len(manifests) > 1 else 1)
 
 
 def _make_trace(directory: Path, manifest: Manifest, tell: Callable[[str], None]) -> Recorded:

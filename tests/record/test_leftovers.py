@@ -147,6 +147,18 @@ def test_other_processes_are_left_alone(tmp_path, children):
     assert [c.poll() for c in children] == [None] * len(children)
 
 
+def test_a_daemon_that_keeps_the_instance_of_an_ended_recording_is_left_alone(
+    recorders, tmp_path, children
+):
+    session = dead_session()
+    registry.registry_directory(create=True)
+    recorders["ftrace"].leftovers = lambda: [Leftover("instance", "i", session, lambda: None)]
+    children.append(sleeper(session))
+    assert [x.kind for x in all_leftovers()] == ["instance"]
+    register(session, tmp_path / "out", "ftrace")  # as of one that was killed
+    assert {x.kind for x in all_leftovers()} == {"instance", "recording", "process"}
+
+
 @pytest.mark.usefixtures("recorders")
 def test_who_cleans_is_not_cleaned_away(tmp_path):
     session = dead_session()
