@@ -82,10 +82,7 @@ class Place:
             if not os.access(target, os.W_OK | os.X_OK):
                 raise UsageError(f"cannot write to {output}", another)
             return cls(target, target, _was_there=True)
-        ours = _is_recording(target) or (
-            content == [NORMAL, SAMPLE] and all(_is_recording(target / c) for c in content)
-        )
-        if not ours:
+        if not _is_ours(target):
             raise UsageError(
                 f"{output} exists and is not empty"
                 + ", and no recording: --force does not replace it" * force,
@@ -128,10 +125,27 @@ class Place:
         return os.open(self.building, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
     def settle(self, user: User | None) -> None:
-        """Give the finished recording its owner and its name."""
+        """Give the finished recording its owner and its name.
+
+        Raises
+        ------
+        CritpathError
+            If it cannot replace what is there; it is then beside it, under another name.
+        """
         hand_over(self.building, self.identity, user)
         if self.building == self.target:
             return
+        # Recording may have taken hours: what was checked before it may be gone.
+        if not os.path.lexists(self.target):
+            self._rename(self.target)
+            return
+        if not _is_ours(self.target):
+            beside = self.building.with_name(self.building.name.removeprefix("."))
+            self._rename(beside)
+            raise CritpathError(
+                f"{self.target} is no recording any more: it is not replaced",
+                f"the new recording is {beside}",
+            )
         old = self.building.with_name(self.building.name + ".old")
         try:
             self.target.rename(old)
@@ -146,6 +160,15 @@ class Place:
                 "give write access to its parent directory; the old recording is still there",
             ) from None
         shutil.rmtree(old, ignore_errors=True)
+
+    def _rename(self, name: Path) -> None:
+        try:
+            self.building.rename(name)
+        except OSError as error:
+            raise CritpathError(
+                f"cannot make {name}: {error.strerror}",
+                "give write access to its parent directory, and record again",
+            ) from None
 
     def discard(self) -> None:
         """Remove what was written; a directory that was there before stays, empty."""
@@ -190,6 +213,19 @@ def _check_parent(parent: Path) -> None:
         raise UsageError(f"{parent} is no directory", f"make it first: mkdir -p {parent}")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write to {parent}", "name another directory with -o")
+
+
+def _is_ours(target: Path) -> bool:
+    """Tell whether a directory is a recording, or two that were made in alternation."""
+    if _is_recording(target):
+        return True
+    try:
+        content = sorted(os.listdir(target))  # noqa: PTH208 - names are what is asked for
+    except OSError:
+        return False
+    if target.is_symlink() or content != [NORMAL, SAMPLE]:
+        return False
+    return all(_is_recording(target / name) for name in content)
 
 
 def _is_recording(directory: Path) -> bool:

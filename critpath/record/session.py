@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import asdict, dataclass, field, replace
@@ -96,6 +97,7 @@ class _Session:
     manifests: list[Manifest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failed: CritpathError | None = None
+    recorded: Recorded | None = None
 
     def record(self) -> Outcome:
         """Record, and leave nothing behind if that fails."""
@@ -275,7 +277,7 @@ class _Session:
         """Put the trace into place and complete the manifests."""
         self.tell("writing the trace")
         with self.signals.watching():
-            recorded = self._running().finish(self.tell)
+            self.recorded = recorded = self._running().finish(self.tell)
             self.recorder = None
             first, *others = self.directories
             for other in others:
@@ -320,11 +322,13 @@ class _Session:
         if not (readable and self.manifests and self.place.building == self.place.target):
             return self._nothing()
         for directory in self.directories[1:]:
-            if not (directory / TRACE).exists():
-                link_tree(trace, directory / TRACE)
+            # Linking may be what was interrupted.
+            shutil.rmtree(directory / TRACE, ignore_errors=True)
+            link_tree(trace, directory / TRACE)
         self._note("the recording was interrupted before it was finished")
         end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
-        self._complete(INTERRUPTED, end, Recorded(facts=self.manifests[0].recorder))
+        recorded = self.recorded or Recorded(facts=self.manifests[0].recorder)
+        self._complete(INTERRUPTED, end, recorded)
         self.place.settle(self.user)
         return self._outcome(self.signals.exit_code)
 
