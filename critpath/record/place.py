@@ -39,6 +39,7 @@ class Place:
     building: Path
     identity: tuple[int, int] = (0, 0)
     _was_there: bool = False
+    _owner: tuple[int, int] | None = None  # of one that was there, while it is ours
 
     @classmethod
     def check(cls, output: Path, session: str, *, force: bool) -> Place:
@@ -118,6 +119,10 @@ class Place:
             self.identity = (status.st_dev, status.st_ino)
             with contextlib.suppress(OSError):  # not ours: what is in it is
                 os.fchmod(found, 0o700)
+                if status.st_uid != os.geteuid():
+                    # What root writes there must not be exchanged by the command.
+                    os.fchown(found, os.geteuid(), os.getegid())
+                    self._owner = status.st_uid, status.st_gid
         finally:
             os.close(found)
 
@@ -132,6 +137,8 @@ class Place:
         CritpathError
             If it cannot replace what is there; it is then beside it, under another name.
         """
+        if user is None and self._owner is not None:
+            user = User(*self._owner, groups=(), environment={})
         hand_over(self.building, self.identity, user)
         if self.building == self.target:
             return
@@ -183,6 +190,8 @@ class Place:
             if (status.st_dev, status.st_ino) != self.identity:
                 return
             _empty(found)
+            if self._owner is not None:
+                os.fchown(found, *self._owner)
         finally:
             os.close(found)
         if not self._was_there:

@@ -166,6 +166,26 @@ def test_what_took_its_place_is_not_removed_or_given_away(tmp_path):
 
 
 @root
+@pytest.mark.parametrize("end", ["settle", "discard"])
+def test_an_empty_one_of_somebody_else_is_roots_while_recording(tmp_path, end):
+    nobody = pwd.getpwnam("nobody")
+    (tmp_path / "r").mkdir()
+    os.chown(tmp_path / "r", nobody.pw_uid, nobody.pw_gid)
+    place = check(tmp_path / "r")
+    place.make()
+    assert place.target.stat().st_uid == 0
+    (place.target / "x").touch()
+    if end == "settle":
+        place.settle(None)
+        assert (place.target / "x").stat().st_uid == nobody.pw_uid
+    else:
+        place.discard()
+        assert content(place.target) == []
+    assert place.target.stat().st_uid == nobody.pw_uid
+    assert place.target.stat().st_gid == nobody.pw_gid
+
+
+@root
 def test_handing_over_never_follows_a_link(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("x")
