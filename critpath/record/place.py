@@ -126,6 +126,25 @@ class Place:
         finally:
             os.close(found)
 
+    def check_unchanged(self) -> None:
+        """Check that the directory is the one that was made, before more is written there.
+
+        Raises
+        ------
+        CritpathError
+            If it was moved away or exchanged while recording.
+        """
+        try:
+            status = os.lstat(self.building)
+            same = (status.st_dev, status.st_ino) == self.identity
+        except OSError:
+            same = False
+        if not same:
+            raise CritpathError(
+                f"{self.building} was moved, removed or exchanged while recording",
+                "record again, and leave it alone until the recording has ended",
+            )
+
     def _open(self) -> int:
         return os.open(self.building, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 

@@ -242,6 +242,7 @@ class _Session:
 
     def _add(self, index: int, run: Run) -> None:
         """Note a run, on disk too: a recorder that is killed must not lose those that ended."""
+        self.place.check_unchanged()
         before = self.manifests[index]
         self.manifests[index] = replace(before, runs=(*before.runs, run))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -270,6 +271,7 @@ class _Session:
 
     def _stop(self) -> int:
         self.tell("stopping the recorder")
+        self.place.check_unchanged()
         with self.signals.watching():
             return self._running().stop()
 
@@ -317,6 +319,7 @@ class _Session:
     def _stopped(self) -> Outcome:
         """End at once: keep what can be read already, and nothing else."""
         self._abort()
+        self.place.check_unchanged()
         trace = self.directories[0] / TRACE
         readable = trace.is_dir() and any(trace.rglob("metadata"))
         if not (readable and self.manifests and self.place.building == self.place.target):

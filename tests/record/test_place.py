@@ -283,3 +283,14 @@ def test_force_through_the_command(box):
     assert box.record("--force", "true").code == 2
     assert (box.output / "mine").exists()
     assert not [p for p in box.place.iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize("how", ["moved", "linked"])
+def test_nothing_is_written_where_the_recording_is_no_more(box, how):
+    """The command runs as the user, critpath may be root: a link would lead it anywhere."""
+    (box.place / "victim").mkdir()
+    code = "mv rec moved" + "; ln -s victim rec" * (how == "linked")
+    done = box.record("-o", "rec", "-n", "2", "sh", "-c", code)
+    assert done.code == 125
+    assert "moved, removed or exchanged" in done.err
+    assert content(box.place / "victim") == []

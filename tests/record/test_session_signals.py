@@ -301,7 +301,7 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
         request=SimpleNamespace(commands=(("a",), ("b",)), output=tmp_path),
         tell=None,
         place=SimpleNamespace(
-            building=tmp_path, target=tmp_path, settle=lambda _: None, size=lambda: 0
+            building=tmp_path, target=tmp_path, settle=print, check_unchanged=int, size=lambda: 0
         ),
         programs=(),
         container=0,
