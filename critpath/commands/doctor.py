@@ -51,9 +51,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     done: list[str] = []
     failures: list[CritpathError] = []
     if arguments.clean:
-        _finish(unfinished, done, failures)
-        unfinished = []
+        # First, as the buffers of a dead recorder on this machine hold a recording's end.
         leftovers.remove_leftovers(lambda x, error: _note(x, error, done, failures))
+        _finish([d for d in unfinished if _is_there(d)], done, failures)
+        unfinished = []
     found = preflight.look(Path.cwd())
     left = leftovers.all_leftovers()
     registered = {Path(x.name) for x in left if x.kind == "recording"}
@@ -90,6 +91,13 @@ def _is_unfinished(directory: Path) -> bool:
     return read_manifest(directory).state == RECORDING
 
 
+def _is_there(directory: Path) -> bool:
+    """Tell whether a recording still has its place: finished, it gets its own name."""
+    from critpath.model import MANIFEST  # noqa: PLC0415 - start-up time
+
+    return (directory / MANIFEST).is_file()
+
+
 def _finish(directories: list[Path], done: list[str], failures: list[CritpathError]) -> None:
     from critpath.record.unfinished import finish  # noqa: PLC0415 - start-up time
 
@@ -97,7 +105,8 @@ def _finish(directories: list[Path], done: list[str], failures: list[CritpathErr
         try:
             finished = finish(directory, lambda _: None)
         except CritpathError as error:
-            failures.append(error)
+            if error.what not in {failure.what for failure in failures}:
+                failures.append(error)
         else:
             if finished is not None:
                 runs = plural(finished.runs, "complete run")

@@ -39,7 +39,7 @@ def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
     begins, ends, pids = [], [], []
     for run in runs:
         begin = _first(events, execs.get(run.pid), run.begin, run.end)
-        end = _first(events, exits.get(run.pid), run.begin, run.end)
+        end = _last(events, exits.get(run.pid), run.begin, run.end)
         if begin is not None and end is not None and begin < end:
             begins.append(begin)
             ends.append(end)
@@ -104,6 +104,19 @@ def _of_thread(events: Events, kind: Kind) -> dict[int, I64]:
     threads, start = np.unique(tid[order], return_index=True)
     parts = np.split(rows[order], start[1:])
     return dict(zip(threads.tolist(), parts, strict=False))
+
+
+def _last(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
+    """Return the last of some rows that lies in a window.
+
+    Of a command's exits: where another thread than the first calls exec, the first one's
+    exit comes before it, and the pid is the other's from then on.
+    """
+    if rows is None:
+        return None
+    at = int(np.searchsorted(events.timestamp[rows], end, "right")) - 1
+    found = at >= 0 and events.timestamp[rows[at]] >= begin
+    return int(rows[at]) if found else None
 
 
 def _first(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:

@@ -19,7 +19,7 @@ from typing import Final
 from critpath.errors import CritpathError
 from critpath.record.identity import SESSION_VARIABLE, owner_of, pid_namespace, start_time
 from critpath.record.recorder import RECORDERS, Leftover
-from critpath.record.registry import alone, entries
+from critpath.record.registry import alone, entries, registry_directory
 from critpath.record.unfinished import unfinished_leftovers
 
 _PATIENCE: Final = 2.0  # seconds a process has to end after SIGTERM
@@ -40,7 +40,7 @@ def all_leftovers() -> list[Leftover]:
         except (CritpathError, OSError, ImportError, ValueError):
             continue
     found += unfinished_leftovers()
-    found += _processes({leftover.session for leftover in found})
+    found += _processes(_killed({leftover.session for leftover in found}))
     return sorted(found, key=lambda x: (_rank(x.kind), x.session, x.name))
 
 
@@ -94,6 +94,18 @@ def _removed(leftover: Leftover) -> CritpathError | None:
 
 def _rank(kind: str) -> int:
     return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
+
+
+def _killed(sessions: set[str]) -> set[str]:
+    """Return those sessions whose recorder was killed, of all whose recorder is gone.
+
+    A recorder that comes to its end forgets its session even if it must leave the tracing
+    instance: a daemon that the command left running on purpose holds the marker file open.
+    Without a registry nobody can tell one from the other.
+    """
+    if registry_directory() is None:
+        return sessions
+    return sessions & {entry.session for entry in entries()}
 
 
 def _processes(sessions: set[str]) -> Iterator[Leftover]:

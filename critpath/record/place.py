@@ -39,6 +39,7 @@ class Place:
     building: Path
     identity: tuple[int, int] = (0, 0)
     _was_there: bool = False
+    _owner: tuple[int, int] | None = None  # of one that was there, while it is ours
 
     @classmethod
     def check(cls, output: Path, session: str, *, force: bool) -> Place:
@@ -82,10 +83,7 @@ class Place:
             if not os.access(target, os.W_OK | os.X_OK):
                 raise UsageError(f"cannot write to {output}", another)
             return cls(target, target, _was_there=True)
-        ours = _is_recording(target) or (
-            content == [NORMAL, SAMPLE] and all(_is_recording(target / c) for c in content)
-        )
-        if not ours:
+        if not _is_ours(target):
             raise UsageError(
                 f"{output} exists and is not empty"
                 + ", and no recording: --force does not replace it" * force,
@@ -121,17 +119,59 @@ class Place:
             self.identity = (status.st_dev, status.st_ino)
             with contextlib.suppress(OSError):  # not ours: what is in it is
                 os.fchmod(found, 0o700)
+                if status.st_uid != os.geteuid():
+                    # What root writes there must not be exchanged by the command.
+                    os.fchown(found, os.geteuid(), os.getegid())
+                    self._owner = status.st_uid, status.st_gid
         finally:
             os.close(found)
+
+    def check_unchanged(self) -> None:
+        """Check that the directory is the one that was made, before more is written there.
+
+        Raises
+        ------
+        CritpathError
+            If it was moved away or exchanged while recording.
+        """
+        try:
+            status = os.lstat(self.building)
+            same = (status.st_dev, status.st_ino) == self.identity
+        except OSError:
+            same = False
+        if not same:
+            raise CritpathError(
+                f"{self.building} was moved, removed or exchanged while recording",
+                "record again, and leave it alone until the recording has ended",
+            )
 
     def _open(self) -> int:
         return os.open(self.building, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
     def settle(self, user: User | None) -> None:
-        """Give the finished recording its owner and its name."""
+        """Give the finished recording its owner and its name.
+
+        Raises
+        ------
+        CritpathError
+            If it cannot replace what is there; it is then beside it, under another name.
+        """
+        if user is None and self._owner is not None:
+            user = User(*self._owner, groups=(), environment={})
         hand_over(self.building, self.identity, user)
         if self.building == self.target:
             return
+        # Recording may have taken hours: what was checked before it may be gone.
+        if not os.path.lexists(self.target):
+            self._rename(self.target)
+            return
+        if not _is_ours(self.target):
+            beside = self.building.with_name(self.building.name.removeprefix("."))
+            self._rename(beside)
+            raise CritpathError(
+                f"{self.target} is no recording any more: it is not replaced",
+                f"the new recording is {beside}",
+            )
         old = self.building.with_name(self.building.name + ".old")
         try:
             self.target.rename(old)
@@ -147,6 +187,15 @@ class Place:
             ) from None
         shutil.rmtree(old, ignore_errors=True)
 
+    def _rename(self, name: Path) -> None:
+        try:
+            self.building.rename(name)
+        except OSError as error:
+            raise CritpathError(
+                f"cannot make {name}: {error.strerror}",
+                "give write access to its parent directory, and record again",
+            ) from None
+
     def discard(self) -> None:
         """Remove what was written; a directory that was there before stays, empty."""
         if self.identity == (0, 0):
@@ -160,6 +209,8 @@ class Place:
             if (status.st_dev, status.st_ino) != self.identity:
                 return
             _empty(found)
+            if self._owner is not None:
+                os.fchown(found, *self._owner)
         finally:
             os.close(found)
         if not self._was_there:
@@ -190,6 +241,19 @@ def _check_parent(parent: Path) -> None:
         raise UsageError(f"{parent} is no directory", f"make it first: mkdir -p {parent}")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write to {parent}", "name another directory with -o")
+
+
+def _is_ours(target: Path) -> bool:
+    """Tell whether a directory is a recording, or two that were made in alternation."""
+    if _is_recording(target):
+        return True
+    try:
+        content = sorted(os.listdir(target))  # noqa: PTH208 - names are what is asked for
+    except OSError:
+        return False
+    if target.is_symlink() or content != [NORMAL, SAMPLE]:
+        return False
+    return all(_is_recording(target / name) for name in content)
 
 
 def _is_recording(directory: Path) -> bool:

@@ -16,6 +16,11 @@ from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Manifest, Run
 # Runs that ended, one JSON object a line, written while the recording goes on.
 RUNS: Final = "runs.jsonl"
 _LARGEST: Final = 1 << 26  # bytes of a manifest or of `RUNS`
+_KINDS: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("state", "session", "interleaved", "trace"), str),
+    **dict.fromkeys(("begin", "end"), int),
+    "recorder": dict,
+}
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -45,11 +50,19 @@ def read_manifest(directory: Path) -> Manifest:
         values["loss"] = tuple(CpuLoss(**x) for x in values.get("loss", ()))
         values["command"] = tuple(map(str, values.get("command", ())))
         values["warnings"] = tuple(map(str, values.get("warnings", ())))
+        _check_kinds(values)
         return Manifest(**values)
     except (TypeError, ValueError) as error:
         raise UnreadableError(
             f"{place}: not a manifest ({error})", "name a recording's directory"
         ) from None
+
+
+def _check_kinds(values: Mapping[str, object]) -> None:
+    """Check what is relied on here; raises TypeError."""
+    for name, kind in _KINDS.items():
+        if not isinstance(values.get(name, kind()), kind):
+            raise TypeError(f"{name} is not as it should be")
 
 
 def noted_runs(directory: Path) -> Iterator[Run]:

@@ -11,6 +11,8 @@ from critpath.model import Manifest
 # Names of the two recordings of an interleaved one.
 NORMAL: Final = "normal"
 SAMPLE: Final = "sample"
+# Where a recording has its trace.
+TRACE: Final = "trace"
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,8 @@ class Runner:
         self._say = say
         # Children that are not of the run: a recorder's helpers, what earlier runs left.
         self._others: set[int] | None = None
+        # Those of them that somebody else collects: the recorder's helpers.
+        self._helpers: set[int] = set()
 
     def run(
         self,
@@ -99,7 +101,7 @@ class Runner:
             If there can be no process.
         """
         if self._others is None:
-            self._remember(descendants(os.getpid()))
+            self._helpers = self._remember(descendants(os.getpid()))
         pid, begin = self._spawn(program, environment, keep)
         deadline = time.monotonic() + timeout if timeout else None
         timed_out = False
@@ -189,9 +191,11 @@ class Runner:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if found is None or found.si_pid == pid or found.si_pid in (self._others or ()):
+            if found is None or found.si_pid == pid or found.si_pid in self._helpers:
                 return
             _collect(found.si_pid)
+            # Of an earlier run: its pid may be used again from now on.
+            (self._others or set()).discard(found.si_pid)
 
     def _tree(self) -> list[Process]:
         """Return the command and all its living descendants."""
@@ -236,14 +240,16 @@ class Runner:
         new = _below(found, os.getpid(), self._others or set())
         own = os.getpid()
         for process in new:
-            if process.parent == own and not process.alive:
+            ended = process.parent == own and not process.alive
+            if ended and process.pid not in self._helpers:
                 _collect(process.pid)
         self._remember(found)
         return new
 
-    def _remember(self, found: Sequence[Process]) -> None:
+    def _remember(self, found: Sequence[Process]) -> set[int]:
         own = os.getpid()
         self._others = {p.pid for p in found if p.parent == own and p.alive}
+        return set(self._others)
 
 
 def shell_code(status: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import asdict, dataclass, field, replace
@@ -24,12 +25,10 @@ from critpath.record.program import Program, find_program
 from critpath.record.reading import RUNS
 from critpath.record.recorder import Recorded, Recorder, RecorderSettings
 from critpath.record.registry import register, unregister
-from critpath.record.request import NORMAL, SAMPLE, Outcome, Recording, Request, Tell
+from critpath.record.request import NORMAL, SAMPLE, TRACE, Outcome, Recording, Request, Tell
 from critpath.record.runner import Runner
 from critpath.record.signals import Signals, Stopped
 from critpath.record.user import User, invoking_user
-
-_TRACE = "trace"
 
 
 def record(request: Request, tell: Tell) -> Outcome:
@@ -98,6 +97,7 @@ class _Session:
     manifests: list[Manifest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failed: CritpathError | None = None
+    recorded: Recorded | None = None
 
     def record(self) -> Outcome:
         """Record, and leave nothing behind if that fails."""
@@ -193,7 +193,7 @@ class _Session:
             timeout=request.timeout,
             interleaved=names[1 - index] if len(names) > 1 else "",
             container=self.container,
-            trace=_TRACE,
+            trace=TRACE,
             warnings=tuple(self.notes),
             critpath=request.version,
         )
@@ -242,6 +242,7 @@ class _Session:
 
     def _add(self, index: int, run: Run) -> None:
         """Note a run, on disk too: a recorder that is killed must not lose those that ended."""
+        self.place.check_unchanged()
         before = self.manifests[index]
         self.manifests[index] = replace(before, runs=(*before.runs, run))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -270,6 +271,7 @@ class _Session:
 
     def _stop(self) -> int:
         self.tell("stopping the recorder")
+        self.place.check_unchanged()
         with self.signals.watching():
             return self._running().stop()
 
@@ -277,11 +279,11 @@ class _Session:
         """Put the trace into place and complete the manifests."""
         self.tell("writing the trace")
         with self.signals.watching():
-            recorded = self._running().finish(self.tell)
+            self.recorded = recorded = self._running().finish(self.tell)
             self.recorder = None
             first, *others = self.directories
             for other in others:
-                link_tree(first / _TRACE, other / _TRACE)
+                link_tree(first / TRACE, other / TRACE)
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
     def _complete(self, state: str, end: int, recorded: Recorded) -> None:
@@ -317,16 +319,19 @@ class _Session:
     def _stopped(self) -> Outcome:
         """End at once: keep what can be read already, and nothing else."""
         self._abort()
-        trace = self.directories[0] / _TRACE
+        self.place.check_unchanged()
+        trace = self.directories[0] / TRACE
         readable = trace.is_dir() and any(trace.rglob("metadata"))
         if not (readable and self.manifests and self.place.building == self.place.target):
             return self._nothing()
         for directory in self.directories[1:]:
-            if not (directory / _TRACE).exists():
-                link_tree(trace, directory / _TRACE)
+            # Linking may be what was interrupted.
+            shutil.rmtree(directory / TRACE, ignore_errors=True)
+            link_tree(trace, directory / TRACE)
         self._note("the recording was interrupted before it was finished")
         end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
-        self._complete(INTERRUPTED, end, Recorded(facts=self.manifests[0].recorder))
+        recorded = self.recorded or Recorded(facts=self.manifests[0].recorder)
+        self._complete(INTERRUPTED, end, recorded)
         self.place.settle(self.user)
         return self._outcome(self.signals.exit_code)
 

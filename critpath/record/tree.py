@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 from collections.abc import Iterable
@@ -32,7 +34,9 @@ class Process:
         """Send a signal, unless the process is gone."""
         try:
             handle = os.pidfd_open(self.pid)
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.ENOSYS:  # Linux before 5.3
+                self._send_by_pid(number)
             return
         try:
             # The handle is of the process that has the pid now.
@@ -43,6 +47,13 @@ class Process:
             return
         finally:
             os.close(handle)
+
+    def _send_by_pid(self, number: int) -> None:
+        """Send a signal where there are no handles: between look and kill is a moment."""
+        now = _look(self.pid)
+        if now is not None and now.started == self.started:
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, number)
 
 
 def descendants(root: int, without: Iterable[int] = ()) -> list[Process]:

@@ -12,7 +12,7 @@ import importlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from critpath.record.manifest import write_manifest
 from critpath.record.reading import RUNS, noted_runs, read_manifest
 from critpath.record.recorder import RECORDERS, Leftover, Recorded
 from critpath.record.registry import Entry, entries, unregister
-from critpath.record.request import NORMAL, SAMPLE
+from critpath.record.request import NORMAL, SAMPLE, TRACE
 from critpath.record.user import User, hand_over
 
 # What turns the raw data of a dead recorder into a trace, per recorder's module:
@@ -98,30 +98,41 @@ def finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
         raise CritpathError(
             f"{directory} is being recorded by process {owner.pid}", "wait until it has ended"
         )
-    for place in manifests:
-        _check_plain(place, links=2 if len(manifests) > 1 else 1)
+    _check(manifests)
     recorded = _make_trace(directory, manifests[directory], tell)
     done = []
     for place, manifest in manifests.items():
         if place != directory:
-            shutil.rmtree(place / manifest.trace, ignore_errors=True)
-            link_tree(directory / manifests[directory].trace, place / manifest.trace)
+            shutil.rmtree(place / TRACE, ignore_errors=True)
+            link_tree(directory / TRACE, place / TRACE)
         done.append(_complete(place, manifest, recorded))
     if owner is not None and owner.gone():
         unregister(session)
     return Finished(sum(len(m.runs) for m in done), done[0].lost)
 
 
+def _check(manifests: Mapping[Path, Manifest]) -> None:
+    """Refuse what no recorder of ours leaves."""
+    for place, manifest in manifests.items():
+        if manifest.trace != TRACE:  # never a place that a manifest names: it may be anywhere
+            raise _unknown(place)
+        _check_plain(place, links=2 if len(manifests) > 1 else 1)
+
+
 def _make_trace(directory: Path, manifest: Manifest, tell: Callable[[str], None]) -> Recorded:
     name = manifest.recorder.get("name")
-    if name not in _FINISHERS or not isinstance(name, str) or manifest.trace != "trace":
-        raise CritpathError(
-            f"{directory} was made by a recorder that this critpath does not know",
-            "use the version of critpath that recorded it",
-        )
+    if not isinstance(name, str) or name not in _FINISHERS:
+        raise _unknown(directory)
     module = importlib.import_module(RECORDERS[name])
     recorded: Recorded = getattr(module, _FINISHERS[name])(directory, tell)
     return recorded
+
+
+def _unknown(directory: Path) -> CritpathError:
+    return CritpathError(
+        f"{directory} was made by a recorder that this critpath does not know",
+        "use the version of critpath that recorded it",
+    )
 
 
 def _complete(directory: Path, manifest: Manifest, recorded: Recorded) -> Manifest:
@@ -201,11 +212,13 @@ def _ours(name: str, session: str) -> bool:
 
 def _discard(directory: Path, session: str) -> None:
     for place in directory.iterdir():
+        if not _ours(place.name, session):
+            continue  # put there by somebody else
         if place.is_symlink() or not place.is_dir():
             place.unlink()
         elif place.name in {NORMAL, SAMPLE}:
             _discard(place, session)
-        elif _ours(place.name, session):
+        else:
             shutil.rmtree(place)
     with contextlib.suppress(OSError):
         directory.rmdir()
@@ -233,7 +246,10 @@ def _settle(top: Path, entry: Entry) -> None:
 
 
 def _check_plain(directory: Path, *, links: int) -> None:
-    """Refuse links in a recording: root must not be led to write elsewhere by its owner."""
+    """Refuse links in a recording: root must not be led to write elsewhere by its owner.
+
+    Nor to wait for ever, at a named pipe.
+    """
     pending, seen = [directory], 0
     while pending:
         place = pending.pop()
@@ -244,7 +260,8 @@ def _check_plain(directory: Path, *, links: int) -> None:
                 seen += 1
                 status = item.stat(follow_symlinks=False)
                 several = stat.S_ISREG(status.st_mode) and status.st_nlink > links
-                if stat.S_ISLNK(status.st_mode) or several or seen > _ENTRIES:
+                plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+                if not plain or several or seen > _ENTRIES:
                     raise _refused(Path(item.path))
                 if stat.S_ISDIR(status.st_mode):
                     pending.append(Path(item.path))
@@ -252,6 +269,6 @@ def _check_plain(directory: Path, *, links: int) -> None:
 
 def _refused(place: Path) -> CritpathError:
     return CritpathError(
-        f"{place} is not what a recorder writes (a link, or too many files)",
+        f"{place} is not what a recorder writes (a link, a pipe, or too many files)",
         "copy the recording without links and name the copy: critpath doctor --clean DIR",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,10 +95,15 @@ def hand_over(directory: Path, identity: tuple[int, int], user: User | None) -> 
                 f"{directory} was exchanged for another directory while recording",
                 "record again where nobody else writes",
             )
+        names = _names(top)
         # From the inside out: the directory is root's until its content is finished.
         for _, directories, files, place in os.fwalk(".", topdown=False, dir_fd=top):
             for name in files:
-                _hand_over_one(place, name, 0o600, user)
+                status = os.stat(name, dir_fd=place, follow_symlinks=False)
+                # Who also has a name elsewhere is no file of ours: a hard link to it was
+                # put here.
+                if status.st_nlink <= names[status.st_dev, status.st_ino]:
+                    _hand_over_one(place, name, 0o600, user)
             for name in directories:
                 _hand_over_one(place, name, 0o700, user)
         os.fchmod(top, 0o700)
@@ -105,6 +111,16 @@ def hand_over(directory: Path, identity: tuple[int, int], user: User | None) -> 
             os.fchown(top, user.uid, user.gid)
     finally:
         os.close(top)
+
+
+def _names(top: int) -> Counter[tuple[int, int]]:
+    """Return how many names each file has below a directory, by device and inode."""
+    names: Counter[tuple[int, int]] = Counter()
+    for _, _, files, place in os.fwalk(".", dir_fd=top):
+        for name in files:
+            status = os.stat(name, dir_fd=place, follow_symlinks=False)
+            names[status.st_dev, status.st_ino] += 1
+    return names
 
 
 def _hand_over_one(place: int, name: str, mode: int, user: User | None) -> None:

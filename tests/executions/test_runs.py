@@ -52,6 +52,15 @@ def test_an_exec_of_the_command_itself_does_not_end_its_run(record):
     assert windows(found) == [(7, 110, 190)]
 
 
+def test_an_exec_by_another_thread_does_not_end_its_run(record):
+    made = record()
+    add_process(made, 100, 7, "./threads")
+    made.add(130, 0, "sched_process_exit", tid=7, comm="x")  # the first thread makes room
+    made.add(140, 0, "sched_process_exec", tid=7, filename="./work")
+    found = find_executions(made.events(), "process", runs=(Run(1, 7, 95, 195, 0),))
+    assert windows(found) == [(7, 110, 190)]
+
+
 @pytest.mark.parametrize("lost", ["sched_process_exec", "sched_process_exit"])
 def test_a_run_whose_exec_or_exit_was_lost_is_counted(record, lost):
     made = record()

@@ -147,6 +147,18 @@ def test_other_processes_are_left_alone(tmp_path, children):
     assert [c.poll() for c in children] == [None] * len(children)
 
 
+def test_a_daemon_that_keeps_the_instance_of_an_ended_recording_is_left_alone(
+    recorders, tmp_path, children
+):
+    session = dead_session()
+    registry.registry_directory(create=True)
+    recorders["ftrace"].leftovers = lambda: [Leftover("instance", "i", session, lambda: None)]
+    children.append(sleeper(session))
+    assert [x.kind for x in all_leftovers()] == ["instance"]
+    register(session, tmp_path / "out", "ftrace")  # as of one that was killed
+    assert {x.kind for x in all_leftovers()} == {"instance", "recording", "process"}
+
+
 @pytest.mark.usefixtures("recorders")
 def test_who_cleans_is_not_cleaned_away(tmp_path):
     session = dead_session()
@@ -330,13 +342,50 @@ def test_a_recording_in_progress_is_not_finished(tmp_path):
 
 
 @pytest.mark.usefixtures("recorders")
-@pytest.mark.parametrize("how", ["symlink", "hardlink"])
+@pytest.mark.parametrize("half", ["normal", "sample"])
+def test_a_manifest_does_not_say_what_is_replaced(tmp_path, half):
+    session, precious = dead_session(), tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    for name, other in (("normal", "sample"), ("sample", "normal")):
+        place = unfinished(tmp_path / "both" / name, session, interleaved=other)
+        if name == half:
+            write_manifest(place, manifest(session, interleaved=other, trace=str(precious)))
+    with pytest.raises(CritpathError, match="does not know"):
+        finish(tmp_path / "both" / "normal", lambda _: None)
+    assert (precious / "file").exists()
+
+
+@pytest.mark.parametrize("name", ["state", "session", "interleaved", "trace", "recorder", "begin"])
+def test_a_manifest_of_other_kinds_is_refused(tmp_path, name):
+    write_manifest(tmp_path, manifest(dead_session()))
+    document = json.loads((tmp_path / "critpath.json").read_text())
+    (tmp_path / "critpath.json").write_text(json.dumps({**document, name: [1]}))
+    with pytest.raises(CritpathError, match="not a manifest"):
+        finish(tmp_path, lambda _: None)
+
+
+@pytest.mark.usefixtures("recorders")
+def test_what_somebody_put_beside_is_not_removed(tmp_path):
+    session, out = dead_session(), tmp_path / "out"
+    out.mkdir()
+    write_manifest(out, manifest(session))
+    (out / "notes.txt").touch()
+    register(session, out, "ftrace")
+    assert clean()[0]
+    assert [place.name for place in out.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.usefixtures("recorders")
+@pytest.mark.parametrize("how", ["symlink", "hardlink", "pipe"])
 def test_a_recording_with_links_is_refused(tmp_path, how):
     out = unfinished(tmp_path / "out", dead_session())
     secret = tmp_path / "secret"
     secret.write_text("x")
     if how == "symlink":
         (out / "raw" / "cpu0").symlink_to(secret)
+    elif how == "pipe":
+        os.mkfifo(out / "raw" / "cpu0")
     else:
         os.link(secret, out / "raw" / "cpu0")
     with pytest.raises(CritpathError, match="not what a recorder writes"):

@@ -114,6 +114,28 @@ def test_replacing_keeps_the_old_one_until_the_end(tmp_path):
     assert content(tmp_path / "r") == ["new"]
 
 
+def test_what_was_exchanged_while_recording_is_not_replaced(tmp_path):
+    """The check was before the recording; the user may have moved things since."""
+    for name in ("gone", "other"):
+        make_recording(tmp_path / name)
+        place = check(tmp_path / name, force=True)
+        place.make()
+        (place.building / "new").write_text("new")
+        (tmp_path / name).rename(tmp_path / f"{name}-moved")
+        if name == "gone":
+            place.settle(None)
+            assert content(tmp_path / name) == ["new"]
+            continue
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "precious").write_text("x")
+        with pytest.raises(CritpathError, match="not replaced") as caught:
+            place.settle(None)
+        place.discard()
+        assert content(tmp_path / name) == ["precious"]
+        assert content(tmp_path / f"{name}.{SESSION}") == ["new"]
+        assert f"{name}.{SESSION}" in caught.value.do
+
+
 def test_a_failure_leaves_the_old_one(tmp_path):
     make_recording(tmp_path / "r")
     place = check(tmp_path / "r", force=True)
@@ -144,6 +166,26 @@ def test_what_took_its_place_is_not_removed_or_given_away(tmp_path):
 
 
 @root
+@pytest.mark.parametrize("end", ["settle", "discard"])
+def test_an_empty_one_of_somebody_else_is_roots_while_recording(tmp_path, end):
+    nobody = pwd.getpwnam("nobody")
+    (tmp_path / "r").mkdir()
+    os.chown(tmp_path / "r", nobody.pw_uid, nobody.pw_gid)
+    place = check(tmp_path / "r")
+    place.make()
+    assert place.target.stat().st_uid == 0
+    (place.target / "x").touch()
+    if end == "settle":
+        place.settle(None)
+        assert (place.target / "x").stat().st_uid == nobody.pw_uid
+    else:
+        place.discard()
+        assert content(place.target) == []
+    assert place.target.stat().st_uid == nobody.pw_uid
+    assert place.target.stat().st_gid == nobody.pw_gid
+
+
+@root
 def test_handing_over_never_follows_a_link(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("x")
@@ -153,12 +195,15 @@ def test_handing_over_never_follows_a_link(tmp_path):
     (place.target / "sub").mkdir()
     (place.target / "sub" / "file").write_text("x")
     (place.target / "sub" / "link").symlink_to(victim)
+    os.link(victim, place.target / "sub" / "hard")
+    os.link(place.target / "sub" / "file", place.target / "sub" / "twin")
     nobody = pwd.getpwnam("nobody")
     user = invoking_user({b"SUDO_UID": str(nobody.pw_uid).encode()}, as_root=False)
     assert user.gid == nobody.pw_gid
     hand_over(place.target, place.identity, user)
     assert victim.stat().st_uid == 0
     assert stat.S_IMODE(victim.stat().st_mode) == 0o644
+    (place.target / "sub" / "hard").unlink()
     for path in (place.target, *place.target.rglob("*")):
         assert path.lstat().st_uid == nobody.pw_uid
     assert stat.S_IMODE((place.target / "sub" / "file").stat().st_mode) == 0o600
@@ -238,3 +283,14 @@ def test_force_through_the_command(box):
     assert box.record("--force", "true").code == 2
     assert (box.output / "mine").exists()
     assert not [p for p in box.place.iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize("how", ["moved", "linked"])
+def test_nothing_is_written_where_the_recording_is_no_more(box, how):
+    """The command runs as the user, critpath may be root: a link would lead it anywhere."""
+    (box.place / "victim").mkdir()
+    code = "mv rec moved" + "; ln -s victim rec" * (how == "linked")
+    done = box.record("-o", "rec", "-n", "2", "sh", "-c", code)
+    assert done.code == 125
+    assert "moved, removed or exchanged" in done.err
+    assert content(box.place / "victim") == []

@@ -148,6 +148,17 @@ def test_what_outlives_a_run_is_counted_and_let_be(box, is_alive, no_orphans):
     assert all(map(is_alive, no_orphans))
 
 
+def test_what_an_earlier_run_left_does_not_keep_zombies(box):
+    """The first child that has ended is told of first, whoever it belonged to."""
+    code = (
+        "if mkdir first 2>/dev/null; then sleep 0.3 & exit; fi; sleep 0.6;"
+        "for i in 1 2 3 4 5; do (true &); done; sleep 0.4;"
+        "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '$PPID >zombies; true"
+    )
+    assert box.record("-o", "rec", "-n", "2", "sh", "-c", code).code == 0
+    assert int((box.place / "zombies").read_text()) == 0
+
+
 def test_orphans_that_end_are_not_counted(box):
     done = box.record("sh", "-c", "for i in 1 2 3; do (true &) ; done; sleep 0.2")
     assert done.code == 0

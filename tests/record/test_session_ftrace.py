@@ -79,19 +79,24 @@ def test_interleaved(traceable):
         assert describe(traceable / "pair" / name)
 
 
-def test_a_killed_recorder_is_cleaned_up(traceable):
+def kill_one(traceable, name):
+    """Kill a recorder in one of its runs; return the session."""
     process = subprocess.Popen(
-        [*CRITPATH, "record", "--recorder", "ftrace", "-o", "killed", "-n", "99", "sleep", "0.05"],
+        [*CRITPATH, "record", "--recorder", "ftrace", "-o", name, "-n", "99", "sleep", "0.05"],
         cwd=traceable,
         stderr=subprocess.DEVNULL,
     )
-    noted = traceable / "killed" / "runs.jsonl"
+    noted = traceable / name / "runs.jsonl"
     deadline = time.monotonic() + 20
     while not noted.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    session = manifest(traceable, "killed")["session"]
+    return manifest(traceable, name)["session"]
+
+
+def test_a_killed_recorder_is_cleaned_up(traceable):
+    session = kill_one(traceable, "killed")
     assert (INSTANCES / session).exists()
     done = record(traceable, "-o", "next", "true")
     assert done.returncode == 0
@@ -101,3 +106,26 @@ def test_a_killed_recorder_is_cleaned_up(traceable):
     assert found["state"] == "interrupted"
     assert found["runs"]
     assert describe(traceable / "killed")
+
+
+def test_finishing_by_name_has_what_the_buffers_held(traceable):
+    session = kill_one(traceable, "named")
+    done = critpath(traceable, "doctor", "--clean", "named")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (INSTANCES / session).exists()
+    found = manifest(traceable, "named")
+    assert found["state"] == "interrupted"
+    assert found["recorder"]["event_count"] > 0
+    assert not [x for x in found["warnings"] if "events may be missing at the end" in x]
+
+
+def test_a_daemon_outlives_its_recording_and_the_next(traceable):
+    done = record(traceable, "-o", "starts", "sh", "-c", "sleep 300 & echo $! >daemon")
+    pid = int((traceable / "daemon").read_text())
+    try:
+        assert "held open by" in done.stderr
+        assert record(traceable, "-o", "follows", "true").returncode == 0
+        assert Path(f"/proc/{pid}").exists()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        critpath(traceable, "doctor", "--clean")

@@ -8,8 +8,14 @@ import random
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from critpath.model import CpuLoss, Manifest
+from critpath.record.reading import read_manifest
+from critpath.record.recorder import Recorded
+from critpath.record.session import _Session
 
 SLEEPER = ("sh", "-c", "echo $$ >>pids; exec sleep 600")
 
@@ -279,3 +285,37 @@ def test_at_random_moments_nothing_is_left(box, wait_for, is_alive):
             assert box.manifest(name)["runs"]
     assert not any(map(is_alive, pids(box)))
     assert not [p for p in Path(box.place).iterdir() if p.name.startswith(".")]
+
+
+def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path):
+    manifests = []
+    for half in ("normal", "sample"):
+        (tmp_path / half / "trace" / "kernel").mkdir(parents=True)
+        manifests.append(
+            Manifest("recording", "s", (), "", (), {"name": "ftrace"}, "", {}, {}, 1, 2)
+        )
+    for name in ("metadata", "kernel_0"):
+        (tmp_path / "normal" / "trace" / "kernel" / name).write_text(name)
+    (tmp_path / "sample" / "trace" / "kernel" / "metadata").write_text("half of it")
+    session = _Session(
+        request=SimpleNamespace(commands=(("a",), ("b",)), output=tmp_path),
+        tell=None,
+        place=SimpleNamespace(
+            building=tmp_path, target=tmp_path, settle=print, check_unchanged=int, size=lambda: 0
+        ),
+        programs=(),
+        container=0,
+        settings=None,
+        choice=None,
+        user=None,
+        signals=SimpleNamespace(exit_code=130),
+        runner=None,
+        manifests=manifests,
+        recorded=Recorded((CpuLoss(1, 7),), {"name": "ftrace", "event_count": 9}),
+    )
+    assert session._stopped().exit_code == 130
+    for half in ("normal", "sample"):
+        found = read_manifest(tmp_path / half)
+        assert (found.state, found.lost, found.recorder["event_count"]) == ("interrupted", 7, 9)
+        for name in ("metadata", "kernel_0"):
+            assert (tmp_path / half / "trace" / "kernel" / name).read_text() == name

@@ -107,6 +107,8 @@ def _read_events(directory: Path, first: int) -> _Events:
     found = []
     by_name: dict[str, tuple[Format, EventClass]] = {}
     forms: dict[int, Path] = {}
+    # Of what is read of every record, and each form says only how long its own ones are.
+    place: tuple[int, int] | None = None
     for number, file in enumerate(files, first):
         group = file.name.partition(".")[0]
         form = read_format(file)
@@ -114,7 +116,9 @@ def _read_events(directory: Path, first: int) -> _Events:
             raise CritpathError(
                 f"{file}: has the same ID as {forms[form.number].name}", "record again"
             )
-        forms[form.number] = file
+        if place not in (None, _place(form)):
+            raise CritpathError(f"{file}: has other common fields than the others", "record again")
+        forms[form.number], place = file, _place(form)
         one = compile_event(group, form, number)
         found.append((group, one))
         by_name[f"{group}.{form.name}"] = form, one
@@ -129,6 +133,10 @@ def _read_events(directory: Path, first: int) -> _Events:
         newtask=by_name.get("task.task_newtask"),
         switch=by_name.get("sched.sched_switch"),
     )
+
+
+def _place(form: Format) -> tuple[int, int]:
+    return form.common["common_flags"].offset, form.common["common_pid"].offset
 
 
 @contextlib.contextmanager
@@ -165,13 +173,12 @@ class _Conversion:
         current = EventClass("critpath_current", len(dump), (integer("tid", 4, signed=True),))
         self.classes = (*dump, current, *self.events.classes)
         self.identity = uuid.uuid5(_SPACE, f"{raw.session} {raw.begin} {raw.epoch}")
-        common = self.events.form.common
         end = raw.end + _SLACK if raw.end else raw.begin + _LONGEST
         self.decoder = _pages.Pages(
             (
                 *(self.layout.commit_offset, self.layout.commit_size),
                 *(self.layout.data_offset, self.layout.data_size, self.layout.bytes),
-                *(common["common_flags"].offset, common["common_pid"].offset),
+                *_place(self.events.form),
             ),
             (max(0, raw.begin - _SLACK), end),
             *programs(self.classes),

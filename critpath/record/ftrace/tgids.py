@@ -59,7 +59,7 @@ def gathering(
     if fork is not None:
         form, of = fork
         at = {f.name: f for f in form.fields}
-        if {"parent_pid", "child_pid"} <= at.keys():
+        if all(name in at and at[name].size == 4 for name in ("parent_pid", "child_pid")):
             wanted.append(
                 EventClass(
                     *(of.name, _FORK, (), form.number, of.need),

@@ -21,6 +21,9 @@ from critpath.read.recording import read_events
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace import convert as module
 from critpath.record.ftrace.convert import convert
+from critpath.record.ftrace.ctf_events import compile_event
+from critpath.record.ftrace.formats import read_format
+from critpath.record.ftrace.tgids import gathering
 
 ROOT = Path(__file__).resolve().parents[3]
 ARCHIVE = ROOT / "fixtures" / "ftrace-raw" / "minimal.tar.xz"
@@ -224,6 +227,28 @@ def test_errors_name_the_file_and_leave_nothing(raw, tmp_path, name, text, said)
     with pytest.raises(CritpathError, match=said):
         convert(raw, tmp_path / "trace", quiet)
     assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+
+
+def test_no_event_is_read_where_another_has_its_thread(raw, tmp_path):
+    """Every record is read at one offset, and only its own format says how long it is."""
+    text = (raw / "formats" / "sched.sched_switch").read_text()
+    far = text.replace("offset:4;\tsize:4;", "offset:60000;\tsize:4;", 1)
+    assert far != text
+    far = far.replace("ID: ", "ID: 9")
+    (raw / "formats" / "a.first").write_text(far)
+    with pytest.raises(CritpathError, match="common fields"):
+        convert(raw, tmp_path / "trace", quiet)
+
+
+def test_forks_with_threads_of_another_size_are_not_gathered(raw):
+    file = raw / "formats" / "sched.sched_process_fork"
+    lines = file.read_text().splitlines()
+    odd = [re.sub(r"size:4;", "size:1;", x) if " parent_pid;" in x else x for x in lines]
+    assert odd != lines
+    file.write_text("\n".join(odd))
+    form = read_format(file)
+    one = compile_event("sched", form, 1)
+    assert set(gathering((form, one), None)[0]) == {-1}
 
 
 def test_an_existing_trace_is_not_touched(raw, tmp_path):
