@@ -344,8 +344,10 @@ def explain(
     explained = [Explained(a.execution, a.excess, len(a.normals)) for a in aligned]
     warnings = comparison.warnings
     if left_out:
-        warnings += (f"{plural(left_out, 'marked execution')} not aligned: over the limit",)
-    causes = group_causes(findings, explained, len(comparison.sample))
+        said = f"{len(chosen)} of {len(chosen) + left_out} executions that stand out were examined"
+        warnings += (f"{said}, evenly spread over their excess",)
+    kind, total = ("examined", len(chosen)) if left_out else ("", len(comparison.sample))
+    causes = group_causes(findings, explained, total, kind=kind)
     ordered, causes = in_order_of_causes(findings, causes)
     return replace(
         comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings

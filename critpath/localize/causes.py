@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from critpath.localize.findings import detail_family
-from critpath.localize.phrases import IDLE, describe, describe_before, doing, quoted
+from critpath.localize.phrases import IDLE, OTHERS, describe, describe_before, doing, quoted
 from critpath.model import RUNNING, Cause, Finding, State
 from critpath.units import format_ns, plural
 
@@ -36,7 +37,7 @@ class Explained:
 
 
 def group_causes(
-    findings: Sequence[Finding], executions: Sequence[Explained], total: int
+    findings: Sequence[Finding], executions: Sequence[Explained], total: int, *, kind: str = ""
 ) -> tuple[Cause, ...]:
     """Group findings that have their sign and what they are about in common.
 
@@ -56,6 +57,8 @@ def group_causes(
         Every anomalous execution, with findings or not.
     total : int
         Executions in the sample set, for "4 of 11".
+    kind : str
+        What these executions are, where they are not all: "examined".
 
     Returns
     -------
@@ -63,6 +66,7 @@ def group_causes(
         By summed contribution, the largest slow-down first.
     """
     known = {e.execution: e for e in executions}
+    of_all = plural(total, f"{kind} execution".strip())
     heaviest: dict[tuple[int, bool, str], Finding] = {}
     for finding in sorted(findings, key=lambda f: abs(f.contribution)):
         heaviest[_thread_key(finding)] = finding
@@ -80,7 +84,7 @@ def group_causes(
 
     ordered = sorted(groups.items(), key=lambda item: (-summed(item[1]), item[0]))
     return tuple(
-        _cause(places, [findings[p] for p in places], known, total) for _, places in ordered
+        _cause(places, [findings[p] for p in places], known, of_all) for _, places in ordered
     )
 
 
@@ -123,7 +127,7 @@ def _about(finding: Finding) -> tuple[str, str]:
 
 
 def _cause(
-    places: list[int], findings: list[Finding], known: dict[int, Explained], total: int
+    places: list[int], findings: list[Finding], known: dict[int, Explained], of_all: str
 ) -> Cause:
     members = sorted({f.execution for f in findings})
     size = len(members)
@@ -131,7 +135,7 @@ def _cause(
     excess = sum(known[e].excess for e in members)
     less = "" if each > 0 else "less: "
     sentence = (
-        f"{size} of {plural(total, 'execution')}, {format_ns(each, sign=True)} each:"
+        f"{size} of {of_all}, {format_ns(each, sign=True)} each:"
         f" {less}{_what(findings, size)}{_before(findings)}"
         f" ({_difference(findings, size, known)})"
     )
@@ -171,7 +175,24 @@ def _what(findings: list[Finding], size: int) -> str:
 
 
 def _detail(findings: list[Finding]) -> str:
-    return _heaviest([(f.detail, abs(f.contribution)) for f in findings])
+    """Return the qualifier to name: of who had the cpu, nobody for the work of many."""
+    pairs = [(f.detail, abs(f.contribution)) for f in findings]
+    heaviest = _heaviest(pairs)
+    if findings[0].symbol.state != State.WAIT_CPU or _holds_half(heaviest, pairs):
+        return heaviest
+    # Threads of one name, such as a compiler's, are one culprit with many ids.
+    names = [(_without_tid(text), weight) for text, weight in pairs]
+    heaviest = _heaviest(names)
+    return heaviest if _holds_half(heaviest, names) else OTHERS + heaviest
+
+
+def _holds_half(text: str, pairs: list[tuple[str, float]]) -> bool:
+    mine = sum(weight for other, weight in pairs if other == text)
+    return 2 * mine >= sum(weight for _, weight in pairs)
+
+
+def _without_tid(detail: str) -> str:
+    return re.sub(r" \(\d+\)$", "", detail)
 
 
 def _heaviest(pairs: list[tuple[str, float]]) -> str:

@@ -11,6 +11,8 @@ from critpath.model import Comparison, CriticalPaths
 def to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
     """Return the executions to align, most excess first, and how many are left out.
 
+    Above the limit those are taken that are evenly spread over the order of the excess:
+    the slowest alone would show what is rare, not what most have in common.
     Executions that overlap a loss are none: what it tore out of a path is no cause.
     Where the sets differ but no execution stands out alone, the slowest against
     their own type show what the difference is made of.
@@ -21,7 +23,10 @@ def to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
     if not len(marked) and comparison.detection.flagged:
         marked = np.flatnonzero((outliers.excess > 0) & whole)
     order = marked[np.argsort(-outliers.excess[marked], kind="stable")].tolist()
-    return order[:limit], max(len(order) - limit, 0)
+    if len(order) <= limit:
+        return order, 0
+    spread = np.linspace(0, len(order) - 1, limit).round().astype(np.int64)
+    return [order[i] for i in spread.tolist()], len(order) - limit
 
 
 def rows_of(paths: CriticalPaths, index: int) -> slice:

@@ -7,6 +7,7 @@ from typing import Final
 from critpath.model import State
 
 IDLE: Final = "idle"  # detail of WAIT_CPU: nobody ran instead
+OTHERS: Final = "others, mostly "  # before a name that holds less than half
 # Below this nobody is held back: an idle cpu takes as long to start a thread,
 # more so a virtual one. (A quota's period is 100 ms unless set otherwise.)
 LATE_NS: Final = 2_000_000
@@ -49,6 +50,8 @@ def doing(state: State, detail: str, ns: float) -> str:
         return _WHAT[state].format(f" ({detail})" if detail else "")
     if detail == IDLE:
         return THROTTLED if abs(ns) >= LATE_NS else LATE
+    if detail.startswith(OTHERS):
+        return f"kept off the cpu by {OTHERS}{quoted(detail.removeprefix(OTHERS))}"
     return f"kept off the cpu by {quoted(detail)}" if detail else "kept off the cpu"
 
 
