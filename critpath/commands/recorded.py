@@ -59,13 +59,15 @@ def _contents(manifest: Manifest) -> str:
 def _odd_runs(manifest: Manifest) -> Iterator[str]:
     runs = manifest.runs
     of = f"of {plural(len(runs), 'run')}"
-    failed = [run for run in runs if run.exit_code]
+    failed = [run for run in runs if run.exit_code and run.whole]
     if failed:
         codes = ", ".join(str(code) for code in sorted({run.exit_code for run in failed}))
         yield f"warning: {len(failed)} {of} failed (exit code {codes})"
     late = sum(run.timed_out for run in runs)
     if late:
-        yield f"warning: {late} {of} reached the timeout of {manifest.timeout:g} s and were ended"
+        yield f"warning: {late} {of} reached the timeout of {manifest.timeout:g} s: no executions"
+    if any(run.interrupted for run in runs):
+        yield "warning: the run that was interrupted is no execution: compare leaves it out"
     left = [run for run in runs if run.outlived]
     if left:
         yield _outlived(left, of)
@@ -136,5 +138,5 @@ def _next(outcome: Outcome, request: Request) -> str:
     said = bool(request.commands or request.execution or request.container)
     return (
         f"next: record the other state with -o {other}, then: critpath compare {places[0]} {other}"
-        + " --execution SPEC ('events:?,?' lists what there is)" * (not said)
+        + " (--execution SPEC where nothing there is marked by critpath)" * (not said)
     )

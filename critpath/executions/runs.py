@@ -33,11 +33,13 @@ def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
     Returns
     -------
     Executions
-        Runs without an exec or an exit in the trace are counted as incomplete.
+        Runs without an exec or an exit in the trace, and those that did not end by
+        themselves, are counted as incomplete.
     """
     execs, exits = _of_thread(events, Kind.EXEC), _of_thread(events, Kind.EXIT)
     begins, ends, pids = [], [], []
-    for run in runs:
+    whole = [run for run in runs if run.whole]
+    for run in whole:
         begin = _first(events, execs.get(run.pid), run.begin, run.end)
         end = _last(events, exits.get(run.pid), run.begin, run.end)
         if begin is not None and end is not None and begin < end:
@@ -45,8 +47,10 @@ def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
             ends.append(end)
             pids.append(run.pid)
     rows = np.array(begins, np.int64), np.array(ends, np.int64)
-    missing = len(runs) - len(begins)
-    why = "of the command without its exec or exit in the trace"
+    counts = (
+        (len(whole) - len(begins), "of the command without its exec or exit in the trace"),
+        (len(runs) - len(whole), "ended by the timeout or by whoever ended the recording"),
+    )
     return build(
         events,
         Scheduling(events),
@@ -54,8 +58,8 @@ def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
         Owners(np.zeros(len(begins), np.int64), np.array(pids, np.int64), ()),
         [None] * len(begins),
         [""] * len(begins),
-        incomplete=missing,
-        notes=(f"{plural(missing, 'run')} {why}",) if missing else (),
+        incomplete=len(runs) - len(begins),
+        notes=tuple(f"{plural(count, 'run')} {why}" for count, why in counts if count),
         forward=True,
         names=[program_name(name or "") for name in field_texts(events, rows[0], "filename")],
     )

@@ -33,6 +33,9 @@ class Run:
         Ended by ``--timeout``.
     outlived : int
         Descendants that were still there when the command had exited.
+    interrupted : bool
+        Ended by whoever ended the recording.  Neither this nor what a timeout ended is
+        an execution: its end is not the command's.
     """
 
     number: int
@@ -42,6 +45,12 @@ class Run:
     exit_code: int
     timed_out: bool = False
     outlived: int = 0
+    interrupted: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the command ended by itself."""
+        return not (self.timed_out or self.interrupted)
 
 
 @dataclass(frozen=True)

@@ -151,10 +151,15 @@ def _run(said: Any) -> Run:
     number, pid, begin, end, code, outlived = (
         _whole(one, key) for key in ("number", "pid", "begin", "end", "exit_code", "outlived")
     )
-    late = one.get("timed_out", False)
-    if not isinstance(late, bool):
-        raise _WrongError("'timed_out' is neither true nor false")
-    return Run(number, pid, begin, end, code, late, outlived)
+    late, cut = (_flag(one, key) for key in ("timed_out", "interrupted"))
+    return Run(number, pid, begin, end, code, late, outlived, cut)
+
+
+def _flag(said: Mapping[str, Any], key: str) -> bool:
+    value = said.get(key, False)
+    if not isinstance(value, bool):
+        raise _WrongError(f"{key!r} is neither true nor false")
+    return value
 
 
 def _loss(said: Any) -> CpuLoss:
@@ -251,7 +256,7 @@ def with_counted_losses(events: Events, manifest: Manifest) -> Events:
 def _unusual(manifest: Manifest) -> tuple[str, ...]:
     """Say what was unusual about the runs of a recording."""
     runs = manifest.runs
-    failed = [run for run in runs if run.exit_code and not run.timed_out]
+    failed = [run for run in runs if run.exit_code and run.whole]
     codes = ", ".join(map(str, sorted({run.exit_code for run in failed})))
     late = sum(run.timed_out for run in runs)
     outlived = sum(run.outlived for run in runs)

@@ -227,7 +227,12 @@ class _Session:
             pid = done.pid if initial else 0
             self._add(
                 index,
-                Run(own, pid, done.begin, done.end, done.exit_code, done.timed_out, done.outlived),
+                Run(
+                    *(own, pid, done.begin, done.end, done.exit_code),
+                    timed_out=done.timed_out,
+                    outlived=done.outlived,
+                    interrupted=bool(self.signals.poll()),
+                ),
             )
             if self.signals.poll() or self._failed(own):
                 return

@@ -263,4 +263,8 @@ def _lower_priority() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        code = main()
+    except KeyboardInterrupt:  # whoever records it says so
+        code = 130
+    raise SystemExit(code)

@@ -188,8 +188,7 @@ def _insert(events: Events, put: I64) -> Events:
     at = place + 1
     times = plural(len(put), "time")
     note = (
-        f"{times} the kernel did not write a switch (some kernels do that, mostly out of idle): "
-        "it is put where the thread was woken or first seen"
+        f"{times} the kernel did not write a switch: put where the thread was woken or first seen"
     )
     return replace(
         events,

@@ -72,6 +72,18 @@ def test_a_run_whose_exec_or_exit_was_lost_is_counted(record, lost):
     assert "1 run of the command without its exec or exit" in found.notes[0]
 
 
+@pytest.mark.parametrize("how", ["timed_out", "interrupted"])
+def test_a_run_that_did_not_end_by_itself_is_no_execution(record, how):
+    made = record()
+    add_process(made, 100, 7, "./work")
+    add_process(made, 300, 8, "./work")
+    runs = (Run(1, 7, 95, 195, 0), Run(2, 8, 295, 395, 124, **{how: True}))
+    found = find_executions(made.events(), "process", runs=runs)
+    assert windows(found) == [(7, 110, 190)]
+    assert found.incomplete == 1
+    assert found.notes == ("1 run ended by the timeout or by whoever ended the recording",)
+
+
 def test_a_users_own_choice_goes_before_the_runs(record):
     made = record()
     add_process(made, 100, 7, "/bin/sh")
