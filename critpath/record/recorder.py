@@ -42,6 +42,10 @@ class RecorderSettings:
     keep_raw: bool = False
 
 
+def _nothing() -> None:
+    """There is nothing to delete."""
+
+
 @dataclass(frozen=True)
 class Recorded:
     """What a recorder has to say when the trace is in place.
@@ -54,11 +58,15 @@ class Recorded:
         For `critpath.model.Manifest.recorder`: ``name``, ``version``, ``events``,
         ``contexts``, ``buffer_bytes``, ``format``, and what else is known.
     warnings : tuple of str
+    release : callable
+        Deletes what the trace was made from.  To be called when the manifest is written:
+        until then a recorder that is killed must not take the counts of the loss along.
     """
 
     loss: tuple[CpuLoss, ...] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    release: Callable[[], None] = field(default=_nothing, compare=False)
 
 
 class Recorder(Protocol):

@@ -305,6 +305,7 @@ class _Session:
             self.manifests[index] = manifest
             write_manifest(directory, manifest)
             (directory / RUNS).unlink(missing_ok=True)
+        recorded.release()
 
     # ---------------------------------------------------------- what may come between
 

@@ -106,6 +106,7 @@ def finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
             shutil.rmtree(place / TRACE, ignore_errors=True)
             link_tree(directory / TRACE, place / TRACE)
         done.append(_complete(place, manifest, recorded))
+    recorded.release()
     if owner is not None and owner.gone():
         unregister(session)
     return Finished(sum(len(m.runs) for m in done), done[0].lost)

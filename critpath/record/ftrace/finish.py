@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +40,7 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded | None:
     raw, trace = directory / raws.RAW, directory / TRACE
     if not raw.is_dir():
         raws.discard(directory)
-        # Killed between the trace and the manifest, or before there was anything.
+        # The trace was put there by somebody, or there was nothing yet.
         made = any(trace.glob("*/metadata"))
         return Recorded(facts={"name": "ftrace", "format": FORMAT}) if made else None
     if not raws.is_described(raw):
@@ -55,11 +56,11 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded | None:
         # Killed between the trace and its end: the same trace is made again.
         shutil.rmtree(trace)
     converted = convert(raw, trace, tell)
-    raws.discard(directory)
     return Recorded(
         loss=converted.loss,
         facts=recorder_facts(description, converted),
         warnings=converted.warnings,
+        release=partial(raws.discard, directory),
     )
 
 

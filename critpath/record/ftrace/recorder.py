@@ -10,6 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -164,7 +165,6 @@ class FtraceRecorder:
         except BaseException:
             self.abort()
             raise
-        raws.discard(self._settings.directory, keep=self._settings.keep_raw)
         warnings = [*self._warnings, *converted.warnings]
         if failure is not None:
             warnings.insert(0, f"{failure.what} ({failure.do})")
@@ -172,7 +172,8 @@ class FtraceRecorder:
             **recorder_facts(self._description, converted),
             "priority": self._drain.priority if self._drain else "normal",
         }
-        return Recorded(loss=converted.loss, facts=facts, warnings=tuple(warnings))
+        release = partial(raws.discard, self._settings.directory, keep=self._settings.keep_raw)
+        return Recorded(converted.loss, facts, tuple(warnings), release)
 
     def abort(self) -> None:
         """Turn tracing off and remove the instance and the raw data; again is no error.

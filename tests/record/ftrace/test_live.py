@@ -110,7 +110,9 @@ def record(
             **options,  # type: ignore[call-overload]
         )
         end = recorder.stop()
-        return recorder.finish(silent), begin, end
+        recorded = recorder.finish(silent)
+        recorded.release()
+        return recorded, begin, end
     finally:
         recorder.abort()
 
@@ -320,6 +322,7 @@ def test_a_full_disk_ends_the_recording_and_is_said(tmp_path):
             # Room for the trace, as a user would make it.
             subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
             recorded = recorder.finish(silent)
+            recorded.release()
             assert "No space left" in recorded.warnings[0]
             assert sum(loss.events for loss in recorded.loss) > 0
             assert read_events(small / "trace", KERNEL).total > 1000
@@ -349,6 +352,7 @@ def test_an_instance_that_is_held_is_turned_off_and_named(settings, monkeypatch)
 def finished(directory: Path) -> Recorded:
     recorded = finish_raw(directory, silent)
     assert recorded is not None
+    recorded.release()
     return recorded
 
 
