@@ -120,7 +120,8 @@ def test_finishing_by_name_has_what_the_buffers_held(traceable):
 
 
 def test_a_daemon_outlives_its_recording_and_the_next(traceable):
-    done = record(traceable, "-o", "starts", "sh", "-c", "sleep 300 </dev/null >/dev/null 2>&1 & echo $! >daemon")
+    script = "sleep 300 </dev/null >/dev/null 2>&1 & echo $! >daemon"
+    done = record(traceable, "-o", "starts", "sh", "-c", script)
     pid = int((traceable / "daemon").read_text())
     try:
         assert "held open by" in done.stderr
