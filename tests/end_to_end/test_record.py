@@ -146,3 +146,24 @@ def test_a_competitor_for_the_cpu_is_found(record, compare):
     assert code == 1
     assert finding["state"] == "WAIT_CPU", sentence
     assert "python" in sentence
+
+
+def test_a_lossy_recording_is_inconclusive_and_its_loss_is_the_kernels(critpath, compare, place):
+    # Above the recorder's own priority and with the smallest buffers: it cannot keep up.
+    flood = ("chrt", "-f", "50", "taskset", "-c", LAST_CPU, "dd", "if=/dev/zero", "of=/dev/null")
+    small = ("--buffer-size", "4K", "--profile", "syscalls", "--keep-raw")
+    arguments = ("--recorder", "ftrace", "-n", 10, *small, "-o", "lossy")
+    done = critpath(
+        "record", *arguments, "--", *flood, "bs=1", "count=30000", "status=none", cwd=place
+    )
+    assert done.returncode == 0, done.stderr
+    assert "events were lost" in done.stderr
+    manifest = json.loads((place / "lossy" / "critpath.json").read_text())
+    counted = json.loads((place / "lossy" / "raw" / "stats.json").read_text())
+    names = ("overrun", "commit overrun", "dropped events")
+    kernel = {int(cpu): sum(stats[n] for n in names) for cpu, stats in counted.items()}
+    assert {loss["cpu"]: loss["events"] for loss in manifest["loss"]} == {
+        cpu: lost for cpu, lost in kernel.items() if lost
+    }
+    code, comparison = compare(place / "lossy")
+    assert (code, comparison["verdict"]) == (3, "inconclusive"), comparison["reasons"]
