@@ -82,8 +82,14 @@ def compare(critpath, normal, place):
 
 
 def first_cause(comparison: dict) -> tuple[str, dict]:
+    """Return the first cause's sentence, and the finding of the state that most of it is in."""
     cause = comparison["causes"][0]
-    return cause["sentence"], comparison["findings"][cause["findings"][0]]
+    findings = [comparison["findings"][place] for place in cause["findings"]]
+    weight: dict[str, float] = {}
+    for finding in findings:
+        weight[finding["state"]] = weight.get(finding["state"], 0) + finding["contribution"]
+    main = max(weight, key=weight.__getitem__)
+    return cause["sentence"], next(f for f in findings if f["state"] == main)
 
 
 def test_the_recording_says_what_it_is(normal):
