@@ -187,8 +187,9 @@ def _container() -> str:
         return "podman"
     if Path("/.dockerenv").exists():
         return "docker"
-    # systemd's convention; a container's first process has it in its environment.
-    named = _text("/run/systemd/container") or os.environ.get("container", "")  # noqa: SIM112
+    # A container's first process has it in its environment.
+    variable = os.environ.get("container", "")  # noqa: SIM112 - systemd's convention
+    named = _text("/run/systemd/container") or variable
     return re.sub(r"[^\w.-]", "", named)[:40]
 
 
