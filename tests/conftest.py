@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,18 @@ DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
 SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tracefs() -> None:
+    """Mount tracefs, which nobody has on a fresh machine; what needs it skips without.
+
+    Not by our own code: a recorder says once, in the process that did it, that it did.
+    """
+    place = Path("/sys/kernel/tracing")
+    if os.geteuid() == 0 and place.is_dir() and not (place / "instances").exists():
+        command = ["mount", "-t", "tracefs", "nodev", str(place)]
+        subprocess.run(command, check=False, capture_output=True)
 
 
 @pytest.fixture(scope="session")

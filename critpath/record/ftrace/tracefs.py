@@ -68,7 +68,8 @@ def mount() -> Path:
                 f"tracefs cannot be mounted at {MOUNT_POINT}: {os.strerror(error)}",
                 f"run as root, on the machine itself or in a privileged container: {MOUNT_COMMAND}",
             )
-    _mounted.add(MOUNT_POINT)
+    else:
+        _mounted.add(MOUNT_POINT)
     return MOUNT_POINT
 
 
