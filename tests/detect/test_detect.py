@@ -166,8 +166,8 @@ def test_sets_too_small_for_the_level_say_what_is_needed():
     assert not found.enough
     assert not found.flagged
     assert found.detectable is None
-    assert math.comb(5 + found.needed, found.needed) >= 100
-    assert math.comb(5 + found.needed - 1, found.needed - 1) < 100
+    assert math.comb(5 + found.needed, found.needed) >= 200
+    assert math.comb(5 + found.needed - 1, found.needed - 1) < 200
     large = detect(table([[100]] * 5), table([[900]] * found.needed))
     assert large.enough
     assert large.flagged
@@ -218,7 +218,7 @@ def test_sessions_raise_the_floor_and_are_permuted_whole():
 )
 @pytest.mark.parametrize("rule", RULES)
 def test_degenerate_sets_have_finite_answers(normal, sample, rule):
-    found = detect(table(normal), table(sample), rule=rule, permutations=99)
+    found = detect(table(normal), table(sample), rule=rule, permutations=199)
     finite(found)
     assert all(0 < s.p_value <= 1 for s in found.states)
     if normal[0] == sample[0]:
