@@ -154,6 +154,8 @@ def detect(
             f"{permutations} permutations cannot reach the level {alpha:g}",
             f"give --permutations {math.ceil(1 / least)} or more",
         )
+    fewer = not whole.exact and whole.permutations < permutations
+    few = f"{whole.permutations:,} permutations drawn: the sets are large" if fewer else ""
     found = effects(x, y, normal_stratum, sample_stratum, seed(y, x))
     share = floor_share(floor, x[:, -1], normal_stratum, normal_session)
     enough = whole.ways * least >= 1
@@ -188,7 +190,7 @@ def detect(
         enough=enough,
         needed=0 if enough else _needed(max(len(x), len(y)), least),
         paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)),
-        notes=(*paper.notes, *([why_not] if why_not else []), *describe(about)),
+        notes=(*paper.notes, *filter(None, (why_not, few)), *describe(about)),
     )
 
 
