@@ -8,7 +8,8 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import silhouette_score
 
 from critpath.cluster.optics import cluster
-from critpath.cluster.pairing import normal_space, pair, score_cluster
+from critpath.cluster.merging import merged_scores
+from critpath.cluster.pairing import normal_space, pair
 from critpath.cluster.space import stabilise
 from critpath.model import Clustering, State, Symbol, VectorTable
 
@@ -37,13 +38,18 @@ def test_scores_equal_scikit_learn_on_the_merged_labels(seed):
         labels[labels == size - 1] = 0
         labels[-1] = size - 1  # a cluster of one
     members = rng.poisson(8, (m, 4))
-    scores = score_cluster(normal_space(table(normal), clusters(labels)), stabilise(members))
+    scores = merged_scores(
+        normal_space(table(normal), clusters(labels)),
+        stabilise(members),
+        np.ones(m),
+        np.zeros(m, int),
+    )
     space = stabilise(np.concatenate([normal, members]))
     distances = cdist(space, space)
     for k in range(size):
         merged = np.concatenate([labels, np.full(m, k)])
         expected = silhouette_score(distances, merged, metric="precomputed")
-        assert scores.score[k] == pytest.approx(expected, abs=1e-12)
+        assert scores.score[0, k] == pytest.approx(expected, abs=1e-12)
 
 
 def test_every_sample_cluster_goes_to_the_type_it_came_from(simulated, healthy):
