@@ -90,8 +90,9 @@ def density(space: F64, weight: I64, min_samples: int) -> Density:
     -------
     Density
         With weights of 1, what scikit-learn's OPTICS computes without a limit on
-        distances.  Otherwise what it computes of the executions one by one, if those
-        with equal counts are visited one after the other.
+        distances (but for the last bits of a distance, which it computes in two ways).
+        Otherwise what it computes of the executions one by one, if those with equal
+        counts are visited one after the other.
 
     Notes
     -----

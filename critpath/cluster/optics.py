@@ -1,10 +1,11 @@
 """VectorTable -> Clustering: execution types by density (OPTICS) and its alternatives.
 
 The paper (Janecek et al., ICPC 2022) clusters count vectors with OPTICS.  What
-is added to it here, each for a measured reason (docs/evaluation.md): counts are
-variance-stabilised first; rows are put into a canonical order, because OPTICS
-depends on it; executions that the extraction calls noise join the cluster of
-their nearest clustered neighbour instead of dropping out.
+is added to it here, each for a measured reason (docs/decisions/8-clustering.md): counts
+are variance-stabilised first; equal vectors are one point with a weight, in a canonical
+order, because OPTICS depends on it; density is not resolved beyond the noise of
+counting; executions that the extraction calls noise join the cluster of their nearest
+clustered neighbour instead of dropping out.
 """
 
 from __future__ import annotations
@@ -22,9 +23,6 @@ from critpath.cluster.steepness import steep_clusters
 from critpath.model import F64, I64, Clustering, VectorTable
 from critpath.units import plural
 
-_FLOOR = 1.0
-
-
 @dataclass(frozen=True)
 class _Extraction:
     labels: I64
@@ -37,6 +35,7 @@ class _Settings:
     min_samples: int
     xi: float
     min_cluster_size: int
+    resolution: float
 
 
 def cluster(
@@ -46,6 +45,7 @@ def cluster(
     min_samples: int = 5,
     xi: float = 0.05,
     min_cluster_fraction: float = 0.05,
+    resolution: float = 1.0,
 ) -> Clustering:
     """Find the execution types of a set; no execution is left without one.
 
@@ -64,6 +64,10 @@ def cluster(
         Relative drop of reachability that bounds a cluster, in (0, 1).
     min_cluster_fraction : float
         Smallest cluster as a share of the set, but never below ``min_samples``.
+    resolution : float
+        Heights of the reachability plot below this do not differ: a standard
+        deviation of a count, or one count where counts are ``raw``.  Without it, what
+        is dense beyond the noise of counting is cut into clusters.
 
     Returns
     -------
@@ -78,21 +82,23 @@ def cluster(
 
     Notes
     -----
-    Ankerst, Breunig, Kriegel, Sander: OPTICS, SIGMOD 1999, as implemented in
-    scikit-learn.  Equal counts with different labels from the extraction (a
-    boundary between duplicates) take the most frequent of them.
+    Ankerst, Breunig, Kriegel, Sander: OPTICS, SIGMOD 1999.  Executions with equal
+    counts are one point with a weight (`critpath.cluster.density`), so the number of
+    distinct vectors is what costs: their square in time, not in memory.
     """
     if method not in METHODS:
         raise ValueError(f"clustering method {method!r}: choose from {', '.join(METHODS)}")
     if min_samples < 2 or not 0 < xi < 1 or not 0 <= min_cluster_fraction <= 1:
         raise ValueError("min_samples >= 2, 0 < xi < 1, 0 <= min_cluster_fraction <= 1 expected")
+    if not resolution >= 0:
+        raise ValueError("resolution >= 0 expected")
     n = len(table)
     order = canonical_order(table)
     once = distinct(table.structure)
     if len(once.row) < 2:
         return _single(n, order)
     size = min(n, max(min_samples, math.ceil(min_cluster_fraction * n)))
-    settings = _Settings(min(min_samples, n), xi, size)
+    settings = _Settings(min(min_samples, n), xi, size, resolution)
     counts = table.structure[once.row]
     found = METHODS[method](counts, once.weight, settings)
     labels = assign_noise(found.labels, stabilise(counts))
@@ -154,7 +160,7 @@ def _steep(space: F64, weight: I64, settings: _Settings) -> _Extraction:
         xi=settings.xi,
         min_samples=settings.min_samples,
         min_cluster_size=settings.min_cluster_size,
-        floor=_FLOOR,
+        floor=settings.resolution,
     )
     return _Extraction(labels, found.ordering, found.reachability)
 
