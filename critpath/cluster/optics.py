@@ -1,7 +1,7 @@
 """VectorTable -> Clustering: execution types by density (OPTICS) and its alternatives.
 
 The paper (Janecek et al., ICPC 2022) clusters count vectors with OPTICS.  What
-is added to it here, each for a measured reason (docs/decisions/8-clustering.md): counts
+is added to it here, each for a measured reason (docs/decisions/4-types.md): counts
 are variance-stabilised first; equal vectors are one point with a weight, in a canonical
 order, because OPTICS depends on it; density is not resolved beyond the noise of
 counting; executions that the extraction calls noise join the cluster of their nearest
@@ -22,6 +22,7 @@ from critpath.cluster.space import canonical_order, distinct, relabel, renumber,
 from critpath.cluster.steepness import steep_clusters
 from critpath.model import F64, I64, Clustering, VectorTable
 from critpath.units import plural
+
 
 @dataclass(frozen=True)
 class _Extraction:
