@@ -181,6 +181,8 @@ def test_unknown_method_and_settings_are_refused():
         cluster(table([[1], [2]]), method="kmeans")
     with pytest.raises(ValueError, match="min_samples"):
         cluster(table([[1], [2]]), min_samples=1)
+    with pytest.raises(ValueError, match="resolution"):
+        cluster(table([[1], [2]]), resolution=-1)
 
 
 def test_a_small_sample_keeps_its_types_apart(simulated, healthy, faulty):
