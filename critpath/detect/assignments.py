@@ -60,17 +60,22 @@ class Assignments:
         """Few enough to look at every one."""
         return self.ways <= EXACT
 
+    @property
+    def smaller(self) -> list[int]:
+        """Units of the smaller side of every stratum: the side that is drawn."""
+        return [min(k, n - k) for n, k in zip(self.sizes, self.chosen, strict=True)]
+
     def every(self) -> Iterator[list[I64]]:
-        """Yield all assignments in batches: per stratum, int64 [batch, chosen]."""
+        """Yield all assignments in batches: per stratum, int64 [batch, smaller]."""
         choices = [
             itertools.combinations(range(n), k)
-            for n, k in zip(self.sizes, self.chosen, strict=True)
+            for n, k in zip(self.sizes, self.smaller, strict=True)
         ]
         rest = itertools.product(*choices)
         while picked := list(itertools.islice(rest, self._step())):
             yield [
                 np.array([parts[s] for parts in picked], np.int64).reshape(len(picked), k)
-                for s, k in enumerate(self.chosen)
+                for s, k in enumerate(self.smaller)
             ]
 
     def drawn(self, rng: np.random.Generator, count: int) -> Iterator[list[I64]]:
@@ -78,7 +83,30 @@ class Assignments:
         step = self._step()
         for begin in range(0, count, step):
             many = min(step, count - begin)
-            yield [_subsets(rng, many, n, k) for n, k in zip(self.sizes, self.chosen, strict=True)]
+            yield [_subsets(rng, many, n, k) for n, k in zip(self.sizes, self.smaller, strict=True)]
+
+    def sums(self, picked: list[I64], scores: Sequence[F64]) -> list[F64]:
+        """Add up, per stratum, the scores of the units in the sample.
+
+        Parameters
+        ----------
+        picked : list of int64 [assignments, smaller]
+            The smaller side of every stratum.
+        scores : sequence of float64 [units, columns]
+
+        Returns
+        -------
+        list of float64 [assignments, columns]
+        """
+        sides = zip(picked, scores, self.sizes, self.chosen, strict=True)
+        return [s.sum(axis=0) - _sums(p, s) if 2 * k > n else _sums(p, s) for p, s, n, k in sides]
+
+    def as_given(self) -> list[I64]:
+        """Return the assignment that has the first units of each stratum in the sample."""
+        return [
+            np.arange(k if 2 * k > n else 0, n if 2 * k > n else k, dtype=np.int64)[None, :]
+            for n, k in zip(self.sizes, self.chosen, strict=True)
+        ]
 
     def _step(self) -> int:
         return max(1, _CHUNK // max(1, sum(self.sizes)))
@@ -86,7 +114,7 @@ class Assignments:
 
 def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> I64:
     """Draw subsets of ``k`` of ``n``, all equally likely: int64 [many, k]."""
-    if k * k > 2 * n:
+    if k * k > 2 * n:  # most draws would have a number twice
         keys = rng.random((many, n), dtype=np.float32)
         return np.asarray(np.argpartition(keys, min(k, n - 1), axis=1)[:, :k], dtype=np.int64)
     # Few of many: numbers drawn at random, and again where one came twice.
@@ -99,8 +127,7 @@ def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> I64:
     return picked
 
 
-def sums(picked: I64, scores: F64) -> F64:
-    """Add up the scores of the units picked: [assignments, k] to [assignments, columns]."""
+def _sums(picked: I64, scores: F64) -> F64:
     many, k = picked.shape
     if k * _SPARSE <= len(scores):
         total = np.zeros((many, scores.shape[1]))
