@@ -26,9 +26,9 @@ from critpath.units import plural
 # A shift of a whole type may be the session's: twice the floor, as between sessions.
 _GROUP_FLOOR = 2.0
 # Share of the level that is for whole types where labels do not tell them.
-_GROUP_LEVEL = 0.2
+_GROUP_LEVEL = 0.5
 # Values that exact conformal p-values may cost to compute: some ten seconds.
-EXACT_LIMIT = 300_000_000
+EXACT_LIMIT = 50_000_000
 
 
 def outliers(
@@ -99,7 +99,7 @@ def outliers(
 
     The verdict is Benjamini and Hochberg's (1995) at ``level`` over the sample; and
     the excess of a column must reach the floor.  Where types are not known, which
-    costs the single execution its power, a fifth of the level is for another way:
+    costs the single execution its power, half of the level is for another way:
     membership in a type whose sample executions are slower together in a column
     (`shifted_columns`) and more than k * std above its mean there.
     """
@@ -112,11 +112,12 @@ def outliers(
     observed = _columns(sample)
     both, both_observed = in_both_scales(raw, raw), in_both_scales(observed, raw)
     types = describe_types(both, normal_clusters.labels, normal_clusters.size)
-    ours, theirs, supported = _fitting(normal, normal_clusters, sample, partner)
+    supported = np.asarray(types.sizes[types.labels] > 1, dtype=np.bool_)
     if types_known:
         kinds = np.arange(normal_clusters.size)
-        ours = normal_clusters.labels[:, None] == kinds
-        theirs = partner[:, None] == kinds
+        ours, theirs = types.labels[:, None] == kinds, partner[:, None] == kinds
+    else:
+        ours, theirs = _fitting(normal, normal_clusters, sample, partner)
     score, z = sample_scores(types, both_observed, theirs)
     exact = bag_size(types, ours) * len(observed) <= EXACT_LIMIT
     if exact:
@@ -172,8 +173,8 @@ def _columns(table: VectorTable) -> F64:
 
 def _fitting(
     normal: VectorTable, clusters: Clustering, sample: VectorTable, partner: I64
-) -> tuple[Bool, Bool, Bool]:
-    """Plausible types of normal and sample executions; which normal ones have company."""
+) -> tuple[Bool, Bool]:
+    """Plausible types of normal and sample executions."""
     home = normal_space(normal, clusters)
     limits = novel_limits(home)
     labels, sizes = home.labels, home.sizes
@@ -181,11 +182,7 @@ def _fitting(
     own[np.arange(len(labels)), labels] = 1.0
     ours = home.sums / np.maximum(sizes - own, 1)
     theirs = sum_distances(stabilise(sample.structure), home.space, home.onehot) / sizes
-    return (
-        plausible(ours, limits, labels),
-        plausible(theirs, limits, partner),
-        np.asarray(sizes[labels] > 1, dtype=np.bool_),
-    )
+    return plausible(ours, limits, labels), plausible(theirs, limits, partner)
 
 
 def _groups(

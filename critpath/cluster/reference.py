@@ -19,7 +19,7 @@ LOW_SUPPORT = 5  # below this a type's own variance says nothing
 _PRIOR = 5.0  # observations' worth of the pooled variance
 _SHRINK = 0.05  # spread that is never believed to be less: share of the mean total, and of a log
 _OFFSET = 0.02  # share of the overall mean total added before taking logs
-_CHUNK = 1 << 20  # values of one temporary array
+_CHUNK = 1 << 17  # values of one temporary array: they stay in the cache
 
 
 def in_both_scales(values: F64, normal: F64) -> F64:
