@@ -159,8 +159,12 @@ def outliers(
         symbol=np.where(top == len(normal.symbols), -1, top).astype(np.int64),
         notes=(
             *_support_notes(types, partner, supported, exact=exact),
-            *_lone_notes(int((beyond & large.any(axis=1) & ~anomalous).sum()),
-                         len(observed), int(supported.sum()), alone),
+            *_lone_notes(
+                int((beyond & large.any(axis=1) & ~anomalous).sum()),
+                len(observed),
+                int(supported.sum()),
+                alone,
+            ),
             *_novel_notes(pairs.novel[sample_clusters.labels], anomalous),
         ),
     )
@@ -185,9 +189,7 @@ def _fitting(
     return plausible(ours, limits, labels), plausible(theirs, limits, partner)
 
 
-def _groups(
-    raw: F64, observed: F64, labels: I64, partner: I64, least: F64, level: float
-) -> Bool:
+def _groups(raw: F64, observed: F64, labels: I64, partner: I64, least: F64, level: float) -> Bool:
     """Columns in which an execution's whole type is slower, per execution."""
     result = np.zeros(observed.shape, np.bool_)
     types, sizes = np.unique(partner, return_counts=True)
@@ -224,7 +226,7 @@ def _support_notes(types: Types, partner: I64, supported: Bool, *, exact: bool) 
     if not exact:
         notes.append(
             f"{len(supported):,} normal executions against {len(partner):,}: reference scores "
-            "are computed once, without the sample execution (p-values within 1/n of the exact)"
+            "are computed once, without the sample executions"
         )
     return tuple(notes)
 
@@ -236,16 +238,15 @@ def _lone_notes(lone: int, m: int, n: int, level: float) -> tuple[str, ...]:
     needed = math.ceil(m / (level * lone)) - 1
     if n >= needed:
         return ()
-    return (
-        f"{plural(lone, 'sample execution')} of {m} beyond all {n} normal ones and yet not marked: "
-        f"it takes {needed:,} normal executions to tell {'it' if lone == 1 else 'them'} from chance",
-    )
+    count = plural(lone, "sample execution")
+    them = "it" if lone == 1 else "them"
+    more = f"it takes {needed:,} normal executions to tell {them} from chance"
+    return (f"{count} of {m} beyond all {n} normal ones and yet not marked: {more}",)
 
 
 def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[str, ...]:
     if not novel.any():
         return ()
-    return (
-        f"{plural(int(novel.sum()), 'sample execution')} of a type not in the normal set, "
-        f"{int((novel & anomalous).sum())} of them anomalous against the nearest type",
-    )
+    count = plural(int(novel.sum()), "sample execution")
+    known = f"{int((novel & anomalous).sum())} of them anomalous against the nearest type"
+    return (f"{count} of a type not in the normal set, {known}",)
