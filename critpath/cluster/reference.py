@@ -142,7 +142,7 @@ def reference_scores(types: Types, values: F64, fitting: Bool) -> F64:
 
 def bag_size(types: Types, fitting: Bool) -> int:
     """Count the values that `bag_scores` computes for one sample execution."""
-    return int(fitting.sum()) * types.mean.shape[1]
+    return int(fitting.sum()) * int(types.mean.size // len(types.mean))
 
 
 def bag_scores(
