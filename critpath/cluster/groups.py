@@ -52,15 +52,16 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     if min(n, m) == 0 or math.comb(n + m, m) * alpha < 1:
         return nothing
     pooled = np.concatenate([sample, normal])
+    # The order of executions must not matter, not even for the rounding of a mean.
+    order = np.lexsort(pooled.T[::-1])
+    pooled, in_sample = pooled[order], order < m
     values = np.concatenate([_standard(_ranks(pooled)), _standard(_log(pooled))], axis=1)
-    observed = values[:m].sum(axis=0) - 1e-9 * math.sqrt(n + m)
-    # The order of executions must not matter: assignments are drawn for sorted ones.
-    values = values[np.lexsort(values.T[::-1])]
+    observed = values[in_sample].sum(axis=0) - 1e-9 * math.sqrt(n + m)
     # Scores are centred: what the smaller set does not have, the larger one has.
     picks, sign = (m, 1.0) if m <= n else (n, -1.0)
     larger = np.zeros(values.shape[1])
     total = 0
-    for batch in _assignments(values, picks):
+    for batch in _assignments(pooled, picks):
         most = (sign * (batch @ values)).max(axis=1)
         larger += (most[:, None] >= observed).sum(axis=0)
         total += len(batch)
@@ -71,16 +72,16 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     return np.asarray((p <= alpha) & (shift >= floor), dtype=np.bool_)
 
 
-def _assignments(values: F64, picks: int) -> Iterator[F64]:
+def _assignments(pooled: F64, picks: int) -> Iterator[F64]:
     """Yield batches of [assignments, executions]: 1 where one is picked."""
-    size = len(values)
+    size = len(pooled)
     step = max(1, _CHUNK // size)
     if math.comb(size, picks) <= _EXACT:
         every = itertools.combinations(range(size), picks)
         while chosen := list(itertools.islice(every, step)):
             yield _ones(np.array(chosen, np.int64), size)
         return
-    digest = hashlib.blake2b(values.tobytes(), digest_size=8).digest()
+    digest = hashlib.blake2b(pooled.tobytes(), digest_size=8).digest()
     rng = np.random.default_rng(int.from_bytes(digest, "little"))
     draws = min(_SAMPLED, max(_FEWEST, _WORK // size))
     for first in range(0, draws, step):

@@ -232,16 +232,14 @@ def _support_notes(types: Types, partner: I64, supported: Bool, *, exact: bool) 
 
 
 def _lone_notes(lone: int, m: int, n: int, level: float) -> tuple[str, ...]:
-    """Say which executions would need more normal ones to be convicted."""
-    if not lone:
+    """Say that executions stand out which too few normal ones convict, and how few."""
+    needed = math.ceil(m / level) - 1
+    if not lone or n >= needed:
         return ()
-    needed = math.ceil(m / (level * lone)) - 1
-    if n >= needed:
-        return ()
-    count = plural(lone, "sample execution")
-    them = "it" if lone == 1 else "them"
-    more = f"it takes {needed:,} normal executions to tell {them} from chance"
-    return (f"{count} of {m} beyond all {n} normal ones and yet not marked: {more}",)
+    beyond = f"{plural(lone, 'sample execution')} of {m} beyond all {n} normal ones"
+    chance = f"of healthy ones {m / (n + 1):.2g} would be"
+    enough = f"{needed:,} normal executions tell even a single one from chance"
+    return (f"{beyond} and yet not marked: {chance}; {enough}",)
 
 
 def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[str, ...]:

@@ -175,7 +175,8 @@ def gates(repeats: int, text: str) -> str:
     second = markdown("default decision", columns, defaults)
     return (
         f"{first}\n\n{verdict(cells)}\n\n{second}\n\nHighest false-alarm rate of the default "
-        f"decision: {worst:.3f}, wanted: at most {MOST}; {repeats} repeats, power {power} and {fewer}."
+        f"decision: {worst:.3f}, wanted: at most {MOST}; {repeats} repeats, "
+        f"power {power} and {fewer}."
     )
 
 
