@@ -49,7 +49,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     """
     n, m = len(normal), len(sample)
     nothing = np.zeros(normal.shape[1], np.bool_)
-    if min(n, m) == 0 or math.comb(n + m, m) * alpha < 1:
+    if min(n, m) == 0 or _ways(n + m, m) * alpha < 1:
         return nothing
     pooled = np.concatenate([sample, normal])
     # The order of executions must not matter, not even for the rounding of a mean.
@@ -65,18 +65,24 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
         most = (sign * (batch @ values)).max(axis=1)
         larger += (most[:, None] >= observed).sum(axis=0)
         total += len(batch)
-    exact = math.comb(n + m, m) <= _EXACT
+    exact = _ways(n + m, m) <= _EXACT
     p = larger / total if exact else (1 + larger) / (1 + total)
     p = p.reshape(2, -1).min(axis=0)
     shift = sample.mean(axis=0) - normal.mean(axis=0)
     return np.asarray((p <= alpha) & (shift >= floor), dtype=np.bool_)
 
 
+def _ways(size: int, picks: int) -> float:
+    """Count the assignments; inf where there are more than anybody would count."""
+    logarithm = math.lgamma(size + 1) - math.lgamma(picks + 1) - math.lgamma(size - picks + 1)
+    return float(math.comb(size, picks)) if logarithm < 100 else math.inf
+
+
 def _assignments(pooled: F64, picks: int) -> Iterator[F64]:
     """Yield batches of [assignments, executions]: 1 where one is picked."""
     size = len(pooled)
     step = max(1, _CHUNK // size)
-    if math.comb(size, picks) <= _EXACT:
+    if _ways(size, picks) <= _EXACT:
         every = itertools.combinations(range(size), picks)
         while chosen := list(itertools.islice(every, step)):
             yield _ones(np.array(chosen, np.int64), size)

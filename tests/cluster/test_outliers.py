@@ -178,6 +178,13 @@ def test_a_groups_test_does_not_depend_on_the_order():
             assert again.tolist() == first.tolist()
 
 
+def test_a_groups_test_takes_sets_of_thousands():
+    rng = np.random.default_rng(1)
+    normal, sample = rng.lognormal(0, 0.3, (3000, 2)), rng.lognormal(0, 0.3, (2500, 2))
+    sample[:, 0] *= 1.1
+    assert shifted_columns(normal, sample, alpha=0.01, floor=0.05).tolist() == [True, False]
+
+
 def test_a_group_may_be_the_larger_set():
     """The assignments of the smaller set decide, whichever it is."""
     rng = np.random.default_rng(0)

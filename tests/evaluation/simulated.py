@@ -253,7 +253,10 @@ def paper_outliers(repeats: int, text: str) -> str:
         share = np.zeros(len(spec.OUTLIER_FACTORS))
         for _ in range(repeats):
             pair = setting.pair(rng)
-            share += [single.judged(*pair, k=k).paper.mean() for k in spec.OUTLIER_FACTORS]
+            share += [
+                single.judged(*pair, k=k, types_known=True).paper.mean()
+                for k in spec.OUTLIER_FACTORS
+            ]
         row = [
             Cell(value, repeats, told, spec.OUTLIER_REPEATS, 0.005)
             for value, told in zip(share / repeats, spec.OUTLIERS[setting], strict=True)
