@@ -18,7 +18,7 @@ from critpath.model import F64, I64, Bool
 _EXACT = 20_000
 _SAMPLED = 9_999
 _FEWEST = 999
-_WORK = 40_000_000  # random numbers, where that does not leave fewer assignments than that
+_WORK = 10_000_000  # random numbers, where that does not leave fewer assignments than that
 _CHUNK = 1 << 22  # values of a batch of assignments held at once
 
 
@@ -45,7 +45,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     Westfall and Young's max-T permutation test (1993) of the group sums of ranks
     and of ``log(1 + x / mean)``; every assignment of executions to the sets is
     counted where there are at most 20,000, else 9,999 drawn with a seed made of
-    the data; for more than 4,000 executions fewer, 999 at the least.
+    the data; for more than 1,000 executions fewer, 999 at the least.
     """
     n, m = len(normal), len(sample)
     nothing = np.zeros(normal.shape[1], np.bool_)
@@ -61,7 +61,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     picks, sign = (m, 1.0) if m <= n else (n, -1.0)
     larger = np.zeros(values.shape[1])
     total = 0
-    for batch in _assignments(pooled, picks):
+    for batch in _assignments(pooled, picks, max(_FEWEST, math.ceil(2 / alpha))):
         most = (sign * (batch @ values)).max(axis=1)
         larger += (most[:, None] >= observed).sum(axis=0)
         total += len(batch)
@@ -78,7 +78,7 @@ def _ways(size: int, picks: int) -> float:
     return float(math.comb(size, picks)) if logarithm < 100 else math.inf
 
 
-def _assignments(pooled: F64, picks: int) -> Iterator[F64]:
+def _assignments(pooled: F64, picks: int, fewest: int) -> Iterator[F64]:
     """Yield batches of [assignments, executions]: 1 where one is picked."""
     size = len(pooled)
     step = max(1, _CHUNK // size)
@@ -89,7 +89,7 @@ def _assignments(pooled: F64, picks: int) -> Iterator[F64]:
         return
     digest = hashlib.blake2b(pooled.tobytes(), digest_size=8).digest()
     rng = np.random.default_rng(int.from_bytes(digest, "little"))
-    draws = min(_SAMPLED, max(_FEWEST, _WORK // size))
+    draws = max(fewest, min(_SAMPLED, _WORK // size))
     for first in range(0, draws, step):
         keys = rng.random((min(step, draws - first), size))
         yield _ones(np.argpartition(keys, picks - 1, axis=1)[:, :picks], size)
