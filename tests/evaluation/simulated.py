@@ -7,7 +7,8 @@ and marks with ! what is more than two standard errors of the difference away.  
 
 rules          how often the paper's rules alarm when both sets are alike
 equivalent-t2  the factor t2 that Fisher's exact test amounts to
-gate           false alarms and power of the permutation test, and of `detect` as shipped
+false-alarms   how often the permutation test, and `detect` as shipped, alarm for equal sets
+gate           the same, and the power of both
 sessions       false alarms where every session has its own speed
 outliers       healthy executions that the paper's mean + k std marks
 conformal      p-values and marks of single executions, by several scores
@@ -180,6 +181,28 @@ def gates(repeats: int, text: str) -> str:
     )
 
 
+def false_alarms(repeats: int, text: str) -> str:
+    """Count alarms for equal sets alone: a small rate asks for many repeats."""
+    cells, rows, alarms = [], [], np.zeros(3)
+    for setting in chosen(spec.GATE, text):
+        rng = random("false alarms", setting)
+        alike = np.zeros(3)
+        for _ in range(repeats):
+            normal, sample = setting.pair(rng)
+            alike += [*by_gate(normal, sample), by_default(normal, sample)]
+        told = [*spec.GATE[setting][:2], None]
+        shares = alike / repeats
+        row = [Cell(a, repeats, b, spec.GATE_REPEATS) for a, b in zip(shares, told, strict=True)]
+        rows.append((setting.name, [*row[:2], f"{row[2]}{' !' if shares[2] > MOST else ''}"]))
+        cells += row[:2]
+        alarms += alike
+    columns = ("p alone (4.2)", "with the floor (4.2)", "default decision")
+    body = markdown("equal sets: alarms", columns, rows)
+    total = repeats * len(rows)
+    mean = ", ".join(str(Cell(count / total, total)) for count in alarms)
+    return f"{body}\n\n{verdict(cells)} Mean of all settings: {mean}."
+
+
 def one_gate(
     setting: Setting, repeats: int, power: int, fewer: int
 ) -> tuple[list[float], list[float]]:
@@ -288,7 +311,8 @@ def conformal(repeats: int, text: str) -> str:
 TABLES: Final[dict[str, tuple[Callable[[int, str], str], int, int]]] = {
     "rules": (rules, 50, 2000),
     "equivalent-t2": (equivalent_t2, 1, 1),
-    "gate": (gates, 5, 1000),
+    "false-alarms": (false_alarms, 10, 2000),
+    "gate": (gates, 5, 500),
     "sessions": (sessions, 4, 200),
     "outliers": (paper_outliers, 5, 200),
     "conformal": (conformal, 2, 400),
