@@ -80,8 +80,8 @@ def outliers(
     these shrunk towards those of all types.  The geometric mean of the two (0 where
     either is not positive) is large only if the excess is large both absolutely and
     relative to what is usual.  The score is the root of the sum of their squares.  In
-    simulations the largest z of the plain durations finds a little more; of recorded
-    executions with known bugs it missed half of those that this score finds.
+    simulations the largest z of the plain durations finds a little more; of the
+    recorded executions with known bugs it missed those of `sample-fsync`.
 
     Types can look alike by their counts, so an execution is scored against every
     type that its counts would fit, and the least score is taken: what some normal
