@@ -9,6 +9,7 @@ import numpy as np
 from critpath.model import F64, Bool
 
 _TAIL = 0.1  # share of the null scores that the tail is fitted to
+_ROUNDING = 1e-9
 
 
 def conformal(null: F64, score: F64) -> F64:
@@ -28,7 +29,9 @@ def conformal(null: F64, score: F64) -> F64:
     """
     ordered = np.sort(null)
     n = len(ordered)
-    p = (1 + n - np.searchsorted(ordered, score - 1e-12)) / (1 + n)
+    # Equal executions must tie, whichever formula their score came from.
+    tied = score - _ROUNDING * np.maximum(np.abs(score), 1.0)
+    p = (1 + n - np.searchsorted(ordered, tied)) / (1 + n)
     top = max(10, round(_TAIL * n))
     if n < 2 * top or ordered[-top - 1] <= 0:
         return np.asarray(p, dtype=np.float64)
@@ -38,7 +41,7 @@ def conformal(null: F64, score: F64) -> F64:
     hill *= 1 + 1.645 / math.sqrt(top)
     if hill <= 0:
         return np.asarray(p, dtype=np.float64)
-    beyond = score > ordered[-1]
+    beyond = tied > ordered[-1]
     tail = top / n * (np.maximum(score, start) / start) ** (-1 / hill)
     return np.where(beyond, np.minimum(p, tail), p)
 

@@ -84,29 +84,114 @@ def test_the_papers_rule_is_mean_plus_k_std_of_any_state():
     assert found.excess.tolist() == [19, 20, 1, 0]
 
 
-def test_leave_one_out_equals_leaving_one_out(simulated):
-    """The closed form must give the p-values that refitting n times gives."""
-    normal = simulated([("read", "none")] * 30, 3).table
-    one_type = cluster(VectorTable(normal.symbols, normal.counts * 0, normal.durations))
-    everything = VectorTable(normal.symbols, normal.counts * 0, normal.durations)
-    sample = VectorTable(normal.symbols, normal.counts[:6] * 0, normal.durations[:6] * 2)
-    sample_types = cluster(sample)
-    pairs = pair(everything, one_type, sample, sample_types)
-    found = outliers(everything, one_type, sample, sample_types, pairs)
+def plain_scores(bag, kinds, offset):
+    """Score every member of a bag against its type's others, as the definition has it."""
+    scores = []
+    for i in range(len(bag)):
+        product = np.ones(bag.shape[1])
+        for values, in_logs in ((bag, False), (np.log(bag + offset), True)):
+            rest, kind = np.delete(values, i, axis=0), np.delete(kinds, i)
+            squares = sum(
+                ((rest[kind == k] - rest[kind == k].mean(axis=0)) ** 2).sum(axis=0)
+                for k in set(kind.tolist())
+            )
+            pooled = squares / (len(rest) - len(set(kinds.tolist())))
+            mine = rest[kind == kinds[i]]
+            variance = pooled
+            if len(mine) >= 5:
+                variance = ((mine - mine.mean(axis=0)) ** 2).sum(axis=0) + 5 * pooled
+                variance /= len(mine) - 1 + 5
+            least = 0.05 if in_logs else 0.05 * mine[:, -1].mean()
+            z = (values[i] - mine.mean(axis=0)) / np.sqrt(variance + least**2)
+            product *= np.maximum(z, 0)
+        scores.append(np.sqrt(product.sum()))
+    return np.array(scores)
+
+
+def two_types(simulated, each, seed):
+    """Executions of two types that their counts tell apart, durations as simulated."""
+    drawn = simulated([("read", "none"), ("cpu", "none")] * each, seed).table
+    counts = np.zeros_like(drawn.counts)
+    counts[1::2, 0] = 50
+    return drawn.symbols, counts, drawn.durations.copy()
+
+
+def test_p_is_the_share_of_the_bag_that_scores_as_much(simulated):
+    """The closed form must give what joining, leaving out and refitting gives."""
+    symbols, counts, durations = two_types(simulated, 15, 3)
+    normal = VectorTable(symbols, counts, durations)
+    _, counts, durations = two_types(simulated, 4, 8)
+    durations[:3] *= 2
+    sample = VectorTable(symbols, counts, durations)
+    types, sample_types = cluster(normal), cluster(sample, min_samples=2)
+    pairs = pair(normal, types, sample, sample_types)
+    found = outliers(normal, types, sample, sample_types, pairs, types_known=True)
 
     x = np.column_stack([normal.durations, normal.total]).astype(float)
-    logs = np.log(x + 0.02 * x[:, -1].mean())
+    y = np.column_stack([sample.durations, sample.total]).astype(float)
+    partner = pairs.pair[sample_types.labels]
+    assert len(set(partner.tolist())) == 2
+    for i, row in enumerate(y):
+        kinds = np.append(types.labels, partner[i])
+        scores = plain_scores(np.vstack([x, row]), kinds, 0.02 * x[:, -1].mean())
+        assert found.score[i] == pytest.approx(scores[-1])
+        assert found.p_value[i] == pytest.approx(conformal(scores[:-1], scores[-1:])[0])
 
-    def score(values, rest, log):
-        # One cluster: its variance is the pooled one, so shrinking changes nothing.
-        least = 0.05 if log else 0.05 * rest[:, -1].mean()
-        return (values - rest.mean(axis=0)) / np.sqrt(rest.var(axis=0, ddof=1) + least**2)
 
-    null = []
-    for i in range(len(x)):
-        both = [score(v[i], np.delete(v, i, axis=0), v is logs) for v in (x, logs)]
-        null.append(np.sqrt((np.maximum(both[0], 0) * np.maximum(both[1], 0)).sum()))
-    assert found.p_value == pytest.approx(conformal(np.array(null), found.score))
+def test_large_sets_are_scored_once_and_it_is_said(simulated, monkeypatch):
+    symbols, counts, durations = two_types(simulated, 40, 3)
+    normal = VectorTable(symbols, counts, durations)
+    _, counts, durations = two_types(simulated, 4, 8)
+    durations[0] *= 4
+    sample = VectorTable(symbols, counts, durations)
+    exact = judge(normal, sample, types_known=True)
+    monkeypatch.setattr("critpath.cluster.outliers.EXACT_LIMIT", 0)
+    quick = judge(normal, sample, types_known=True)
+    assert quick.score == pytest.approx(exact.score)
+    assert np.abs(quick.p_value - exact.p_value).max() < 0.1
+    assert quick.anomalous.tolist() == exact.anomalous.tolist()
+    assert any("computed once" in note for note in quick.notes)
+    assert not any("computed once" in note for note in exact.notes)
+
+
+def test_one_execution_alone_beyond_all_is_named_if_it_cannot_be_convicted():
+    rng = np.random.default_rng(4)
+    drawn = rng.lognormal(13, 0.3, (41, 4)).astype(np.int64)
+    drawn[40] = np.sort(drawn[:40], axis=0)[-1] * 1.15
+    few = judge(table(drawn[:15]), table(drawn[[*range(15, 35), 40]]), types_known=True)
+    assert not few.anomalous.any()
+    assert any(
+        "beyond all 15 normal ones" in note and "419 normal executions" in note
+        for note in few.notes
+    )
+
+
+def test_a_groups_test_does_not_depend_on_the_order():
+    rng = np.random.default_rng(6)
+    normal, sample = rng.lognormal(0, 0.5, (40, 6)), rng.lognormal(0.25, 0.5, (25, 6))
+    for alpha in (0.02, 0.05, 0.1, 0.2, 0.4):
+        first = shifted_columns(normal, sample, alpha=alpha, floor=0.0)
+        for _ in range(3):
+            again = shifted_columns(
+                rng.permutation(normal), rng.permutation(sample), alpha=alpha, floor=0.0
+            )
+            assert again.tolist() == first.tolist()
+
+
+def test_a_groups_test_takes_sets_of_thousands():
+    rng = np.random.default_rng(1)
+    normal, sample = rng.lognormal(0, 0.3, (3000, 2)), rng.lognormal(0, 0.3, (2500, 2))
+    sample[:, 0] *= 1.1
+    assert shifted_columns(normal, sample, alpha=0.01, floor=0.05).tolist() == [True, False]
+
+
+def test_a_group_may_be_the_larger_set():
+    """The assignments of the smaller set decide, whichever it is."""
+    rng = np.random.default_rng(0)
+    normal, sample = rng.uniform(100, 110, (5, 3)), rng.uniform(100, 110, (15, 3))
+    sample[:, 1] += 50
+    assert shifted_columns(normal, sample, alpha=0.01, floor=5).tolist() == [False, True, False]
+    assert not shifted_columns(sample, normal, alpha=0.01, floor=5).any()
 
 
 def test_conformal_p_counts_scores_at_or_above():
