@@ -19,11 +19,11 @@ FIXTURES = ROOT / "fixtures"
 SHARED = ROOT.parent / "shared"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _tracefs() -> None:
+def pytest_configure() -> None:
     """Mount tracefs, which nobody has on a fresh machine; what needs it skips without.
 
-    Not by our own code: a recorder says once, in the process that did it, that it did.
+    Before the first test is even collected, and not by our own code: a recorder says
+    once, in the process that did it, that it did.
     """
     place = Path("/sys/kernel/tracing")
     if os.geteuid() == 0 and place.is_dir() and not (place / "instances").exists():
