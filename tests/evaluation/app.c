@@ -4,11 +4,12 @@
  *
  *   app --executions N --seed S [--types a,b,c] --directory DIR [--truth FILE]
  *       [--fault KIND,KIND...] [--strength 1|2|3] [--share F] [--targets a,b]
- *       [--cgroup DIR] [--rival] [--steps N]
+ *       [--cgroup DIR] [--rival] [--steps N] [--cached]
  *   app --calibrate        print how many steps a millisecond has here, for --steps
  *
  *   type      what one execution does (each about 5 to 12 ms)
- *   read      reads blocks from the disk (O_DIRECT), works a little on each
+ *   read      reads blocks from the disk (O_DIRECT; --cached: through the page cache, where
+ *             they are unless memory is short), works a little on each
  *   write     writes blocks and waits for the disk (fdatasync)
  *   compute   computes
  *   lock      waits for a mutex that the thread `holder` has
@@ -81,7 +82,7 @@ static const double RIVAL_MS = 16, PAUSE_MS = 0.3;
 static double steps_per_ms = 900000;
 static uint64_t chance;
 static int data = -1, marker = -1, strength = 1;
-static bool with_rival;
+static bool with_rival, cached;
 static const char *cgroup = "";
 static char home_cgroup[4300];
 static volatile uint32_t sink;
@@ -294,8 +295,10 @@ static void open_data(const char *directory)
 		put(data, block, BLOCK);
 	if (fsync(data)) fail(path);
 	close(data);
-	data = open(path, O_RDWR | O_CLOEXEC | O_DIRECT);
+	data = open(path, O_RDWR | O_CLOEXEC | (cached ? 0 : O_DIRECT));
 	if (data < 0) fail(path);
+	/* Only what is asked for: reading ahead would bring the next blocks, too. */
+	if (cached) posix_fadvise(data, 0, 0, POSIX_FADV_RANDOM);
 }
 
 static void read_block(void)
@@ -503,6 +506,7 @@ int main(int argc, char **argv)
 		const char *option = argv[i];
 		if (!strcmp(option, "--calibrate")) { calibrate(); return 0; }
 		if (!strcmp(option, "--rival")) { with_rival = true; continue; }
+		if (!strcmp(option, "--cached")) { cached = true; continue; }
 		if (++i == argc) usage(option);
 		char *value = argv[i];
 		if (!strcmp(option, "--executions")) executions = atoi(value);
