@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +42,11 @@ def why_not() -> str:
     if shutil.which("cc") is None:
         return "no C compiler"
     return next((o.what for o in obstacles(None) if o.fatal), "")
+
+
+def disk() -> str:
+    """Return where temporary files are on a disk; /tmp may be in memory."""
+    return "/var/tmp" if Path("/var/tmp").is_dir() else tempfile.gettempdir()  # noqa: S108
 
 
 class Bench:

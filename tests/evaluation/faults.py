@@ -29,7 +29,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench import Bench, FirstCause, Options, RecordingError, extract, first_cause, why_not
+from bench import Bench, FirstCause, Options, RecordingError, disk, extract, first_cause, why_not
 from limits import Group, Limits, NoLimitError, ended_properly
 
 from critpath import pipeline
@@ -343,7 +343,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = list(plan(kinds, strengths, given.repetitions, healthy))
     with (
         ended_properly(),
-        tempfile.TemporaryDirectory(prefix="critpath-faults-", dir=_disk()) as place,
+        tempfile.TemporaryDirectory(prefix="critpath-faults-", dir=disk()) as place,
         _writer(given.csv, rows) as write,
     ):
         bench = Bench(Path(place))
@@ -360,11 +360,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         document = {"summary": summary(rows), "rows": [asdict(r) for r in rows]}
         given.json.write_text(json.dumps(document, indent=1) + "\n")
     return 0
-
-
-def _disk() -> str:
-    """Return a directory on a disk; /tmp may be in memory."""
-    return "/var/tmp" if Path("/var/tmp").is_dir() else tempfile.gettempdir()  # noqa: S108
 
 
 @contextlib.contextmanager
