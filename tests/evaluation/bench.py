@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -15,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from short_slice import shorten
+
 from critpath import pipeline
 from critpath.model import Comparison, PathSet
 from critpath.record.ftrace.recorder import obstacles
@@ -23,8 +23,6 @@ HERE: Final = Path(__file__).resolve().parent
 # The application, its helpers and what competes with it run before the rest of the
 # machine: what others do meanwhile is none of the faults.
 NICE: Final = -10
-SLICE_NS: Final = 100_000  # they need not wait until a neighbour's turn (3 ms) is over
-_SCHED_SETATTR: Final = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
 RUN_S: Final = 30  # a run that takes longer hangs
 RECORD_S: Final = 120
 
@@ -129,12 +127,7 @@ def _words(options: Options) -> list[str]:
 
 def _before_others() -> None:
     os.setpriority(os.PRIO_PROCESS, 0, NICE)
-    number = _SCHED_SETATTR.get(os.uname().machine)
-    if number is not None:
-        # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period.
-        # Linux has a slice of one's own from 6.12 on; before, this changes nothing.
-        attributes = struct.pack("=IIQiIQQQ", 48, 0, 0, NICE, 0, SLICE_NS, 0, 0)
-        ctypes.CDLL(None).syscall(number, 0, attributes, 0)
+    shorten()
 
 
 def extract(recording: Path) -> PathSet:

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,7 @@ from limits import Group, Limits, NoLimitError, disk_of, ended_properly  # noqa:
 EXECUTIONS: Final = 90
 SEED: Final = 11
 MEGABYTE: Final = 1 << 20
+SHORT_SLICE: Final = (sys.executable, str(HERE / "short_slice.py"))
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class Case:
         State that most of the first cause is in; "" where there must be no anomaly.
     says : str
         What the first cause must say of who held the resource.
+    quota, memory, disk : (us, us of period), bytes, bytes a second
+        As in `Limits`.
+    intruder : bool
+        A process called ``intruder`` computes on the same cpu.
+    cached : bool
+        The application reads through the page cache; compared with the same without limit.
     """
 
     what: str
@@ -57,16 +64,23 @@ class Case:
     memory: int | None = None
     disk: int | None = None
     intruder: bool = False
+    cached: bool = False
 
 
 # Written before anything was measured.
 LIMITS: Final = {
     "none": Case("no limit, recorded again", "", ""),
-    "quota-10": Case("CPU quota of 10 %: 10 of 100 ms", "WAIT_CPU", "throttled", (10_000, 100_000)),
+    "quota-10": Case("CPU quota of 10 %: 1 of 10 ms", "WAIT_CPU", "throttled", (1_000, 10_000)),
+    "quota-10-long": Case(
+        "CPU quota of 10 %: 10 of 100 ms", "WAIT_CPU", "throttled", (10_000, 100_000)
+    ),
     "quota-50": Case("CPU quota of 50 %: 5 of 10 ms", "WAIT_CPU", "throttled", (5_000, 10_000)),
-    "memory": Case("12 MB, of which the file is 16", "WAIT_DISK", "disk", memory=12 * MEGABYTE),
+    "memory": Case(
+        "memory limit of 8 MB; the file read has 16", "WAIT_DISK", "disk",
+        memory=8 * MEGABYTE, cached=True,
+    ),
     "competitor": Case("a busy process on the same cpu", "WAIT_CPU", "`intruder", intruder=True),
-    "disk": Case("1 MB/s read, and written", "WAIT_DISK", "disk", disk=MEGABYTE),
+    "disk": Case("I/O limit of 512 KB/s each way", "WAIT_DISK", "disk", disk=MEGABYTE // 2),
 }
 
 
@@ -130,20 +144,24 @@ class Study:
         NoLimitError
             If this machine does not offer it.
         """
-        data = self.directory / "data"  # anew: its pages are counted for who writes them
-        shutil.rmtree(data, ignore_errors=True)
-        data.mkdir()
+        data = self.directory / "data"
+        data.mkdir(exist_ok=True)
         output = self.directory / name
         disk = (disk_of(data), case.disk) if case.disk else None
+        options = ("--steps", self.steps, "--directory", str(data))
+        # Without a limit: the file that is read is written, where it is not there.
+        subprocess.run([self.app, "--executions", "1", *options], check=True)
         application = (
             *(str(self.app), "--executions", str(self.executions), "--seed", str(seed)),
-            *("--steps", self.steps, "--directory", str(data), "--cached"),
+            *(*options, *(("--cached",) if case.cached else ())),
         )
         with (
             Group(Limits(case.quota, case.memory, disk), name) as group,
             competitor(self.cpu, group) if case.intruder else contextlib.nullcontext(),
         ):
-            command = group.command(("taskset", "-c", str(self.cpu), *application))
+            # In the group last: what Python needs is more than some limits leave.
+            pinned = ("taskset", "-c", str(self.cpu))
+            command = (*SHORT_SLICE, *pinned, *group.command(application))
             critpath(
                 *("record", "--as-root", "--recorder", "ftrace", "--execution", "marker"),
                 *("--force", "-o", str(output), "--", *command),
@@ -213,7 +231,7 @@ def competitor(cpu: int, group: Group) -> Iterator[None]:
         "open('/proc/self/comm', 'w').write('intruder'); print(flush=True)\n"
         "while True: pass"
     )
-    command = [sys.executable, "-c", program, str(cpu)]
+    command = [*SHORT_SLICE, sys.executable, "-c", program, str(cpu)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as busy:
         try:
             assert busy.stdout is not None
@@ -231,18 +249,22 @@ def run(
     study = Study(directory, executions)
     missing: set[str] = set()
     for repeat in range(repeats):
-        normal = study.record("normal", LIMITS["none"], SEED + 2 * repeat)
+        normals: dict[bool, Path] = {}
         for name in limits:
             if name in missing:
                 continue
             case = LIMITS[name]
+            if case.cached not in normals:
+                healthy = replace(LIMITS["none"], cached=case.cached)
+                where = "normal-cached" if case.cached else "normal"
+                normals[case.cached] = study.record(where, healthy, SEED + 2 * repeat)
             try:
                 sample = study.record(name, case, SEED + 2 * repeat + 1)
             except NoLimitError as error:
                 missing.add(name)
                 print(f"{name}: left out: {error}", file=sys.stderr)
                 continue
-            document, others = study.compare(normal, sample)
+            document, others = study.compare(normals[case.cached], sample)
             cause, state, right = judge(case, document)
             means = mean_total(document)
             yield Answer(name, repeat, document["verdict"], cause, state, right, *means, others)
@@ -250,7 +272,7 @@ def run(
 
 def mean_total(document: dict) -> tuple[float, float]:
     """Return the mean duration of a normal and of a sample execution, ms."""
-    total = next(s for s in document["states"] if s["name"] == "total")
+    total = next(s for s in document["states"] if s["state"] == "total")
     return total["normal_mean"] / 1e6, total["sample_mean"] / 1e6
 
 

@@ -87,7 +87,7 @@ KINDS: Final = {
     "delay": Kind("socket,mix1,read", ("WAIT_TIMER",), "peer"),
     "retry": Kind("pipe,mix2,read", ("RUN",), "helper"),
     "intruder": Kind("compute,mix1,pipe", ("WAIT_CPU",), "", "intruder ("),
-    "priority": Kind("compute,mix2,pipe", ("WAIT_CPU",), "", "rival (", (("rival", True),)),
+    "priority": Kind("compute,mix2,pipe", ("WAIT_CPU",), "", "rival (", (("rival", 18),)),
     "quota": Kind("compute,mix2,read", ("WAIT_CPU",), "", "idle"),
 }
 

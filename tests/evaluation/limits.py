@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final, Self
 
 PREFIX: Final = "critpath-evaluation-"
-# Ten times what other programs get: what neighbours do must not look like a limit.
-WEIGHT: Final = 10
+# A hundred times what other programs get: what neighbours do must not look like a limit.
+WEIGHT: Final = 100
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _CONTROLLERS: Final = ("cpu", "memory", "io")
 _V1_NAMES: Final = {"cpu": "cpu", "memory": "memory", "io": "blkio"}
