@@ -4,7 +4,7 @@
  *
  *   app --executions N --seed S [--types a,b,c] --directory DIR [--truth FILE]
  *       [--fault KIND,KIND...] [--strength 1|2|3] [--share F] [--targets a,b]
- *       [--cgroup DIR] [--rival] [--steps N] [--cached]
+ *       [--cgroup DIR] [--rival MS] [--steps N] [--cached]
  *   app --calibrate        print how many steps a millisecond has here, for --steps
  *
  *   type      what one execution does (each about 5 to 12 ms)
@@ -23,14 +23,14 @@
  *   sleep     compute         it sleeps in between
  *   lock      lock            `holder` keeps the mutex longer
  *   convoy    lock            `convoy-1` to `convoy-4` queue for the mutex, too
- *   fsync     write           fsync of more blocks
- *   reads     read            more reads
+ *   fsync     write           megabytes written and synced (fsync)
+ *   reads     read            megabytes read
  *   helper    pipe            `helper` computes longer for each answer
  *   delay     socket          `peer` sleeps before each answer
  *   retry     pipe            `helper` is asked again and again
  *   intruder  compute         the process `intruder` computes on the same cpu
- *   priority  compute         nice, while `rival` computes on the same cpu (--rival: so it
- *                             does without the fault)
+ *   priority  compute         nice, while `rival` computes on the same cpu (it does so for
+ *                             --rival MS without the fault, too)
  *   quota     compute         this process is in the control group --cgroup meanwhile,
  *                             which somebody has given a quota
  *
@@ -74,15 +74,17 @@ static const struct { const char *name; int type; } faults[FAULTS] = {
 	{"reads", READ}, {"helper", PIPE}, {"delay", SOCKET}, {"retry", PIPE},
 	{"intruder", COMPUTE}, {"priority", COMPUTE}, {"quota", COMPUTE}};
 static const double extra_ms[4] = {0, 1.5, 4, 10};
-static const int nice_of[4] = {0, 2, 4, 19};
 
-enum { BLOCK = 4096, FILE_BLOCKS = 4096, CACHED_BLOCKS = 32, CONVOY = 4, MOST = 1000000 };
-static const double RIVAL_MS = 16, PAUSE_MS = 0.3;
+enum { BLOCK = 4096, CACHED = 32 * BLOCK, LARGE = 256 * BLOCK, FILE_BLOCKS = 4096 };
+enum { CONVOY = 4, LOWER = 19, MOST = 1000000 };
+static const double PAUSE_MS = 0.3;
 
 static double steps_per_ms = 900000;
 static uint64_t chance;
 static int data = -1, marker = -1, strength = 1;
-static bool with_rival, cached;
+static bool cached;
+static double rival_ms;
+static int base_nice;
 static const char *cgroup = "";
 static char home_cgroup[4300];
 static volatile uint32_t sink;
@@ -121,6 +123,9 @@ static int below(int n) { return (int)(uniform() * n); }
 
 /* What varies from execution to execution: 15 % up or down. */
 static double about(double ms) { return ms * (0.85 + 0.3 * uniform()); }
+
+/* How often something is done varies as well. */
+static int from_to(int least, int most) { return least + below(most - least + 1); }
 
 static void compute_steps(double steps)
 {
@@ -286,8 +291,8 @@ static void open_data(const char *directory)
 {
 	char path[4200];
 	snprintf(path, sizeof path, "%s/data", directory);
-	if (posix_memalign((void **)&block, BLOCK, CACHED_BLOCKS * BLOCK)) fail("memory");
-	memset(block, 7, CACHED_BLOCKS * BLOCK);
+	if (posix_memalign((void **)&block, BLOCK, LARGE)) fail("memory");
+	memset(block, 7, LARGE);
 	data = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
 	struct stat is;
 	if (data < 0 || fstat(data, &is)) fail(path);
@@ -300,22 +305,23 @@ static void open_data(const char *directory)
 	/* Read anew, all of it: the pages count for the control group that this runs in. */
 	if (cached) {
 		posix_fadvise(data, 0, 0, POSIX_FADV_DONTNEED);
-		while (read(data, block, CACHED_BLOCKS * BLOCK) > 0) {}
+		while (read(data, block, LARGE) > 0) {}
 		posix_fadvise(data, 0, 0, POSIX_FADV_RANDOM);
 	}
 }
 
-static void read_block(void)
+static void read_block(size_t size)
 {
-	int blocks = cached ? CACHED_BLOCKS : 1, first = below(FILE_BLOCKS - blocks + 1);
-	if (pread(data, block, (size_t)blocks * BLOCK, (off_t)first * BLOCK) != blocks * BLOCK)
-		fail("read");
+	if (cached && size < CACHED) size = CACHED;
+	off_t where = (off_t)below(FILE_BLOCKS - (int)(size / BLOCK) + 1) * BLOCK;
+	if (pread(data, block, size, where) != (ssize_t)size) fail("read");
 }
 
-static void write_block(bool everything)
+static void write_block(size_t size)
 {
-	if (pwrite(data, block, BLOCK, (off_t)below(FILE_BLOCKS) * BLOCK) != BLOCK) fail("write");
-	if (everything ? fsync(data) : fdatasync(data)) fail("fsync");
+	off_t where = (off_t)below(FILE_BLOCKS - (int)(size / BLOCK) + 1) * BLOCK;
+	if (pwrite(data, block, size, where) != (ssize_t)size) fail("write");
+	if (size == LARGE ? fsync(data) : fdatasync(data)) fail("fsync");
 }
 
 /* ------------------------------------------------------------------------- executions */
@@ -324,27 +330,26 @@ static void write_block(bool everything)
 
 static void do_read(int fault, double more)
 {
-	for (int i = 0; i < 12; i++) {
-		read_block();
-		compute(about(0.25));
+	for (int i = from_to(9, 13); i > 0; i--) {
+		read_block(BLOCK);
+		compute(about(0.4));
 	}
 	if (fault == BAD_READS)
-		for (double end = now_ms() + more; now_ms() < end;) read_block();
+		for (double end = now_ms() + more; now_ms() < end;) read_block(LARGE);
 }
 
 static void do_write(int fault, double more)
 {
-	for (int i = 0; i < 6; i++) {
-		compute(about(0.4));
-		write_block(false);
+	for (int i = from_to(5, 7); i > 0; i--) {
+		compute(about(0.7));
+		write_block(BLOCK);
 	}
 	if (fault == BAD_FSYNC)
-		for (double end = now_ms() + more; now_ms() < end;) write_block(true);
+		for (double end = now_ms() + more; now_ms() < end;) write_block(LARGE);
 }
 
 static void do_compute(int fault, double more)
 {
-	(void)more;
 	compute(about(4));
 	if (fault == BAD_SLEEP) sleep_ms(more);
 	compute(about(4));
@@ -352,33 +357,36 @@ static void do_compute(int fault, double more)
 
 static void do_lock(int fault, double more)
 {
-	for (int i = 0; i < 2; i++) {
-		compute(about(1));
-		wait_for_lock(about(2.5) + (fault == BAD_LOCK ? more / 2 : 0),
-			      fault == BAD_CONVOY ? more / 2 / CONVOY : 0);
+	int times = from_to(2, 3);
+	for (int i = 0; i < times; i++) {
+		compute(about(0.8));
+		wait_for_lock(about(2) + (fault == BAD_LOCK ? more / times : 0),
+			      fault == BAD_CONVOY ? more / times / CONVOY : 0);
 	}
 }
 
 static void do_pipe(int fault, double more)
 {
-	for (int i = 0; i < 4; i++) {
+	int times = from_to(4, 6);
+	for (int i = 0; i < times; i++) {
 		compute(about(0.4));
-		ask(helper, about(1.4) + (fault == BAD_HELPER ? more / 4 : 0), 0);
+		ask(helper, about(1.2) + (fault == BAD_HELPER ? more / times : 0), 0);
 	}
-	for (; fault == BAD_RETRY && more > 0; more -= 1.4) ask(helper, about(1.4), 0);
+	for (; fault == BAD_RETRY && more > 0; more -= 1.2) ask(helper, about(1.2), 0);
 }
 
 static void do_socket(int fault, double more)
 {
-	for (int i = 0; i < 8; i++) {
+	int times = from_to(7, 10);
+	for (int i = 0; i < times; i++) {
 		compute(about(0.3));
-		ask(peer, about(0.5), fault == BAD_DELAY ? more / 8 : 0);
+		ask(peer, about(0.5), fault == BAD_DELAY ? more / times : 0);
 	}
 }
 
 static void do_sleep(void)
 {
-	for (int i = 0; i < 4; i++) {
+	for (int i = from_to(3, 5); i > 0; i--) {
 		compute(about(0.3));
 		sleep_ms(about(1.5));
 	}
@@ -390,9 +398,9 @@ static void do_mix1(void)
 	ask(helper, about(1.5), 0);
 	compute(about(0.5));
 	ask(helper, about(1.5), 0);
-	for (int i = 0; i < 4; i++) {
+	for (int i = from_to(4, 5); i > 0; i--) {
 		compute(about(0.3));
-		read_block();
+		read_block(BLOCK);
 	}
 }
 
@@ -402,7 +410,7 @@ static void do_mix2(void)
 	wait_for_lock(about(2), 0);
 	compute(about(0.5));
 	sleep_ms(about(1.5));
-	for (int i = 0; i < 3; i++) {
+	for (int i = from_to(2, 4); i > 0; i--) {
 		compute(about(0.3));
 		ask(peer, about(0.7), 0);
 	}
@@ -445,18 +453,18 @@ static void mark(const char *what, int type, const char *key)
 static void serve(int type, int fault, const char *key)
 {
 	double more = fault == BAD_NONE ? 0 : extra_ms[strength];
-	bool pressed = with_rival && type == COMPUTE;
+	bool pressed = rival_ms > 0 && type == COMPUTE;
 	if (fault == BAD_QUOTA) move_to(cgroup);
-	if (fault == BAD_PRIORITY && setpriority(PRIO_PROCESS, 0, nice_of[strength])) fail("nice");
+	if (fault == BAD_PRIORITY && setpriority(PRIO_PROCESS, 0, base_nice + LOWER)) fail("nice");
 	sleep_ms(PAUSE_MS);
 	mark("begin", type, key);
 	if (fault == BAD_INTRUDER) begin_asking(intruder, more, 0);
-	if (pressed) begin_asking(rival, RIVAL_MS, 0);
+	if (pressed) begin_asking(rival, rival_ms, 0);
 	do_type(type, fault, more);
 	mark("end", type, key);
 	if (fault == BAD_INTRUDER) end_asking(intruder);
 	if (pressed) end_asking(rival);
-	if (fault == BAD_PRIORITY && setpriority(PRIO_PROCESS, 0, 0)) fail("nice");
+	if (fault == BAD_PRIORITY && setpriority(PRIO_PROCESS, 0, base_nice)) fail("nice");
 	if (fault == BAD_QUOTA) move_to(home_cgroup);
 }
 
@@ -511,7 +519,6 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		const char *option = argv[i];
 		if (!strcmp(option, "--calibrate")) { calibrate(); return 0; }
-		if (!strcmp(option, "--rival")) { with_rival = true; continue; }
 		if (!strcmp(option, "--cached")) { cached = true; continue; }
 		if (++i == argc) usage(option);
 		char *value = argv[i];
@@ -524,6 +531,7 @@ int main(int argc, char **argv)
 		else if (!strcmp(option, "--strength")) strength = atoi(value);
 		else if (!strcmp(option, "--share")) share = atof(value);
 		else if (!strcmp(option, "--cgroup")) cgroup = value;
+		else if (!strcmp(option, "--rival")) rival_ms = atof(value);
 		else if (!strcmp(option, "--steps")) steps_per_ms = atof(value);
 		else if (!strcmp(option, "--fault")) {
 			for (char *word = strtok(value, ","); word; word = strtok(NULL, ",")) {
@@ -541,8 +549,9 @@ int main(int argc, char **argv)
 		if (!cgroup[0]) usage("the fault quota needs --cgroup");
 		snprintf(home_cgroup, sizeof home_cgroup, "%s/..", cgroup);
 	}
-	if (wanted[BAD_PRIORITY]) with_rival = true;
+	if (wanted[BAD_PRIORITY] && rival_ms <= 0) usage("the fault priority needs --rival");
 
+	base_nice = getpriority(PRIO_PROCESS, 0);
 	cpu_set_t free_cpus, one;
 	CPU_ZERO(&one);
 	if (sched_getaffinity(0, sizeof free_cpus, &free_cpus)) fail("affinity");
@@ -589,7 +598,7 @@ int main(int argc, char **argv)
 	helper = start("helper", false);
 	peer = start("peer", true);
 	if (wanted[BAD_INTRUDER]) intruder = start("intruder", false);
-	if (with_rival) rival = start("rival", false);
+	if (rival_ms > 0) rival = start("rival", false);
 	start_threads();
 	for (int i = 0; i < n; i++) serve(list[i], BAD_NONE, "");
 	const char *path = getenv("CRITPATH_MARKER");
@@ -607,7 +616,7 @@ int main(int argc, char **argv)
 	}
 	if (table && fclose(table)) fail(truth);
 	/* The last first: it has the others' ends of their pipes. */
-	if (with_rival) stop(rival);
+	if (rival_ms > 0) stop(rival);
 	if (wanted[BAD_INTRUDER]) stop(intruder);
 	stop(peer);
 	stop(helper);
