@@ -28,7 +28,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench import Bench, _before_others, disk, why_not
-from limits import Group, Limits, NoLimitError, disk_of, ended_properly
+from limits import PREFIX, Group, Limits, NoLimitError, disk_of, ended_properly
 
 from critpath.read.layout import KERNEL
 from critpath.read.recording import read_events
@@ -101,6 +101,9 @@ class Answer:
     state : str
         State that most of the first cause is in.
     right : bool
+        The first cause says what `Case` demands.
+    noted : str
+        What the report says beside it of a quota in the sample, "" for nothing.
     normal, sample : float
         Mean duration of an execution, ms.
     others : float
@@ -113,6 +116,7 @@ class Answer:
     cause: str
     state: str
     right: bool
+    noted: str
     normal: float
     sample: float
     others: float
@@ -264,7 +268,23 @@ def run(
             document, others = study.compare(normals[case.cached], sample)
             cause, state, right = judge(case, document)
             means = mean_total(document)
-            yield Answer(name, repeat, document["verdict"], cause, state, right, *means, others)
+            yield Answer(
+                name,
+                repeat,
+                document["verdict"],
+                cause,
+                state,
+                right,
+                quota_note(document),
+                *means,
+                others,
+            )
+
+
+def quota_note(document: dict) -> str:
+    """Return what the report says of a quota that held the sample back, "" for nothing."""
+    told = (w for w in document["warnings"] if w.startswith("sample:") and PREFIX in w)
+    return next((w.removeprefix("sample: ") for w in told if "quota" in w), "")
 
 
 def mean_total(document: dict) -> tuple[float, float]:
