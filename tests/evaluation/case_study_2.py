@@ -76,8 +76,11 @@ LIMITS: Final = {
     ),
     "quota-50": Case("CPU quota of 50 %: 5 of 10 ms", "WAIT_CPU", "throttled", (5_000, 10_000)),
     "memory": Case(
-        "memory limit of 8 MB; the file read has 16", "WAIT_DISK", "disk",
-        memory=8 * MEGABYTE, cached=True,
+        "memory limit of 8 MB; the file read has 16",
+        "WAIT_DISK",
+        "disk",
+        memory=8 * MEGABYTE,
+        cached=True,
     ),
     "competitor": Case("a busy process on the same cpu", "WAIT_CPU", "`intruder", intruder=True),
     "disk": Case("I/O limit of 512 KB/s each way", "WAIT_DISK", "disk", disk=MEGABYTE // 2),
@@ -131,9 +134,7 @@ class Study:
         subprocess.run(
             [compiler, "-O2", "-pthread", "-o", self.app, HERE / "app.c"], check=True, text=True
         )
-        done = subprocess.run(
-            [self.app, "--calibrate"], check=True, capture_output=True, text=True
-        )
+        done = subprocess.run([self.app, "--calibrate"], check=True, capture_output=True, text=True)
         self.steps = done.stdout.strip()
 
     def record(self, name: str, case: Case, seed: int) -> Path:
@@ -285,13 +286,19 @@ def tables(answers: Sequence[Answer]) -> str:
     for name in dict.fromkeys(a.limit for a in answers):
         case, mine = LIMITS[name], [a for a in answers if a.limit == name]
         expected = f"`{case.state}`, {case.says.strip('`')}" if case.state else "no anomaly"
-        normal, sample = (sum(getattr(a, k) for a in mine) / len(mine) for k in ("normal", "sample"))
+        normal, sample = (
+            sum(getattr(a, k) for a in mine) / len(mine) for k in ("normal", "sample")
+        )
         anomalies = sum(a.verdict == "anomaly" for a in mine)
         lines.append(
             f"| {name} | {case.what} | {expected} | {normal:.1f} | {sample:.1f} |"
             f" {anomalies} of {len(mine)} | {sum(a.right for a in mine)} of {len(mine)} |"
         )
-    lines += ["", "| limit | | others had | verdict | state | right | first cause |", "|---|---:|---:|---|---|---|---|"]
+    lines += [
+        "",
+        "| limit | | others had | verdict | state | right | first cause |",
+        "|---|---:|---:|---|---|---|---|",
+    ]
     lines += [
         f"| {a.limit} | {a.repeat + 1} | {100 * a.others:.0f} % | {a.verdict} | {a.state} |"
         f" {'yes' if a.right else 'no'} | {a.cause} |"

@@ -174,7 +174,9 @@ class Group:
 
     def command(self, command: Sequence[str]) -> tuple[str, ...]:
         """Return a command that enters the group and becomes that one."""
-        enter = "".join(f"echo $$ > {shlex.quote(str(p / 'cgroup.procs'))} && " for p in self.places)
+        enter = "".join(
+            f"echo $$ > {shlex.quote(str(p / 'cgroup.procs'))} && " for p in self.places
+        )
         return "sh", "-c", f'{enter}exec "$@"', "sh", *command
 
     def add(self, pid: int) -> None:
