@@ -13,12 +13,16 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from critpath import pipeline
 from critpath.cluster.optics import METHODS, cluster
-from critpath.model import PathSet
+from critpath.detect.gate import gate
+from critpath.detect.unusual import unusual
+from critpath.model import CompareSettings, PathSet
 from critpath.vectors.alphabet import ALPHABETS
+from critpath.vectors.fold import fold_interrupts
 from critpath.vectors.table import vector_table
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
@@ -53,6 +57,28 @@ def verdicts(place: Path, label: str) -> list[str]:
     return lines
 
 
+def families(place: Path) -> list[str]:
+    """Test the families of the gate apart, and all of their columns in one."""
+    normal = load(place, "normal")
+    lines = ["| sample | the whole | the states | one family of all |", "|---|---:|---:|---:|"]
+    for name in SAMPLES:
+        result = pipeline.compare(normal, load(place, name), CompareSettings(explain_limit=0))
+        tables = result.normal_vectors, result.sample_vectors
+        strata = (
+            result.normal_clusters.labels,
+            result.pairs.pair[result.sample_clusters.labels],
+        )
+        judged = fold_interrupts(tables[0]), fold_interrupts(tables[1])
+        columns = zip(tables, unusual(*judged, *strata), strict=True)
+        x, y = (np.column_stack([t.durations, t.total, score]) for t, score in columns)
+        cells = []
+        for chosen in (slice(-2, None), slice(0, -2), slice(0, None)):
+            found = gate(x[:, chosen], y[:, chosen], *strata, alpha=0.01, permutations=9999)
+            cells.append(f"{min(found.p_value.min(), found.stratum_p_value.min()):.4f}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
 def types(place: Path) -> list[str]:
     """Cluster healthy executions without their labels, and compare with these."""
     lines = ["| method | recording | types | clusters | noise | agreement |"]
@@ -74,7 +100,8 @@ def types(place: Path) -> list[str]:
 def main() -> int:
     """Print every table."""
     with tempfile.TemporaryDirectory() as place:
-        tables = (verdicts(Path(place), ""), verdicts(Path(place), ",label=-"), types(Path(place)))
+        here = Path(place)
+        tables = verdicts(here, ""), verdicts(here, ",label=-"), families(here), types(here)
     sys.stdout.write("\n\n".join("\n".join(lines) for lines in tables) + "\n")
     return 0
 

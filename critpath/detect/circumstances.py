@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from critpath.model import PathSet
 from critpath.units import plural
 
@@ -50,6 +52,20 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ..
     if folded:
         result.append(f"{plural(folded, 'rare kind')} of thread counted together as '*'")
     return tuple(result)
+
+
+def apart(normal: PathSet, sample: PathSet) -> bool:
+    """Tell whether each set is one session, and not the same one as the other.
+
+    What sessions of the program differ by is then in no figure.
+    """
+    if any(len(np.unique(s.session)) != 1 for s in (normal, sample)):
+        return False
+    ours, theirs = (
+        {e["recorded_session"] for e in s.environment if e.get("recorded_session")}
+        for s in (normal, sample)
+    )
+    return not ours & theirs
 
 
 def _said(path_set: PathSet, key: str) -> list[str]:

@@ -14,7 +14,10 @@ from critpath.model import F64, I64, Bool
 
 EXACT = 20_000
 _CHUNK = 1 << 22  # values of a batch of assignments held at once
+_WORK = 400_000_000  # executions drawn in all, over the assignments
+_LEAST_DRAWN = 1_999  # assignments drawn all the same
 _TAIL = 0.9
+_MANY = 600.0  # logarithm of a count that is as good as infinite
 _PILOT = 999  # assignments that the balance is found with
 _NORMAL_99, _NORMAL_999 = 2.326, 3.090
 _SLACK = 1e-9  # rounding of sums must not decide whether an assignment reaches them
@@ -60,10 +63,11 @@ def ways(counts: list[tuple[int, int]]) -> float:
     counts : list of (int, int)
         Normal and sample executions of every stratum.
     """
-    result = 1
-    for n, m in counts:
-        result *= math.comb(n + m, m)
-    return float(result) if result < 10**300 else math.inf
+    # Through the logarithm: the exact number has thousands of digits for large sets.
+    log = sum(math.lgamma(n + m + 1) - math.lgamma(n + 1) - math.lgamma(m + 1) for n, m in counts)
+    if log > _MANY:
+        return math.inf
+    return float(math.prod(math.comb(n + m, m) for n, m in counts))
 
 
 def seed(*arrays: I64) -> int:
@@ -101,7 +105,8 @@ def gate(
     alpha : float
         For ``critical``.
     permutations : int
-        Random assignments, where there are more than 20,000 in all.
+        Random assignments, where there are more than 20,000 in all; fewer, but 1,999
+        at the least, for sets of more than 40,000 executions.
     sessions : tuple of int64 arrays, optional
         Session of every normal and sample execution: whole sessions change
         places (then without regard to types; values are still relative to theirs).
@@ -146,7 +151,7 @@ def gate(
     # A family of one stratum twice would be the same test twice.
     singles = [s for s in tested if len(tested) > 1 and sessions is None]
     # A type too small to reach the level by itself would only blunt the others.
-    singles = [s for s in singles if math.comb(len(members[s]), chosen[s]) * alpha >= 1]
+    singles = [s for s in singles if ways([(len(members[s]) - chosen[s], chosen[s])]) * alpha >= 1]
     blocks += [members[s] for s in singles]
     scales += [variance[s] for s in singles]
     divisors = [np.sqrt(np.where(scale > 1e-12, scale, np.inf)) for scale in scales]
@@ -155,7 +160,8 @@ def gate(
     divisors = _balanced(pilot.batches, scores, blocks, divisors)
     observed = [scores[b][in_sample[b]].sum(axis=0) / d
                 for b, d in zip(blocks, divisors, strict=True)]  # fmt: skip
-    plan = _plan(rng, members, chosen, in_sample, sessions, permutations)
+    most_drawn = max(_LEAST_DRAWN, _WORK // len(values))
+    plan = _plan(rng, members, chosen, in_sample, sessions, min(permutations, most_drawn))
     reached = [np.zeros(3 * columns, np.int64) for _ in blocks]
     largest = []
     for batch in plan.batches:
@@ -286,7 +292,7 @@ def _drawn(
         batch = np.zeros((many, size))
         for rows, k in zip(members, chosen, strict=True):
             if k:
-                keys = rng.random((many, len(rows)))
+                keys = rng.random((many, len(rows)), dtype=np.float32)
                 picked = np.argpartition(keys, min(k, len(rows) - 1), axis=1)[:, :k]
                 np.put_along_axis(batch, rows[picked], 1.0, axis=1)
         yield batch

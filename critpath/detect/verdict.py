@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from critpath.model import Bool, Detection, Loss, Outliers
+from critpath.model import Bool, Detection, Loss, Outliers, StateTest
 from critpath.units import format_ns, format_share, plural
 
 # A set that lost more of its executions than this cannot speak for the others.
 LOSSY_SHARE = 0.05
+# Share of the mean that two sessions of one program can differ by: with a per-session
+# deviation of 5 %, a floor of 10 % holds the false alarms at 0 to 1.3 % (docs/evaluation.md).
+APART = 0.10
 
 
 def describe_losses(losses: Sequence[Loss]) -> str:
@@ -30,6 +33,8 @@ def decide(
     normal_lossy: Bool,
     sample_lossy: Bool,
     losses: tuple[Sequence[Loss], Sequence[Loss]],
+    *,
+    apart: bool = False,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
@@ -43,6 +48,8 @@ def decide(
     normal_lossy, sample_lossy : bool arrays
         Executions whose window overlaps a loss.
     losses : (losses of the normal set, of the sample set)
+    apart : bool
+        Each set is one session, and not the same: what sessions differ by is unknown.
 
     Returns
     -------
@@ -72,24 +79,56 @@ def decide(
         what = f"too few executions to decide at alpha {detection.alpha:g}"
         return "inconclusive", (f"{what}: the smaller set needs {detection.needed}",)
     count = int(marked.sum())
+    standing_out = f"{count} of {plural(len(marked), 'sample execution')}"
     if detection.flagged:
-        states = [s for s in detection.states if s.flagged]
-        worst = max(states, key=lambda s: s.effect)
-        reasons.append(
-            f"{worst.name} is {format_ns(worst.effect, sign=True)} an execution "
-            f"(p = {worst.p_value:.2g}); {plural(len(states), 'state')} flagged by the "
-            f"{detection.rule} rule"
-        )
-        reasons.append(f"{count} of {plural(len(marked), 'sample execution')} stand out")
-        return "anomaly", tuple(reasons)
-    shown = ""
-    if detection.detectable is not None:
-        shown = f"; a change of {format_ns(detection.detectable, sign=True)} would have shown"
-    reasons.append(f"no state differs at alpha {detection.alpha:g}{shown}")
+        doubted = _doubted(detection, apart=apart)
+        return "anomaly", (_slower(detection), f"{standing_out} stand out", *doubted)
+    reasons.append(_not_slower(detection))
     if count:
         reasons.append(
-            f"{count} of {plural(len(marked), 'sample execution')} "
-            f"({format_share(count / len(marked))}) are outliers on their own, which the sets "
-            "as a whole do not bear out"
+            f"{standing_out} ({format_share(count / len(marked))}) are outliers on their own, "
+            "which the sets as a whole do not bear out"
         )
     return "ok", tuple(reasons)
+
+
+def _worst(detection: Detection) -> StateTest:
+    return max((s for s in detection.states if s.flagged), key=lambda s: s.effect)
+
+
+def _slower(detection: Detection) -> str:
+    worst = _worst(detection)
+    flagged = sum(s.flagged for s in detection.states)
+    return (
+        f"{worst.name} is {format_ns(worst.effect, sign=True)} an execution "
+        f"(p = {worst.p_value:.2g}); {plural(flagged, 'state')} flagged by the "
+        f"{detection.rule} rule"
+    )
+
+
+def _doubted(detection: Detection, *, apart: bool) -> tuple[str, ...]:
+    effect, mean = _worst(detection).effect, detection.states[-1].normal_mean
+    if not apart or effect >= APART * mean:
+        return ()
+    said = (
+        f"{format_share(effect / mean)} is not beyond what two sessions of one program can "
+        "differ by: record them with --interleave, or give several normal recordings"
+    )
+    return (said,)
+
+
+def _not_slower(detection: Detection) -> str:
+    mean = detection.states[-1].normal_mean
+    shown = ""
+    if detection.detectable is not None:
+        share = f" ({format_share(detection.detectable / mean)})" if mean else ""
+        size = format_ns(detection.detectable, sign=True)
+        shown = f"; a change of {size}{share} in the mean would have shown"
+    small = [s for s in detection.states if s.p_value <= detection.alpha and s.effect > 0]
+    if not small or detection.rule != "gate":
+        return f"no state differs at alpha {detection.alpha:g}{shown}"
+    most = max(small, key=lambda s: s.effect)
+    return (
+        f"no state is slower by the effect floor of {format_ns(detection.floor)}: {most.name} "
+        f"is {format_ns(most.effect, sign=True)} an execution (p = {most.p_value:.2g}){shown}"
+    )

@@ -32,7 +32,7 @@ class StateTest:
     new_state : bool
         Never seen (or never varying) in the normal set, present in the sample.
     p_value : float
-        Family-wise adjusted p of the max-T permutation.
+        Of the permutation test, adjusted for everything that the gate tests.
     effect : float
         sample_mean - normal_mean.
     effect_low, effect_high : float
@@ -88,6 +88,8 @@ class Detection:
         The sets are large enough for the gate to fire at all.
     needed : int
         Executions needed in the smaller set if not ``enough``.
+    paper_false_alarms : float
+        Share of random splits of the same executions in which the paper's rules fire.
     notes : tuple of str
     """
 
@@ -100,4 +102,5 @@ class Detection:
     permutations: int
     enough: bool
     needed: int
+    paper_false_alarms: float = 0.0
     notes: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ def compare(
     found before the coarse detection, whose tests compare like with like, so that a
     changed mix of types is no slow-down; the verdict comes from a permutation test.
     """
-    from critpath.detect.circumstances import set_warnings
+    from critpath.detect.circumstances import apart, set_warnings
     from critpath.detect.verdict import decide
     from critpath.model import Comparison
     from critpath.vectors.alphabet import ALPHABETS
@@ -71,6 +71,7 @@ def compare(
         normal.lossy,
         sample.lossy,
         (normal.losses, sample.losses),
+        apart=apart(normal, sample),
     )
     result = Comparison(
         verdict=verdict,

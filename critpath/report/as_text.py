@@ -104,6 +104,11 @@ def _print_states(document: dict[str, Any], console: Console) -> None:
         )
     console.print(table)
     _left_out(console, len(states) - _MOST_STATES, "state")
+    for sentence in (verdict.difference(document), verdict.by_the_paper(document)):
+        if sentence:
+            print_line(console, sentence)
+    for note in document["detection"]["notes"]:
+        print_line(console, f"note: {note}")
 
 
 def _print_executions(document: dict[str, Any], console: Console) -> None:

@@ -61,6 +61,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
             "permutations": detection.permutations,
             "enough": detection.enough,
             "needed": detection.needed,
+            "paper_false_alarms": number(detection.paper_false_alarms),
             "notes": list(detection.notes),
         },
         "clusters": _clusters(comparison),

@@ -271,7 +271,9 @@ def method(document: dict[str, Any]) -> str:
             f"effect floor {verdict.duration(detection['floor'])}, "
             f"{plural(detection['permutations'], 'permutation')}."
         ),
+        verdict.difference(document) or "",
         verdict.sensitivity(document) or "",
+        verdict.by_the_paper(document),
         (
             f"{plural(outliers['anomalous'], 'execution')} anomalous; the paper's rule marks "
             f"{outliers['paper']:,}."

@@ -150,6 +150,7 @@ COMPARISON: Final[dict[str, Any]] = {
         "permutations": int,
         "enough": bool,
         "needed": int,
+        "paper_false_alarms": MAYBE,
         "notes": TEXTS,
     },
     "clusters": {

@@ -54,6 +54,31 @@ def sensitivity(document: dict[str, Any]) -> str | None:
     )
 
 
+def difference(document: dict[str, Any]) -> str | None:
+    """Return the difference of the mean durations with its interval, None if unknown."""
+    total = next((s for s in document["states"] if s["state"] == "total"), None)
+    if total is None or None in {total["effect"], total["effect_low"], total["effect_high"]}:
+        return None
+    low, high = (format_ns(total[f"effect_{end}"], sign=True) for end in ("low", "high"))
+    return (
+        f"Mean duration: {format_ns(total['effect'], sign=True)} "
+        f"(95 % interval {low} to {high}); increases below "
+        f"{format_ns(document['detection']['floor'])} are not judged."
+    )
+
+
+def by_the_paper(document: dict[str, Any]) -> str:
+    """Return what the paper's rules say of the states, and what that is worth."""
+    rules = ("average_fires", "probability_fires")
+    fired = [s["state"] for s in document["states"] if any(s[rule] for rule in rules)]
+    fired = [name for name in fired if name != "total"]
+    rate = share(document["detection"]["paper_false_alarms"])
+    said = f"they do in {rate} of random splits of these executions"
+    if not fired:
+        return f"The paper's rules fire for no state; {said}."
+    return f"The paper's rules fire for {plural(len(fired), 'state')}; {said}."
+
+
 def duration(ns: float | None, *, sign: bool = False) -> str:
     """Return a duration, or a dash where it is undefined."""
     return "-" if ns is None else format_ns(ns, sign=sign)

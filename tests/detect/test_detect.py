@@ -166,8 +166,8 @@ def test_sets_too_small_for_the_level_say_what_is_needed():
     assert not found.enough
     assert not found.flagged
     assert found.detectable is None
-    assert math.comb(5 + found.needed, found.needed) >= 100
-    assert math.comb(5 + found.needed - 1, found.needed - 1) < 100
+    assert math.comb(5 + found.needed, found.needed) >= 200
+    assert math.comb(5 + found.needed - 1, found.needed - 1) < 200
     large = detect(table([[100]] * 5), table([[900]] * found.needed))
     assert large.enough
     assert large.flagged
@@ -218,7 +218,7 @@ def test_sessions_raise_the_floor_and_are_permuted_whole():
 )
 @pytest.mark.parametrize("rule", RULES)
 def test_degenerate_sets_have_finite_answers(normal, sample, rule):
-    found = detect(table(normal), table(sample), rule=rule, permutations=99)
+    found = detect(table(normal), table(sample), rule=rule, permutations=199)
     finite(found)
     assert all(0 < s.p_value <= 1 for s in found.states)
     if normal[0] == sample[0]:
@@ -259,3 +259,15 @@ def test_mix_shift():
     assert mix_shift(np.repeat([0, 1], 50), np.repeat([0, 1], [36, 4])) < 0.001
     assert mix_shift(np.zeros(5, int), np.zeros(3, int)) == 1.0
     assert mix_shift(np.zeros(0, int), np.zeros(3, int)) == 1.0
+
+
+def test_large_sets_have_an_answer_and_say_how_many_permutations_it_took(monkeypatch):
+    monkeypatch.setattr("critpath.detect.gate._WORK", 12_000_000)
+    rng = np.random.default_rng(17)
+    # More ways to divide each type than a float can hold.
+    normal, sample = lognormal(rng, 2_000, 2), lognormal(rng, 2_000, 2)
+    types = np.arange(2_000) % 2
+    found = detect(table(normal), table(sample), normal_type=types, sample_type=types)
+    assert not found.flagged
+    assert found.permutations == 3_000
+    assert any("3,000 permutations drawn" in note for note in found.notes)

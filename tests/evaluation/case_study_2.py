@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,16 +24,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-HERE: Final = Path(__file__).resolve().parent
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE))
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from limits import Group, Limits, NoLimitError, disk_of, ended_properly  # noqa: E402
+from bench import Bench, _before_others, disk, why_not
+from limits import Group, Limits, NoLimitError, disk_of, ended_properly
+
+from critpath.read.layout import KERNEL
+from critpath.read.recording import read_events
+from critpath.timeline.missing_switches import with_missing_switches
+from critpath.timeline.replay import replay
 
 EXECUTIONS: Final = 90
 SEED: Final = 11
 MEGABYTE: Final = 1 << 20
-SHORT_SLICE: Final = (sys.executable, str(HERE / "short_slice.py"))
 
 
 @dataclass(frozen=True)
@@ -129,13 +132,8 @@ class Study:
     def __init__(self, directory: Path, executions: int) -> None:
         self.directory, self.executions = directory, executions
         self.cpu = max(os.sched_getaffinity(0))
-        self.app = directory / "app"
-        compiler = shutil.which("cc") or "cc"
-        subprocess.run(
-            [compiler, "-O2", "-pthread", "-o", self.app, HERE / "app.c"], check=True, text=True
-        )
-        done = subprocess.run([self.app, "--calibrate"], check=True, capture_output=True, text=True)
-        self.steps = done.stdout.strip()
+        bench = Bench(directory)
+        self.app, self.data, self.steps = bench.app, bench.data, bench.steps
 
     def record(self, name: str, case: Case, seed: int) -> Path:
         """Record the application under a limit.
@@ -145,11 +143,9 @@ class Study:
         NoLimitError
             If this machine does not offer it.
         """
-        data = self.directory / "data"
-        data.mkdir(exist_ok=True)
         output = self.directory / name
-        disk = (disk_of(data), case.disk) if case.disk else None
-        options = ("--steps", self.steps, "--directory", str(data))
+        disk = (disk_of(self.data), case.disk) if case.disk else None
+        options = ("--steps", self.steps, "--directory", str(self.data))
         # Without a limit: the file that is read is written, where it is not there.
         subprocess.run([self.app, "--executions", "1", *options], check=True)
         application = (
@@ -160,9 +156,7 @@ class Study:
             Group(Limits(case.quota, case.memory, disk), name) as group,
             competitor(self.cpu, group) if case.intruder else contextlib.nullcontext(),
         ):
-            # In the group last: what Python needs is more than some limits leave.
-            pinned = ("taskset", "-c", str(self.cpu))
-            command = (*SHORT_SLICE, *pinned, *group.command(application))
+            command = group.command(("taskset", "-c", str(self.cpu), *application))
             critpath(
                 *("record", "--as-root", "--recorder", "ftrace", "--execution", "marker"),
                 *("--force", "-o", str(output), "--", *command),
@@ -201,6 +195,7 @@ def critpath(*arguments: str, codes: Sequence[int] = (0,)) -> str:
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=_before_others,
     )
     if done.returncode not in codes:
         raise RuntimeError(f"critpath {arguments[0]} ended with {done.returncode}: {done.stderr}")
@@ -209,10 +204,7 @@ def critpath(*arguments: str, codes: Sequence[int] = (0,)) -> str:
 
 def others_share(recording: Path, cpu: int) -> float:
     """Return the share of a cpu that neither the application nor idle had."""
-    from critpath.pipeline import _read, _timelines
-    from critpath.read.layout import KERNEL
-
-    timelines = _timelines(_read(recording, KERNEL, "auto"))
+    timelines = replay(with_missing_switches(read_events(recording, KERNEL)))
     place = timelines.processors.index((0, cpu))
     rows = slice(int(timelines.ran_start[place]), int(timelines.ran_start[place + 1]))
     worker = timelines.ran_worker[rows]
@@ -232,8 +224,12 @@ def competitor(cpu: int, group: Group) -> Iterator[None]:
         "open('/proc/self/comm', 'w').write('intruder'); print(flush=True)\n"
         "while True: pass"
     )
-    command = [*SHORT_SLICE, sys.executable, "-c", program, str(cpu)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as busy:
+    command = [sys.executable, "-c", program, str(cpu)]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        preexec_fn=_before_others,  # noqa: PLW1509 - as the application
+    ) as busy:
         try:
             assert busy.stdout is not None
             busy.stdout.readline()
@@ -313,17 +309,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--limits", default=",".join(LIMITS))
     parser.add_argument("--executions", type=int, default=EXECUTIONS)
-    parser.add_argument("--directory", type=Path, default=None, help="on a disk; kept")
+    parser.add_argument("--directory", type=Path, default=None, help="empty, on a disk; kept")
     parser.add_argument("--json", type=Path, default=None)
     given = parser.parse_args(arguments)
     chosen = given.limits.split(",")
     if unknown := sorted(set(chosen) - set(LIMITS)):
         parser.error(f"no such limit: {', '.join(unknown)}")
+    if reason := why_not():
+        parser.error(reason)
     answers: list[Answer] = []
     with ended_properly(), contextlib.ExitStack() as stack:
         directory = given.directory
         if directory is None:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="critpath-")))
+            directory = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="critpath-", dir=disk()))
+            )
         directory.mkdir(parents=True, exist_ok=True)
         begin = time.monotonic()
         for answer in run(directory, chosen, given.repeats, given.executions):
