@@ -4,13 +4,13 @@
  *
  *   app --executions N --seed S [--types a,b,c] --directory DIR [--truth FILE]
  *       [--fault KIND,KIND...] [--strength 1|2|3] [--share F] [--targets a,b]
- *       [--cgroup DIR] [--rival MS] [--steps N] [--cached]
+ *       [--cgroup DIR --home DIR] [--rival MS] [--steps N] [--cached]
  *   app --calibrate        print how many steps a millisecond has here, for --steps
  *
  *   type      what one execution does (each about 5 to 12 ms)
  *   read      reads blocks from the disk (O_DIRECT), works a little on each; --cached: 32 at
  *             once, through the page cache, where they are unless memory is short
- *   write     writes blocks and waits for the disk (fdatasync)
+ *   write     appends to a file and waits for the disk and the journal (fsync)
  *   compute   computes
  *   lock      waits for a mutex that the thread `holder` has
  *   pipe      asks the process `helper` through pipes and waits for each answer
@@ -32,7 +32,7 @@
  *   priority  compute         nice, while `rival` computes on the same cpu (it does so for
  *                             --rival MS without the fault, too)
  *   quota     compute         this process is in the control group --cgroup meanwhile,
- *                             which somebody has given a quota
+ *                             which somebody has given a quota; else in --home
  *
  * A fault costs about 1.5, 4 or 10 ms (--strength).  Everything runs on one cpu: how long
  * something takes must not depend on which cpus are free.  Work is a number of steps, the
@@ -81,12 +81,11 @@ static const double PAUSE_MS = 0.3;
 
 static double steps_per_ms = 900000;
 static uint64_t chance;
-static int data = -1, marker = -1, strength = 1;
+static int data = -1, appended = -1, marker = -1, strength = 1;
 static bool cached;
 static double rival_ms;
 static int base_nice;
-static const char *cgroup = "";
-static char home_cgroup[4300];
+static const char *cgroup = "", *home = "";
 static volatile uint32_t sink;
 static char *block;
 
@@ -310,6 +309,14 @@ static void open_data(const char *directory)
 	}
 }
 
+static void open_appended(const char *directory)
+{
+	char path[4200];
+	snprintf(path, sizeof path, "%s/appended", directory);
+	appended = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+	if (appended < 0) fail(path);
+}
+
 static void read_block(size_t size)
 {
 	if (cached && size < CACHED) size = CACHED;
@@ -317,11 +324,11 @@ static void read_block(size_t size)
 	if (pread(data, block, size, where) != (ssize_t)size) fail("read");
 }
 
-static void write_block(size_t size)
+/* The file grows, which is in the journal: a thread of the file system writes it. */
+static void append(size_t size)
 {
-	off_t where = (off_t)below(FILE_BLOCKS - (int)(size / BLOCK) + 1) * BLOCK;
-	if (pwrite(data, block, size, where) != (ssize_t)size) fail("write");
-	if (size == LARGE ? fsync(data) : fdatasync(data)) fail("fsync");
+	put(appended, block, size);
+	if (fsync(appended)) fail("fsync");
 }
 
 /* ------------------------------------------------------------------------- executions */
@@ -340,12 +347,12 @@ static void do_read(int fault, double more)
 
 static void do_write(int fault, double more)
 {
-	for (int i = from_to(5, 7); i > 0; i--) {
-		compute(about(0.7));
-		write_block(BLOCK);
+	for (int i = from_to(3, 5); i > 0; i--) {
+		compute(about(0.8));
+		append(4 * BLOCK);
 	}
 	if (fault == BAD_FSYNC)
-		for (double end = now_ms() + more; now_ms() < end;) write_block(LARGE);
+		for (double end = now_ms() + more; now_ms() < end;) append(LARGE);
 }
 
 static void do_compute(int fault, double more)
@@ -465,7 +472,7 @@ static void serve(int type, int fault, const char *key)
 	if (fault == BAD_INTRUDER) end_asking(intruder);
 	if (pressed) end_asking(rival);
 	if (fault == BAD_PRIORITY && setpriority(PRIO_PROCESS, 0, base_nice)) fail("nice");
-	if (fault == BAD_QUOTA) move_to(home_cgroup);
+	if (fault == BAD_QUOTA) move_to(home);
 }
 
 /* ---------------------------------------------------------------------------- options */
@@ -531,6 +538,7 @@ int main(int argc, char **argv)
 		else if (!strcmp(option, "--strength")) strength = atoi(value);
 		else if (!strcmp(option, "--share")) share = atof(value);
 		else if (!strcmp(option, "--cgroup")) cgroup = value;
+		else if (!strcmp(option, "--home")) home = value;
 		else if (!strcmp(option, "--rival")) rival_ms = atof(value);
 		else if (!strcmp(option, "--steps")) steps_per_ms = atof(value);
 		else if (!strcmp(option, "--fault")) {
@@ -546,8 +554,7 @@ int main(int argc, char **argv)
 	if (executions < 1 || executions > MOST || strength < 1 || strength > 3 || share < 0
 	    || share > 1 || steps_per_ms < 1) usage("a number out of range");
 	if (wanted[BAD_QUOTA]) {
-		if (!cgroup[0]) usage("the fault quota needs --cgroup");
-		snprintf(home_cgroup, sizeof home_cgroup, "%s/..", cgroup);
+		if (!cgroup[0] || !home[0]) usage("the fault quota needs --cgroup and --home");
 	}
 	if (wanted[BAD_PRIORITY] && rival_ms <= 0) usage("the fault priority needs --rival");
 
@@ -595,6 +602,7 @@ int main(int argc, char **argv)
 
 	name("app");
 	open_data(directory);
+	open_appended(directory);
 	helper = start("helper", false);
 	peer = start("peer", true);
 	if (wanted[BAD_INTRUDER]) intruder = start("intruder", false);

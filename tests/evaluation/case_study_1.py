@@ -16,7 +16,6 @@ import argparse
 import csv
 import json
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench import Bench, RecordingError, disk, extract, why_not, without_labels
+from bench import Bench, RecordingError, bench, extract, why_not, without_labels
 
 from critpath import pipeline
 from critpath.model import Comparison
@@ -49,14 +48,14 @@ FIGURES: Final = {
 }
 
 
-def measure(bench: Bench, seed: int) -> dict[str, dict[str, float]]:
+def measure(built: Bench, seed: int) -> dict[str, dict[str, float]]:
     """Record both versions, and return the figures of every way to compare them.
 
     Raises
     ------
     RecordingError, CritpathError
     """
-    recordings = bench.record(
+    recordings = built.record(
         (
             {"executions": NORMAL, "seed": 2 * seed},
             {
@@ -68,7 +67,7 @@ def measure(bench: Bench, seed: int) -> dict[str, dict[str, float]]:
     )
     truth = {}
     for version in (0, 1):
-        with bench.truth(version).open(newline="") as stream:
+        with built.truth(version).open(newline="") as stream:
             truth |= {row["id"]: (row["type"], row["faulty"]) for row in csv.DictReader(stream)}
     normal, sample = (without_labels(extract(r)) for r in recordings)
     return {
@@ -139,11 +138,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"case study 1: left out, {reason}")
         return 0
     done = []
-    with tempfile.TemporaryDirectory(prefix="critpath-study-", dir=disk()) as place:
-        bench = Bench(Path(place))
+    with bench() as built:
         for seed in range(given.seed, given.seed + given.repetitions):
             try:
-                done.append(measure(bench, seed))
+                done.append(measure(built, seed))
             except RecordingError as error:
                 print(f"seed {seed} is left out: {error}", file=sys.stderr)
     if not done:

@@ -20,7 +20,6 @@ import contextlib
 import csv
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -29,8 +28,18 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench import Bench, FirstCause, Options, RecordingError, disk, extract, first_cause, why_not
-from limits import Group, Limits, NoLimitError, ended_properly
+from bench import (
+    Bench,
+    FirstCause,
+    Options,
+    RecordingError,
+    bench,
+    extract,
+    first_cause,
+    weigh,
+    why_not,
+)
+from limits import Group, Limits, NoLimitError
 
 from critpath import pipeline
 from critpath.errors import CritpathError
@@ -139,35 +148,35 @@ class Row:
         return self.kind, self.strength, self.repetition, self.healthy
 
 
-def measure(bench: Bench, name: str, strength: int, repetition: int, *, healthy: bool) -> Row:
+def measure(built: Bench, name: str, strength: int, repetition: int, *, healthy: bool) -> Row:
     """Record and compare one pair; whatever fails becomes a row that says so."""
     begin = time.monotonic()
     row = Row(name, strength, repetition, int(healthy))
     try:
-        result = _compare(bench, row)
+        result = _compare(built, row)
     except (RecordingError, NoLimitError, CritpathError, OSError) as error:
         result = {"error": str(error) or type(error).__name__}
     seconds = round(time.monotonic() - begin, 2)
     return Row(row.kind, row.strength, row.repetition, row.healthy, seconds=seconds, **result)
 
 
-def _compare(bench: Bench, row: Row) -> dict[str, object]:
+def _compare(built: Bench, row: Row) -> dict[str, object]:
     kind = KINDS[row.kind]
     # Every version of every pair has an order of its own.
     seed = 2 * (row.repetition + 1000 * list(KINDS).index(row.kind) + 100_000 * row.strength)
     seed += 1_000_000 * row.healthy
     common = {"types": kind.types, "executions": EXECUTIONS, **dict(kind.normal)}
-    with _quota(row) as cgroup:
+    with _quota(built, row) as cgroup:
         fault = {"fault": row.kind, "strength": row.strength, **cgroup}
         versions: tuple[Options, Options] = (
             {**common, "seed": seed},
             {**common, "seed": seed + 1, **({} if row.healthy else fault)},
         )
-        recordings = bench.record(versions, ROUNDS)
+        recordings = built.record(versions, ROUNDS)
     normal, sample = map(extract, recordings)
     comparison = pipeline.compare(normal, sample)
     cause = first_cause(comparison)
-    faulty = {r["id"] for r in _table(bench.truth(1)) if r["faulty"]}
+    faulty = {r["id"] for r in _table(built.truth(1)) if r["faulty"]}
     marked = comparison.outliers.anomalous
     affected = kind.types.split(",")[0]
     return {
@@ -191,13 +200,14 @@ def _compare(bench: Bench, row: Row) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def _quota(row: Row) -> Iterator[dict[str, object]]:
+def _quota(built: Bench, row: Row) -> Iterator[dict[str, object]]:
     """Yield the options of the quota's control group, none for other kinds."""
     if row.kind != "quota" or row.healthy:
         yield {}
         return
     with Group(Limits(quota=(QUOTA_US[row.strength], PERIOD_US)), "faults") as group:
-        yield {"cgroup": group.places[0]}
+        weigh(group)
+        yield {"cgroup": group.places[0], "home": built.home.places[0]}
 
 
 def _mean(paths: pipeline.PathSet, label: str) -> float:
@@ -341,16 +351,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = load(given.csv) if given.resume and given.csv.exists() else []
     rows = [r for r in rows if not r.error]
     wanted = list(plan(kinds, strengths, given.repetitions, healthy))
-    with (
-        ended_properly(),
-        tempfile.TemporaryDirectory(prefix="critpath-faults-", dir=disk()) as place,
-        _writer(given.csv, rows) as write,
-    ):
-        bench = Bench(Path(place))
+    with bench() as built, _writer(given.csv, rows) as write:
         for number, (kind, strength, repetition, both) in enumerate(wanted, 1):
             if any(r.key == (kind, strength, repetition, int(both)) for r in rows):
                 continue
-            row = measure(bench, kind, strength, repetition, healthy=both)
+            row = measure(built, kind, strength, repetition, healthy=both)
             rows.append(row)
             write(row)
             if sys.stderr.isatty():
