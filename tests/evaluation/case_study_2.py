@@ -35,6 +35,8 @@ from critpath.read.recording import read_events
 from critpath.timeline.missing_switches import with_missing_switches
 from critpath.timeline.replay import replay
 
+CALM: Final = 0.2  # share of the cpu that others may have before something is recorded
+PATIENCE: Final = 5.0  # seconds to wait for that
 EXECUTIONS: Final = 90
 SEED: Final = 11
 MEGABYTE: Final = 1 << 20
@@ -135,7 +137,11 @@ class Study:
 
     def __init__(self, directory: Path, executions: int) -> None:
         self.directory, self.executions = directory, executions
-        self.cpu = max(os.sched_getaffinity(0))
+        before = idle_seconds()
+        time.sleep(1.0)
+        after = idle_seconds()
+        # Where least is going on.
+        self.cpu = max(os.sched_getaffinity(0), key=lambda cpu: after[cpu] - before[cpu])
         bench = Bench(directory)
         self.app, self.data, self.steps = bench.app, bench.data, bench.steps
 
@@ -156,6 +162,7 @@ class Study:
             *(str(self.app), "--executions", str(self.executions), "--seed", str(seed)),
             *(*options, *(("--cached",) if case.cached else ())),
         )
+        wait_for_calm(self.cpu)
         with (
             Group(Limits(case.quota, case.memory, disk), name) as group,
             competitor(self.cpu, group) if case.intruder else contextlib.nullcontext(),
@@ -204,6 +211,27 @@ def critpath(*arguments: str, codes: Sequence[int] = (0,)) -> str:
     if done.returncode not in codes:
         raise RuntimeError(f"critpath {arguments[0]} ended with {done.returncode}: {done.stderr}")
     return done.stderr
+
+
+def idle_seconds() -> dict[int, float]:
+    """Return how long each cpu has been idle since the machine started."""
+    found = {}
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *times = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            idle = int(times[3]) + int(times[4])
+            found[int(name.removeprefix("cpu"))] = idle / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def wait_for_calm(cpu: int) -> None:
+    """Wait until a cpu is mostly idle, but not for ever."""
+    enough = time.monotonic() + PATIENCE
+    share = 0.0
+    while share < 1 - CALM and time.monotonic() < enough:
+        before, begin = idle_seconds()[cpu], time.monotonic()
+        time.sleep(0.5)
+        share = (idle_seconds()[cpu] - before) / (time.monotonic() - begin)
 
 
 def others_share(recording: Path, cpu: int) -> float:
@@ -295,32 +323,35 @@ def mean_total(document: dict) -> tuple[float, float]:
 
 def tables(answers: Sequence[Answer]) -> str:
     """Return the answers as Markdown: a summary, and the first causes one by one."""
+    told = "anomaly | first cause right | quota said beside it"
     lines = [
-        "| limit | what | expected state and holder | normal ms | limited ms | anomaly | right |",
-        "|---|---|---|---:|---:|---:|---:|",
+        f"| limit | what | expected state and holder | normal ms | limited ms | {told} |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     for name in dict.fromkeys(a.limit for a in answers):
         case, mine = LIMITS[name], [a for a in answers if a.limit == name]
         expected = f"`{case.state}`, {case.says.strip('`')}" if case.state else "no anomaly"
-        normal, sample = (
-            sum(getattr(a, k) for a in mine) / len(mine) for k in ("normal", "sample")
-        )
+        normal, sample = (sum(getattr(a, k) for a in mine) / len(mine) for k in _MEANS)
         anomalies = sum(a.verdict == "anomaly" for a in mine)
+        right, noted = sum(a.right for a in mine), sum(a.noted != "" for a in mine)
         lines.append(
-            f"| {name} | {case.what} | {expected} | {normal:.1f} | {sample:.1f} |"
-            f" {anomalies} of {len(mine)} | {sum(a.right for a in mine)} of {len(mine)} |"
+            f"| {name} | {case.what} | {expected} | {normal:.1f} | {sample:.1f} "
+            f"| {anomalies} of {len(mine)} | {right} of {len(mine)} | {noted} of {len(mine)} |"
         )
     lines += [
         "",
-        "| limit | | others had | verdict | state | right | first cause |",
-        "|---|---:|---:|---|---|---|---|",
+        "| limit | | others had | state | right | first cause |",
+        "|---|---:|---:|---|---|---|",
     ]
     lines += [
-        f"| {a.limit} | {a.repeat + 1} | {100 * a.others:.0f} % | {a.verdict} | {a.state} |"
-        f" {'yes' if a.right else 'no'} | {a.cause} |"
+        f"| {a.limit} | {a.repeat + 1} | {100 * a.others:.0f} % | {a.state} "
+        f"| {'yes' if a.right else 'no'} | {a.cause or a.verdict} |"
         for a in answers
     ]
     return "\n".join(lines)
+
+
+_MEANS: Final = ("normal", "sample")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
