@@ -133,15 +133,13 @@ class Study:
         On a disk.
     executions : int
         In every recording.
+    cpu : int or None
+        What the application runs on, None for the last there is.
     """
 
-    def __init__(self, directory: Path, executions: int) -> None:
+    def __init__(self, directory: Path, executions: int, cpu: int | None = None) -> None:
         self.directory, self.executions = directory, executions
-        before = idle_seconds()
-        time.sleep(1.0)
-        after = idle_seconds()
-        # Where least is going on.
-        self.cpu = max(os.sched_getaffinity(0), key=lambda cpu: after[cpu] - before[cpu])
+        self.cpu = max(os.sched_getaffinity(0)) if cpu is None else cpu
         bench = Bench(directory)
         self.app, self.data, self.steps = bench.app, bench.data, bench.steps
 
@@ -272,10 +270,14 @@ def competitor(cpu: int, group: Group) -> Iterator[None]:
 
 
 def run(
-    directory: Path, limits: Sequence[str], repeats: int, executions: int = EXECUTIONS
+    directory: Path,
+    limits: Sequence[str],
+    repeats: int,
+    executions: int = EXECUTIONS,
+    cpu: int | None = None,
 ) -> Iterator[Answer]:
     """Record, compare and judge; a new healthy recording for every repeat."""
-    study = Study(directory, executions)
+    study = Study(directory, executions, cpu)
     missing: set[str] = set()
     for repeat in range(repeats):
         normals: dict[bool, Path] = {}
@@ -360,6 +362,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--limits", default=",".join(LIMITS))
     parser.add_argument("--executions", type=int, default=EXECUTIONS)
+    parser.add_argument("--cpu", type=int, default=None, help="what it runs on")
     parser.add_argument("--directory", type=Path, default=None, help="empty, on a disk; kept")
     parser.add_argument("--json", type=Path, default=None)
     given = parser.parse_args(arguments)
@@ -377,7 +380,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         directory.mkdir(parents=True, exist_ok=True)
         begin = time.monotonic()
-        for answer in run(directory, chosen, given.repeats, given.executions):
+        for answer in run(directory, chosen, given.repeats, given.executions, given.cpu):
             answers.append(answer)
             print(
                 f"{time.monotonic() - begin:4.0f} s  {answer.limit} {answer.repeat + 1}:"
