@@ -27,6 +27,8 @@ def find_executions(
     specification: Specification | str,
     known: Sequence[str] = (),
     runs: Sequence[Run] = (),
+    *,
+    interleaved: bool = False,
 ) -> Executions:
     """Find the executions that a specification describes, in order of their begin.
 
@@ -41,6 +43,9 @@ def find_executions(
     runs : sequence of Run
         Of a recorded command: with ``process``, they are the executions; where some
         processes are chosen (``process,comm=NAME``), those that begin during a run.
+    interleaved : bool
+        The trace has another command's runs too: only what begins during one of ``runs``
+        is the recording's own, of whatever kind.
 
     Returns
     -------
@@ -63,8 +68,8 @@ def find_executions(
     found = FINDERS[specification.kind](
         events, specification, known or [c.name for c in events.classes]
     )
-    # An interleaved recording has the other command's processes in its trace.
-    return within_runs(found, runs) if specification.kind == "process" and runs else found
+    own = specification.kind == "process" or (interleaved and specification.kind != "windows")
+    return within_runs(found, runs) if own and runs else found
 
 
 def _events(events: Events, specification: Specification, known: Sequence[str]) -> Executions:

@@ -10,6 +10,12 @@ from critpath.graph._walk import Walk, carve, who_ran
 from critpath.graph.execution_graph import ExecutionGraph
 from critpath.model import I32, I64, U8, Bool, CriticalPaths, Loss, State, Timelines
 
+# A processor that idles takes who can run within microseconds, a virtual one in less than
+# this.  Who waited although it idled for so long was held back, whoever ran besides.
+HELD_BACK_NS = 2_000_000
+HELD_BACK_SHARE = 0.1
+_HELD_BACK = -2  # in place of a worker
+
 
 def walk_paths(
     graph: ExecutionGraph, workers: I64, begin: I64, end: I64
@@ -233,7 +239,11 @@ def _who_ran(
     detail: I32,
     strings: list[str],
 ) -> I32:
-    """Name in every WAIT_CPU segment who held the cpu: ``comm (tid)``, or ``idle``."""
+    """Name in every WAIT_CPU segment who held the cpu: ``comm (tid)``, or ``idle``.
+
+    Whoever held it longest, but ``idle`` where that alone shows that nobody who ran was
+    in the way: under a quota, others run in the meantime.
+    """
     waits = np.flatnonzero(state == State.WAIT_CPU)
     if not len(waits):
         return detail
@@ -246,8 +256,12 @@ def _who_ran(
         timelines.ran_end,
         timelines.ran_worker,
     )
+    idle = idle_time(timelines, begin[waits], end[waits], processor[waits])
+    long = (idle >= HELD_BACK_NS) & (idle >= HELD_BACK_SHARE * (end[waits] - begin[waits]))
+    runner[long] = _HELD_BACK
     table = timelines.workers
-    codes = {-1: 0}
+    codes = {-1: 0, _HELD_BACK: len(strings)}
+    strings.append("idle")
     for worker in np.unique(runner[runner >= 0]).tolist():
         if table.idle_cpu[worker] >= 0:
             text = "idle"
@@ -260,6 +274,42 @@ def _who_ran(
     values = np.array([codes[k] for k in keys.tolist()], np.int32)
     detail[waits] = values[np.searchsorted(keys, runner)]
     return detail
+
+
+def idle_time(timelines: Timelines, begin: I64, end: I64, processor: I64) -> I64:
+    """Return how long each processor idled in a window.
+
+    Parameters
+    ----------
+    timelines : Timelines
+    begin, end : int64 [windows]
+        ns.
+    processor : int64 [windows]
+        Index into ``timelines.processors``; -1 for none.
+
+    Returns
+    -------
+    int64 [windows]
+        ns; 0 where there is no processor.
+    """
+    result = np.zeros(len(begin), np.int64)
+    idle = timelines.workers.idle_cpu[timelines.ran_worker] >= 0
+    for index in np.unique(processor[processor >= 0]).tolist():
+        rows = slice(int(timelines.ran_start[index]), int(timelines.ran_start[index + 1]))
+        low, high = (x[rows][idle[rows]] for x in (timelines.ran_begin, timelines.ran_end))
+        here = processor == index
+        result[here] = _covered(end[here], low, high) - _covered(begin[here], low, high)
+    return result
+
+
+def _covered(time: I64, low: I64, high: I64) -> I64:
+    """Return how much of some sorted ranges lies before each time."""
+    done = np.searchsorted(high, time, side="right")
+    sums: I64 = np.append(0, np.cumsum(high - low)).astype(np.int64)
+    # Beyond the last range begins none.
+    begun = np.append(low, np.iinfo(np.int64).max)[done]
+    result: I64 = sums[done] + np.maximum(time - begun, 0)
+    return result
 
 
 def _merge(path: I64, worker: I64, state: U8, detail: I32, cpu: I32) -> I64:

@@ -95,7 +95,9 @@ def _extract_one(
     chosen, labelled = with_label(parse_specification(text), [t.texts for t in described])
     events = _read(recording, (*KERNEL, *wanted(chosen)), reader)
     events = with_manifest(events, manifest)
-    executions = find_executions(events, chosen, names, manifest.runs)
+    executions = find_executions(
+        events, chosen, names, manifest.runs, interleaved=bool(manifest.interleaved)
+    )
     tell(f"walking {plural(len(executions), 'critical path')}")
     timelines = _timelines(events)
     path_set = _walk_all(events, timelines, executions, recording, text, interrupts)

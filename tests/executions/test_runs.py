@@ -152,3 +152,16 @@ def test_only_what_is_asked_for_is_read():
     assert wanted(parse_specification("process")) == ()
     names = [w.names[0] for w in wanted(parse_specification("process,ns=1"))]
     assert names == ["lttng_statedump_process_pid_ns"]
+
+
+def test_marks_in_an_interleaved_recording_are_those_of_its_own_runs(record):
+    made = record()
+    for tid, time in ((7, 120), (8, 320)):
+        made.switch(time, 0, (0, "swapper/0"), (tid, "work"))
+        made.add(time + 10, 0, "print", buf=f"critpath:begin checkout {tid}")
+        made.add(time + 30, 0, "print", buf=f"critpath:end checkout {tid}")
+        made.switch(time + 50, 0, (tid, "work"), (0, "swapper/0"))
+    runs = (Run(1, 8, 295, 395, 0),)
+    assert find_executions(made.events(), "marker", runs=runs).id == ("7", "8")
+    own = find_executions(made.events(), "marker", runs=runs, interleaved=True)
+    assert own.id == ("8",)
