@@ -264,11 +264,10 @@ def _who_ran(
     strings.append("idle")
     for worker in np.unique(runner[runner >= 0]).tolist():
         if table.idle_cpu[worker] >= 0:
-            text = "idle"
-        else:
-            text = f"{strings[table.name[worker]]} ({table.tid[worker]})"
+            codes[worker] = codes[_HELD_BACK]
+            continue
         codes[worker] = len(strings)
-        strings.append(text)
+        strings.append(f"{strings[table.name[worker]]} ({table.tid[worker]})")
     detail = detail.copy()
     keys = np.array(sorted(codes))
     values = np.array([codes[k] for k in keys.tolist()], np.int32)
