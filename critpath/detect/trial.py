@@ -83,20 +83,25 @@ class Trial:
         """Durations of the sample as it is (ns) [executions, symbols]."""
         return self._y[:, :-1]
 
-    def lacking(self, pattern: F64) -> float:
-        """Return how much of a pattern it takes until something reaches the floor.
+    def lacking(self, pattern: F64) -> tuple[float, float]:
+        """Return how much of a pattern it takes to reach the floor.
 
         Parameters
         ----------
         pattern : float64 [sample executions, symbols]
             Shift per unit (ns), nowhere negative.
+
+        Returns
+        -------
+        anywhere, over_all : float
+            In something that is tested; and over all types together.
         """
         added, by_type = self._added(pattern)
         least = np.concatenate([[self._least - self._effect], self._type_least - self._type_effect])
         tested = [0, *(s + 1 for s in self._singles)]
         least, added = least[tested], np.concatenate([[added], by_type])[tested]
         gaps = np.divide(least, added, out=np.full(added.shape, np.inf), where=added > 0)
-        return max(0.0, float(gaps.min()))
+        return max(0.0, float(gaps.min())), max(0.0, float(gaps[0].min()))
 
     def alarms(self, shift: I64) -> bool:
         """Tell whether the gate calls the sample anomalous once it is that much slower.

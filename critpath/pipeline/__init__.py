@@ -1,8 +1,9 @@
 """The whole analysis, read top to bottom.
 
 `extract` goes from recordings to critical paths, `compare` from the paths of two
-sets to the answer, `calibrate` from one set to what a gate on it would do.  Every stage is called here and nowhere else, and imported where
-it is called: what a command does not reach costs it nothing at start-up.
+sets to the answer, `calibrate` from those of one set to what a gate on it would do.
+Every stage is called here and nowhere else, and imported where it is called: what a
+command does not reach costs it nothing at start-up.
 """
 
 from __future__ import annotations
