@@ -137,7 +137,7 @@ class Trial:
         return bool(((states <= level) & large[:, :-1])[:, changed].any())
 
     def _added(self, shift: I64 | F64) -> tuple[F64, F64]:
-        """Mean that a shift adds to every column and the total, over all and per type."""
+        """Return what a shift adds to the mean of every column, over all and per type."""
         more = np.column_stack([shift, shift.sum(axis=1)]).astype(np.float64)
         by_type = np.zeros((len(self._known), more.shape[1]))
         for s in np.unique(self._strata[1]):
@@ -179,14 +179,14 @@ class Trial:
         return _Sums(np.array(observed), np.array(assigned))
 
     def _p_values(self, sums: _Sums) -> F64:
-        """Adjusted p [blocks, columns]: single step, over all blocks and columns."""
+        """Return the adjusted p [blocks, columns]: single step, over all of them."""
         largest = np.sort(sums.assigned.max(axis=(0, 2)))
         reached = len(largest) - np.searchsorted(largest, sums.observed - SLACK)
         extra = 0 if self._exact else 1
         return np.asarray((extra + reached) / (extra + len(largest)), dtype=np.float64)
 
     def _whole(self, shift: I64) -> _Sums:
-        """Sums of the total and of the unusualness of the executions."""
+        """Sum up the total and the unusualness of the executions."""
         normal, sample = self._judged
         slower = VectorTable(
             sample.symbols, sample.counts, sample.durations + shift @ self._fold, sample.structure
@@ -197,7 +197,7 @@ class Trial:
         return self._sums(np.concatenate([y, x]))
 
     def _with(self, shift: I64, changed: I64) -> _Sums:
-        """Sums of every state, those that a shift changes computed anew."""
+        """Sum up every state, those that a shift changes anew."""
         values = np.concatenate([self._y[:, changed] + shift[:, changed], self._x[:, changed]])
         anew = self._sums(values)
         observed, assigned = self._states.observed.copy(), self._states.assigned.copy()

@@ -132,7 +132,7 @@ def calibrate(
     alarms: list[FalseAlarms] = []
     smallest_shifts: list[Detectable] = []
     for size in sizes:
-        judged = []
+        judged: list[Judgement] = []
         divided = shuffled_splits(len(normal), size, splits, pool.seed)
         if divided:
             found, judged = _false_alarms(pool, "shuffled", divided, floor)
@@ -262,7 +262,7 @@ def _detectable(
     size = len(splits[0].sample)
     longest = pool.table.durations.max(axis=0)
     new = 0.0
-    result = []
+    result: list[Detectable] = []
     for number, (kind, name, mean) in enumerate(asked):
         pool.tell(f"{size} executions, smallest change shown: {number + 1} of {len(asked)}")
         column = number - _BEFORE_STATES

@@ -93,7 +93,7 @@ def session_splits(session: I64, sample: int, count: int, random_seed: int) -> l
 
 
 def _fitting(session: I64, sample: int) -> list[int]:
-    """Recordings with enough executions, whose others have enough as well."""
+    """Return the recordings with enough executions, whose others have enough as well."""
     counts = np.bincount(session)
     rest = len(session) - counts
     return np.flatnonzero((counts >= sample) & (rest >= least_normal(sample))).tolist()

@@ -14,6 +14,8 @@ _COLOURS: Final = {"calibrated": "bold green", "alarming": "bold red"}
 _KINDS: Final = {"shuffled": "shuffled", "sessions": "recordings"}
 _MOST_STATES = 12
 _MOST_RECORDINGS = 12
+_LEAST_STATE = 0.005  # of the mean duration: what is less is as good as a new state
+_WIDE = 100
 
 
 def render_calibration(document: dict[str, Any], console: Console) -> None:
@@ -39,21 +41,21 @@ def render_calibration(document: dict[str, Any], console: Console) -> None:
 
 
 def _print_alarms(document: dict[str, Any], console: Console) -> None:
-    _heading(console, "False alarms: healthy executions against healthy ones")
+    splits = sorted({row["alarms"]["of"] for row in document["false_alarms"]})
+    many = f"{splits[0]}" if len(splits) == 1 else f"{splits[0]} to {splits[-1]}"
+    _heading(
+        console,
+        f"False alarms: {many} comparisons of healthy executions with healthy ones, of each kind",
+    )
     recommended = document["floor"]["recommended"]
-    headers = ["split", ">sample", ">normal", ">splits", ">alarms", ">95 %", ">no floor"]
-    headers += [f">floor {_percent(recommended)}"] if recommended is not None else []
+    headers = ["split", ">sets", ">alarms (95 %)", ">no floor"]
+    headers += [f">floor {format_share(recommended)}"] if recommended is not None else []
     table = new_table(console, *headers, ">marked")
     for row in document["false_alarms"]:
-        alarms = row["alarms"]
-        low, high = (format_share(alarms[end]).removesuffix(" %") for end in ("low", "high"))
         cells = [
             Text(_KINDS[row["kind"]]),
-            Text(f"{row['sample']}"),
-            Text(f"{row['normal']}"),
-            Text(f"{alarms['of']}"),
-            Text(format_share(alarms["share"])),
-            Text(f"{low} to {high}"),
+            Text(f"{row['sample']} to {row['normal']}"),
+            Text(_interval(row["alarms"])),
             _rate(row["without_floor"]),
         ]
         cells += [_rate(row["recommended"])] if recommended is not None else []
@@ -70,16 +72,22 @@ def _print_alarms(document: dict[str, Any], console: Console) -> None:
         )
     if "sessions" in kinds:
         notes.append(
-            "recordings: the sample from one, the normal set from the others, as in CI; splits "
-            "of one recording are not independent, so the interval counts each recording once"
+            "recordings: the sample from one, the normal set from the others, as in CI; what is "
+            "drawn from one recording is not independent: the interval counts each once"
         )
     floor = format_share(document["floor"]["in_force"])
     notes.append(
         "no floor: a p-value reaches the level; alarms: and the floor is reached (with all "
-        f"recordings as NORMAL {floor}); marked: an execution is called an outlier"
+        f"recordings as NORMAL {floor}); marked: an execution is called an outlier; sets: "
+        "executions of the sample and of the normal set"
     )
     for note in notes:
         print_line(console, note, style="dim")
+
+
+def _interval(rate: dict[str, Any]) -> str:
+    low, high = (format_share(rate[end]).removesuffix(" %") for end in ("low", "high"))
+    return f"{format_share(rate['share'])} ({low} to {high})"
 
 
 def _needs(lack: dict[str, Any]) -> str:
@@ -136,15 +144,18 @@ def _print_detectable(document: dict[str, Any], console: Console) -> None:
     found = {(row["kind"], row["state"], row["sample"]): row for row in rows}
     _heading(
         console,
-        f"Smallest slow-down that shows, four times in five (floor "
-        f"{format_share(document['floor']['in_force'])})",
+        f"Smallest slow-down that shows four times in five, at {_listed(sizes)} executions "
+        f"(floor {format_share(document['floor']['in_force'])})",
     )
-    headers = ["longer", ">mean", *(f">{size} executions" for size in sizes), ">of its own"]
-    table = new_table(console, *headers, folding="longer")
+    wide = console.width >= _WIDE
+    headers = ["longer", ">mean", *(f">at {size}" for size in sizes)]
+    table = new_table(console, *headers, *([">of its own"] * wide), folding="longer")
     states = [row for row in rows if row["kind"] == "state" and row["sample"] == sizes[0]]
     states.sort(key=lambda row: (-row["mean"], row["state"]))
     named = [("total", "", "every execution"), ("rare", "", "one in five")]
-    named += [("state", row["state"], row["state"]) for row in states[:_MOST_STATES]]
+    least = _LEAST_STATE * document["mean"]
+    large = [row for row in states[:_MOST_STATES] if row["mean"] >= least]
+    named += [("state", row["state"], row["state"]) for row in large]
     named += [("new", "", "a new state")]
     for kind, state, name in named:
         cells = [found[kind, state, size] for size in sizes]
@@ -153,11 +164,11 @@ def _print_detectable(document: dict[str, Any], console: Console) -> None:
             shown(name, console),
             Text(format_ns(cells[0]["mean"]) if kind in {"total", "state"} else ""),
             *(_shift(cell) for cell in cells),
-            Text(_times(own) if kind == "state" else ""),
+            *([Text(_times(own) if kind == "state" else "")] * wide),
         )
     console.print(table)
-    if len(states) > _MOST_STATES:
-        left = states[_MOST_STATES:]
+    if len(states) > len(large):
+        left = states[len(large) :]
         print_line(
             console,
             f"{plural(len(left), 'state')} of {format_ns(left[0]['mean'])} or less left out; "
@@ -166,9 +177,10 @@ def _print_detectable(document: dict[str, Any], console: Console) -> None:
         )
     print_line(
         console,
-        "nanoseconds per execution that is slower, and as a share of the mean duration; "
-        f"of its own: at {sizes[-1]} executions; every execution: all states by the same share; "
-        "one in five: a fifth of the executions, each by so much",
+        "time more per execution that is slower, and as a share of the mean duration; "
+        + (f"of its own: at {sizes[-1]}, as a share of the state's own mean; " if wide else "")
+        + "every execution: all states by the same share; one in five: a fifth of the "
+        "executions, each by so much; a new state: one that no normal execution has",
         style="dim",
     )
     if any(row["shift"] is not None and not row["by_floor"] for row in rows):
@@ -183,7 +195,7 @@ def _shift(cell: dict[str, Any]) -> Text:
     if cell["shift"] is None:
         return Text("none")
     mark = "" if cell["by_floor"] else "*"
-    return Text(f"{format_ns(cell['shift'], sign=True)} {_percent(cell['of_total'])}{mark}")
+    return Text(f"{format_ns(cell['shift'], sign=True)} {format_share(cell['of_total'])}{mark}")
 
 
 def _times(own: float | None) -> str:
@@ -192,8 +204,9 @@ def _times(own: float | None) -> str:
     return f"{100 * own:.0f} %" if own < 10 else f"{own:,.0f} x"
 
 
-def _percent(share: float) -> str:
-    return format_share(share)
+def _listed(sizes: list[int]) -> str:
+    *most, last = map(str, sizes)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _rounded_up(share: float) -> float:
