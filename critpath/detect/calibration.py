@@ -89,7 +89,7 @@ def advise_floor(
 
 
 def _expected(total: I64, stratum: I64, session: I64) -> float:
-    """Standard deviation of session means by chance alone (ns)."""
+    """Return the standard deviation that session means have by chance alone (ns)."""
     residual = total.astype(np.float64)
     for s in np.unique(stratum):
         residual[stratum == s] -= total[stratum == s].mean()

@@ -1,4 +1,4 @@
-"""One split of healthy executions, asked again and again: would the gate show this shift?
+"""One split of healthy executions, asked again and again whether a shift would show.
 
 `critpath.detect.gate` draws its assignments anew for every comparison, which is most of
 its time.  A shift changes the durations and nothing else, so here they are drawn once
