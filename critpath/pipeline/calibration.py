@@ -293,11 +293,12 @@ def _detectable(
 def _pattern(kind: str, column: int, sample: I64, means: F64, rng: np.random.Generator) -> F64:
     """Return what a nanosecond of a slow-down adds to every execution and symbol."""
     pattern = np.zeros(sample.shape)
+    total = max(float(means.sum()), 1.0)
     if kind == "total":
-        pattern[:] = sample / means.sum()
+        pattern[:] = sample / total
     elif kind == "rare":
         hit = rng.permutation(len(sample))[: max(1, round(_RARE * len(sample)))]
-        pattern[hit, :-1] = means / means.sum()
+        pattern[hit, :-1] = means / total
     else:
         pattern[:, column] = 1.0
     return pattern
