@@ -69,15 +69,17 @@ def smallest_shift(
     allowed = len(trials) - math.ceil(POWER * len(trials))
     gaps = [t.lacking(p) for t, p in zip(trials, patterns, strict=True)]
     anywhere, over_all = (sorted(each)[-allowed - 1] for each in zip(*gaps, strict=True))
+    if anywhere >= _MOST * mean:
+        return None, False
     # Rounding to whole nanoseconds must not fall below the floor.
     least = max(math.ceil(anywhere * (1 + 1e-6)) + 1.0, _START * mean)
-    most = math.ceil(math.log(_MOST * mean / least, _STEP)) if least < _MOST * mean else -1
+    most = max(0, math.ceil(math.log(_MOST * mean / least, _STEP)))
     asked = _Asked(trials, patterns, allowed)
 
     def size(step: int) -> float:
         return float(least * _STEP**step)
 
-    if most < 0 or not asked.shows(size(most)):
+    if not asked.shows(size(most)):
         return None, False
     # `low` does not show (below the least, nothing does), `high` does.
     low, high = -1, most
