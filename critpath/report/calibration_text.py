@@ -180,7 +180,8 @@ def _print_detectable(document: dict[str, Any], console: Console) -> None:
         "time more per execution that is slower, and as a share of the mean duration; "
         + (f"of its own: at {sizes[-1]}, as a share of the state's own mean; " if wide else "")
         + "every execution: all states by the same share; one in five: a fifth of the "
-        "executions, each by so much; a new state: one that no normal execution has",
+        "executions, each by so much; a new state: one that no normal execution has; less "
+        "than the floor shows where a type of executions with a smaller mean is slower by itself",
         style="dim",
     )
     if any(row["shift"] is not None and not row["by_floor"] for row in rows):
