@@ -74,6 +74,7 @@ def detect(
     normal_session: I64 | None = None,
     sample_session: I64 | None = None,
     judged: tuple[VectorTable, VectorTable] | None = None,
+    screening: bool = True,
 ) -> Detection:
     """Decide whether the sample set is slower than the normal set, and in which states.
 
@@ -103,6 +104,8 @@ def detect(
     judged : tuple of VectorTable, optional
         The sets as single executions are judged on (interrupts folded into running
         time); the sets themselves where not given.
+    screening : bool
+        Find out how often the paper's rules alarm; costs more than the rest.
 
     Returns
     -------
@@ -189,7 +192,7 @@ def detect(
         permutations=whole.permutations,
         enough=enough,
         needed=0 if enough else _needed(max(len(x), len(y)), least),
-        paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)),
+        paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)) if screening else 0.0,
         notes=(*paper.notes, *filter(None, (why_not, few)), *describe(about)),
     )
 

@@ -16,7 +16,7 @@ _LEAST_DRAWN = 1_999  # assignments drawn all the same
 _TAIL = 0.9
 _PILOT = 999  # assignments that the balance is found with, at the least
 _NORMAL_99, _NORMAL_999 = 2.326, 3.090
-_SLACK = 1e-9  # rounding of sums must not decide whether an assignment reaches them
+SLACK = 1e-9  # rounding of sums must not decide whether an assignment reaches them
 
 
 @dataclass(frozen=True)
@@ -116,15 +116,13 @@ def gate(
     stratum = np.concatenate([sample_stratum, normal_stratum])
     members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
     chosen = [int((rows < len(sample)).sum()) for rows in members]
-    family = _family(values, members, chosen, sessions, alpha)
+    family = family_of(values, members, chosen, sessions, alpha)
     plan, rng = family.plan, np.random.default_rng(seed(sample, normal))
     drawn = min(permutations, max(_LEAST_DRAWN, _WORK // len(values)))
     # As many as the test draws: with 999 the quantile that it needs is the largest one,
     # and p-values of the same data came out between 0.001 and 0.005.
-    divisors = family.divisors
-    if family.singles:
-        pilot = plan.every() if plan.exact else plan.drawn(rng, max(_PILOT, drawn))
-        divisors = _balanced((family.sums(picked) for picked in pilot), divisors)
+    pilot = plan.every() if plan.exact else plan.drawn(rng, max(_PILOT, drawn))
+    divisors = balance((family.sums(picked) for picked in pilot), family.divisors)
     # In canonical order the sample's executions come first in every stratum.
     found = family.sums(plan.as_given())
     observed = [t[0] / d for t, d in zip(found, divisors, strict=True)]
@@ -136,7 +134,7 @@ def gate(
         largest.append(most)
         ordered = np.sort(most)
         for i, value in enumerate(observed):
-            reached[i] += len(ordered) - np.searchsorted(ordered, value - _SLACK)
+            reached[i] += len(ordered) - np.searchsorted(ordered, value - SLACK)
     done = np.concatenate(largest)
     shares = [r / len(done) if plan.exact else (1 + r) / (1 + len(done)) for r in reached]
     best = [share.reshape(3, columns).min(axis=0) for share in shares]
@@ -155,7 +153,7 @@ def gate(
 
 
 @dataclass(frozen=True)
-class _Family:
+class Family:
     """Scores to add up, and what their sums are divided by: over all strata, then singly."""
 
     units: list[F64]  # per stratum of the plan: [units, 3 * columns]
@@ -172,13 +170,28 @@ class _Family:
         return [over_all, *(parts[i] for i in self.places)]
 
 
-def _family(
+def family_of(
     values: I64,
     members: list[I64],
     chosen: list[int],
     sessions: tuple[I64, I64] | None,
     alpha: float,
-) -> _Family:
+) -> Family:
+    """Score the columns in every stratum, and say what their sums are divided by.
+
+    Parameters
+    ----------
+    values : int64 [n, columns]
+        The sample's executions first.
+    members : list of int64
+        Rows of every stratum.
+    chosen : list of int
+        How many of these are the sample's.
+    sessions : tuple of int64 arrays or None
+        As `gate`.
+    alpha : float
+        Level: what cannot reach it by itself is not tested by itself.
+    """
     strata = range(len(members))
     tested = [s for s in strata if 0 < chosen[s] < len(members[s]) or sessions is not None]
     scores = np.zeros((len(values), 3 * values.shape[1]))
@@ -207,7 +220,7 @@ def _family(
     ]
     scales = [variance.sum(axis=0), *(variance[s] for s in singles)]
     divisors = [np.sqrt(np.where(scale > 1e-12, scale, np.inf)) for scale in scales]
-    return _Family(units, plan, singles, [tested.index(s) for s in singles], divisors)
+    return Family(units, plan, singles, [tested.index(s) for s in singles], divisors)
 
 
 def _of_sessions(scores: F64, sessions: tuple[I64, I64]) -> tuple[F64, int]:
@@ -221,7 +234,7 @@ def _of_sessions(scores: F64, sessions: tuple[I64, I64]) -> tuple[F64, int]:
     return whole, len(np.unique(sample_session))
 
 
-def _balanced(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
+def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
     """Enlarge the divisors of sums whose upper tail is heavier than a normal one.
 
     One execution of a type among fifteen has the longest wait of them in one
@@ -229,6 +242,8 @@ def _balanced(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
     be such a one, and hide real shifts.  The assignments are drawn apart from those
     of the test, so it stays valid.
     """
+    if len(divisors) < 2:  # one stratum: nothing that it could hide
+        return divisors
     tails: list[list[F64]] = [[] for _ in divisors]
     for batch in batches:
         for tail, t, d in zip(tails, batch, divisors, strict=True):

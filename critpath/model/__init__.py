@@ -17,6 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from critpath.model.alignment import Alignment
+    from critpath.model.calibration import (
+        Calibration,
+        Detectable,
+        FalseAlarms,
+        FloorAdvice,
+        Missing,
+        Rate,
+    )
     from critpath.model.clusters import Clustering, ClusterPairs, Outliers
     from critpath.model.columns import F64, I32, I64, U8, Bool, freeze_columns
     from critpath.model.comparison import CompareSettings, Comparison
@@ -47,6 +55,9 @@ if TYPE_CHECKING:
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "alignment": ("Alignment",),
+    "calibration": (
+        *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
+    ),
     "clusters": ("ClusterPairs", "Clustering", "Outliers"),
     "columns": ("Bool", "F64", "I32", "I64", "U8", "freeze_columns"),
     "comparison": ("CompareSettings", "Comparison"),
@@ -89,6 +100,7 @@ __all__ = [
     "Aligned",
     "Alignment",
     "Bool",
+    "Calibration",
     "Cause",
     "Clock",
     "ClusterPairs",
@@ -98,16 +110,21 @@ __all__ = [
     "Comparison",
     "CpuLoss",
     "CriticalPaths",
+    "Detectable",
     "Detection",
     "EventClass",
     "Events",
     "Executions",
+    "FalseAlarms",
     "Finding",
+    "FloorAdvice",
     "Kind",
     "Loss",
     "Manifest",
+    "Missing",
     "Outliers",
     "PathSet",
+    "Rate",
     "Run",
     "State",
     "StateTest",

@@ -1,15 +1,24 @@
 """The whole analysis, read top to bottom.
 
 `extract` goes from recordings to critical paths, `compare` from the paths of two
-sets to the answer.  Every stage is called here and nowhere else, and imported where
-it is called: what a command does not reach costs it nothing at start-up.
+sets to the answer, `calibrate` from those of one set to what a gate on it would do.
+Every stage is called here and nowhere else, and imported where it is called: what a
+command does not reach costs it nothing at start-up.
 """
 
 from __future__ import annotations
 
 from critpath.executions.specification import parse_specification
 from critpath.model import CompareSettings
+from critpath.pipeline.calibration import calibrate
 from critpath.pipeline.comparison import compare
 from critpath.pipeline.extraction import extract, thread_paths
 
-__all__ = ["CompareSettings", "compare", "extract", "parse_specification", "thread_paths"]
+__all__ = [
+    "CompareSettings",
+    "calibrate",
+    "compare",
+    "extract",
+    "parse_specification",
+    "thread_paths",
+]

@@ -37,6 +37,7 @@ def judge(
     labels: tuple[Sequence[str], Sequence[str]],
     sessions: tuple[I64 | None, I64 | None],
     progress: Callable[[str], None] | None = None,
+    screening: bool = True,
 ) -> Judgement:
     """Find the types of two sets, their outliers, and whether the sample is slower.
 
@@ -52,6 +53,8 @@ def judge(
         Recording session of every normal and sample execution.
     progress : callable or None
         Told what is being done.
+    screening : bool
+        Find out how often the paper's rules alarm.
     """
     from critpath.cluster.outliers import outliers
     from critpath.cluster.types import find_types, usable_labels
@@ -92,5 +95,6 @@ def judge(
         normal_session=sessions[0],
         sample_session=sessions[1],
         judged=judged,
+        screening=screening,
     )
     return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection)

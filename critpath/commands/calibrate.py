@@ -1,0 +1,106 @@
+"""``critpath calibrate``: what a gate on these recordings would do."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from critpath.commands.output import (
+    STDOUT,
+    check_inputs,
+    check_outputs,
+    hint,
+    make_console,
+    require_executions,
+    warn,
+    write_output,
+)
+from critpath.commands.parser import checked
+from critpath.commands.progress import Progress
+from critpath.commands.settings import COMPARING, READING, Settings, whole
+from critpath.errors import EXIT_ANOMALY, EXIT_OK
+
+if TYPE_CHECKING:
+    from critpath.model import Calibration
+
+SUMMARY = (
+    "compare normal recordings with each other: how often that alarms falsely, which floor "
+    "they ask for, and the smallest slow-down that would show"
+)
+SETTINGS = (*READING, *COMPARING)
+
+EXIT_CODES: Final[dict[str, int]] = {"calibrated": EXIT_OK, "alarming": EXIT_ANOMALY}
+_SPLITS = 200
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "normal",
+        metavar="NORMAL",
+        type=Path,
+        nargs="+",
+        help="known to be good, three or more made at different times are best: recordings, "
+        "directories of them, CTF traces, extract files",
+    )
+    parser.add_argument(
+        "--splits",
+        type=checked(whole(20, 100_000)),
+        default=_SPLITS,
+        metavar="N",
+        help=f"random divisions into a normal and a sample set, for each size ({_SPLITS})",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the calibration (- for stdout)")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Calibrate, write what was asked for and return the exit code."""
+    check_inputs(arguments.normal)
+    check_outputs([arguments.json], arguments.normal)
+    calibration = _calibrate(arguments, settings)
+
+    from critpath.report.calibration_document import (  # noqa: PLC0415 - start-up time
+        calibration_document,
+    )
+
+    document = calibration_document(calibration)
+    if arguments.json is not None:
+        from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+
+        write_output(arguments.json, to_json(document))
+    if arguments.json == STDOUT:
+        warn(calibration.warnings, quiet=settings["quiet"])
+    else:
+        from critpath.report.calibration_text import (  # noqa: PLC0415 - start-up time
+            render_calibration,
+        )
+
+        render_calibration(document, make_console())
+        if len(calibration.floor.sources) == 1:
+            hint(
+                "next: record twice more, at other times, and name all three",
+                quiet=settings["quiet"],
+            )
+    return EXIT_CODES[calibration.verdict]
+
+
+def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration:
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    options = {name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")}
+    with Progress(quiet=settings["quiet"]) as progress:
+        paths = pipeline.extract(
+            arguments.normal,
+            specification=settings["execution"],
+            reader=settings["reader"],
+            interrupts=settings["interrupts"],
+            progress=progress,
+        )
+        require_executions(paths, arguments.normal)
+        return pipeline.calibrate(
+            paths,
+            pipeline.CompareSettings(**options),
+            splits=arguments.splits,
+            progress=progress,
+        )

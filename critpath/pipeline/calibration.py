@@ -1,0 +1,345 @@
+"""From the critical paths of a healthy program to what a gate on it would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from critpath.errors import InconclusiveError
+from critpath.model import CompareSettings
+from critpath.pipeline.judgement import Judgement, judge
+from critpath.pipeline.splits import (
+    Split,
+    least_normal,
+    missing,
+    session_splits,
+    shuffled_splits,
+)
+from critpath.units import plural
+
+if TYPE_CHECKING:
+    from critpath.detect.trial import Trial
+    from critpath.model import (
+        F64,
+        I64,
+        Calibration,
+        Detectable,
+        FalseAlarms,
+        FloorAdvice,
+        PathSet,
+        VectorTable,
+    )
+
+Progress = Callable[[str], None]
+
+SIZES = (10, 30, 100)
+_TRIALS = 40  # splits that a slow-down is tried on
+_RARE = 0.2  # share of the executions that a rare slow-down hits
+_BEFORE_STATES = 3  # the total, the rare one and the new state are tried first
+# A state that never lasts this share of the smallest new state that shows is as good as
+# new: its own time is lost in the shift, which puts all slow executions above all others.
+_NEGLIGIBLE = 0.25
+# Of each test: with this many over alpha, less one, the level is exact; more make p-values
+# finer, which a rate over hundreds of splits gains nothing from.
+_REACH = 6
+_PERMUTATIONS = 199
+
+
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """All executions, in an order that does not depend on how they were given."""
+
+    table: VectorTable
+    label: list[str]
+    session: I64
+    sources: tuple[str, ...]
+    settings: CompareSettings
+    seed: int
+    tell: Progress
+
+    def judge(self, split: Split, *, across: bool, floor: float | None = None) -> Judgement:
+        """Judge a split as `compare` would."""
+        from critpath.cluster.types import rows_of
+
+        settings = self.settings if floor is None else replace(self.settings, floor=floor)
+        rows = split.normal, split.sample
+        return judge(
+            rows_of(self.table, rows[0]),
+            rows_of(self.table, rows[1]),
+            settings,
+            labels=([self.label[i] for i in rows[0]], [self.label[i] for i in rows[1]]),
+            sessions=(self.session[rows[0]], self.session[rows[1]]) if across else (None, None),
+            screening=False,
+        )
+
+
+def calibrate(
+    normal: PathSet,
+    settings: CompareSettings | None = None,
+    *,
+    splits: int = 200,
+    sizes: Sequence[int] = SIZES,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Hold the executions of a healthy program against each other.
+
+    Parameters
+    ----------
+    normal : PathSet
+        Of one or more recordings, one session each.
+    settings : CompareSettings, optional
+        What `compare` is going to be called with.
+    splits : int
+        Random splits of every size; a third as many across recordings, where the
+        recordings and not the splits are what is independent.
+    sizes : sequence of int
+        Executions in the sample.
+    progress : callable, optional
+        Told what is being done.
+
+    Raises
+    ------
+    InconclusiveError
+        If the executions are too few for the smallest size.
+
+    Notes
+    -----
+    Everything that differs in a split of healthy executions differs by chance: every
+    alarm is a false one.  The detectable slow-down is found by adding time to the
+    sample of such splits, and asking the gate again.
+    """
+    from critpath.detect.conclusion import conclude
+    from critpath.model import Calibration
+
+    settings = settings or CompareSettings()
+    tell = progress or (lambda _: None)
+    smallest = min(sizes)
+    needed = smallest + least_normal(smallest)
+    if len(normal) < needed:
+        raise InconclusiveError(
+            f"{plural(len(normal), 'execution')}: a comparison of {smallest} with "
+            f"{least_normal(smallest)} needs {needed - len(normal)} more",
+            "record more: three recordings of 100 executions, at different times, are a good start",
+        )
+    fewer = max(_PERMUTATIONS, round(_REACH / settings.alpha) - 1)
+    lean = replace(settings, permutations=min(settings.permutations, fewer))
+    pool = _pool(normal, lean, tell)
+    tell("measuring what recordings differ by")
+    floor = _floor(pool)
+    alarms: list[FalseAlarms] = []
+    smallest_shifts: list[Detectable] = []
+    for size in sizes:
+        judged: list[Judgement] = []
+        divided = shuffled_splits(len(normal), size, splits, pool.seed)
+        if divided:
+            found, judged = _false_alarms(pool, "shuffled", divided, floor)
+            alarms.append(found)
+        across = session_splits(pool.session, size, splits // 3, pool.seed)
+        if across:
+            alarms.append(_false_alarms(pool, "sessions", across, floor)[0])
+        if judged and settings.rule == "gate":
+            smallest_shifts += _detectable(pool, divided, judged, floor.in_force)
+    lacking = [lack for size in sizes for lack in missing(pool.session, size)]
+    mean = float(pool.table.total.mean())
+    verdict, reasons = conclude(settings, alarms, smallest_shifts, floor, mean)
+    return Calibration(
+        verdict=verdict,
+        reasons=reasons,
+        warnings=_warnings(normal),
+        executions=len(normal),
+        mean=mean,
+        alpha=settings.alpha,
+        splits=splits,
+        permutations=lean.permutations,
+        false_alarms=tuple(alarms),
+        missing=tuple(lacking),
+        detectable=tuple(smallest_shifts),
+        floor=floor,
+        settings=asdict(settings),
+    )
+
+
+def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
+    from critpath.cluster.types import rows_of
+    from critpath.detect.gate import seed
+    from critpath.vectors.alphabet import ALPHABETS
+    from critpath.vectors.table import vector_table
+
+    alphabet = ALPHABETS[settings.vector]((normal,))
+    table = vector_table(normal, alphabet.symbols, alphabet.codes[0])
+    # Sessions are numbered by what is in them, not by the order of the arguments.
+    sums = [(int((normal.session == s).sum()), int(table.total[normal.session == s].sum()), s)
+            for s in range(len(normal.sources))]  # fmt: skip
+    ranked = [s for count, _, s in sorted(sums) if count]
+    number = np.zeros(len(normal.sources), np.int64)
+    number[ranked] = np.arange(len(ranked))
+    session = number[normal.session]
+    order = np.lexsort((*table.structure.T, *table.durations.T, session))
+    return _Pool(
+        rows_of(table, order),
+        [normal.executions.label[i] for i in order],
+        session[order],
+        tuple(normal.sources[s] for s in ranked),
+        settings,
+        seed(table.durations),
+        tell,
+    )
+
+
+def _floor(pool: _Pool) -> FloorAdvice:
+    from critpath.cluster.types import find_types, usable_labels
+    from critpath.detect.calibration import advise_floor
+
+    labels = () if usable_labels(pool.label, pool.label) else pool.label
+    method = pool.settings.cluster_method
+    types = find_types(pool.table, pool.table, labels, labels, method=method)[0]
+    return advise_floor(
+        pool.table.total, types.labels, pool.session, pool.sources, pool.settings.floor
+    )
+
+
+def _false_alarms(
+    pool: _Pool, kind: str, splits: Sequence[Split], floor: FloorAdvice
+) -> tuple[FalseAlarms, list[Judgement]]:
+    """Judge every split; return the rates, and what was decided of the first splits."""
+    from critpath.detect.calibration import rate
+    from critpath.model import FalseAlarms
+
+    across = kind == "sessions"
+    by_gate = pool.settings.rule == "gate"
+    size = len(splits[0].sample)
+    alarms = bare = recommended = marked = 0
+    kept = []
+    for number, split in enumerate(splits, 1):
+        what = "recordings against each other" if across else "shuffled"
+        pool.tell(f"{size} executions, {what}: {number} of {len(splits)}")
+        judgement = pool.judge(split, across=across)
+        kept += [judgement] if number <= _TRIALS else []
+        detection = judgement.detection
+        bare += any(state.p_value <= detection.alpha for state in detection.states)
+        marked += bool(judgement.outliers.anomalous.any())
+        alarms += detection.flagged
+        if detection.flagged and floor.floor is not None:
+            again = pool.judge(split, across=across, floor=floor.floor)
+            recommended += again.detection.flagged
+    units = len({split.unit for split in splits})
+
+    def of(count: int) -> Any:
+        return rate(count, len(splits), units)
+
+    return FalseAlarms(
+        kind=kind,
+        sample=size,
+        normal=max(len(split.normal) for split in splits),
+        units=units,
+        alarms=of(alarms),
+        without_floor=of(bare) if by_gate else None,
+        recommended=of(recommended) if by_gate and floor.floor is not None else None,
+        marked=of(marked),
+    ), kept
+
+
+def _detectable(
+    pool: _Pool, splits: Sequence[Split], judged: Sequence[Judgement], floor: float
+) -> list[Detectable]:
+    """Find the smallest slow-down of the total and of every state, of one size."""
+    from critpath.detect.power import smallest_shift
+    from critpath.model import Detectable
+
+    trials = [_trial(pool, s, j, floor) for s, j in zip(splits, judged, strict=False)]
+    if not all(judgement.detection.enough for judgement in judged):
+        trials = []
+    names = [symbol.name for symbol in pool.table.symbols]
+    means = pool.table.durations.mean(axis=0)
+    total = float(means.sum())
+    rng = np.random.default_rng([pool.seed, len(splits[0].sample), 2])
+    asked: list[tuple[str, str, float]] = [("total", "", total), ("rare", "", total)]
+    asked += [("new", "", 0.0)]
+    asked += [("state", name, float(mean)) for name, mean in zip(names, means, strict=True)]
+    size = len(splits[0].sample)
+    longest = pool.table.durations.max(axis=0)
+    new = 0.0
+    result: list[Detectable] = []
+    for number, (kind, name, mean) in enumerate(asked):
+        pool.tell(f"{size} executions, smallest change shown: {number + 1} of {len(asked)}")
+        column = number - _BEFORE_STATES
+        if kind == "state" and longest[column] < _NEGLIGIBLE * new:
+            result.append(replace(result[_BEFORE_STATES - 1], kind=kind, state=name, mean=mean))
+            continue
+        patterns = [_pattern(kind, column, t.sample, means, rng) for t in trials]
+        shift, by_floor = (
+            smallest_shift(trials, patterns, total, guess=new) if trials else (None, False)
+        )
+        if kind == "new":
+            new = shift or 0.0
+        result.append(
+            Detectable(
+                sample=size,
+                normal=len(splits[0].normal),
+                kind=kind,
+                state=name,
+                mean=mean,
+                shift=shift,
+                by_floor=by_floor,
+                trials=len(trials),
+            )
+        )
+    return result
+
+
+def _pattern(kind: str, column: int, sample: I64, means: F64, rng: np.random.Generator) -> F64:
+    """Return what a nanosecond of a slow-down adds to every execution and symbol."""
+    pattern = np.zeros(sample.shape)
+    total = max(float(means.sum()), 1.0)
+    if kind == "total":
+        pattern[:] = sample / total
+    elif kind == "rare":
+        hit = rng.permutation(len(sample))[: max(1, round(_RARE * len(sample)))]
+        pattern[hit, :-1] = means / total
+    else:
+        pattern[:, column] = 1.0
+    return pattern
+
+
+def _trial(pool: _Pool, split: Split, judgement: Judgement, floor: float) -> Trial:
+    """Make a split ready to be slowed down; its types are those that were found."""
+    from critpath.cluster.types import rows_of
+    from critpath.detect.trial import Trial
+    from critpath.model import VectorTable
+    from critpath.vectors.fold import fold_interrupts
+
+    sets = [_with_new(rows_of(pool.table, rows)) for rows in (split.normal, split.sample)]
+    symbols = sets[0].symbols
+    each = np.eye(len(symbols), dtype=np.int64)
+    fold = fold_interrupts(VectorTable(symbols, np.zeros_like(each), each)).durations
+    clusters, pairs = judgement.sample_clusters, judgement.pairs
+    return Trial(
+        *sets,
+        judged=(fold_interrupts(sets[0]), fold_interrupts(sets[1])),
+        fold=fold,
+        strata=(judgement.normal_clusters.labels, pairs.pair[clusters.labels]),
+        alpha=pool.settings.alpha,
+        floor=floor,
+        permutations=pool.settings.permutations,
+    )
+
+
+def _with_new(table: VectorTable) -> VectorTable:
+    """Return a table with one state more, last, in which nobody has ever been."""
+    from critpath.model import State, Symbol, VectorTable
+
+    nothing = np.zeros((len(table), 1), np.int64)
+    symbols = (*table.symbols, Symbol(State.UNKNOWN, "new"))
+    columns = (table.counts, table.durations, table.structure)
+    return VectorTable(symbols, *(np.hstack([column, nothing]) for column in columns))
+
+
+def _warnings(normal: PathSet) -> tuple[str, ...]:
+    result = list(dict.fromkeys((*normal.warnings, *normal.executions.notes)))
+    lossy = int(normal.lossy.sum())
+    if lossy:
+        result.append(f"{plural(lossy, 'execution')} of {len(normal):,} overlap a loss of events")
+    return tuple(result)

@@ -1,0 +1,125 @@
+"""A calibration as JSON and as text."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from critpath.model import (
+    Calibration,
+    Detectable,
+    FalseAlarms,
+    FloorAdvice,
+    Missing,
+    Rate,
+)
+from critpath.report.as_json import to_json
+from critpath.report.calibration_document import calibration_document
+from critpath.report.calibration_text import render_calibration
+
+GOLDEN = Path(__file__).with_name("calibration.txt")
+
+
+def alarms(kind: str, sample: int, units: int) -> FalseAlarms:
+    rate = Rate(1, 200, 0.0001, 0.028)
+    return FalseAlarms(kind, sample, 100, units, rate, Rate(3, 200, 0.003, 0.04), rate, rate)
+
+
+def detectable(kind: str, state: str, mean: float, shift: float | None, sample: int) -> Detectable:
+    return Detectable(sample, 100, kind, state, mean, shift, sample > 10, 40)
+
+
+@pytest.fixture
+def calibration() -> Calibration:
+    return Calibration(
+        verdict="calibrated",
+        reasons=("at 30 executions compare alarms in 0.5 %", "floor 6.3 % recommended"),
+        warnings=("a name: \x1b[31m\u202e",),
+        executions=300,
+        mean=10e6,
+        alpha=0.01,
+        splits=200,
+        permutations=599,
+        false_alarms=(alarms("shuffled", 10, 200), alarms("sessions", 10, 3)),
+        missing=(Missing("sessions", 100, 40, 0), Missing("sessions", 100, 10, 1)),
+        detectable=tuple(
+            detectable(kind, state, mean, shift, n)
+            for n, factor in ((10, 2.0), (30, 1.0))
+            for kind, state, mean, shift in (
+                ("total", "", 10e6, 0.6e6 * factor),
+                ("rare", "", 10e6, None),
+                ("state", "RUN", 8e6, 0.5e6 * factor),
+                ("state", "WAIT_TASK@[bold]x", 2e6, 0.7e6 * factor),
+                ("state", "IRQ", 2e3, 0.5e6 * factor),
+                ("new", "", 0.0, 0.5e6 * factor),
+            )
+        ),
+        floor=FloorAdvice(
+            sources=("a", "b", "c"),
+            executions=(100, 100, 100),
+            means=(9.8e6, 10e6, 10.2e6),
+            spread=0.02,
+            spread_high=0.088,
+            expected=0.01,
+            floor=0.06,
+            in_force=0.06,
+        ),
+        settings={"alpha": 0.01},
+    )
+
+
+def printed(document, width=80, encoding="utf-8", **options) -> str:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    console = Console(file=stream, width=width, markup=False, highlight=False, **options)
+    render_calibration(document, console)
+    stream.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def test_the_text_is_the_golden_one(calibration):
+    text = printed(calibration_document(calibration))
+    actual = GOLDEN.with_suffix(".actual.txt")
+    if text != GOLDEN.read_text(encoding="utf-8"):
+        actual.write_text(text, encoding="utf-8")
+        pytest.fail(f"differs from {GOLDEN.name}; what came out is in {actual.name}")
+    actual.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_tables_keep_to_the_width(calibration, width):
+    lines = printed(calibration_document(calibration), width).splitlines()
+    # Sentences are one line each, however long; tables have the rule of their head.
+    assert all(cell_len(line) <= width for line in lines if "─" in line)
+
+
+def test_what_a_trace_says_is_harmless(calibration):
+    text = printed(calibration_document(calibration), encoding="ascii")
+    assert "\x1b" not in text
+    assert "[bold]x" in text
+
+
+def test_the_json_is_strict_and_has_every_figure(calibration):
+    text = to_json(calibration_document(calibration))
+    document = json.loads(text)
+    assert document["format"] == "critpath/calibration/1"
+    assert text.isascii()
+    first = document["detectable"][0]
+    assert first["of_total"] == pytest.approx(0.12)
+    new = next(d for d in document["detectable"] if d["kind"] == "new")
+    assert new["of_own"] is None
+    assert document["false_alarms"][1]["units"] == 3
+
+
+def test_one_recording_without_a_floor_is_shown_as_such(calibration):
+    floor = FloorAdvice(("a",), (40,), (1e6,), None, None, None, None, 0.05)
+    alone = replace(calibration, floor=floor, detectable=())
+    text = printed(calibration_document(alone))
+    assert "floor =" not in text
+    assert "standard deviation" not in text
