@@ -137,7 +137,7 @@ class Bench:
                 text=True,
                 timeout=RECORD_S,
                 check=False,
-                preexec_fn=_before_others,  # noqa: PLW1509 - this program has one thread
+                preexec_fn=_before_others,
             )
         except subprocess.TimeoutExpired:
             raise RecordingError(f"took longer than {RECORD_S} s") from None

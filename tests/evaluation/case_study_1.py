@@ -59,8 +59,10 @@ def measure(built: Bench, seed: int) -> dict[str, dict[str, float]]:
         (
             {"executions": NORMAL, "seed": 2 * seed},
             {
-                **{"executions": SAMPLE, "seed": 2 * seed + 1},
-                **{"fault": FAULTS, "strength": 3},
+                "executions": SAMPLE,
+                "seed": 2 * seed + 1,
+                "fault": FAULTS,
+                "strength": 3,
             },
         ),
         runs=1,
