@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from critpath.cluster.distances import normal_space
+from critpath.cluster.merging import best_partners, merged_scores
 from critpath.cluster.optics import cluster
-from critpath.cluster.pairing import best_partner, normal_space, score_cluster
-from critpath.cluster.space import canonical_order, relabel, renumber, stabilise
+from critpath.cluster.space import distinct, relabel, renumber, stabilise
 from critpath.model import I64, Clustering, VectorTable
 from critpath.units import plural
 
@@ -62,21 +63,19 @@ def cluster_sample(
     n = len(sample)
     if n < 2 or found.method == "single":
         return found
-    vectors, vector_of = np.unique(sample.structure, axis=0, return_inverse=True)
-    vector_of = vector_of.reshape(-1)
-    all_noise = bool((found.raw_labels < 0).all())
-    labels = np.where(found.weak & (not all_noise), -1, found.labels)
-    if all_noise:
-        labels = np.full(n, -1, np.int64)
-    keys = np.stack([labels, np.where(labels < 0, vector_of, -1)], axis=1)
+    once = distinct(sample.structure)
+    noise = found.raw_labels[once.row] < 0
+    labels = np.where(noise, -1, found.labels[once.row])
+    # What tells clusters apart: the dense group, or for noise the vector itself.
+    keys = [labels, np.where(noise, np.arange(len(labels)), -1)]
     divided = 0
     if len(normal):
-        partner = _alone(normal, normal_clusters, vectors)[vector_of]
-        for c in np.unique(labels[labels >= 0]):
-            divided += len(np.unique(partner[labels == c])) > 1
-        keys = np.column_stack([keys, np.where(labels < 0, -1, partner)])
-    parts = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    ranking = renumber(parts, canonical_order(sample))
+        partner = _alone(normal, normal_clusters, sample.structure[once.row])
+        keys.append(np.where(noise, -1, partner))
+        groups = distinct(np.column_stack(keys)).row
+        divided = int((np.bincount(labels[groups][labels[groups] >= 0]) > 1).sum())
+    parts = distinct(np.column_stack(keys)).member
+    ranking = renumber(parts, np.arange(len(parts)), once.weight)
     notes = []
     if found.weak.any():
         notes.append(
@@ -85,11 +84,11 @@ def cluster_sample(
         )
     if divided:
         notes.append(
-            f"{plural(int(divided), 'sample cluster')} divided: its executions fit different "
+            f"{plural(divided, 'sample cluster')} divided: its executions fit different "
             "normal types"
         )
     return Clustering(
-        labels=relabel(parts, ranking),
+        labels=relabel(parts, ranking)[once.member],
         raw_labels=found.raw_labels,
         weak=found.weak,
         ordering=found.ordering,
@@ -102,7 +101,8 @@ def cluster_sample(
 def _alone(normal: VectorTable, clusters: Clustering, vectors: I64) -> I64:
     """Algorithm 2 for every vector as a cluster of one."""
     home = normal_space(normal, clusters)
-    space = stabilise(vectors)
-    return np.array(
-        [best_partner(score_cluster(home, space[i : i + 1])) for i in range(len(space))], np.int64
+    size = len(vectors)
+    scores = merged_scores(
+        home, stabilise(vectors), np.ones(size, np.int64), np.arange(size, dtype=np.int64)
     )
+    return best_partners(scores)

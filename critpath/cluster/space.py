@@ -2,9 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from critpath.model import F64, I64, VectorTable
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Rows of a table without repetitions.
+
+    Attributes
+    ----------
+    row : int64 [v]
+        Where each distinct row is first found.
+    weight : int64 [v]
+        How often it is found.
+    member : int64 [n]
+        Which distinct row each row of the table is.
+    """
+
+    row: I64
+    weight: I64
+    member: I64
+
+
+def distinct(rows: F64 | I64) -> Distinct:
+    """Find the distinct rows of a table, in ascending order, first column first.
+
+    Parameters
+    ----------
+    rows : float64 or int64 [n, columns]
+
+    Returns
+    -------
+    Distinct
+        As ``numpy.unique`` would say, in a fraction of its time.
+    """
+    n = len(rows)
+    order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(n)
+    ordered = rows[order]
+    new = np.ones(n, np.bool_)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    first = np.flatnonzero(new)
+    member = np.empty(n, np.int64)
+    member[order] = np.cumsum(new) - 1
+    weight = np.diff(first, append=n)
+    return Distinct(order[first].astype(np.int64), weight.astype(np.int64), member)
 
 
 def stabilise(counts: I64) -> F64:
@@ -39,7 +84,7 @@ def canonical_order(table: VectorTable) -> I64:
     return np.lexsort(keys).astype(np.int64)
 
 
-def renumber(labels: I64, order: I64) -> I64:
+def renumber(labels: I64, order: I64, weight: I64 | None = None) -> I64:
     """Rank clusters by size, largest first, then by their first member.
 
     Parameters
@@ -48,6 +93,8 @@ def renumber(labels: I64, order: I64) -> I64:
         Any labels >= 0.
     order : int64 [n]
         Canonical order; "first" means first in it.
+    weight : int64 [n], optional
+        Executions that each label stands for, one where not given.
 
     Returns
     -------
@@ -55,13 +102,13 @@ def renumber(labels: I64, order: I64) -> I64:
         The old labels in their new order: ``new = argsort(result)[old]`` if the
         old labels were 0 to K - 1.
     """
-    values, first, size = np.unique(labels[order], return_index=True, return_counts=True)
+    values, first, which = np.unique(labels[order], return_index=True, return_inverse=True)
+    size = np.bincount(which.reshape(-1), None if weight is None else weight[order])
     return np.asarray(values[np.lexsort((first, -size))], dtype=np.int64)
 
 
 def relabel(labels: I64, ranking: I64) -> I64:
     """Replace every label by its place in the ranking; -1 stays -1."""
-    result = np.full(len(labels), -1, np.int64)
-    for new, old in enumerate(ranking):
-        result[labels == old] = new
-    return result
+    place = np.full(int(ranking.max(initial=-1)) + 2, -1, np.int64)
+    place[ranking] = np.arange(len(ranking))
+    return place[labels]

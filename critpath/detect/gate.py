@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model import F64, I64, Bool
+from critpath.detect.assignments import Assignments, ways
+from critpath.model import F64, I64
 
-EXACT = 20_000
-_CHUNK = 1 << 22  # values of a batch of assignments held at once
-_WORK = 400_000_000  # executions drawn in all, over the assignments
+_WORK = 200_000_000  # executions drawn in all, over the assignments
 _LEAST_DRAWN = 1_999  # assignments drawn all the same
 _TAIL = 0.9
-_MANY = 600.0  # logarithm of a count that is as good as infinite
-_PILOT = 999  # assignments that the balance is found with
+_PILOT = 999  # assignments that the balance is found with, at the least
 _NORMAL_99, _NORMAL_999 = 2.326, 3.090
 _SLACK = 1e-9  # rounding of sums must not decide whether an assignment reaches them
 
@@ -53,21 +49,6 @@ class GateTest:
     exact: bool
     ways: float
     by_session: bool
-
-
-def ways(counts: list[tuple[int, int]]) -> float:
-    """Count the assignments of executions to the two sets, within strata.
-
-    Parameters
-    ----------
-    counts : list of (int, int)
-        Normal and sample executions of every stratum.
-    """
-    # Through the logarithm: the exact number has thousands of digits for large sets.
-    log = sum(math.lgamma(n + m + 1) - math.lgamma(n + 1) - math.lgamma(m + 1) for n, m in counts)
-    if log > _MANY:
-        return math.inf
-    return float(math.prod(math.comb(n + m, m) for n, m in counts))
 
 
 def seed(*arrays: I64) -> int:
@@ -106,7 +87,7 @@ def gate(
         For ``critical``.
     permutations : int
         Random assignments, where there are more than 20,000 in all; fewer, but 1,999
-        at the least, for sets of more than 40,000 executions.
+        at the least, for sets of more than 20,000 executions.
     sessions : tuple of int64 arrays, optional
         Session of every normal and sample execution: whole sessions change
         places (then without regard to types; values are still relative to theirs).
@@ -132,42 +113,23 @@ def gate(
     columns = normal.shape[1]
     values = np.concatenate([sample, normal])
     stratum = np.concatenate([sample_stratum, normal_stratum])
-    in_sample = np.arange(len(values)) < len(sample)
-    strata = int(stratum.max()) + 1
-    members = [np.flatnonzero(stratum == s) for s in range(strata)]
-    chosen = [int(in_sample[rows].sum()) for rows in members]
-    tested = [s for s in range(strata) if 0 < chosen[s] < len(members[s]) or sessions is not None]
-    scores = np.zeros((len(values), 3 * columns))
-    variance = np.zeros((strata, 3 * columns))
-    for s in tested:
-        rows = members[s]
-        scores[rows] = _scores(values[rows])
-        size = len(rows)
-        if size > 1:
-            active = (np.abs(scores[rows]).max(axis=0) > 0).astype(np.float64)
-            variance[s] = active * chosen[s] * (size - chosen[s]) / (size - 1)
-    blocks = [np.arange(len(values))]
-    scales = [variance.sum(axis=0)]
-    # A family of one stratum twice would be the same test twice.
-    singles = [s for s in tested if len(tested) > 1 and sessions is None]
-    # A type too small to reach the level by itself would only blunt the others.
-    singles = [s for s in singles if ways([(len(members[s]) - chosen[s], chosen[s])]) * alpha >= 1]
-    blocks += [members[s] for s in singles]
-    scales += [variance[s] for s in singles]
-    divisors = [np.sqrt(np.where(scale > 1e-12, scale, np.inf)) for scale in scales]
-    rng = np.random.default_rng(seed(sample, normal))
-    pilot = _plan(rng, members, chosen, in_sample, sessions, _PILOT)
-    divisors = _balanced(pilot.batches, scores, blocks, divisors)
-    observed = [scores[b][in_sample[b]].sum(axis=0) / d
-                for b, d in zip(blocks, divisors, strict=True)]  # fmt: skip
-    most_drawn = max(_LEAST_DRAWN, _WORK // len(values))
-    plan = _plan(rng, members, chosen, in_sample, sessions, min(permutations, most_drawn))
-    reached = [np.zeros(3 * columns, np.int64) for _ in blocks]
+    members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
+    chosen = [int((rows < len(sample)).sum()) for rows in members]
+    family = _family(values, members, chosen, sessions, alpha)
+    plan, rng = family.plan, np.random.default_rng(seed(sample, normal))
+    drawn = min(permutations, max(_LEAST_DRAWN, _WORK // len(values)))
+    # As many as the test draws: with 999 the quantile that it needs is the largest one,
+    # and p-values of the same data came out between 0.001 and 0.005.
+    pilot = plan.every() if plan.exact else plan.drawn(rng, max(_PILOT, drawn))
+    divisors = _balanced((family.sums(picked) for picked in pilot), family.divisors)
+    # In canonical order the sample's executions come first in every stratum.
+    found = family.sums(plan.as_given())
+    observed = [t[0] / d for t, d in zip(found, divisors, strict=True)]
+    reached = [np.zeros(3 * columns, np.int64) for _ in divisors]
     largest = []
-    for batch in plan.batches:
-        most = np.full(len(batch), -np.inf)
-        for b, d in zip(blocks, divisors, strict=True):
-            most = np.maximum(most, (batch[:, b] @ scores[b] / d).max(axis=1, initial=-np.inf))
+    for picked in plan.every() if plan.exact else plan.drawn(rng, drawn):
+        standardised = [t / d for t, d in zip(family.sums(picked), divisors, strict=True)]
+        most = np.max([t.max(axis=1, initial=-np.inf) for t in standardised], axis=0)
         largest.append(most)
         ordered = np.sort(most)
         for i, value in enumerate(observed):
@@ -175,9 +137,9 @@ def gate(
     done = np.concatenate(largest)
     shares = [r / len(done) if plan.exact else (1 + r) / (1 + len(done)) for r in reached]
     best = [share.reshape(3, columns).min(axis=0) for share in shares]
-    by_stratum = np.ones((strata, columns))
-    for s, p in zip(singles, best[1:], strict=True):
-        by_stratum[s] = p
+    by_stratum = np.ones((len(members), columns))
+    for stratum_of, p in zip(family.singles, best[1:], strict=True):
+        by_stratum[stratum_of] = p
     return GateTest(
         p_value=best[0],
         stratum_p_value=by_stratum,
@@ -189,9 +151,74 @@ def gate(
     )
 
 
-def _balanced(
-    batches: Iterator[F64], scores: F64, blocks: list[I64], divisors: list[F64]
-) -> list[F64]:
+@dataclass(frozen=True)
+class _Family:
+    """Scores to add up, and what their sums are divided by: over all strata, then singly."""
+
+    units: list[F64]  # per stratum of the plan: [units, 3 * columns]
+    plan: Assignments
+    singles: list[int]  # strata that are tested by themselves
+    places: list[int]  # of these in the plan
+    divisors: list[F64]
+
+    def sums(self, picked: list[I64]) -> list[F64]:
+        """Add up over all strata, then in each stratum that is tested by itself."""
+        parts = self.plan.sums(picked, self.units)
+        nothing = np.zeros((1, len(self.divisors[0])))
+        over_all = np.asarray(np.sum(parts, axis=0)) if parts else nothing
+        return [over_all, *(parts[i] for i in self.places)]
+
+
+def _family(
+    values: I64,
+    members: list[I64],
+    chosen: list[int],
+    sessions: tuple[I64, I64] | None,
+    alpha: float,
+) -> _Family:
+    strata = range(len(members))
+    tested = [s for s in strata if 0 < chosen[s] < len(members[s]) or sessions is not None]
+    scores = np.zeros((len(values), 3 * values.shape[1]))
+    variance = np.zeros((len(members), scores.shape[1]))
+    for s in tested:
+        rows = members[s]
+        scores[rows] = _scores(values[rows])
+        size = len(rows)
+        if size > 1:
+            active = (np.abs(scores[rows]).max(axis=0) > 0).astype(np.float64)
+            variance[s] = active * chosen[s] * (size - chosen[s]) / (size - 1)
+    if sessions is None:
+        units = [scores[members[s]] for s in tested]
+        plan = Assignments([len(u) for u in units], [chosen[s] for s in tested])
+    else:
+        whole, picks = _of_sessions(scores, sessions)
+        units, plan = [whole], Assignments([len(whole)], [picks])
+    # A family of one stratum twice would be the same test twice; a type too small to
+    # reach the level by itself would only blunt the others.
+    singles = [
+        s
+        for s in tested
+        if len(tested) > 1
+        and sessions is None
+        and ways([(len(members[s]) - chosen[s], chosen[s])]) * alpha >= 1
+    ]
+    scales = [variance.sum(axis=0), *(variance[s] for s in singles)]
+    divisors = [np.sqrt(np.where(scale > 1e-12, scale, np.inf)) for scale in scales]
+    return _Family(units, plan, singles, [tested.index(s) for s in singles], divisors)
+
+
+def _of_sessions(scores: F64, sessions: tuple[I64, I64]) -> tuple[F64, int]:
+    """Add up the scores of every session, the sample's first, and count the latter."""
+    normal_session, sample_session = sessions
+    first = int(sample_session.max()) + 1
+    unit = np.concatenate([sample_session, normal_session + first])
+    names, unit = np.unique(unit, return_inverse=True)
+    whole = np.zeros((len(names), scores.shape[1]))
+    np.add.at(whole, unit.reshape(-1), scores)
+    return whole, len(np.unique(sample_session))
+
+
+def _balanced(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
     """Enlarge the divisors of sums whose upper tail is heavier than a normal one.
 
     One execution of a type among fifteen has the longest wait of them in one
@@ -199,10 +226,10 @@ def _balanced(
     be such a one, and hide real shifts.  The assignments are drawn apart from those
     of the test, so it stays valid.
     """
-    tails: list[list[F64]] = [[] for _ in blocks]
+    tails: list[list[F64]] = [[] for _ in divisors]
     for batch in batches:
-        for tail, b, d in zip(tails, blocks, divisors, strict=True):
-            tail.append(batch[:, b] @ scores[b] / d)
+        for tail, t, d in zip(tails, batch, divisors, strict=True):
+            tail.append(t / d)
     balanced = []
     for tail, d in zip(tails, divisors, strict=True):
         quantiles = np.quantile(np.concatenate(tail), (0.99, 0.999), axis=0)
@@ -228,71 +255,3 @@ def _scores(values: I64) -> F64:
     scale = centred.std(axis=0)
     scaled: F64 = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 1e-9)
     return scaled
-
-
-@dataclass(frozen=True)
-class _Plan:
-    batches: Iterator[F64]  # [assignments, executions], 1 where in the sample
-    exact: bool
-    ways: float
-
-
-def _plan(
-    rng: np.random.Generator,
-    members: list[I64],
-    chosen: list[int],
-    in_sample: Bool,
-    sessions: tuple[I64, I64] | None,
-    permutations: int,
-) -> _Plan:
-    total = len(in_sample)
-    if sessions is not None:
-        normal_session, sample_session = sessions
-        first = int(sample_session.max()) + 1
-        unit = np.concatenate([sample_session, normal_session + first])
-        names, unit = np.unique(unit, return_inverse=True)
-        picks = len(np.unique(sample_session))
-        members, chosen = [np.arange(len(names))], [picks]
-        expand = unit.reshape(-1)
-    else:
-        expand = np.arange(total)
-    size = sum(len(rows) for rows in members)
-    count = ways([(len(rows) - k, k) for rows, k in zip(members, chosen, strict=True)])
-    exact = count <= EXACT
-    step = max(1, _CHUNK // max(1, total))
-    source = (
-        _every(members, chosen, size, step)
-        if exact
-        else _drawn(rng, members, chosen, size, step, permutations)
-    )
-    return _Plan((batch[:, expand] for batch in source), exact, count)
-
-
-def _every(members: list[I64], chosen: list[int], size: int, step: int) -> Iterator[F64]:
-    choices = [itertools.combinations(rows, k) for rows, k in zip(members, chosen, strict=True)]
-    assignments = itertools.product(*choices)
-    while picked := list(itertools.islice(assignments, step)):
-        batch = np.zeros((len(picked), size))
-        for row, parts in zip(batch, picked, strict=True):
-            for part in parts:
-                row[list(part)] = 1.0
-        yield batch
-
-
-def _drawn(
-    rng: np.random.Generator,
-    members: list[I64],
-    chosen: list[int],
-    size: int,
-    step: int,
-    permutations: int,
-) -> Iterator[F64]:
-    for begin in range(0, permutations, step):
-        many = min(step, permutations - begin)
-        batch = np.zeros((many, size))
-        for rows, k in zip(members, chosen, strict=True):
-            if k:
-                keys = rng.random((many, len(rows)), dtype=np.float32)
-                picked = np.argpartition(keys, min(k, len(rows) - 1), axis=1)[:, :k]
-                np.put_along_axis(batch, rows[picked], 1.0, axis=1)
-        yield batch

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.detect.gate import ways
+from critpath.detect.assignments import ways
 from critpath.model import F64, I64
 
 # Spread of session means that an effect must exceed; Shewhart's three sigma.

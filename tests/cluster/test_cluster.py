@@ -9,16 +9,45 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
 from critpath.cluster.optics import METHODS, cluster
+from critpath.cluster.pairing import pair
 from critpath.cluster.sample import cluster_sample
 from critpath.model import State, Symbol, VectorTable
 
-NAMES = [Symbol(State.RUN), Symbol(State.WAIT_DISK), Symbol(State.WAIT_TIMER)]
+NAMES = [Symbol(state, "") for state in State][:7]
 
 
 def table(counts, durations=None):
     counts = np.asarray(counts, np.int64)
     durations = counts * 1000 if durations is None else np.asarray(durations, np.int64)
     return VectorTable(tuple(NAMES[: counts.shape[1]]), counts, durations)
+
+
+# Mean counts of seven symbols: run, read, lock, timer, helper, journal, retry.
+SIX_TYPES = np.array(
+    [
+        [1, 0, 0, 0, 0, 0, 0.05],
+        [33, 32, 0, 0, 0, 0, 0.05],
+        [9, 8, 0, 0, 1, 0, 0.1],
+        [3, 0, 2, 0, 0, 0, 0.2],
+        [2, 0, 0, 1, 0, 0, 0.1],
+        [5, 0, 0, 0, 0, 4, 0.2],
+    ]
+)
+
+
+def six_types(n, seed):
+    """Return counts with many repetitions, and their types.
+
+    Reads sometimes find their page in memory; retries are rare; anything that happens
+    at all sometimes happens once more.
+    """
+    rng = np.random.default_rng(seed)
+    types = np.arange(n) % 6
+    mean = SIX_TYPES[types]
+    counts = np.floor(mean).astype(int)
+    counts[:, 1] = rng.binomial(counts[:, 1], 0.92)
+    counts[:, -1] = 0
+    return counts + rng.poisson(np.where(mean >= 1, 0.1, mean * (mean < 1))), types
 
 
 @given(
@@ -56,6 +85,48 @@ def test_seven_types_are_found_at_fifteen_of_each(simulated, healthy):
     assert np.mean(scores) > 0.8, scores
 
 
+@pytest.mark.parametrize("n", [1000, 5000])
+def test_repeated_vectors_do_not_split_types(n):
+    """The trap: scikit-learn's OPTICS makes dozens of these six, one of every few repetitions."""
+    counts, types = six_types(n, seed=n)
+    assert len(np.unique(counts, axis=0)) > 60
+    found = cluster(table(counts))
+    assert found.size == 6
+    assert adjusted_rand_score(types, found.labels) > 0.99
+
+
+def test_types_of_a_seventh_survive(simulated, healthy):
+    sizes = [cluster(simulated(healthy, seed).table).size for seed in range(6)]
+    assert min(sizes) >= 7
+
+
+@pytest.mark.parametrize("rare", range(6))
+def test_a_type_of_every_fifteenth_execution_survives(rare):
+    counts, types = six_types(1500, seed=3)
+    kept = np.flatnonzero((types != rare) | (np.cumsum(types == rare) <= 90))
+    found = cluster(table(counts[kept]))
+    assert found.size == 6
+    assert adjusted_rand_score(types[kept], found.labels) > 0.99
+
+
+def test_repetitions_share_what_is_said_of_them_and_are_visited_in_a_row():
+    counts, _ = six_types(600, seed=1)
+    found = cluster(table(counts))
+    which = np.unique(counts, axis=0, return_inverse=True)[1].reshape(-1)
+    for values in (found.labels, found.raw_labels, found.weak, found.reachability):
+        assert len(np.unique(np.column_stack([which, values]), axis=0)) == which.max() + 1
+    visits = which[found.ordering]
+    assert np.count_nonzero(np.diff(visits)) == which.max()
+    assert np.isinf(found.reachability[found.ordering[0]])
+
+
+def test_one_count_more_or_less_is_no_boundary():
+    """Density within one standard deviation of a count says nothing."""
+    rng = np.random.default_rng(2)
+    counts = np.column_stack([rng.poisson(9, 4000), rng.poisson(100, 4000)])
+    assert cluster(table(counts)).size == 1
+
+
 def test_noise_joins_its_nearest_cluster_and_is_marked():
     rng = np.random.default_rng(1)
     rows = [*rng.poisson(4, (40, 2)), *rng.poisson(100, (40, 2)), [60, 20]]
@@ -77,6 +148,8 @@ def test_noise_joins_its_nearest_cluster_and_is_marked():
         [[1, 1], [1, 1], [50, 50]],
         [[0, 0]] * 9 + [[1000, 0]],
         [[2**i, 0] for i in range(12)],
+        [[3, 1]] * 10_000 + [[80, 0]],
+        [[i, 0] for i in range(200)],
     ],
 )
 def test_degenerate_sets(method, rows):
@@ -84,6 +157,14 @@ def test_degenerate_sets(method, rows):
     assert len(found.labels) == len(rows)
     assert found.size == (0 if len(rows) == 0 else found.labels.max() + 1)
     assert (found.labels >= 0).all()
+    assert sorted(found.ordering) == list(range(len(rows)))
+    for normal in (table([[3, 1]]), table([[3, 1]] * 9 + [[90, 0]] * 9)):
+        ours = cluster(normal, method=method)
+        guided = cluster_sample(table(np.reshape(rows, (-1, 2))), normal, ours, method=method)
+        pairs = pair(normal, ours, table(np.reshape(rows, (-1, 2))), guided)
+        assert len(guided.labels) == len(rows)
+        assert len(pairs.pair) == guided.size
+        assert np.isnan(pairs.score).all() == (ours.size == 1 or len(rows) == 0)
 
 
 def test_no_symbol_at_all_is_one_type():
@@ -100,6 +181,8 @@ def test_unknown_method_and_settings_are_refused():
         cluster(table([[1], [2]]), method="kmeans")
     with pytest.raises(ValueError, match="min_samples"):
         cluster(table([[1], [2]]), min_samples=1)
+    with pytest.raises(ValueError, match="resolution"):
+        cluster(table([[1], [2]]), resolution=-1)
 
 
 def test_a_small_sample_keeps_its_types_apart(simulated, healthy, faulty):

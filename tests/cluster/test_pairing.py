@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
-from sklearn.metrics import silhouette_score
+from sklearn.metrics import silhouette_samples, silhouette_score
 
+from critpath.cluster.merging import merged_scores
 from critpath.cluster.optics import cluster
-from critpath.cluster.pairing import normal_space, pair, score_cluster
-from critpath.cluster.space import stabilise
+from critpath.cluster.pairing import normal_space, pair, sum_distances
+from critpath.cluster.space import distinct, stabilise
 from critpath.model import Clustering, State, Symbol, VectorTable
 
 SYMBOLS = tuple(Symbol(State.RUN, str(i)) for i in range(4))
@@ -26,6 +29,29 @@ def clusters(labels):
     return Clustering(labels, labels, np.zeros(n, bool), np.arange(n), np.zeros(n), "given")
 
 
+def check_scores(normal, labels, members, cluster_of):
+    """Hold every score against scikit-learn's, of executions one by one."""
+    once = distinct(np.column_stack([cluster_of, members]))
+    scores = merged_scores(
+        normal_space(table(normal), clusters(labels)),
+        stabilise(members[once.row]),
+        once.weight,
+        cluster_of[once.row],
+    )
+    for c in range(int(cluster_of.max()) + 1):
+        mine = members[cluster_of == c]
+        space = stabilise(np.concatenate([normal, mine]))
+        distances = cdist(space, space)
+        for k in range(int(labels.max()) + 1):
+            merged = np.concatenate([labels, np.full(len(mine), k)])
+            expected = silhouette_score(distances, merged, metric="precomputed")
+            assert scores.score[c, k] == pytest.approx(expected, rel=0, abs=1e-12)
+            own = silhouette_samples(distances, merged, metric="precomputed")[len(labels) :]
+            assert scores.own[c, k] == pytest.approx(own.mean(), rel=0, abs=1e-12)
+            apart = distances[len(labels) :, : len(labels)][:, labels == k].mean()
+            assert scores.distance[c, k] == pytest.approx(apart, rel=1e-12)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_scores_equal_scikit_learn_on_the_merged_labels(seed):
     rng = np.random.default_rng(seed)
@@ -36,14 +62,40 @@ def test_scores_equal_scikit_learn_on_the_merged_labels(seed):
     if seed % 2:
         labels[labels == size - 1] = 0
         labels[-1] = size - 1  # a cluster of one
-    members = rng.poisson(8, (m, 4))
-    scores = score_cluster(normal_space(table(normal), clusters(labels)), stabilise(members))
-    space = stabilise(np.concatenate([normal, members]))
-    distances = cdist(space, space)
-    for k in range(size):
-        merged = np.concatenate([labels, np.full(m, k)])
-        expected = silhouette_score(distances, merged, metric="precomputed")
-        assert scores.score[k] == pytest.approx(expected, abs=1e-12)
+    check_scores(normal, labels, rng.poisson(8, (m, 4)), np.zeros(m, int))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 4)), min_size=3),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1),
+)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_scores_with_few_distinct_vectors_anywhere(normal, sample):
+    """Equal vectors within a cluster, in different clusters, and in both sets."""
+    normal, sample = np.array(normal), np.array(sample)
+    labels = np.unique(normal[:, 2], return_inverse=True)[1].reshape(-1)
+    cluster_of = np.unique(sample[:, 2], return_inverse=True)[1].reshape(-1)
+    # scikit-learn wants fewer clusters than points, which the merge always gives.
+    if labels.max() > 0:
+        check_scores(normal[:, :2], labels, sample[:, :2], cluster_of)
+
+
+def test_many_sample_clusters_are_scored_in_several_blocks(monkeypatch):
+    monkeypatch.setattr("critpath.cluster.merging._CHUNK", 50)
+    monkeypatch.setattr("critpath.cluster.distances._CHUNK", 70)
+    rng = np.random.default_rng(3)
+    normal, members = rng.poisson(6, (30, 4)), rng.poisson(6, (40, 4))
+    cluster_of = np.concatenate([np.arange(12), rng.integers(0, 12, 28)])
+    check_scores(normal, np.arange(30) % 4, members, cluster_of)
+
+
+def test_sums_of_distances_are_those_of_every_pair():
+    rng = np.random.default_rng(5)
+    left, right = rng.integers(0, 4, (50, 2)) * 1.5, rng.integers(0, 4, (60, 2)) * 1.5
+    onehot = rng.integers(0, 3, (60, 3)).astype(float)
+    expected = cdist(left, right) @ onehot
+    assert sum_distances(left, right, onehot) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert sum_distances(left[:0], right, onehot).shape == (0, 3)
 
 
 def test_every_sample_cluster_goes_to_the_type_it_came_from(simulated, healthy):
@@ -83,3 +135,15 @@ def test_degenerate_pairings():
         pair(nothing, cluster(nothing), normal, cluster(normal))
     with pytest.raises(ValueError, match="different symbols"):
         pair(normal, cluster(normal), table([[1]]), clusters([0]))
+
+
+def test_a_hundred_thousand_executions_pair_like_their_distinct_vectors():
+    """Pairing 100,000 with 100,000 is no slower than pairing what differs among them."""
+    rng = np.random.default_rng(0)
+    kind = np.arange(60) % 3
+    which = rng.integers(0, 60, 100_000)
+    rows = rng.poisson(np.array([[30, 3, 0, 8], [5, 3, 0, 40], [5, 30, 9, 8]])[kind])[which]
+    labels = kind[which]
+    pairs = pair(table(rows), clusters(labels), table(rows), clusters(labels))
+    assert pairs.pair.tolist() == [0, 1, 2]
+    assert normal_space(table(rows), clusters(labels)).sums.shape == (100_000, 3)

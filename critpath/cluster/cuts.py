@@ -1,0 +1,198 @@
+"""The partition with the best silhouette among many: of OPTICS's plot, or of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from critpath.cluster.density import Density
+from critpath.cluster.linkage import average_linkage
+from critpath.model import F64, I64, Bool
+
+# Below this mean silhouette a partition has no structure worth naming (Kaufman
+# and Rousseeuw 1990, "no substantial structure"); silhouettes cannot score one
+# cluster, so the choice of a number of clusters needs a value to beat.
+_NO_STRUCTURE = 0.25
+_MOST_CUTS = 60
+_MOST_CLUSTERS = 20
+_CHUNK = 1 << 22  # distances held at once: 32 MiB
+
+
+def best_cut(found: Density, space: F64, weight: I64, min_cluster_size: int) -> I64:
+    """Cut a reachability plot at the height with the best mean silhouette.
+
+    Parameters
+    ----------
+    found : Density
+    space : float64 [n, symbols]
+        Distinct vectors.
+    weight : int64 [n]
+        Executions with each.
+    min_cluster_size : int
+        In executions; smaller runs are noise.
+
+    Returns
+    -------
+    int64 [n]
+        Cluster of every vector, -1 for noise; all 0 if no cut has structure.
+    """
+    height = found.reachability[found.ordering]
+    levels = np.unique(height[np.isfinite(height)])
+    if len(levels) > _MOST_CUTS:
+        levels = np.unique(np.quantile(levels, np.linspace(0, 1, _MOST_CUTS)))
+    # Below all of them: every vector for itself, which several executions may have.
+    partitions = []
+    for level in (0.0, *levels):
+        starts = height > level
+        starts[0] = True
+        labels = np.empty(len(height), np.int64)
+        labels[found.ordering] = np.cumsum(starts) - 1
+        partitions.append(_without_small(labels, weight, min_cluster_size))
+    return _best(partitions, space, weight)
+
+
+def best_tree_cut(space: F64, weight: I64, min_cluster_size: int) -> tuple[I64, I64]:
+    """Cut the average linkage tree at the number of clusters with the best silhouette.
+
+    Parameters
+    ----------
+    space, weight, min_cluster_size
+        As in `best_cut`.
+
+    Returns
+    -------
+    labels : int64 [n]
+        As in `best_cut`.
+    ordering : int64 [n]
+        Leaves of the tree.
+    """
+    from scipy.cluster.hierarchy import fcluster, leaves_list  # noqa: PLC0415 - slow
+
+    tree = average_linkage(space, weight)
+    partitions = []
+    for size in range(2, min(_MOST_CLUSTERS, len(space)) + 1):
+        labels = fcluster(tree, size, criterion="maxclust").astype(np.int64) - 1
+        partitions.append(_without_small(labels, weight, min_cluster_size))
+    return _best(partitions, space, weight), leaves_list(tree).astype(np.int64)
+
+
+def _without_small(labels: I64, weight: I64, min_cluster_size: int) -> I64:
+    sizes = np.bincount(labels, weight)
+    return np.where(sizes[labels] < min_cluster_size, -1, labels)
+
+
+def _best(partitions: list[I64], space: F64, weight: I64) -> I64:
+    """Return the partition with the largest mean silhouette, or one cluster if none has any."""
+    several, whole = [], []
+    for labels in {labels.tobytes(): labels for labels in partitions}.values():
+        assigned = assign_noise(labels, space)
+        values, assigned = np.unique(assigned, return_inverse=True)
+        if len(values) > 1:
+            several.append(labels)
+            whole.append(assigned.reshape(-1).astype(np.int64))
+    best, best_score = np.zeros(len(space), np.int64), _NO_STRUCTURE
+    for labels, score in zip(several, silhouettes(space, weight, whole), strict=True):
+        if score > best_score + 1e-12:
+            best, best_score = labels, score
+    return best
+
+
+def silhouettes(space: F64, weight: I64, partitions: Sequence[I64]) -> list[float]:
+    """Mean silhouette over executions of several partitions (Rousseeuw 1987).
+
+    Parameters
+    ----------
+    space : float64 [n, symbols]
+        Distinct vectors.
+    weight : int64 [n]
+        Executions with each.
+    partitions : sequence of int64 [n]
+        Labels 0 to K - 1, K at least 2.
+
+    Returns
+    -------
+    list of float
+        ``sklearn.metrics.silhouette_score`` over executions one by one.
+    """
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 - takes half a second to import
+
+    if not partitions:
+        return []
+    n = len(space)
+    groups = [int(labels.max()) + 1 for labels in partitions]
+    share = np.zeros((n, sum(groups)))  # weight, in the column of the cluster
+    first = np.cumsum([0, *groups])
+    for labels, column in zip(partitions, first[:-1], strict=True):
+        share[np.arange(n), column + labels] = weight
+    totals = np.zeros(len(partitions))
+    step = max(1, _CHUNK // n)
+    for begin in range(0, n, step):
+        rows = slice(begin, begin + step)
+        sums = cdist(space[rows], space) @ share
+        for i, labels in enumerate(partitions):
+            columns = slice(first[i], first[i + 1])
+            values = silhouette(sums[:, columns], share[:, columns].sum(axis=0), labels[rows])
+            totals[i] += float(values @ weight[rows])
+    return [float(total) for total in totals / weight.sum()]
+
+
+def silhouette(sums: F64, sizes: F64, labels: I64) -> F64:
+    """Silhouette of points of which summed distances to every cluster are known.
+
+    Parameters
+    ----------
+    sums : float64 [n, clusters]
+    sizes : float64 [clusters]
+    labels : int64 [n]
+
+    Returns
+    -------
+    float64 [n]
+        0 for a cluster of one.
+    """
+    rows = np.arange(len(labels))
+    inside = sums[rows, labels] / np.maximum(sizes[labels] - 1, 1)
+    means = sums / sizes
+    means[rows, labels] = np.inf
+    values = relative(inside, means.min(axis=1))
+    return np.where(sizes[labels] > 1, values, 0.0)
+
+
+def relative(inside: F64, outside: F64) -> F64:
+    """Give ``(outside - inside)`` relative to the larger, 0 where both are 0."""
+    larger = np.maximum(inside, outside)
+    return np.divide(outside - inside, larger, out=np.zeros_like(larger), where=larger > 0)
+
+
+def assign_noise(raw: I64, space: F64) -> I64:
+    """Send every noise point to the cluster of its nearest clustered point.
+
+    Parameters
+    ----------
+    raw : int64 [n]
+        Labels, -1 for noise.
+    space : float64 [n, symbols]
+        Coordinates in which "near" is measured.
+
+    Returns
+    -------
+    int64 [n]
+        Without -1; all zero if everything was noise.
+    """
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 - takes half a second to import
+
+    noise: Bool = raw < 0
+    if noise.all():
+        return np.zeros(len(raw), np.int64)
+    labels = raw.copy()
+    clustered, lost = np.flatnonzero(~noise), np.flatnonzero(noise)
+    # Equal distances: the lowest label, so that the order of rows cannot decide.
+    clustered = clustered[np.argsort(raw[clustered], kind="stable")]
+    step = max(1, _CHUNK // len(clustered))
+    for begin in range(0, len(lost), step):
+        rows = lost[begin : begin + step]
+        distance = cdist(space[rows], space[clustered], "sqeuclidean")
+        near = distance <= distance.min(axis=1, keepdims=True) * (1 + 1e-12)
+        labels[rows] = raw[clustered[near.argmax(axis=1)]]
+    return labels

@@ -1,0 +1,217 @@
+"""Clusters from steep parts of a reachability plot whose bars have widths (xi extraction)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from critpath.cluster.density import Density
+from critpath.model import F64, I64, Bool
+
+
+@dataclass
+class _Area:
+    """A steep fall of the plot; ``between`` is the highest bar since."""
+
+    start: int
+    end: int
+    between: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """Bars of a reachability plot.
+
+    Attributes
+    ----------
+    height : float64 [bars + 1]
+        With an infinite bar at the end.
+    width : int64 [bars]
+        Executions.
+    vector : int64 [bars]
+    reached_from : int64 [bars]
+    first, last : int64 [vectors]
+        Bars of every vector.
+    """
+
+    height: F64
+    width: I64
+    vector: I64
+    reached_from: I64
+    first: I64
+    last: I64
+
+
+def _plot(found: Density, weight: I64, floor: float) -> _Plot:
+    """Draw one bar for a vector and, where several executions have it, one for the rest.
+
+    The first of them is reached from outside.  The others are reached from it, at its
+    core distance, unless the outside was nearer already: what OPTICS would say of
+    executions one by one.
+    """
+    ordering = found.ordering
+    bars = 1 + (weight[ordering] > 1)
+    last = np.cumsum(bars) - 1
+    first = last - bars + 1
+    vector = np.repeat(ordering, bars)
+    entry = found.reachability[ordering]
+    height = np.full(len(vector) + 1, np.inf)
+    height[last] = np.minimum(entry, found.core[ordering])
+    height[first] = entry
+    width = np.empty(len(vector), np.int64)
+    width[last] = weight[ordering] - 1
+    width[first] = 1
+    reached_from = np.empty(len(vector), np.int64)
+    outside = found.predecessor[ordering]
+    reached_from[last] = np.where(found.core[ordering] < entry, ordering, outside)
+    reached_from[first] = outside
+    place_first, place_last = np.empty_like(first), np.empty_like(last)
+    place_first[ordering], place_last[ordering] = first, last
+    return _Plot(np.maximum(height, floor), width, vector, reached_from, place_first, place_last)
+
+
+def steep_clusters(
+    found: Density,
+    weight: I64,
+    *,
+    xi: float,
+    min_samples: int,
+    min_cluster_size: int,
+    floor: float = 0.0,
+) -> I64:
+    """Extract the innermost clusters of a reachability plot.
+
+    Parameters
+    ----------
+    found : Density
+        Of n distinct vectors.
+    weight : int64 [n]
+        Executions with each.
+    xi : float
+        Relative change of height, in (0, 1), that makes a bar steep.
+    min_samples : int
+        Executions that are not steep which a steep area may contain in a row.
+    min_cluster_size : int
+        In executions.
+    floor : float
+        Height below which bars do not differ.
+
+    Returns
+    -------
+    int64 [n]
+        Cluster of every vector from 0, -1 for noise.
+
+    Notes
+    -----
+    Ankerst et al. 1999, section 4.3, with the correction by predecessors of Schubert
+    and Gertz (LWDA 2018) and the amendments of scikit-learn: an infinite bar at the
+    end, steepness of the falling side and criterion 4c the right way round.  With
+    weights of 1 and no floor the labels are those of ``cluster_optics_xi``.
+
+    A vector of weight w is one bar of width 1 and one of width w - 1, never drawn
+    bar by bar: a flat run of any length costs one step.
+    """
+    plot = _plot(found, weight, floor)
+    clusters = _xi(plot, xi, min_samples, min_cluster_size)
+    labels = np.full(len(plot.vector), -1, np.int64)
+    label = 0
+    for start, end in clusters:
+        if not (labels[start : end + 1] >= 0).any():
+            labels[start : end + 1] = label
+            label += 1
+    # A vector with one of its bars in a cluster is in the cluster.
+    rest, entry = labels[plot.last], labels[plot.first]
+    return np.where(rest >= 0, rest, entry)
+
+
+def _xi(plot: _Plot, xi: float, min_samples: int, least: int) -> list[tuple[int, int]]:
+    """Give first and last bar of every cluster, inner ones before those around them."""
+    height, keep = plot.height, 1 - xi
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # Heights of 0 (no floor, duplicates): a cliff of infinite ratio, or 0 / 0, flat.
+        ratio = height[:-1] / height[1:]
+    rises, falls = ratio <= keep, ratio >= 1 / keep
+    up, down = ratio < 1, ratio > 1
+    executions = np.concatenate([[0], np.cumsum(plot.width)])
+    areas: list[_Area] = []
+    clusters: list[tuple[int, int]] = []
+    index, between = 0, 0.0
+    for at in np.flatnonzero(rises | falls).tolist():
+        if at < index:
+            continue
+        between = max(between, float(height[index : at + 1].max()))
+        areas = _still_open(areas, between, height, keep)
+        if falls[at]:
+            end = _extend(falls, up, plot.width, at, min_samples)
+            areas.append(_Area(at, end))
+        else:
+            end = _extend(rises, down, plot.width, at, min_samples)
+            inner = []
+            for area in areas:
+                bounds = _bounds(plot, area, at, end, keep)
+                if bounds is None:
+                    continue
+                start, stop = bounds
+                size = int(executions[stop + 1] - executions[start])
+                if size >= least and start <= area.end and stop >= at:
+                    inner.append(bounds)
+            clusters.extend(reversed(inner))
+        index = end + 1
+        between = float(height[index])
+    return clusters
+
+
+def _still_open(areas: list[_Area], between: float, height: F64, keep: float) -> list[_Area]:
+    """Drop falling areas that a bar since has risen above; remember the highest for the rest."""
+    if np.isinf(between):
+        return []
+    kept = [area for area in areas if between <= height[area.start] * keep]
+    for area in kept:
+        area.between = max(area.between, between)
+    return kept
+
+
+def _extend(steep: Bool, against: Bool, width: I64, start: int, min_samples: int) -> int:
+    """Return the last steep bar of the area that begins at start."""
+    flat, end = 0, start
+    for i in range(start, len(steep)):
+        # Within a bar wider than one execution nothing rises or falls.
+        if i > start:
+            flat += int(width[i]) - 1
+            if flat > min_samples:
+                break
+        if steep[i]:
+            flat, end = 0, i
+        elif against[i]:
+            break
+        else:
+            flat += 1
+            if flat > min_samples:
+                break
+    return end
+
+
+def _bounds(
+    plot: _Plot, area: _Area, rise: int, rise_end: int, keep: float
+) -> tuple[int, int] | None:
+    """Bars of the cluster between a fall and a rise, None if there is none."""
+    height = plot.height
+    start, end = area.start, rise_end
+    after, before = height[end + 1], height[start]
+    if after * keep < area.between:
+        return None
+    if before * keep >= after:
+        while start < area.end and height[start + 1] > after:
+            start += 1
+    elif after * keep >= before:
+        while end > rise and height[end - 1] > before:
+            end -= 1
+    # The last bars must have been reached from within the cluster.
+    while start < end:
+        source = plot.reached_from[end]
+        inside = source >= 0 and plot.last[source] >= start and plot.first[source] < end
+        if height[start] > height[end] or inside:
+            return start, end
+        end -= 1
+    return None

@@ -1,0 +1,52 @@
+"""Assignments: all of them once, or subsets that are equally likely; sums as if one by one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from critpath.detect.assignments import Assignments, ways
+
+
+@pytest.mark.parametrize(("n", "k"), [(5, 2), (5, 3), (6, 6), (4, 0), (1, 1), (9, 1), (9, 8)])
+def test_every_subset_comes_once_and_is_added_up(n, k):
+    scores = 2.0 ** np.arange(n)[:, None]
+    plan = Assignments([n], [k])
+    found = [plan.sums(picked, [scores])[0][:, 0] for picked in plan.every()]
+    expected = [sum(2.0**i for i in c) for c in itertools.combinations(range(n), k)]
+    assert sorted(np.concatenate(found)) == sorted(expected)
+    assert plan.exact
+    assert plan.ways == len(expected)
+    assert plan.sums(plan.as_given(), [scores])[0][0, 0] == sum(2.0 ** np.arange(k))
+
+
+@pytest.mark.parametrize(("n", "k"), [(5, 2), (5, 3), (60, 1), (60, 59)])
+def test_drawn_subsets_are_equally_likely(n, k):
+    scores = np.eye(n)
+    plan = Assignments([n], [k])
+    rng = np.random.default_rng(1)
+    found = np.concatenate([plan.sums(p, [scores])[0] for p in plan.drawn(rng, 20_000)])
+    assert found.shape == (20_000, n)
+    assert (found.sum(axis=1) == k).all()
+    subsets, counts = np.unique(found, axis=0, return_counts=True)
+    assert len(subsets) == math.comb(n, k)
+    expected = 20_000 / len(subsets)
+    # Chi-square: mean d, standard deviation sqrt(2 d).
+    d = len(subsets) - 1
+    assert ((counts - expected) ** 2 / expected).sum() < d + 5 * math.sqrt(2 * d)
+
+
+def test_strata_are_assigned_apart():
+    plan = Assignments([3, 4], [1, 2])
+    assert plan.ways == 3 * 6
+    [picked] = plan.every()
+    assert [p.shape for p in picked] == [(18, 1), (18, 2)]
+    assert len({(a.tobytes(), b.tobytes()) for a, b in zip(*picked, strict=True)}) == 18
+
+
+def test_more_ways_than_a_float_holds():
+    assert ways([(50_000, 50_000)]) == math.inf
+    assert ways([(2, 2), (3, 0)]) == 6

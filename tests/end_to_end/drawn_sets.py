@@ -1,0 +1,63 @@
+"""Sets of executions drawn as text, for comparisons without a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from critpath.model import CriticalPaths, Executions, PathSet, State
+
+STATES = {
+    "r": (State.RUN, 1),
+    "t": (State.WAIT_TIMER, 1),
+    "d": (State.WAIT_DISK, 1),
+    "c": (State.WAIT_CPU, 1),
+    "h": (State.RUN, 2),
+    "u": (State.UNKNOWN, 1),
+}
+STRINGS = ("", "worker", "helper")
+
+
+def draw(executions: Sequence[str], *, session: Sequence[int] = ()) -> PathSet:
+    """Return executions, each drawn as ``r30 t5 h2``: states and their microseconds."""
+    words = [[(word[0], round(float(word[1:]) * 1000)) for word in e.split()] for e in executions]
+    sizes = np.array([len(e) for e in words], np.int64)
+    flat = [word for e in words for word in e]
+    durations = np.array([ns for _, ns in flat], np.int64)
+    # Executions of a millisecond's distance, one after the other.
+    gaps = np.repeat(np.arange(len(words), dtype=np.int64) * 1_000_000, sizes)
+    end = np.cumsum(durations) + gaps
+    begin = end - durations
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    n, segments = len(words), len(flat)
+    comm = np.array([STATES[letter][1] for letter, _ in flat], np.int32)
+    return PathSet(
+        executions=Executions(
+            tuple(map(str, range(n))),
+            begin[start[:-1]],
+            end[start[1:] - 1],
+            np.full(n, 7, np.int64),
+            np.zeros(n, np.int64),
+            ("worker",) * n,
+            ("",) * n,
+        ),
+        paths=CriticalPaths(
+            start,
+            begin,
+            end,
+            np.array([STATES[letter][0] for letter, _ in flat], np.uint8),
+            np.zeros(segments, np.int32),
+            comm,
+            np.where(comm == 1, 7, 8).astype(np.int64),
+            np.zeros(segments, np.int64),
+            np.zeros(segments, np.int32),
+            np.zeros(segments, np.bool_),
+            STRINGS,
+        ),
+        session=np.array(session or [0] * n, np.int64),
+        sources=tuple(f"session {s}" for s in sorted(set(session or [0]))),
+        specification="process",
+        losses=(),
+        lossy=np.zeros(n, np.bool_),
+    )

@@ -1,0 +1,91 @@
+"""Sets with nothing to compute from: an answer or a reason, never a NaN, warning or traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from critpath.errors import InconclusiveError
+from critpath.pipeline import CompareSettings, compare
+from critpath.report.as_html import render_html
+from critpath.report.as_json import to_json
+from critpath.report.as_text import render_comparison
+from critpath.report.document import comparison_document
+
+from .drawn_sets import draw
+
+rng = np.random.default_rng(3)
+SAME = "r30 t500 r40"
+NOISE = [
+    " ".join(f"{letter}{rng.integers(1, 90)}" for letter in rng.choice(list("rtdh"), size))
+    for size in rng.integers(1, 60, 40)
+]
+CASES = {
+    "one against one": ([SAME], [SAME], "inconclusive"),
+    "one against one slower": ([SAME], ["r30 t5000 r40"], "inconclusive"),
+    "one against many": ([SAME], [SAME] * 30, "inconclusive"),
+    "many against one": ([SAME] * 30, [SAME], "inconclusive"),
+    "many against one slower": ([SAME] * 30, ["r30 t9000 r40"], "inconclusive"),
+    "all identical": ([SAME] * 30, [SAME] * 30, "ok"),
+    "identical and slower": ([SAME] * 30, ["r30 t600 r40"] * 30, "anomaly"),
+    "identical and slower by a nanosecond": ([SAME] * 30, ["r30 t500.001 r40"] * 30, "ok"),
+    "a state never seen": ([SAME] * 30, ["r30 t500 d100 r40"] * 30, "anomaly"),
+    "a state gone": (["r30 t500 d100 r40"] * 30, [SAME] * 30, "ok"),
+    "no state in common": (["r30"] * 30, ["h300"] * 30, "anomaly"),
+    "all noise": (NOISE[:20], NOISE[20:], "ok"),
+    "no duration": (["r0"] * 20, ["r0"] * 20, "ok"),
+    "no duration and some": (["r0"] * 20, ["r1"] * 20, "anomaly"),
+    "only unexplained": (["u50"] * 20, ["u50"] * 20, "ok"),
+    "10,000 identical against one": ([SAME] * 10_000, [SAME], "ok"),
+    "10,000 identical against one slower": ([SAME] * 10_000, ["r30 t9000 r40"], "anomaly"),
+    "one against 10,000": ([SAME], [SAME] * 10_000, "ok"),
+    "two against three": ([SAME] * 2, ["r30 t501 r40"] * 3, "inconclusive"),
+}
+
+
+def finite(value):
+    if isinstance(value, float):
+        return math.isfinite(value)
+    children = value.values() if isinstance(value, dict) else value
+    return all(map(finite, children)) if isinstance(value, dict | list | tuple) else True
+
+
+@pytest.mark.parametrize("rule", ["gate", "paper"])
+@pytest.mark.parametrize("case", CASES)
+def test_an_answer_or_a_reason(case, rule):
+    normal, sample, verdict = CASES[case]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with np.errstate(all="warn"):
+            found = compare(draw(normal), draw(sample), CompareSettings(rule=rule))
+    document = comparison_document(found)
+    assert finite(json.loads(to_json(document)))
+    assert found.reasons
+    text = io.StringIO()
+    render_comparison(document, Console(file=text, width=80))
+    assert "nan" not in text.getvalue().lower().split()
+    assert render_html(document)
+    if rule == "gate":
+        assert found.verdict == verdict, found.reasons
+    if found.verdict == "inconclusive":
+        assert "needs" in found.reasons[0]
+
+
+@pytest.mark.parametrize("method", ["optics", "raw", "silcut", "linkage"])
+@pytest.mark.parametrize("case", ["one against many", "all identical", "all noise"])
+def test_every_clustering_has_an_answer(case, method):
+    normal, sample, _ = CASES[case]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compare(draw(normal), draw(sample), CompareSettings(cluster_method=method))
+
+
+def test_an_empty_set_is_inconclusive():
+    with pytest.raises(InconclusiveError, match="the normal set has no execution"):
+        compare(draw([]), draw([SAME]))
