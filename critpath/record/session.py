@@ -28,6 +28,7 @@ from critpath.record.registry import register, unregister
 from critpath.record.request import NORMAL, SAMPLE, TRACE, Outcome, Recording, Request, Tell
 from critpath.record.runner import Runner
 from critpath.record.signals import Signals, Stopped
+from critpath.record.throttling import Throttling
 from critpath.record.user import User, invoking_user
 
 
@@ -98,6 +99,7 @@ class _Session:
     notes: list[str] = field(default_factory=list)
     failed: CritpathError | None = None
     recorded: Recorded | None = None
+    throttling: Throttling | None = None
 
     def record(self) -> Outcome:
         """Record, and leave nothing behind if that fails."""
@@ -169,6 +171,7 @@ class _Session:
         self._write()
         with self.signals.watching():
             begin = self.recorder.start()
+        self.throttling = Throttling()
         self.runner.forget()
         self.manifests = [replace(m, begin=begin) for m in self.manifests]
         self._write()
@@ -278,7 +281,10 @@ class _Session:
         self.tell("stopping the recorder")
         self.place.check_unchanged()
         with self.signals.watching():
-            return self._running().stop()
+            end = self._running().stop()
+        if self.throttling is not None:
+            self.notes += self.throttling.notes(end - self.manifests[0].begin)
+        return end
 
     def _finish(self, end: int) -> None:
         """Put the trace into place and complete the manifests."""

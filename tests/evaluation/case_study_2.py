@@ -28,13 +28,15 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench import Bench, _before_others, disk, why_not
-from limits import Group, Limits, NoLimitError, disk_of, ended_properly
+from limits import PREFIX, Group, Limits, NoLimitError, disk_of, ended_properly
 
 from critpath.read.layout import KERNEL
 from critpath.read.recording import read_events
 from critpath.timeline.missing_switches import with_missing_switches
 from critpath.timeline.replay import replay
 
+CALM: Final = 0.2  # share of the cpu that others may have before something is recorded
+PATIENCE: Final = 5.0  # seconds to wait for that
 EXECUTIONS: Final = 90
 SEED: Final = 11
 MEGABYTE: Final = 1 << 20
@@ -101,6 +103,9 @@ class Answer:
     state : str
         State that most of the first cause is in.
     right : bool
+        The first cause says what `Case` demands.
+    noted : str
+        What the report says beside it of a quota in the sample, "" for nothing.
     normal, sample : float
         Mean duration of an execution, ms.
     others : float
@@ -113,6 +118,7 @@ class Answer:
     cause: str
     state: str
     right: bool
+    noted: str
     normal: float
     sample: float
     others: float
@@ -127,11 +133,13 @@ class Study:
         On a disk.
     executions : int
         In every recording.
+    cpu : int or None
+        What the application runs on, None for the last there is.
     """
 
-    def __init__(self, directory: Path, executions: int) -> None:
+    def __init__(self, directory: Path, executions: int, cpu: int | None = None) -> None:
         self.directory, self.executions = directory, executions
-        self.cpu = max(os.sched_getaffinity(0))
+        self.cpu = max(os.sched_getaffinity(0)) if cpu is None else cpu
         bench = Bench(directory)
         self.app, self.data, self.steps = bench.app, bench.data, bench.steps
 
@@ -152,6 +160,7 @@ class Study:
             *(str(self.app), "--executions", str(self.executions), "--seed", str(seed)),
             *(*options, *(("--cached",) if case.cached else ())),
         )
+        wait_for_calm(self.cpu)
         with (
             Group(Limits(case.quota, case.memory, disk), name) as group,
             competitor(self.cpu, group) if case.intruder else contextlib.nullcontext(),
@@ -202,6 +211,27 @@ def critpath(*arguments: str, codes: Sequence[int] = (0,)) -> str:
     return done.stderr
 
 
+def idle_seconds() -> dict[int, float]:
+    """Return how long each cpu has been idle since the machine started."""
+    found = {}
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *times = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            idle = int(times[3]) + int(times[4])
+            found[int(name.removeprefix("cpu"))] = idle / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def wait_for_calm(cpu: int) -> None:
+    """Wait until a cpu is mostly idle, but not for ever."""
+    enough = time.monotonic() + PATIENCE
+    share = 0.0
+    while share < 1 - CALM and time.monotonic() < enough:
+        before, begin = idle_seconds()[cpu], time.monotonic()
+        time.sleep(0.5)
+        share = (idle_seconds()[cpu] - before) / (time.monotonic() - begin)
+
+
 def others_share(recording: Path, cpu: int) -> float:
     """Return the share of a cpu that neither the application nor idle had."""
     timelines = replay(with_missing_switches(read_events(recording, KERNEL)))
@@ -240,10 +270,14 @@ def competitor(cpu: int, group: Group) -> Iterator[None]:
 
 
 def run(
-    directory: Path, limits: Sequence[str], repeats: int, executions: int = EXECUTIONS
+    directory: Path,
+    limits: Sequence[str],
+    repeats: int,
+    executions: int = EXECUTIONS,
+    cpu: int | None = None,
 ) -> Iterator[Answer]:
     """Record, compare and judge; a new healthy recording for every repeat."""
-    study = Study(directory, executions)
+    study = Study(directory, executions, cpu)
     missing: set[str] = set()
     for repeat in range(repeats):
         normals: dict[bool, Path] = {}
@@ -264,7 +298,23 @@ def run(
             document, others = study.compare(normals[case.cached], sample)
             cause, state, right = judge(case, document)
             means = mean_total(document)
-            yield Answer(name, repeat, document["verdict"], cause, state, right, *means, others)
+            yield Answer(
+                name,
+                repeat,
+                document["verdict"],
+                cause,
+                state,
+                right,
+                quota_note(document),
+                *means,
+                others,
+            )
+
+
+def quota_note(document: dict) -> str:
+    """Return what the report says of a quota that held the sample back, "" for nothing."""
+    told = (w for w in document["warnings"] if w.startswith("sample:") and PREFIX in w)
+    return next((w.removeprefix("sample: ") for w in told if "quota" in w), "")
 
 
 def mean_total(document: dict) -> tuple[float, float]:
@@ -275,32 +325,35 @@ def mean_total(document: dict) -> tuple[float, float]:
 
 def tables(answers: Sequence[Answer]) -> str:
     """Return the answers as Markdown: a summary, and the first causes one by one."""
+    told = "anomaly | first cause right | quota said beside it"
     lines = [
-        "| limit | what | expected state and holder | normal ms | limited ms | anomaly | right |",
-        "|---|---|---|---:|---:|---:|---:|",
+        f"| limit | what | expected state and holder | normal ms | limited ms | {told} |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     for name in dict.fromkeys(a.limit for a in answers):
         case, mine = LIMITS[name], [a for a in answers if a.limit == name]
         expected = f"`{case.state}`, {case.says.strip('`')}" if case.state else "no anomaly"
-        normal, sample = (
-            sum(getattr(a, k) for a in mine) / len(mine) for k in ("normal", "sample")
-        )
+        normal, sample = (sum(getattr(a, k) for a in mine) / len(mine) for k in _MEANS)
         anomalies = sum(a.verdict == "anomaly" for a in mine)
+        right, noted = sum(a.right for a in mine), sum(a.noted != "" for a in mine)
         lines.append(
-            f"| {name} | {case.what} | {expected} | {normal:.1f} | {sample:.1f} |"
-            f" {anomalies} of {len(mine)} | {sum(a.right for a in mine)} of {len(mine)} |"
+            f"| {name} | {case.what} | {expected} | {normal:.1f} | {sample:.1f} "
+            f"| {anomalies} of {len(mine)} | {right} of {len(mine)} | {noted} of {len(mine)} |"
         )
     lines += [
         "",
-        "| limit | | others had | verdict | state | right | first cause |",
-        "|---|---:|---:|---|---|---|---|",
+        "| limit | | others had | state | right | first cause |",
+        "|---|---:|---:|---|---|---|",
     ]
     lines += [
-        f"| {a.limit} | {a.repeat + 1} | {100 * a.others:.0f} % | {a.verdict} | {a.state} |"
-        f" {'yes' if a.right else 'no'} | {a.cause} |"
+        f"| {a.limit} | {a.repeat + 1} | {100 * a.others:.0f} % | {a.state} "
+        f"| {'yes' if a.right else 'no'} | {a.cause or a.verdict} |"
         for a in answers
     ]
     return "\n".join(lines)
+
+
+_MEANS: Final = ("normal", "sample")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -309,6 +362,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--limits", default=",".join(LIMITS))
     parser.add_argument("--executions", type=int, default=EXECUTIONS)
+    parser.add_argument("--cpu", type=int, default=None, help="what it runs on")
     parser.add_argument("--directory", type=Path, default=None, help="empty, on a disk; kept")
     parser.add_argument("--json", type=Path, default=None)
     given = parser.parse_args(arguments)
@@ -326,7 +380,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         directory.mkdir(parents=True, exist_ok=True)
         begin = time.monotonic()
-        for answer in run(directory, chosen, given.repeats, given.executions):
+        for answer in run(directory, chosen, given.repeats, given.executions, given.cpu):
             answers.append(answer)
             print(
                 f"{time.monotonic() - begin:4.0f} s  {answer.limit} {answer.repeat + 1}:"
