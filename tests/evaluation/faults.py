@@ -248,9 +248,10 @@ def plan(
 
 
 def load(file: Path) -> list[Row]:
-    """Read the rows of an earlier run."""
+    """Read the rows of an earlier run; one that was cut short is left out."""
     types = {f.name: {"str": str, "int": int, "float": float}[str(f.type)] for f in fields(Row)}
-    return [Row(**{k: types[k](v) for k, v in row.items()}) for row in _table(file)]
+    whole = [row for row in _table(file) if None not in row.values()]
+    return [Row(**{k: types[k](v) for k, v in row.items()}) for row in whole]
 
 
 def interval(count: int, of: int) -> tuple[float, float]:

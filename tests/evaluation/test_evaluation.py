@@ -60,6 +60,14 @@ def test_a_failed_recording_is_in_no_share():
     assert found["cells"]["lock"]["3"]["of"] == 2
 
 
+def test_a_row_that_was_cut_short_is_measured_again(tmp_path):
+    table = tmp_path / "rows.csv"
+    with faults._writer(table, [faults.Row("lock", 3, 0, 0), faults.Row("lock", 3, 1, 0)]):
+        pass
+    table.write_text(table.read_text()[:-20])
+    assert [row.key for row in faults.load(table)] == [("lock", 3, 0, 0)]
+
+
 def test_the_interval_of_none_of_ten_is_clopper_and_pearsons():
     low, high = faults.interval(0, 10)
     assert low == 0
