@@ -8,7 +8,7 @@ BIN = $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lttng bench lint build docs clean python packages packages-test packages-lttng
+.PHONY: help demo test test-lttng bench evaluation lint build docs clean python packages packages-test packages-lttng
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,14 @@ bench: build packages-test ## speed and quality as ratios against peers measured
 	  echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
 	done
 
+# What was measured stays: interrupted, the fault matrix goes on where it was.
+evaluation: build ## case studies and faults as in the paper, on this kernel (an hour, as root)
+	@mkdir -p critpath-evaluation
+	$(BIN)/python tests/evaluation/case_study_1.py --json critpath-evaluation/case-study-1.json
+	$(BIN)/python tests/evaluation/case_study_2.py --json critpath-evaluation/case-study-2.json
+	$(BIN)/python tests/evaluation/faults.py --resume --csv critpath-evaluation/faults.csv \
+	  --json critpath-evaluation/faults.json
+
 lint: build ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,7 +50,7 @@ docs: build packages-test ## renew what README.md and docs/ show of critpath
 	$(BIN)/python docs/renew.py
 
 clean: ## remove .venv and everything that was built
-	rm -rf $(VENV) build dist critpath-demo
+	rm -rf $(VENV) build dist critpath-demo critpath-evaluation
 
 # ------------------------------------------------------------------- how it is set up
 

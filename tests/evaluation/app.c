@@ -324,6 +324,13 @@ static void read_block(size_t size)
 	if (pread(data, block, size, where) != (ssize_t)size) fail("read");
 }
 
+static void write_and_sync(size_t size)
+{
+	off_t where = (off_t)below(FILE_BLOCKS - (int)(size / BLOCK) + 1) * BLOCK;
+	if (pwrite(data, block, size, where) != (ssize_t)size) fail("write");
+	if (fsync(data)) fail("fsync");
+}
+
 /* The file grows, which is in the journal: a thread of the file system writes it. */
 static void append(size_t size)
 {
@@ -352,7 +359,7 @@ static void do_write(int fault, double more)
 		append(4 * BLOCK);
 	}
 	if (fault == BAD_FSYNC)
-		for (double end = now_ms() + more; now_ms() < end;) append(LARGE);
+		for (double end = now_ms() + more; now_ms() < end;) write_and_sync(LARGE);
 }
 
 static void do_compute(int fault, double more)
@@ -506,8 +513,8 @@ static int count_lines(const char *path)
 
 static void calibrate(void)
 {
-	double best = 1e9, steps = 4e6;
-	for (int i = 0; i < 20; i++) {
+	double best = 1e9, steps = 3e5;
+	for (int i = 0; i < 500; i++) { /* short ones: some are not interrupted */
 		double begin = now_ms();
 		compute_steps(steps);
 		if (now_ms() - begin < best) best = now_ms() - begin;

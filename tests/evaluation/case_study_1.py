@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench import Bench, RecordingError, bench, extract, why_not, without_labels
 
 from critpath import pipeline
+from critpath.errors import CritpathError
 from critpath.model import Comparison
 
 NORMAL: Final = 99
@@ -59,8 +60,10 @@ def measure(built: Bench, seed: int) -> dict[str, dict[str, float]]:
         (
             {"executions": NORMAL, "seed": 2 * seed},
             {
-                **{"executions": SAMPLE, "seed": 2 * seed + 1},
-                **{"fault": FAULTS, "strength": 3},
+                "executions": SAMPLE,
+                "seed": 2 * seed + 1,
+                "fault": FAULTS,
+                "strength": 3,
             },
         ),
         runs=1,
@@ -142,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for seed in range(given.seed, given.seed + given.repetitions):
             try:
                 done.append(measure(built, seed))
-            except RecordingError as error:
+            except (RecordingError, CritpathError) as error:
                 print(f"seed {seed} is left out: {error}", file=sys.stderr)
     if not done:
         return 1

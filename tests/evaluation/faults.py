@@ -45,12 +45,17 @@ from critpath import pipeline
 from critpath.errors import CritpathError
 
 ANY: Final = "*"
-ROUNDS: Final = 3
-EXECUTIONS: Final = 12  # a run, of three types
+# Short runs in quick alternation: what the machine does meanwhile befalls both versions.
+ROUNDS: Final = 6
+EXECUTIONS: Final = 6  # a run, of three types
 STRENGTHS: Final = (1, 2, 3)
-# Of a period of 10 ms. One execution computes for 8.
-QUOTA_US: Final = {1: 7_500, 2: 6_000, 3: 4_000}
-PERIOD_US: Final = 10_000
+# Microseconds that the process may run in each period; one execution computes for 8 ms.
+QUOTA_US: Final = {1: 4_000, 2: 3_000, 3: 1_500}
+PERIOD_US: Final = 5_000
+
+
+# How long `rival` computes. Of equal priority, it and an execution of 8 ms share the cpu.
+RIVAL_MS: Final = {1: 9.5, 2: 12, 3: 18}
 
 
 @dataclass(frozen=True)
@@ -67,15 +72,15 @@ class Kind:
         Role of the thread that it must be on: "" for the execution's own, `ANY`.
     detail : str
         What the state's detail must begin with.
-    normal : tuple of (str, object)
-        Options of the healthy version too.
+    rival : bool
+        In both versions a process called `rival` computes on the same cpu.
     """
 
     types: str
     states: tuple[str, ...]
     thread: str = ""
     detail: str = ""
-    normal: tuple[tuple[str, object], ...] = ()
+    rival: bool = False
 
     def is_right(self, cause: FirstCause) -> bool:
         """Tell whether a cause is what was injected."""
@@ -96,7 +101,7 @@ KINDS: Final = {
     "delay": Kind("socket,mix1,read", ("WAIT_TIMER",), "peer"),
     "retry": Kind("pipe,mix2,read", ("RUN",), "helper"),
     "intruder": Kind("compute,mix1,pipe", ("WAIT_CPU",), "", "intruder ("),
-    "priority": Kind("compute,mix2,pipe", ("WAIT_CPU",), "", "rival (", (("rival", 18),)),
+    "priority": Kind("compute,mix2,pipe", ("WAIT_CPU",), "", "rival (", rival=True),
     "quota": Kind("compute,mix2,read", ("WAIT_CPU",), "", "idle"),
 }
 
@@ -165,7 +170,11 @@ def _compare(built: Bench, row: Row) -> dict[str, object]:
     # Every version of every pair has an order of its own.
     seed = 2 * (row.repetition + 1000 * list(KINDS).index(row.kind) + 100_000 * row.strength)
     seed += 1_000_000 * row.healthy
-    common = {"types": kind.types, "executions": EXECUTIONS, **dict(kind.normal)}
+    common = {
+        "types": kind.types,
+        "executions": EXECUTIONS,
+        **({"rival": RIVAL_MS[row.strength]} if kind.rival else {}),
+    }
     with _quota(built, row) as cgroup:
         fault = {"fault": row.kind, "strength": row.strength, **cgroup}
         versions: tuple[Options, Options] = (
@@ -239,9 +248,10 @@ def plan(
 
 
 def load(file: Path) -> list[Row]:
-    """Read the rows of an earlier run."""
+    """Read the rows of an earlier run; one that was cut short is left out."""
     types = {f.name: {"str": str, "int": int, "float": float}[str(f.type)] for f in fields(Row)}
-    return [Row(**{k: types[k](v) for k, v in row.items()}) for row in _table(file)]
+    whole = [row for row in _table(file) if None not in row.values()]
+    return [Row(**{k: types[k](v) for k, v in row.items()}) for row in whole]
 
 
 def interval(count: int, of: int) -> tuple[float, float]:
