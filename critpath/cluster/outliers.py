@@ -98,10 +98,12 @@ def outliers(
     distribution made it mark more than its level (docs/evaluation.md).
 
     The verdict is Benjamini and Hochberg's (1995) at ``level`` over the sample; and
-    the excess of a column must reach the floor.  Where types are not known, which
-    costs the single execution its power, half of the level is for another way:
+    the excess of a column must reach the floor.  Half of the level is for another way:
     membership in a type whose sample executions are slower together in a column
-    (`shifted_columns`) and more than k * std above its mean there.
+    (`shifted_columns`), slower by the floor as a whole, and more than k * std above its
+    mean in that column.  Twelve executions
+    of a type that are all slower than its twelve normal ones have each a p of 1/13 at
+    the best, and that alone marks none.
     """
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
@@ -137,18 +139,18 @@ def outliers(
     above &= excess > 1e-9 * mean[partner]  # a mean's rounding is no excess
     paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
     # Single executions: the columns that made the score must carry the excess.
-    alone = level if types_known else level * (1 - _GROUP_LEVEL)
+    alone = level * (1 - _GROUP_LEVEL)
     anomalous = benjamini_hochberg(p_value, alone) & (large & (z > 0)).any(axis=1)
-    if not types_known:
-        together = _groups(
-            raw,
-            observed,
-            normal_clusters.labels,
-            partner,
-            mean[:, -1] * floor * _GROUP_FLOOR,
-            level * _GROUP_LEVEL,
-        )
-        anomalous |= (together & above & large).any(axis=1)
+    together = _groups(
+        raw,
+        observed,
+        normal_clusters.labels,
+        partner,
+        mean[:, -1] * floor * _GROUP_FLOOR,
+        level * _GROUP_LEVEL,
+    )
+    # Who is no slower as a whole only spent its time otherwise.
+    anomalous |= (together & above & large).any(axis=1) & large[:, -1]
     top = np.where(z.any(axis=1), z.argmax(axis=1), excess.argmax(axis=1)) if len(z) else partner
     return Outliers(
         score=score,

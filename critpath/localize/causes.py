@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -63,7 +64,9 @@ def group_causes(
     Returns
     -------
     tuple of Cause
-        By summed contribution, the largest slow-down first.
+        By summed contribution times the square root of how many executions bear it out,
+        the largest slow-down first: one execution that the disk held up for 300 ms is no
+        more the cause than twelve of eleven milliseconds each.
     """
     known = {e.execution: e for e in executions}
     of_all = plural(total, f"{kind} execution".strip())
@@ -79,10 +82,11 @@ def group_causes(
             subject = ("", finding.symbol.role)
         groups[finding.contribution > 0, *subject].append(place)
 
-    def summed(places: list[int]) -> float:
-        return sum(findings[p].contribution for p in places)
+    def weight(places: list[int]) -> float:
+        borne_out = len({findings[p].execution for p in places})
+        return sum(findings[p].contribution for p in places) * math.sqrt(borne_out)
 
-    ordered = sorted(groups.items(), key=lambda item: (-summed(item[1]), item[0]))
+    ordered = sorted(groups.items(), key=lambda item: (-weight(item[1]), item[0]))
     return tuple(
         _cause(places, [findings[p] for p in places], known, of_all) for _, places in ordered
     )

@@ -161,7 +161,7 @@ def test_one_execution_alone_beyond_all_is_named_if_it_cannot_be_convicted():
     few = judge(table(drawn[:15]), table(drawn[[*range(15, 35), 40]]), types_known=True)
     assert not few.anomalous.any()
     assert any(
-        "beyond all 15 normal ones" in note and "419 normal executions" in note
+        "beyond all 15 normal ones" in note and "839 normal executions" in note
         for note in few.notes
     )
 

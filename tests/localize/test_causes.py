@@ -233,3 +233,15 @@ def test_a_late_start_is_not_called_throttling():
     findings = [HOLDER, waiting_for_cpu("holder", "idle", 9 * MS)]
     (cause,) = group_causes(findings, explained(1), 11)
     assert cause.findings == (0, 1)
+
+
+def test_what_many_bear_out_comes_before_one_that_was_held_up_once():
+    disk = replace(TIMER, symbol=Symbol(State.WAIT_DISK), contribution=302 * MS)
+    timers = [replace(TIMER, execution=e, contribution=11 * MS) for e in range(1, 13)]
+    first, second = group_causes([disk, *timers], explained(13), 36)
+    assert first.sentence.startswith("12 of 36 executions, +11.0 ms each")
+    assert second.sentence.startswith("1 of 36 executions, +302 ms")
+    # A tail of one that is most of the slow-down stays first.
+    few = [replace(TIMER, execution=e, contribution=0.5 * MS) for e in range(1, 31)]
+    first, _ = group_causes([disk, *few], explained(31), 36)
+    assert first.sentence.startswith("1 of 36 executions, +302 ms")
