@@ -31,12 +31,12 @@ bench: build packages-test ## speed and quality as ratios against peers measured
 	  echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
 	done
 
-# What was measured stays: interrupted, the fault matrix goes on where it was.
+# `faults.py --resume` goes on where an interrupted matrix was; this begins anew.
 evaluation: build ## case studies and faults as in the paper, on this kernel (an hour, as root)
 	@mkdir -p critpath-evaluation
 	$(BIN)/python tests/evaluation/case_study_1.py --json critpath-evaluation/case-study-1.json
 	$(BIN)/python tests/evaluation/case_study_2.py --json critpath-evaluation/case-study-2.json
-	$(BIN)/python tests/evaluation/faults.py --resume --csv critpath-evaluation/faults.csv \
+	$(BIN)/python tests/evaluation/faults.py --csv critpath-evaluation/faults.csv \
 	  --json critpath-evaluation/faults.json
 
 lint: build ## ruff and mypy --strict

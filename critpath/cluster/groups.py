@@ -51,6 +51,9 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     nothing = np.zeros(normal.shape[1], np.bool_)
     if min(n, m) == 0 or _ways(n + m, m) * alpha < 1:
         return nothing
+    shift = sample.mean(axis=0) - normal.mean(axis=0)
+    if not (shift >= floor).any():
+        return nothing
     pooled = np.concatenate([sample, normal])
     # The order of executions must not matter, not even for the rounding of a mean.
     order = np.lexsort(pooled.T[::-1])
@@ -68,7 +71,6 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     exact = _ways(n + m, m) <= _EXACT
     p = larger / total if exact else (1 + larger) / (1 + total)
     p = p.reshape(2, -1).min(axis=0)
-    shift = sample.mean(axis=0) - normal.mean(axis=0)
     return np.asarray((p <= alpha) & (shift >= floor), dtype=np.bool_)
 
 

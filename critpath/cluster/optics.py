@@ -29,6 +29,7 @@ class _Extraction:
     labels: I64
     ordering: I64
     reachability: F64
+    core: F64
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,8 @@ def cluster(
         labels=relabel(labels, ranking)[once.member],
         raw_labels=relabel(found.labels, ranking)[once.member],
         weak=(found.labels < 0)[once.member],
-        ordering=_visits(found.ordering, once.member, order),
-        reachability=found.reachability[once.member],
+        ordering=(visits := _visits(found.ordering, once.member, order)),
+        reachability=_heights(found, once.member, visits),
         method=f"{method}(min_samples={settings.min_samples}, xi={xi:g}, min_cluster_size={size})",
         notes=notes,
     )
@@ -145,6 +146,15 @@ def _visits(ordering: I64, member: I64, order: I64) -> I64:
     return order[np.argsort(place[member[order]], kind="stable")]
 
 
+def _heights(found: _Extraction, member: I64, visits: I64) -> F64:
+    """Reachability of every execution: of a vector's first the way in, then its density."""
+    heights = np.minimum(found.reachability, found.core)[member]
+    vector = member[visits]
+    first = visits[np.flatnonzero(np.diff(vector, prepend=-1))]
+    heights[first] = found.reachability[member[first]]
+    return np.asarray(heights, dtype=np.float64)
+
+
 def _by_xi(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
     return _steep(stabilise(counts), weight, settings)
 
@@ -163,19 +173,20 @@ def _steep(space: F64, weight: I64, settings: _Settings) -> _Extraction:
         min_cluster_size=settings.min_cluster_size,
         floor=settings.resolution,
     )
-    return _Extraction(labels, found.ordering, found.reachability)
+    return _Extraction(labels, found.ordering, found.reachability, found.core)
 
 
 def _by_silhouette_cut(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
     space = stabilise(counts)
     found = density(space, weight, settings.min_samples)
     labels = best_cut(found, space, weight, settings.min_cluster_size)
-    return _Extraction(labels, found.ordering, found.reachability)
+    return _Extraction(labels, found.ordering, found.reachability, found.core)
 
 
 def _by_linkage(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
     labels, ordering = best_tree_cut(stabilise(counts), weight, settings.min_cluster_size)
-    return _Extraction(labels, ordering, np.full(len(counts), np.inf))
+    nowhere = np.full(len(counts), np.inf)
+    return _Extraction(labels, ordering, nowhere, nowhere)
 
 
 METHODS: dict[str, Callable[[I64, I64, _Settings], _Extraction]] = {

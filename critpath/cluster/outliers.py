@@ -29,6 +29,7 @@ _GROUP_FLOOR = 2.0
 _GROUP_LEVEL = 0.5
 # Values that exact conformal p-values may cost to compute: some ten seconds.
 EXACT_LIMIT = 50_000_000
+BAG_LIMIT = 4_000_000  # of them at once: half a gigabyte
 
 
 def outliers(
@@ -94,16 +95,19 @@ def outliers(
     exact where all are of a kind.  Sets too large for that are scored without the
     sample execution in the bag, and a note says so.  Beyond the largest reference
     score the tail is a Pareto tail (Hill 1975) fitted to the top tenth, as 105 normal
-    executions could otherwise never convict one among eleven; in simulations no
-    distribution made it mark more than its level (docs/evaluation.md).
+    executions could otherwise never convict one among eleven.  A p below ``1 / (n + 1)``
+    is thus extrapolated: it holds its level where tails are of one piece, as in the
+    simulations (docs/evaluation-simulated.md), and marks a healthy hiccup that is rarer
+    than one in n, which nothing in n executions tells from a fault.
 
     The verdict is Benjamini and Hochberg's (1995) at ``level`` over the sample; and
     the excess of a column must reach the floor.  Half of the level is for another way:
     membership in a type whose sample executions are slower together in a column
     (`shifted_columns`), slower by the floor as a whole, and more than k * std above its
-    mean in that column.  Twelve executions
-    of a type that are all slower than its twelve normal ones have each a p of 1/13 at
-    the best, and that alone marks none.
+    mean in that column.  Twelve executions of a type that are all slower than its twelve
+    normal ones have each a p of 1/13 at the best, and that alone marks none.  The level
+    is of the type's test: where only some of a type's executions have a fault, one in
+    ten of the others may be marked with them.
     """
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
@@ -121,7 +125,8 @@ def outliers(
     else:
         ours, theirs = _fitting(normal, normal_clusters, sample, partner)
     score, z = sample_scores(types, both_observed, theirs)
-    exact = bag_size(types, ours) * len(observed) <= EXACT_LIMIT
+    size = bag_size(types, ours)
+    exact = size <= BAG_LIMIT and size * len(observed) <= EXACT_LIMIT
     if exact:
         p_value, beyond = np.ones(len(observed)), np.zeros(len(observed), np.bool_)
         for i, null in bag_scores(types, both, ours, both_observed, partner):
@@ -137,6 +142,7 @@ def outliers(
     std = np.sqrt(squares / np.maximum(types.sizes - 1, 1)[:, None])
     above = excess > k * std[partner]
     above &= excess > 1e-9 * mean[partner]  # a mean's rounding is no excess
+    above &= types.sizes[partner, None] > 1  # one execution has no standard deviation
     paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
     # Single executions: the columns that made the score must carry the excess.
     alone = level * (1 - _GROUP_LEVEL)

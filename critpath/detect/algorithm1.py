@@ -121,7 +121,7 @@ def algorithm1(
 
 def _above(values: I64, reference: I64) -> I64:
     """Count values above the mean of the reference, in exact integers."""
-    # e * n > sum is e > floor(sum / n) for integers, and cannot overflow.
+    # e * n > sum is e > floor(sum / n) for integers, where the product could overflow.
     floor = reference.sum(axis=0) // len(reference)
     return np.asarray((values > floor).sum(axis=0), dtype=np.int64)
 

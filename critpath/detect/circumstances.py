@@ -54,6 +54,17 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ..
     return tuple(result)
 
 
+def unlike_recordings(normal: PathSet) -> tuple[str, ...]:
+    """Say in what the recordings of one set differ, and which have no execution."""
+    empty = [s for i, s in enumerate(normal.sources) if not (normal.session == i).any()]
+    result = [f"{source} has no execution" for source in empty]
+    for key, what in _ALIKE.items():
+        seen = _said(normal, key)
+        if len(seen) > 1:
+            result.append(f"the recordings come from different {what}: {', '.join(seen)}")
+    return tuple(result)
+
+
 def apart(normal: PathSet, sample: PathSet) -> bool:
     """Tell whether each set is one session, and not the same one as the other.
 

@@ -10,6 +10,8 @@ from functools import partial
 import numpy as np
 
 from critpath.detect.algorithm1 import Algorithm1, algorithm1
+from critpath.detect.assignments import ways
+from critpath.detect.changes import Flags, changes, flag
 from critpath.detect.effects import Effects, detectable_shift, effects
 from critpath.detect.families import WHOLE, Families, two_families
 from critpath.detect.gate import seed
@@ -22,30 +24,17 @@ from critpath.model import I64, Bool, Detection, StateTest, VectorTable
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What the rules decide from; floors in ns."""
+    """What the rules decide from."""
 
     paper: Algorithm1
     families: Families
     effects: Effects
-    alpha: float
-    floor: float
-    floor_share: float
+    flags: Flags
 
 
 def _by_gate(evidence: _Evidence) -> Bool:
     """Ask for the adjusted p and the effect floor, over all types or within one."""
-    whole = evidence.effects.sample_mean - evidence.effects.normal_mean
-    significant = evidence.families.p_value <= evidence.alpha
-    flagged = significant & (whole >= evidence.floor) & (whole > 0)
-    return np.asarray(flagged | _types(evidence).any(axis=0), dtype=np.bool_)
-
-
-def _types(evidence: _Evidence) -> Bool:
-    """Return [strata, columns]: the type by itself is slower in the column."""
-    effect = evidence.effects.stratum_effect
-    least = evidence.floor_share * evidence.effects.stratum_mean[:, -1:]
-    significant = evidence.families.stratum_p_value <= evidence.alpha
-    return np.asarray(significant & (effect >= least) & (effect > 0), dtype=np.bool_)
+    return evidence.flags.columns
 
 
 def _by_paper(evidence: _Evidence) -> Bool:
@@ -159,21 +148,22 @@ def detect(
         )
     fewer = not whole.exact and whole.permutations < permutations
     few = f"{whole.permutations:,} permutations drawn: the sets are large" if fewer else ""
+    units = "whole sessions are permuted: no type is tested by itself" if whole.by_session else ""
     found = effects(x, y, normal_stratum, sample_stratum, seed(y, x))
     share = floor_share(floor, x[:, -1], normal_stratum, normal_session)
     enough = whole.ways * least >= 1
-    evidence = _Evidence(
-        paper, families, found, alpha, share * float(found.normal_mean[-1]), share
-    )  # fmt: skip
+    flags = flag(families, found, alpha=alpha, floor=share)
+    evidence = _Evidence(paper, families, found, flags)
     flagged = RULES[rule](evidence)
+    slower, slight = changes(families, found, flags, names, alpha=alpha, floor=share)
+    floor_ns = share * float(found.normal_mean[-1])
     about = Circumstances(
         names=names,
         strata=(normal_stratum, sample_stratum),
         effects=found,
-        families=families,
-        slower=_types(evidence),
+        slower=slower,
         alpha=alpha,
-        floor=evidence.floor,
+        floor=floor_ns,
         asked_floor=floor,
         floor_share=share,
         enough=enough,
@@ -183,17 +173,19 @@ def detect(
         states=_states(normal, evidence, t2, flagged),
         flagged=bool(flagged.any()),
         alpha=alpha,
-        floor=evidence.floor,
+        floor=floor_ns,
         detectable=detectable_shift(
-            x[:, -1], normal_stratum, sample_stratum, whole.critical, evidence.floor
+            x[:, -1], normal_stratum, sample_stratum, whole.critical, floor_ns
         )
         if enough and len(x) > 1
         else None,
         permutations=whole.permutations,
         enough=enough,
-        needed=0 if enough else _needed(max(len(x), len(y)), least),
+        needed=0 if enough else _needed(normal_stratum, sample_stratum, least),
         paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)) if screening else 0.0,
-        notes=(*paper.notes, *filter(None, (why_not, few)), *describe(about)),
+        slower=slower,
+        slight=slight,
+        notes=(*paper.notes, *filter(None, (why_not, units, few)), *describe(about)),
     )
 
 
@@ -209,12 +201,25 @@ def _strata(
     return normal_type, sample_type
 
 
-def _needed(larger: int, least: float) -> int:
-    """Size of the smaller set from which on the gate can reach its level."""
-    size = 1
-    while math.comb(larger + size, size) * least < 1:
+def _needed(normal_stratum: I64, sample_stratum: I64, least: float) -> int:
+    """Size of the smaller set from which on the gate can reach its level, 0 if never.
+
+    With the set's mix of types; the other set as it is, or as large.
+    """
+    strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
+    both = [np.bincount(each, minlength=strata) for each in (normal_stratum, sample_stratum)]
+    smaller, larger = sorted(both, key=lambda counts: int(counts.sum()))
+    if not (smaller * larger).any():
+        return 0
+    size = int(smaller.sum())
+    while True:
+        grown = [
+            np.ceil(counts * max(1.0, size / counts.sum())).astype(np.int64).tolist()
+            for counts in (larger, smaller)
+        ]
+        if ways(list(zip(*grown, strict=True))) * least >= 1:
+            return size
         size += 1
-    return size
 
 
 def _states(

@@ -39,10 +39,14 @@ def conclude(
     reasons : tuple of str
     """
     too_many = [a for a in alarms if a.alarms.low > settings.alpha]
+    across = _at(alarms, "sessions")
+    doubtful = [a for a in across if a.alarms.share > settings.alpha]
+    # What speaks against the gate comes first.
     reasons = [
-        _answer(settings, alarms, detectable, mean),
-        *(_across(a) for a in _at(alarms, "sessions")),
         *(_too_many(a, settings, floor) for a in too_many),
+        *(_across(a, settings) for a in doubtful),
+        _answer(settings, alarms, detectable, floor, mean),
+        *(_across(a, settings) for a in across if a not in doubtful),
         _about_floor(settings, floor),
     ]
     if (floor.floor or floor.in_force) > _BLUNT and floor.spread is not None:
@@ -73,6 +77,7 @@ def _answer(
     settings: CompareSettings,
     alarms: Sequence[FalseAlarms],
     detectable: Sequence[Detectable],
+    floor: FloorAdvice,
     mean: float,
 ) -> str:
     found = (_at(alarms, "shuffled") or _at(alarms, "sessions"))[0]
@@ -80,6 +85,8 @@ def _answer(
         f"at {found.sample} executions compare alarms in {interval(found.alarms)} of "
         f"comparisons of equal sets"
     )
+    if settings.rule == "gate" and floor.in_force > settings.floor:
+        sentence += f", with the floor of {format_share(floor.in_force)} that they ask for"
     shown = [d for d in detectable if d.kind == "total" and d.sample == found.sample]
     if settings.rule != "gate":
         return f"{sentence} by the {settings.rule} rule"
@@ -94,10 +101,13 @@ def _answer(
     )
 
 
-def _across(found: FalseAlarms) -> str:
+def _across(found: FalseAlarms, settings: CompareSettings) -> str:
+    more = ""
+    if found.alarms.low <= settings.alpha < found.alarms.share:
+        more = f", more than {format_share(settings.alpha)}; more recordings tell if by chance"
     return (
         f"a recording held against the others ({found.sample} executions of it): "
-        f"alarms in {interval(found.alarms)}; {plural(found.units, 'recording')} "
+        f"alarms in {interval(found.alarms)}{more}; {plural(found.units, 'recording')} "
         "are all that this is known from"
     )
 

@@ -13,6 +13,8 @@ _REPLICATES, _LEAST_REPLICATES = 999, 199
 _WORK = 50_000_000  # executions resampled in all
 _CHUNK = 1 << 22
 _POWER = 0.8416  # normal quantile of 80 % power
+_NORMAL_975 = 1.96
+_FEW = 5  # executions that cannot stand for their own spread when drawn from again
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Effects:
         Difference within each type, 0 where one set has none of it.
     stratum_mean : float64 [strata, columns]
         Normal mean of each type (of all, where a type has no normal execution).
+    error, stratum_error : float64 [columns], float64 [strata, columns]
+        Standard errors of the differences, over all types and within each.
     orphans : int
         Sample executions of a type without normal executions.
     """
@@ -39,6 +43,8 @@ class Effects:
     high: F64
     stratum_effect: F64
     stratum_mean: F64
+    error: F64
+    stratum_error: F64
     orphans: int
 
 
@@ -61,7 +67,8 @@ def effects(
     -----
     Percentile bootstrap (Efron 1979), 999 replicates (fewer, but 199 at the least, for
     sets of more than 50,000 executions): sample executions are resampled as one set,
-    normal ones within their type.
+    normal ones within their type.  Fewer than five sample executions have the normal
+    ones' spread: 1.96 standard errors to either side.
     """
     strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
     m, columns = sample.shape
@@ -78,16 +85,68 @@ def effects(
     order = np.lexsort((*sample.T[::-1], sample_stratum))
     excess = (sample - mean[sample_stratum])[order]
     replicates = int(np.clip(_WORK // max(len(normal), m), _LEAST_REPLICATES, _REPLICATES))
-    weights = rng.multinomial(m, np.full(m, 1 / m), size=replicates)
-    differences = weights @ excess / m
-    mixes = weights @ (sample_stratum[order, None] == np.arange(strata)) / m
+    kinds = (sample_stratum[order, None] == np.arange(strata)).astype(np.float64)
+    both = _resampled_means(rng, np.column_stack([excess, kinds]), replicates)
+    differences, mixes = both[:, :columns], both[:, columns:]
     for s in np.flatnonzero(known):
         rows = normal[normal_stratum == s]
         centred = (rows - mean[s])[np.lexsort(rows.T[::-1])]
         differences -= mixes[:, [s]] * _resampled_means(rng, centred, replicates)
-    low, high = np.quantile(differences, (0.025, 0.975), axis=0)
-    orphans = int((~known[sample_stratum]).sum())
-    return Effects(share @ mean, sample.mean(axis=0), low, high, effect, mean, orphans)
+    error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
+    if m < _FEW:
+        whole = sample.mean(axis=0) - share @ mean
+        low, high = whole - _NORMAL_975 * error, whole + _NORMAL_975 * error
+    else:
+        low, high = np.quantile(differences, (0.025, 0.975), axis=0)
+    return Effects(
+        normal_mean=share @ mean,
+        sample_mean=sample.mean(axis=0),
+        low=low,
+        high=high,
+        stratum_effect=effect,
+        stratum_mean=mean,
+        error=error,
+        stratum_error=by_type,
+        orphans=int((~known[sample_stratum]).sum()),
+    )
+
+
+def standard_errors(
+    normal: I64, sample: I64, normal_stratum: I64, sample_stratum: I64
+) -> tuple[F64, F64]:
+    """Compute the standard errors of the mean differences.
+
+    Parameters
+    ----------
+    normal, sample, normal_stratum, sample_stratum
+        As `effects`.
+
+    Returns
+    -------
+    over_all : float64 [columns]
+    by_type : float64 [strata, columns]
+        Of types that both sets have; 0 for the others.
+
+    Notes
+    -----
+    Variances are of a type's own executions where these are five or more, else of the
+    normal executions of all types about their means; a sample's is at least those.
+    """
+    strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
+    residual = normal.astype(np.float64)
+    for s in np.unique(normal_stratum):
+        residual[normal_stratum == s] -= normal[normal_stratum == s].mean(axis=0)
+    freedom = max(len(normal) - len(np.unique(normal_stratum)), 1)
+    pooled = (residual**2).sum(axis=0) / freedom
+    squared = np.zeros((strata, normal.shape[1]))
+    for s in np.unique(sample_stratum):
+        ours, theirs = residual[normal_stratum == s], sample[sample_stratum == s]
+        usual = (ours**2).sum(axis=0) / (len(ours) - 1) if len(ours) >= _FEW else pooled
+        now = theirs.var(axis=0, ddof=1) if len(theirs) >= _FEW else usual
+        if len(ours):
+            squared[s] = now / len(theirs) + usual / len(ours)
+    share = np.bincount(sample_stratum, minlength=strata) / len(sample)
+    return np.sqrt(share**2 @ squared), np.sqrt(squared)
 
 
 def _resampled_means(rng: np.random.Generator, rows: F64, replicates: int) -> F64:
@@ -121,7 +180,8 @@ def detectable_shift(
     -------
     float
         Nanoseconds: ``(critical + 0.84)`` standard errors of the difference of
-        means, from the spread of the normal set alone; at least ``floor``.
+        means, from the spread of the normal set alone; at least ``floor`` and 0.84 of
+        them, since a shift as large as the floor is seen below it half of the time.
     """
     m = len(sample_stratum)
     values = normal_total.astype(np.float64)
@@ -135,4 +195,4 @@ def detectable_shift(
         mine = residual[normal_stratum == s]
         variance = float((mine**2).sum()) / (len(mine) - 1) if len(mine) >= 5 else pooled
         error += (k / m) ** 2 * variance * (1 / k + 1 / max(len(mine), 1))
-    return max(floor, (critical + _POWER) * math.sqrt(error))
+    return max(floor + _POWER * math.sqrt(error), (critical + _POWER) * math.sqrt(error))

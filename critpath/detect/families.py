@@ -66,9 +66,12 @@ def two_families(
     one family with twenty-six states that score would pay for all of them, so two
     families share the level as in Wiens's fallback procedure (2003): the whole is
     tested at half of ``alpha``, the states at the other half, or at all of it if the
-    whole was rejected.  Each is a max-T permutation test with its family-wise error
-    exact under exchangeability, so the probability of any false alarm is at most
-    ``alpha``.
+    whole was rejected.  Each is a max-T permutation test, exact where executions are
+    exchangeable within their types, so if nothing differs the probability of any alarm
+    is at most ``alpha``.  Where something does, the whole's other members may err at
+    ``alpha / 2`` besides: a state or type is named wrongly with at most 1.5 ``alpha``.
+    Types that are found in each set by itself, without labels, are exchangeable only
+    as far as that finds the same ones; ``critpath calibrate`` measures what is left.
     """
     scores = unusual(*judged, *strata)
     whole = gate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -118,7 +119,8 @@ def gate(
     chosen = [int((rows < len(sample)).sum()) for rows in members]
     family = family_of(values, members, chosen, sessions, alpha)
     plan, rng = family.plan, np.random.default_rng(seed(sample, normal))
-    drawn = min(permutations, max(_LEAST_DRAWN, _WORK // len(values)))
+    fewest = max(_LEAST_DRAWN, math.ceil(1 / alpha))
+    drawn = min(permutations, max(fewest, _WORK // len(values)))
     # As many as the test draws: with 999 the quantile that it needs is the largest one,
     # and p-values of the same data came out between 0.001 and 0.005.
     pilot = plan.every() if plan.exact else plan.drawn(rng, max(_PILOT, drawn))
@@ -193,7 +195,11 @@ def family_of(
         Level: what cannot reach it by itself is not tested by itself.
     """
     strata = range(len(members))
-    tested = [s for s in strata if 0 < chosen[s] < len(members[s]) or sessions is not None]
+    tested = [
+        s
+        for s in strata
+        if 0 < chosen[s] < len(members[s]) or (sessions is not None and len(members[s]))
+    ]
     scores = np.zeros((len(values), 3 * values.shape[1]))
     variance = np.zeros((len(members), scores.shape[1]))
     for s in tested:
@@ -231,7 +237,10 @@ def _of_sessions(scores: F64, sessions: tuple[I64, I64]) -> tuple[F64, int]:
     names, unit = np.unique(unit, return_inverse=True)
     whole = np.zeros((len(names), scores.shape[1]))
     np.add.at(whole, unit.reshape(-1), scores)
-    return whole, len(np.unique(sample_session))
+    picks = len(np.unique(sample_session))
+    # How sessions are numbered must not matter.
+    parts = whole[:picks], whole[picks:]
+    return np.concatenate([part[np.lexsort(part.T[::-1])] for part in parts]), picks
 
 
 def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from critpath.detect.effects import Effects
-from critpath.detect.families import Families
 from critpath.detect.mix import mix_shift
-from critpath.model import I64, Bool
+from critpath.model import I64, Change
 from critpath.units import format_ns, format_share, plural
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the sentences are made of; ``slower`` is bool [strata, columns]."""
+    """What the sentences are made of."""
 
     names: tuple[str, ...]
     strata: tuple[I64, I64]
     effects: Effects
-    families: Families
-    slower: Bool
+    slower: tuple[Change, ...]
     alpha: float
     floor: float
     asked_floor: float
@@ -61,11 +57,10 @@ def describe(about: Circumstances) -> list[str]:
             f"{plural(found.orphans, 'sample execution')} of a type without normal "
             "executions: compared with the mean of all, not part of the test"
         )
-    for stratum, column in np.argwhere(about.slower):
-        effect = found.stratum_effect[stratum, column]
-        p = about.families.stratum_p_value[stratum, column]
-        notes.append(
-            f"type {stratum} by itself: {about.names[column]} {format_ns(effect, sign=True)} "
-            f"(adjusted p = {p:.2g})"
-        )
+    by_type = [c for c in about.slower if c.kind >= 0]
+    notes += [
+        f"type {slow.kind} by itself: {slow.name} {format_ns(slow.effect, sign=True)} "
+        f"(adjusted p = {slow.p_value:.2g})"
+        for slow in sorted(by_type, key=lambda c: (c.kind, about.names.index(c.name)))
+    ]
     return notes

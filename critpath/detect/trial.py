@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.detect.effects import effects
+from critpath.detect.changes import large
+from critpath.detect.effects import effects, standard_errors
 from critpath.detect.families import WHOLE
 from critpath.detect.gate import SLACK, Family, balance, family_of, seed
 from critpath.detect.unusual import unusual
@@ -120,21 +121,23 @@ class Trial:
         added, by_type = self._added(shift)
         effect = np.concatenate([[self._effect + added], self._type_effect + by_type])
         least = np.concatenate([[[self._least]], self._type_least])
-        large = (effect >= least) & (effect > 0)
+        more = np.column_stack([shift, shift.sum(axis=1)])
+        error = np.vstack(standard_errors(self._x, self._y + more, *self._strata))
+        enough = large(effect, error, least)
         changed = np.flatnonzero(shift.any(axis=0))
         # Only what is tested can be significant: everything, and the larger types.
-        large = large[[0, *(s + 1 for s in self._singles)]]
-        if not large[:, [*changed, -1]].any():
+        enough = enough[[0, *(s + 1 for s in self._singles)]]
+        if not enough[:, [*changed, -1]].any():
             return False
         whole = self._p_values(self._whole(shift)).min(axis=1)
-        if ((whole <= self._alpha * WHOLE) & large[:, -1]).any():
+        if ((whole <= self._alpha * WHOLE) & enough[:, -1]).any():
             return True
-        if not large[:, changed].any():
+        if not enough[:, changed].any():
             return False
         rejected = whole.min() <= self._alpha * WHOLE
         level = self._alpha if rejected else self._alpha * (1 - WHOLE)
         states = self._p_values(self._with(shift, changed))
-        return bool(((states <= level) & large[:, :-1])[:, changed].any())
+        return bool(((states <= level) & enough[:, :-1])[:, changed].any())
 
     def _added(self, shift: I64 | F64) -> tuple[F64, F64]:
         """Return what a shift adds to the mean of every column, over all and per type."""

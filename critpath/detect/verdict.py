@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from critpath.model import Bool, Detection, Loss, Outliers, StateTest
+from critpath.model import Bool, Change, Detection, Loss, Outliers
 from critpath.units import format_ns, format_share, plural
 
 # A set that lost more of its executions than this cannot speak for the others.
 LOSSY_SHARE = 0.05
 # Share of the mean that two sessions of one program can differ by: with a per-session
-# deviation of 5 %, a floor of 10 % holds the false alarms at 0 to 1.3 % (docs/evaluation.md).
+# deviation of 5 %, a floor of 10 % holds the false alarms at 0 to 1.3 %
+# (docs/evaluation-simulated.md).
 APART = 0.10
 
 
@@ -77,6 +78,8 @@ def decide(
         return "inconclusive", tuple(reasons)
     if not detection.enough and detection.rule == "gate":
         what = f"too few executions to decide at alpha {detection.alpha:g}"
+        if not detection.needed:
+            return "inconclusive", ("no type of execution is in both sets: nothing to compare",)
         return "inconclusive", (f"{what}: the smaller set needs {detection.needed}",)
     count = int(marked.sum())
     standing_out = f"{count} of {plural(len(marked), 'sample execution')}"
@@ -92,43 +95,47 @@ def decide(
     return "ok", tuple(reasons)
 
 
-def _worst(detection: Detection) -> StateTest:
-    return max((s for s in detection.states if s.flagged), key=lambda s: s.effect)
-
-
 def _slower(detection: Detection) -> str:
-    worst = _worst(detection)
-    flagged = sum(s.flagged for s in detection.states)
-    return (
-        f"{worst.name} is {format_ns(worst.effect, sign=True)} an execution "
-        f"(p = {worst.p_value:.2g}); {plural(flagged, 'state')} flagged by the "
-        f"{detection.rule} rule"
-    )
+    states = [s for s in detection.states if s.flagged]
+    flagged = f"{plural(len(states), 'state')} flagged by the {detection.rule} rule"
+    if detection.rule != "gate":
+        worst = max(states, key=lambda s: s.effect)
+        return f"{worst.name} is {format_ns(worst.effect, sign=True)} an execution; {flagged}"
+    return f"{_told(detection.slower[0])}; {flagged}"
+
+
+def _told(change: Change) -> str:
+    of = f" of type {change.kind}" if change.kind >= 0 else ""
+    size = format_ns(change.effect, sign=True)
+    return f"{change.name} is {size} an execution{of} (p = {change.p_value:.2g})"
 
 
 def _doubted(detection: Detection, *, apart: bool) -> tuple[str, ...]:
-    effect, mean = _worst(detection).effect, detection.states[-1].normal_mean
-    if not apart or effect >= APART * mean:
+    shares = [c.effect / c.mean for c in detection.slower if c.mean > 0]
+    if not apart or not shares or max(shares) >= APART:
         return ()
     said = (
-        f"{format_share(effect / mean)} is not beyond what two sessions of one program can "
+        f"{format_share(max(shares))} is not beyond what two sessions of one program can "
         "differ by: record them with --interleave, or give several normal recordings"
     )
     return (said,)
 
 
 def _not_slower(detection: Detection) -> str:
+    if detection.rule != "gate":
+        return f"the {detection.rule} rule fires for no state"
     mean = detection.states[-1].normal_mean
     shown = ""
     if detection.detectable is not None:
         share = f" ({format_share(detection.detectable / mean)})" if mean else ""
         size = format_ns(detection.detectable, sign=True)
         shown = f"; a change of {size}{share} in the mean would have shown"
-    small = [s for s in detection.states if s.p_value <= detection.alpha and s.effect > 0]
-    if not small or detection.rule != "gate":
+    if not detection.slight:
         return f"no state differs at alpha {detection.alpha:g}{shown}"
-    most = max(small, key=lambda s: s.effect)
-    return (
-        f"no state is slower by the effect floor of {format_ns(detection.floor)}: {most.name} "
-        f"is {format_ns(most.effect, sign=True)} an execution (p = {most.p_value:.2g}){shown}"
+    most = detection.slight[0]
+    why = (
+        f"below the floor of {format_ns(most.floor)}"
+        if most.effect < most.floor
+        else "by a mean too uncertain to count"
     )
+    return f"no state is slower enough: {_told(most)}, {why}{shown}"

@@ -63,13 +63,16 @@ def find_executions(
     """
     if isinstance(specification, str):
         specification = parse_specification(specification)
-    if specification.kind == "process" and runs and not specification.where:
+    if specification.kind == "process" and (runs or interleaved) and not specification.where:
         return find_runs(events, runs)
     found = FINDERS[specification.kind](
         events, specification, known or [c.name for c in events.classes]
     )
-    own = specification.kind == "process" or (interleaved and specification.kind != "windows")
-    return within_runs(found, runs) if own and runs else found
+    if specification.kind == "windows":
+        return found
+    # Without a run of its own an interleaved recording has nothing but the other's.
+    own = interleaved or (specification.kind == "process" and runs)
+    return within_runs(found, runs) if own else found
 
 
 def _events(events: Events, specification: Specification, known: Sequence[str]) -> Executions:

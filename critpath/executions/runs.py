@@ -78,7 +78,8 @@ def within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
     begins = np.array([run.begin for run in ordered], np.int64)
     ends = np.array([run.end for run in ordered], np.int64)
     run = np.searchsorted(begins, executions.begin, "right") - 1
-    inside = (run >= 0) & (executions.begin <= ends[np.maximum(run, 0)])
+    inside = run >= 0
+    inside[inside] = executions.begin[inside] <= ends[run[inside]]
     others = int((~inside).sum())
     if not others:
         return executions

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from critpath.model.clusters import Clustering, ClusterPairs, Outliers
     from critpath.model.columns import F64, I32, I64, U8, Bool, freeze_columns
     from critpath.model.comparison import CompareSettings, Comparison
-    from critpath.model.detection import Detection, StateTest
+    from critpath.model.detection import Change, Detection, StateTest
     from critpath.model.events import Clock, EventClass, Events, Kind, Loss, Wanted
     from critpath.model.executions import Executions
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
@@ -61,7 +61,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "clusters": ("ClusterPairs", "Clustering", "Outliers"),
     "columns": ("Bool", "F64", "I32", "I64", "U8", "freeze_columns"),
     "comparison": ("CompareSettings", "Comparison"),
-    "detection": ("Detection", "StateTest"),
+    "detection": ("Change", "Detection", "StateTest"),
     "events": ("Clock", "EventClass", "Events", "Kind", "Loss", "Wanted"),
     "executions": ("Executions",),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
@@ -102,6 +102,7 @@ __all__ = [
     "Bool",
     "Calibration",
     "Cause",
+    "Change",
     "Clock",
     "ClusterPairs",
     "Clustering",

@@ -107,7 +107,8 @@ class Detectable:
     by_floor : bool
         The floor decides: more executions would not show less.
     trials : int
-        Splits that it was tried on.
+        Splits that it was tried on; 0 for a state whose own time is so short that the
+        new state's figure is its own.
     """
 
     sample: int

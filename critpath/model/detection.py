@@ -65,6 +65,34 @@ class StateTest:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A state (or the total) that is significantly slower, over all types or in one.
+
+    Attributes
+    ----------
+    name : str
+        The symbol's name, or ``total``.
+    kind : int
+        Execution type, -1 for all of them together.
+    effect : float
+        Difference of the means there (ns).
+    p_value : float
+        Adjusted for everything that the gate tests.
+    floor : float
+        Least effect that is flagged there (ns).
+    mean : float
+        Normal mean duration of the executions there (ns).
+    """
+
+    name: str
+    kind: int
+    effect: float
+    p_value: float
+    floor: float
+    mean: float
+
+
+@dataclass(frozen=True)
 class Detection:
     """Outcome of the coarse detection over two sets.
 
@@ -90,6 +118,9 @@ class Detection:
         Executions needed in the smaller set if not ``enough``.
     paper_false_alarms : float
         Share of random splits of the same executions in which the paper's rules fire.
+    slower, slight : tuple of Change
+        What the gate flags; and what is significant, but too small or too uncertain in
+        its size to be flagged.  The largest first.
     notes : tuple of str
     """
 
@@ -103,4 +134,6 @@ class Detection:
     enough: bool
     needed: int
     paper_false_alarms: float = 0.0
+    slower: tuple[Change, ...] = ()
+    slight: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()

@@ -209,20 +209,26 @@ def _false_alarms(
     from critpath.model import FalseAlarms
 
     across = kind == "sessions"
-    by_gate = pool.settings.rule == "gate"
+    settings = pool.settings
+    by_gate = settings.rule == "gate"
+    # What is in force where the normal set is all of these recordings; `compare` finds it
+    # by itself where it sees the sessions.
+    in_force = None if across else floor.in_force
     size = len(splits[0].sample)
     alarms = bare = recommended = marked = 0
     kept = []
     for number, split in enumerate(splits, 1):
         what = "recordings against each other" if across else "shuffled"
         pool.tell(f"{size} executions, {what}: {number} of {len(splits)}")
-        judgement = pool.judge(split, across=across)
+        judgement = pool.judge(split, across=across, floor=in_force)
         kept += [judgement] if number <= _TRIALS else []
         detection = judgement.detection
         bare += any(state.p_value <= detection.alpha for state in detection.states)
         marked += bool(judgement.outliers.anomalous.any())
         alarms += detection.flagged
-        if detection.flagged and floor.floor is not None:
+        # With a higher floor only what alarmed can alarm.
+        lower = floor.floor is not None and floor.floor < (in_force or settings.floor)
+        if floor.floor is not None and (detection.flagged or lower):
             again = pool.judge(split, across=across, floor=floor.floor)
             recommended += again.detection.flagged
     units = len({split.unit for split in splits})
@@ -250,8 +256,8 @@ def _detectable(
     from critpath.model import Detectable
 
     trials = [_trial(pool, s, j, floor) for s, j in zip(splits, judged, strict=False)]
-    if not all(judgement.detection.enough for judgement in judged):
-        trials = []
+    if not any(judgement.detection.enough for judgement in judged):
+        trials = []  # no slow-down could show; where some could not, they count as misses
     names = [symbol.name for symbol in pool.table.symbols]
     means = pool.table.durations.mean(axis=0)
     total = float(means.sum())
@@ -267,7 +273,8 @@ def _detectable(
         pool.tell(f"{size} executions, smallest change shown: {number + 1} of {len(asked)}")
         column = number - _BEFORE_STATES
         if kind == "state" and longest[column] < _NEGLIGIBLE * new:
-            result.append(replace(result[_BEFORE_STATES - 1], kind=kind, state=name, mean=mean))
+            as_new = result[_BEFORE_STATES - 1]
+            result.append(replace(as_new, kind=kind, state=name, mean=mean, trials=0))
             continue
         patterns = [_pattern(kind, column, t.sample, means, rng) for t in trials]
         shift, by_floor = (
@@ -338,7 +345,10 @@ def _with_new(table: VectorTable) -> VectorTable:
 
 
 def _warnings(normal: PathSet) -> tuple[str, ...]:
+    from critpath.detect.circumstances import unlike_recordings
+
     result = list(dict.fromkeys((*normal.warnings, *normal.executions.notes)))
+    result += unlike_recordings(normal)
     lossy = int(normal.lossy.sum())
     if lossy:
         result.append(f"{plural(lossy, 'execution')} of {len(normal):,} overlap a loss of events")

@@ -113,10 +113,16 @@ def test_repetitions_share_what_is_said_of_them_and_are_visited_in_a_row():
     counts, _ = six_types(600, seed=1)
     found = cluster(table(counts))
     which = np.unique(counts, axis=0, return_inverse=True)[1].reshape(-1)
-    for values in (found.labels, found.raw_labels, found.weak, found.reachability):
+    for values in (found.labels, found.raw_labels, found.weak):
         assert len(np.unique(np.column_stack([which, values]), axis=0)) == which.max() + 1
     visits = which[found.ordering]
     assert np.count_nonzero(np.diff(visits)) == which.max()
+    # Into a vector it is as far as it is; from one of its executions to the next, no more.
+    plot = found.reachability[found.ordering]
+    again = np.diff(visits, prepend=-1) == 0
+    assert (
+        plot[again] <= plot[np.maximum.accumulate(np.where(again, 0, np.arange(600)))[again]]
+    ).all()
     assert np.isinf(found.reachability[found.ordering[0]])
 
 

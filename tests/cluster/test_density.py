@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from sklearn.cluster import OPTICS, cluster_optics_xi
 
 from critpath.cluster.density import core_distances, density
+from critpath.cluster.optics import cluster
 from critpath.cluster.steepness import steep_clusters
+from critpath.model import State, Symbol, VectorTable
 
 
 def peer(space, **parameters):
@@ -136,3 +138,15 @@ def test_a_block_of_any_width_takes_one_step():
     assert found.core.tolist() == [0, 0, 1, 0]
     labels = steep_clusters(found, weight, xi=0.05, min_samples=5, min_cluster_size=100, floor=1.0)
     assert labels.tolist() == [0, 1, 2, 2]
+
+
+def test_repeated_vectors_are_valleys_in_the_plot():
+    counts = np.repeat([[4, 1], [9, 30]], 6, axis=0)
+    table = VectorTable(
+        (Symbol(State.RUN), Symbol(State.WAIT_DISK)), counts, counts * 1000, counts
+    )  # fmt: skip
+    found = cluster(table)
+    plot = found.reachability[found.ordering]
+    assert plot[0] == np.inf
+    assert plot[6] > 1
+    assert not np.delete(plot, [0, 6]).any()

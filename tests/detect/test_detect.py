@@ -271,3 +271,54 @@ def test_large_sets_have_an_answer_and_say_how_many_permutations_it_took(monkeyp
     assert not found.flagged
     assert found.permutations == 3_000
     assert any("3,000 permutations drawn" in note for note in found.notes)
+
+
+def test_a_tiny_certain_shift_does_not_borrow_the_size_of_chance():
+    """Type 0 is 2 % slower for certain, type 1 noisy: the mean of both is no evidence."""
+    rng = np.random.default_rng(18)
+    types = np.repeat([0, 1], [60, 40]), np.repeat([0, 1], [15, 10])
+    alarms = 0
+    for _ in range(20):
+        normal = np.concatenate([rng.normal(1e5, 300, 60), rng.lognormal(11.5, 1.2, 40)])
+        sample = np.concatenate([rng.normal(1.02e5, 300, 15), rng.lognormal(11.5, 1.2, 10)])
+        found = detect(table(normal[:, None]), table(sample[:, None]), permutations=999,
+                       normal_type=types[0], sample_type=types[1])  # fmt: skip
+        alarms += found.flagged
+        assert any(c.kind == 0 for c in found.slight)
+    assert alarms <= 4
+
+
+def test_what_is_said_of_a_type_is_of_that_type():
+    rng = np.random.default_rng(19)
+    types = np.repeat([0, 1], 60), np.repeat([0, 1], 15)
+    normal = rng.normal(1e6, 2e4, (120, 1))
+    sample = rng.normal(1e6, 2e4, (30, 1)) * np.repeat([1.3, 0.6], 15)[:, None]
+    found = detect(table(normal), table(sample), normal_type=types[0], sample_type=types[1])
+    worst = found.slower[0]
+    assert worst.kind == 0
+    assert worst.effect == pytest.approx(3e5, rel=0.1)
+    assert found.states[0].effect < 0
+
+
+def test_what_is_needed_keeps_the_mix_of_types():
+    normal, sample = np.full((103, 1), 10), np.full((3, 1), 10)
+    types = np.repeat([0, 1], [100, 3]), np.ones(3, np.int64)
+    found = detect(table(normal), table(sample), normal_type=types[0], sample_type=types[1])
+    assert not found.enough
+    assert math.comb(3 + found.needed, 3) >= 200 > math.comb(2 + found.needed, 3)
+    assert detect(table([[10]]), table([[10]])).needed == 5
+    apart = detect(table(normal), table(sample), normal_type=np.zeros(103, np.int64),
+                   sample_type=types[1])  # fmt: skip
+    assert (apart.enough, apart.needed) == (False, 0)
+
+
+def test_the_numbering_of_sessions_does_not_matter():
+    rng = np.random.default_rng(20)
+    normal, sample = lognormal(rng, 60, 2), lognormal(rng, 60, 2)
+    session = np.arange(60) % 10
+    first, second = (
+        detect(table(normal), table(sample), normal_session=s, sample_session=s, permutations=999)
+        for s in (session, 9 - session)
+    )
+    assert [s.p_value for s in first.states] == [s.p_value for s in second.states]
+    assert any("whole sessions" in note for note in first.notes)

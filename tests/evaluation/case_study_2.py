@@ -36,6 +36,7 @@ from critpath.timeline.missing_switches import with_missing_switches
 from critpath.timeline.replay import replay
 
 CALM: Final = 0.2  # share of the cpu that others may have before something is recorded
+TIMEOUT_S: Final = 300
 PATIENCE: Final = 5.0  # seconds to wait for that
 EXECUTIONS: Final = 90
 SEED: Final = 11
@@ -72,7 +73,8 @@ class Case:
     cached: bool = False
 
 
-# Written before anything was measured.
+# What counts as right (state, says) was written before anything was measured; how tight the
+# limits of memory and disk are was set after first trials, until they showed.
 LIMITS: Final = {
     "none": Case("no limit, recorded again", "", ""),
     "quota-10": Case("CPU quota of 10 %: 1 of 10 ms", "WAIT_CPU", "throttled", (1_000, 10_000)),
@@ -204,6 +206,7 @@ def critpath(*arguments: str, codes: Sequence[int] = (0,)) -> str:
         capture_output=True,
         text=True,
         check=False,
+        timeout=TIMEOUT_S,
         preexec_fn=_before_others,
     )
     if done.returncode not in codes:
@@ -252,7 +255,8 @@ def competitor(cpu: int, group: Group) -> Iterator[None]:
     program = (
         "import os; os.sched_setaffinity(0, {int(os.sys.argv[1])});"
         "open('/proc/self/comm', 'w').write('intruder'); print(flush=True)\n"
-        "while True: pass"
+        "parent = os.getppid()\n"
+        "while os.getppid() == parent: pass"
     )
     command = [sys.executable, "-c", program, str(cpu)]
     with subprocess.Popen(
@@ -291,11 +295,15 @@ def run(
                 normals[case.cached] = study.record(where, healthy, SEED + 2 * repeat)
             try:
                 sample = study.record(name, case, SEED + 2 * repeat + 1)
+                document, others = study.compare(normals[case.cached], sample)
             except NoLimitError as error:
                 missing.add(name)
                 print(f"{name}: left out: {error}", file=sys.stderr)
                 continue
-            document, others = study.compare(normals[case.cached], sample)
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                print(f"{name}, repeat {repeat}: failed: {error}", file=sys.stderr)
+                yield Answer(name, repeat, "failed", str(error), "", False, "", 0.0, 0.0, 0.0)
+                continue
             cause, state, right = judge(case, document)
             means = mean_total(document)
             yield Answer(

@@ -153,23 +153,25 @@ class Row:
         return self.kind, self.strength, self.repetition, self.healthy
 
 
-def measure(built: Bench, name: str, strength: int, repetition: int, *, healthy: bool) -> Row:
+def measure(
+    built: Bench, name: str, strength: int, repetition: int, *, healthy: bool, seed: int = 0
+) -> Row:
     """Record and compare one pair; whatever fails becomes a row that says so."""
     begin = time.monotonic()
     row = Row(name, strength, repetition, int(healthy))
     try:
-        result = _compare(built, row)
+        result = _compare(built, row, seed)
     except (RecordingError, NoLimitError, CritpathError, OSError) as error:
         result = {"error": str(error) or type(error).__name__}
     seconds = round(time.monotonic() - begin, 2)
     return Row(row.kind, row.strength, row.repetition, row.healthy, seconds=seconds, **result)
 
 
-def _compare(built: Bench, row: Row) -> dict[str, object]:
+def _compare(built: Bench, row: Row, offset: int) -> dict[str, object]:
     kind = KINDS[row.kind]
     # Every version of every pair has an order of its own.
     seed = 2 * (row.repetition + 1000 * list(KINDS).index(row.kind) + 100_000 * row.strength)
-    seed += 1_000_000 * row.healthy
+    seed += 1_000_000 * row.healthy + 10_000_000 * offset
     common = {
         "types": kind.types,
         "executions": EXECUTIONS,
@@ -269,9 +271,9 @@ def share(count: int, of: int) -> str:
 
 def summary(rows: Iterable[Row]) -> dict[str, object]:
     """Return the figures of all rows: of every kind and strength, and of the targets."""
-    rows = [r for r in rows if not r.error]
+    # What failed was not detected.
     faulty = [r for r in rows if not r.healthy]
-    healthy = [r for r in rows if r.healthy]
+    healthy = [r for r in rows if r.healthy and not r.error]
     strongest = [r for r in faulty if r.strength == max(STRENGTHS)]
     found = [r for r in strongest if r.verdict == "anomaly"]
     alarms = [r for r in healthy if r.verdict == "anomaly"]
@@ -348,6 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--csv", type=Path, help="one row for each comparison")
     parser.add_argument("--resume", action="store_true", help="leave out what --csv has")
     parser.add_argument("--json", type=Path, help="the figures and all rows")
+    parser.add_argument("--seed", type=int, default=0, help="another one, other requests")
     given = parser.parse_args(arguments)
     kinds, strengths = given.kinds.split(","), [int(s) for s in given.strengths.split(",")]
     if wrong := [k for k in kinds if k not in KINDS] or set(strengths) - set(STRENGTHS):
@@ -365,7 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number, (kind, strength, repetition, both) in enumerate(wanted, 1):
             if any(r.key == (kind, strength, repetition, int(both)) for r in rows):
                 continue
-            row = measure(built, kind, strength, repetition, healthy=both)
+            row = measure(built, kind, strength, repetition, healthy=both, seed=given.seed)
             rows.append(row)
             write(row)
             if sys.stderr.isatty():

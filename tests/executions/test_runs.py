@@ -84,6 +84,15 @@ def test_a_run_that_did_not_end_by_itself_is_no_execution(record, how):
     assert found.notes == ("1 run ended by the timeout or by whoever ended the recording",)
 
 
+def test_an_interleaved_recording_without_a_run_of_its_own_has_no_execution(record):
+    made = record()
+    add_process(made, 100, 7, "./work")
+    for specification in ("process", "process,comm=work", "thread"):
+        found = find_executions(made.events(), specification, interleaved=True)
+        assert len(found) == 0
+        assert found.notes or specification == "process"
+
+
 def test_a_users_own_choice_goes_before_the_runs(record):
     made = record()
     add_process(made, 100, 7, "/bin/sh")
