@@ -274,7 +274,8 @@ def test_degenerate_sets_have_finite_answers(normal, sample):
     same = (sample.durations == normal.durations[0]).all(axis=1)
     if (normal.durations == normal.durations[0]).all():
         assert not (found.paper | found.anomalous)[same].any()
-        assert found.paper[~same].all()
+        # One execution has no standard deviation to be above.
+        assert found.paper[~same].all() == (len(normal) > 1 or bool(same.all()))
 
 
 def test_few_normal_executions_are_said():
