@@ -16,10 +16,11 @@ from critpath.detect.effects import Effects, detectable_shift, effects
 from critpath.detect.families import WHOLE, Families, two_families
 from critpath.detect.gate import seed
 from critpath.detect.notes import Circumstances, describe
+from critpath.detect.ordinal import ordinal_effects
 from critpath.detect.screening import false_alarms
 from critpath.detect.sessions import floor_share, permutable
 from critpath.errors import InconclusiveError, UsageError
-from critpath.model import I64, Bool, Detection, StateTest, VectorTable
+from critpath.model import F64, I64, Bool, Detection, StateTest, VectorTable
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,8 @@ def detect(
     flags = flag(families, found, alpha=alpha, floor=share)
     evidence = _Evidence(paper, families, found, flags)
     flagged = RULES[rule](evidence)
+    strata = normal_stratum, sample_stratum
+    ordinal = ordinal_effects(x, y, *strata) if screening else None
     slower, slight = changes(families, found, flags, names, alpha=alpha, floor=share)
     floor_ns = share * float(found.normal_mean[-1])
     about = Circumstances(
@@ -170,7 +173,7 @@ def detect(
     )
     return Detection(
         rule=rule,
-        states=_states(normal, evidence, t2, flagged),
+        states=_states(normal, evidence, t2, flagged, ordinal),
         flagged=bool(flagged.any()),
         alpha=alpha,
         floor=floor_ns,
@@ -223,8 +226,14 @@ def _needed(normal_stratum: I64, sample_stratum: I64, least: float) -> int:
 
 
 def _states(
-    normal: VectorTable, evidence: _Evidence, t2: float | None, flagged: Bool
+    normal: VectorTable,
+    evidence: _Evidence,
+    t2: float | None,
+    flagged: Bool,
+    ordinal: tuple[F64, F64] | None,
 ) -> tuple[StateTest, ...]:
+    nothing = np.zeros(len(flagged))
+    delta, ratio = ordinal or (nothing, nothing * np.nan)
     paper, found = evidence.paper, evidence.effects
     families = evidence.families
     p_value = np.minimum(families.p_value, families.stratum_p_value.min(axis=0))
@@ -247,6 +256,8 @@ def _states(
             effect_low=float(found.low[i]),
             effect_high=float(found.high[i]),
             flagged=bool(flagged[i]),
+            cliffs_delta=float(delta[i]),
+            median_ratio=float(ratio[i]) if math.isfinite(ratio[i]) else None,
         )
         for i, symbol in enumerate((*normal.symbols, None))
     )

@@ -59,7 +59,7 @@ def describe(about: Circumstances) -> list[str]:
         )
     by_type = [c for c in about.slower if c.kind >= 0]
     notes += [
-        f"type {slow.kind} by itself: {slow.name} {format_ns(slow.effect, sign=True)} "
+        f"type n{slow.kind} by itself: {slow.name} {format_ns(slow.effect, sign=True)} "
         f"(adjusted p = {slow.p_value:.2g})"
         for slow in sorted(by_type, key=lambda c: (c.kind, about.names.index(c.name)))
     ]

@@ -105,7 +105,7 @@ def _slower(detection: Detection) -> str:
 
 
 def _told(change: Change) -> str:
-    of = f" of type {change.kind}" if change.kind >= 0 else ""
+    of = f" of type n{change.kind}" if change.kind >= 0 else ""
     size = format_ns(change.effect, sign=True)
     return f"{change.name} is {size} an execution{of} (p = {change.p_value:.2g})"
 

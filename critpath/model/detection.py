@@ -39,6 +39,12 @@ class StateTest:
         Bootstrap 95 % interval of the effect.
     flagged : bool
         By the rule in force.
+    cliffs_delta : float
+        How much more often a sample execution is the longer one of a pair than the
+        shorter one, within types: -1 to 1.
+    median_ratio : float or None
+        Typical sample over normal duration (Hodges-Lehmann on logarithms); None where
+        half of the durations of a type are 0.
     """
 
     symbol: Symbol | None
@@ -57,6 +63,8 @@ class StateTest:
     effect_low: float
     effect_high: float
     flagged: bool
+    cliffs_delta: float = 0.0
+    median_ratio: float | None = None
 
     @property
     def name(self) -> str:

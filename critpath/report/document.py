@@ -156,6 +156,8 @@ def _state(test: StateTest) -> dict[str, Any]:
         "effect": number(test.effect),
         "effect_low": number(test.effect_low),
         "effect_high": number(test.effect_high),
+        "cliffs_delta": number(test.cliffs_delta),
+        "median_ratio": number(test.median_ratio),
         "p_value": number(test.p_value),
         "flagged": test.flagged,
         "new_state": test.new_state,

@@ -68,6 +68,7 @@ _STATE = {
     **dict.fromkeys(("normal_mean", "sample_mean", "normal_std", "effect"), MAYBE),
     **dict.fromkeys(("effect_low", "effect_high", "p_value", "average_threshold"), MAYBE),
     **dict.fromkeys(("normal_above", "sample_above", "probability_threshold"), MAYBE),
+    **dict.fromkeys(("cliffs_delta", "median_ratio"), MAYBE),
     **dict.fromkeys(("flagged", "new_state", "average_fires", "probability_fires"), bool),
 }
 

@@ -141,7 +141,7 @@ def test_a_slow_down_hidden_by_the_mix_is_found():
     assert not detect(table(normal), table(sample)).states[-1].flagged
     found = detect(table(normal), table(sample), normal_type=types[0], sample_type=types[1])
     assert found.states[-1].flagged
-    assert any("type 0 by itself" in note for note in found.notes)
+    assert any("type n0 by itself" in note for note in found.notes)
 
 
 def test_faster_is_no_anomaly_and_is_said():
