@@ -59,9 +59,14 @@ def unlike_recordings(normal: PathSet) -> tuple[str, ...]:
     empty = [s for i, s in enumerate(normal.sources) if not (normal.session == i).any()]
     result = [f"{source} has no execution" for source in empty]
     for key, what in _ALIKE.items():
-        seen = _said(normal, key)
+        # A recording's kernel and user-space traces have each a tracer of its own.
+        by_domain: dict[str, set[str]] = {}
+        for each in (e for e in normal.environment if key in e):
+            by_domain.setdefault(str(each.get("domain", "")), set()).add(str(each[key]))
+        seen = max(by_domain.values(), key=len, default=set())
         if len(seen) > 1:
-            result.append(f"the recordings come from different {what}: {', '.join(seen)}")
+            listed = ", ".join(sorted(seen))
+            result.append(f"the recordings come from different {what}: {listed}")
     return tuple(result)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from critpath.detect.circumstances import set_warnings
+from critpath.detect.circumstances import apart, set_warnings, unlike_recordings
 from critpath.model import CriticalPaths, Executions, PathSet
 
 
@@ -58,3 +60,32 @@ def test_an_interleaved_recording_is_best_compared_with_its_partner():
     assert warning.startswith("the normal set was recorded in alternation with 'sample'")
     (warning,) = set_warnings(stranger, other, 0)
     assert warning.startswith("the sample set was recorded in alternation with 'normal'")
+
+
+def test_what_recordings_of_one_set_differ_in_is_said():
+    one = path_set(kernel_release="6.1", tracer_name="lttng-modules")
+    assert unlike_recordings(one) == ()
+    kernel, *_ = ({"domain": "kernel", "tracer_name": "lttng-modules"},)
+    user = {"domain": "ust", "tracer_name": "lttng-ust"}
+    assert unlike_recordings(replace(one, environment=(kernel, user))) == ()
+    other = {"domain": "kernel", "tracer_name": "critpath"}
+    (warning,) = unlike_recordings(replace(one, environment=(kernel, user, other)))
+    assert warning.endswith("different tracers: critpath, lttng-modules")
+    (empty,) = unlike_recordings(replace(one, sources=("monday",)))
+    assert empty == "monday has no execution"
+
+
+def test_sets_of_one_session_are_not_apart():
+    def of(session, **environment):
+        made = path_set(**environment)
+        return replace(
+            made,
+            executions=Executions(("1",), *(np.ones(1, np.int64),) * 4, ("x",), ("",)),
+            paths=replace(made.paths, start=np.zeros(2, np.int64)),
+            session=np.array([session]),
+            lossy=np.zeros(1, np.bool_),
+        )
+
+    assert apart(of(0), of(0))
+    assert apart(of(0, recorded_session="a"), of(0, recorded_session="b"))
+    assert not apart(of(0, recorded_session="a"), of(0, recorded_session="a"))
