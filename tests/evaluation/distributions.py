@@ -10,6 +10,8 @@ rare states: how often each state occurs.  "All normal executions lack the state
 heavy tail: log-normal 0.6, and 3 % of the values some six times longer.  A Pareto tail is
     excluded: it would make the average rule alarm at 100/100, where it does not (.001).
 3 types mixed: every state of a type is 1, 3 or 9 times as long; log-normal 0.3 within.
+rare hiccups: not the specification's; healthy executions of which one in a hundred is an
+    outlier, for the marks of single ones.
 mean durations of the ten states: 10, 9, .. 1 parts of 55; the changed state is the fourth
     and the delayed one the sixth (share of healthy and of delayed executions found).
 """
@@ -59,6 +61,14 @@ def _types(rng: np.random.Generator, n: int) -> F64:
     return factor * rng.lognormal(0, 0.3, (n, STATES))
 
 
+def _hiccups(rng: np.random.Generator, n: int) -> F64:
+    """Log-normal 0.3, and one execution in a hundred held up for three mean totals."""
+    drawn = rng.lognormal(0, 0.3, (n, STATES))
+    held_up = rng.random(n) < 0.01
+    drawn[held_up, DELAYED] += 3 * _MEANS.sum() / _MEANS[DELAYED]
+    return drawn
+
+
 DISTRIBUTIONS: Final[dict[str, Draw]] = {
     "normal cv .1": _normal,
     "lognormal .3": _lognormal(0.3),
@@ -66,6 +76,7 @@ DISTRIBUTIONS: Final[dict[str, Draw]] = {
     "rare states": _rare,
     "heavy tail": _heavy,
     "3 types mixed": _types,
+    "rare hiccups": _hiccups,
 }
 
 

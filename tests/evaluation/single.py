@@ -21,7 +21,10 @@ from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers
 LEVEL: Final = 0.05
 SETTINGS: Final = [
     Setting(data, n, m)
-    for data in ("normal cv .1", "lognormal .3", "lognormal 1", "rare states", "heavy tail")
+    for data in (
+        *("normal cv .1", "lognormal .3", "lognormal 1", "rare states", "heavy tail"),
+        "rare hiccups",
+    )
     for n, m in ((10, 10), (30, 10), (100, 10), (100, 30))
 ]
 
