@@ -215,6 +215,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             "N",
         ),
         Setting(
+            "cluster-method",
+            one_of("optics", "raw", "silcut", "linkage"),
+            "optics",
+            "how types of executions are found: optics, raw (on plain counts, as the paper), "
+            "silcut or linkage",
+            "NAME",
+        ),
+        Setting(
             "recorder",
             one_of("auto", "lttng", "ftrace"),
             "auto",

@@ -31,7 +31,15 @@ def test_compare_passes_every_setting_on(run, fake):
     run(
         *("compare", "normal", "sample", "--execution", "thread", "--rule", "paper"),
         *("--alpha", "5%", "--floor", "0", "--t1", "2", "--t2", "1.5", "--outlier-k", "3"),
-        *("--no-interrupts", "--reader", "native", "--permutations", "999"),
+        *(
+            "--no-interrupts",
+            "--reader",
+            "native",
+            "--permutations",
+            "999",
+            "--cluster-method",
+            "raw",
+        ),
     )
     reads = fake.called("extract")
     assert [args for args, _ in reads] == [([Path("normal")],), ([Path("sample")],)]
@@ -52,6 +60,7 @@ def test_compare_passes_every_setting_on(run, fake):
         "outlier_k": 3.0,
         "outlier_level": 0.05,
         "permutations": 999,
+        "cluster_method": "raw",
         "interrupts": False,
     }
 
