@@ -47,17 +47,18 @@ def test_every_repetition_is_of_everything_before_the_next():
     ]
 
 
-def test_a_failed_recording_is_in_no_share():
+def test_a_failed_recording_was_not_detected_and_alarmed_nobody():
     rows = [
         faults.Row("lock", 3, 0, 0, verdict="anomaly", right=1),
         faults.Row("lock", 3, 1, 0, verdict="ok"),
         faults.Row("lock", 3, 2, 0, error="exit code 1"),
         faults.Row("lock", 3, 0, 1, verdict="anomaly"),
         faults.Row("lock", 3, 1, 1, verdict="ok"),
+        faults.Row("lock", 3, 2, 1, error="exit code 1"),
     ]
     found = faults.summary(rows)
-    assert (found["detected"], found["right"], found["alarms"]) == ([1, 2], [1, 1], [1, 2])
-    assert found["cells"]["lock"]["3"]["of"] == 2
+    assert (found["detected"], found["right"], found["alarms"]) == ([1, 3], [1, 1], [1, 2])
+    assert found["cells"]["lock"]["3"]["of"] == 3
 
 
 def test_a_row_that_was_cut_short_is_measured_again(tmp_path):
