@@ -215,8 +215,14 @@ def test_loss_is_what_lttng_counted_and_no_verdict_rests_on_it(said, recorded, c
         ["babeltrace2", recorded / "loss" / "trace"], capture_output=True, text=True, check=True
     )
     assert sum(map(int, re.findall(r"discarded (\d+) event", read.stderr))) == lost
-    code, found = compare(critpath, recorded / "loss", recorded / "loss", tmp_path / "found.json")
-    assert (code, found["verdict"]) == (3, "inconclusive")
+    place = tmp_path / "found.json"
+    done = critpath("compare", recorded / "loss", recorded / "loss", "--json", place)
+    assert done.returncode == 3, done.stderr
+    # All three runs may have lost their begin or end; then there is nothing to compare.
+    if place.exists():
+        assert json.loads(place.read_text())["verdict"] == "inconclusive"
+    else:
+        assert "no complete execution" in done.stderr
 
 
 def test_a_session_of_somebody_else_is_left_alone(said, recorded):
