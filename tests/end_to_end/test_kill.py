@@ -160,8 +160,10 @@ def test_a_signal_at_any_moment_leaves_nothing_half_made(number, lifetime, tmp_p
         text, _ = recorder.communicate(timeout=60)
         where = f"moment {index} ({share * lifetime:.3f} s): {text}"
         if number != signal.SIGKILL:
-            # Nothing to clean: it has ended by itself.
-            assert recorder.returncode in {0, 128 + number, -number}, where
+            # Nothing to clean: it has ended by itself.  Python ends with 1 where the signal
+            # comes before it has imported its own `site`, and nothing of ours runs yet.
+            too_early = recorder.returncode == 1 and "Fatal Python error: init" in text
+            assert too_early or recorder.returncode in {0, 128 + number, -number}, where
             check_nothing_is_left(recorder.pid, output)
         cleaned = critpath("doctor", "--clean")
         assert cleaned.returncode == 0, where + cleaned.stdout + cleaned.stderr
