@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 
 NS_PER_S = 1_000_000_000
@@ -42,6 +43,11 @@ def format_ns(ns: float, *, sign: bool = False) -> str:
 def format_share(share: float) -> str:
     """Render a share between 0 and 1 as a percentage."""
     return f"{100 * share:.1f} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
+
+
+def round_up(share: float) -> float:
+    """Round a share up to a whole percentage, of which it is never less."""
+    return math.ceil(share * 100 - 1e-9) / 100
 
 
 def plural(count: int, noun: str) -> str:

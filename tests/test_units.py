@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.units import format_ns, format_share, plural, safe_text
+from critpath.units import format_ns, format_share, plural, round_up, safe_text
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,10 @@ def test_no_text_keeps_a_control_and_none_changes_its_length(text):
     unsafe = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     assert not [c for c in safe if unicodedata.category(c) in unsafe]
     assert safe_text(safe) == safe
+
+
+@pytest.mark.parametrize(
+    ("share", "rounded"), [(0.05, 0.05), (0.0601, 0.07), (0.069, 0.07), (0.07, 0.07), (0.0, 0.0)]
+)
+def test_a_floor_is_rounded_up(share, rounded):
+    assert round_up(share) == rounded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from critpath.model import CompareSettings, Detectable, FalseAlarms, FloorAdvice, Rate
-from critpath.units import format_ns, format_share, plural
+from critpath.units import format_ns, format_share, plural, round_up
 
 # The size that the first sentence is about, if the recordings allow it.
 _USUAL = 30
@@ -129,11 +129,6 @@ def _too_many(found: FalseAlarms, settings: CompareSettings, floor: FloorAdvice)
             "or raise the floor"
         )
     return f"{said}: raise the floor"
-
-
-def round_up(share: float) -> float:
-    """Round a floor up to a whole percentage: its estimate knows no more."""
-    return -(-round(share * 1000) // 10) / 100
 
 
 def _about_floor(settings: CompareSettings, floor: FloorAdvice) -> str:

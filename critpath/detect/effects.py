@@ -49,7 +49,13 @@ class Effects:
 
 
 def effects(
-    normal: I64, sample: I64, normal_stratum: I64, sample_stratum: I64, random_seed: int
+    normal: I64,
+    sample: I64,
+    normal_stratum: I64,
+    sample_stratum: I64,
+    random_seed: int,
+    *,
+    replicates: int | None = None,
 ) -> Effects:
     """Compute mix-adjusted effects and their bootstrap intervals.
 
@@ -62,6 +68,8 @@ def effects(
         Execution types, from 0.
     random_seed : int
         Of the data; see `critpath.detect.gate.seed`.
+    replicates : int, optional
+        Of the bootstrap; 1 where its intervals are not looked at.
 
     Notes
     -----
@@ -84,7 +92,8 @@ def effects(
     rng = np.random.default_rng(random_seed)
     order = np.lexsort((*sample.T[::-1], sample_stratum))
     excess = (sample - mean[sample_stratum])[order]
-    replicates = int(np.clip(_WORK // max(len(normal), m), _LEAST_REPLICATES, _REPLICATES))
+    if replicates is None:
+        replicates = int(np.clip(_WORK // max(len(normal), m), _LEAST_REPLICATES, _REPLICATES))
     kinds = (sample_stratum[order, None] == np.arange(strata)).astype(np.float64)
     both = _resampled_means(rng, np.column_stack([excess, kinds]), replicates)
     differences, mixes = both[:, :columns], both[:, columns:]

@@ -102,7 +102,8 @@ class Outliers:
     p_value : float64 [sample]
         Conformal p.
     anomalous : bool [sample]
-        The verdict: Benjamini-Hochberg over the p-values, with the effect floor.
+        The verdict: Benjamini-Hochberg over the p-values at half of the level, or membership
+        in a type that is slower as a whole; both with the effect floor.
     paper : bool [sample]
         The paper's rule: any symbol above mean + k * std of the paired cluster.
     excess : int64 [sample]

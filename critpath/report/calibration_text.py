@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from critpath.report.text_table import new_table, print_line, shown
-from critpath.units import format_ns, format_share, plural
+from critpath.units import format_ns, format_share, plural, round_up
 
 _COLOURS: Final = {"calibrated": "bold green", "alarming": "bold red"}
 _KINDS: Final = {"shuffled": "shuffled", "sessions": "recordings"}
@@ -135,7 +135,7 @@ def _print_floor(document: dict[str, Any], console: Console) -> None:
             "the same by itself where NORMAL is three recordings):",
         )
         print_line(console, "  [tool.critpath]")
-        print_line(console, f"  floor = {_rounded_up(floor['recommended']):.2f}")
+        print_line(console, f"  floor = {round_up(floor['recommended']):.2f}")
 
 
 def _print_detectable(document: dict[str, Any], console: Console) -> None:
@@ -208,10 +208,6 @@ def _times(own: float | None) -> str:
 def _listed(sizes: list[int]) -> str:
     *most, last = map(str, sizes)
     return f"{', '.join(most)} and {last}" if most else last
-
-
-def _rounded_up(share: float) -> float:
-    return -(-round(share * 1000) // 10) / 100
 
 
 def _rate(rate: dict[str, Any] | None) -> Text:

@@ -15,13 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from critpath.cluster.outliers import outliers
-from critpath.cluster.types import find_types, rows_of
-from critpath.detect.coarse import detect
-from critpath.model import VectorTable
+from critpath.cluster.types import rows_of
+from critpath.model import CompareSettings, VectorTable
 from critpath.pipeline import extract
+from critpath.pipeline.judgement import judge
 from critpath.vectors.alphabet import by_thread
-from critpath.vectors.fold import fold_interrupts
 from critpath.vectors.table import vector_table
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
@@ -61,21 +59,16 @@ def main(splits: int = 100, size: int = 11) -> None:
         order = rng.permutation(len(table))
         normal, sample = np.sort(order[size : size + NORMAL]), np.sort(order[:size])
         ours, theirs = rows_of(table, normal), rows_of(table, sample)
-        clusters, others, pairs = find_types(
-            ours, theirs, [labels[i] for i in normal], [labels[i] for i in sample]
-        )
-        judged = fold_interrupts(ours), fold_interrupts(theirs)
-        found = outliers(judged[0], clusters, judged[1], others, pairs, types_known=True)
-        detection = detect(
+        found = judge(
             ours,
             theirs,
-            permutations=999,
-            normal_type=clusters.labels,
-            sample_type=pairs.pair[others.labels],
-            judged=judged,
+            CompareSettings(permutations=999),
+            labels=([labels[i] for i in normal], [labels[i] for i in sample]),
+            sessions=(None, None),
+            screening=False,
         )
-        alarms += detection.flagged
-        marks += bool(found.anomalous.any())
+        alarms += found.detection.flagged
+        marks += bool(found.outliers.anomalous.any())
     print(f"{splits} splits of healthy executions, {NORMAL} against {size}:")
     print(f"  verdict anomaly: {alarms} ({alarms / splits:.1%})")
     print(f"  an execution marked: {marks} ({marks / splits:.1%})")

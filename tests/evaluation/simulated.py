@@ -46,7 +46,6 @@ CALLS: Final = (
     (1.5, 3.0, "a1"),
     (1.5, 1.5, "a2"),
 )
-MANN_WHITNEY: Final = -1
 
 
 def random(*key: object) -> np.random.Generator:
