@@ -20,6 +20,7 @@ from critpath.record.user import User
 EXIT_TIMED_OUT: Final = 124
 GRACE: Final = 2.0  # seconds between SIGTERM and SIGKILL
 _STUCK: Final = 5.0  # seconds after which a killed process counts as stuck in the kernel
+_HALT: Final = 1.0  # seconds to halt a run before it gets a signal
 _STEP: Final = 0.02
 
 
@@ -178,11 +179,31 @@ class Runner:
             self._forward(pid, info.si_signo)
 
     def _forward(self, pid: int, number: int) -> None:
-        """Pass a signal on to whom a terminal would have given it: the process group."""
+        """Pass a signal on to whom a terminal would have given it: the process group.
+
+        The kernel gives a group its signal in one step; here a child could be forked
+        between the look at who is there and the signal to its parent, and would live on.
+        So all are halted until a look finds nobody new, and the signal comes then.
+        """
         group = os.getpgrp()
-        for process in self._tree():
-            if process.pid == pid or process.group == group:
-                process.send(number)
+        held: dict[int, Process] = {}
+        until = time.monotonic() + _HALT
+        while True:
+            new = [
+                process
+                for process in self._tree()
+                if (process.pid == pid or process.group == group) and process.pid not in held
+            ]
+            if not new:
+                break
+            for process in new:
+                process.send(signal.SIGSTOP)
+                held[process.pid] = process
+            if time.monotonic() > until:  # it forks without end
+                break
+        for process in reversed(held.values()):  # children first: no parent sees one halted
+            process.send(number)
+            process.send(signal.SIGCONT)
 
     def _collect_orphans(self, pid: int) -> None:
         """Collect adopted descendants as they end, so that zombies do not pile up."""

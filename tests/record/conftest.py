@@ -42,13 +42,14 @@ class Box:
         self.place = place
         self.log = place / "fake.log"
         self.output = place / "rec"
+        self.started: list[subprocess.Popen] = []
 
     def environment(self, **variables: str) -> dict[str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SUDO_", "FAKE_"))}
         return {**clean, "FAKE_LOG": str(self.log), "PYTHONPATH": "", **variables}
 
     def popen(self, *arguments, env=None, **options) -> subprocess.Popen:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, str(SCRIPT), "record", *map(os.fsencode, map(str, arguments))],
             cwd=self.place,
             env=self.environment(**(env or {})),
@@ -59,6 +60,17 @@ class Box:
                 **options,
             },
         )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        """End what a failed test has left, so that no other test fails of it."""
+        for process in self.started:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
 
     def record(self, *arguments, env=None, **options) -> Done:
         """Record into ``rec``, or as the arguments say."""
@@ -85,7 +97,9 @@ class Box:
 
 @pytest.fixture
 def box(tmp_path):
-    return Box(tmp_path)
+    made = Box(tmp_path)
+    yield made
+    made.end()
 
 
 @pytest.fixture

@@ -1,0 +1,52 @@
+"""Signals passed on to a command that is forking meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+from critpath.record import runner as module
+from critpath.record.tree import descendants
+
+
+def test_a_child_forked_after_the_look_gets_the_signal_too(monkeypatch, wait_for, is_alive):
+    runner = module.Runner(None, None, None, print)
+    runner._remember(descendants(os.getpid()))  # children of other tests are not its own
+    command = subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600; :"])
+    try:
+        tree = wait_for(lambda: (t := runner._tree()) and len(t) == 3 and t)
+        looks = []
+
+        def late(root, without=()):
+            found = descendants(root, without)
+            looks.append(found)
+            # At the first look one child is not there, at the second the other is not.
+            return [p for p in found if p not in tree[len(looks) :]]
+
+        monkeypatch.setattr(module, "descendants", late)
+        runner._forward(command.pid, signal.SIGTERM)
+        assert command.wait(10) == -signal.SIGTERM
+        wait_for(lambda: not any(is_alive(p.pid) for p in tree))
+        assert len(looks) == 4
+    finally:
+        for process in descendants(os.getpid(), runner._others):
+            process.send(signal.SIGKILL)
+        command.wait()
+
+
+def test_a_command_that_cleans_up_may_start_programs(wait_for, tmp_path, no_orphans):
+    """What a trap starts came after the signal: as from a terminal, it does not get it."""
+    runner = module.Runner(None, None, None, print)
+    runner._remember(descendants(os.getpid()))
+    say = "sleep 0.3; echo clean >out; exit 3"
+    line = f"trap '{say}' TERM; echo >set; sleep 9"
+    command = subprocess.Popen(["sh", "-c", line], cwd=tmp_path)
+    no_orphans.append(command.pid)
+    wait_for((tmp_path / "set").exists)
+    begin = time.monotonic()
+    runner._forward(command.pid, signal.SIGTERM)
+    assert command.wait(5) == 3
+    assert time.monotonic() - begin >= 0.3
+    assert (tmp_path / "out").read_text() == "clean\n"
