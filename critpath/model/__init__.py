@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from critpath.model.alignment import Alignment
+    from critpath.model.alignment import Alignment, Loop
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from critpath.model.vectors import Symbol, VectorTable
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "alignment": ("Alignment",),
+    "alignment": ("Alignment", "Loop"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
@@ -120,6 +120,7 @@ __all__ = [
     "Finding",
     "FloorAdvice",
     "Kind",
+    "Loop",
     "Loss",
     "Manifest",
     "Missing",

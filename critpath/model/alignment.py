@@ -10,6 +10,30 @@ from critpath.model.columns import I32, I64, U8, freeze_columns
 
 
 @dataclass(frozen=True, eq=False)
+class Loop:
+    """A block of columns in which rows repeat one unit of states.
+
+    Attributes
+    ----------
+    first, last : int
+        Columns of the block, half-open.  Iterations stand left-justified in it: the
+        i-th begins at column ``first + i * period``.
+    period : int
+        States of one iteration.
+    iterations : int32 [sequences]
+        How often every row ran it; 0 where it did not.
+    """
+
+    first: int
+    last: int
+    period: int
+    iterations: I32
+
+    def __post_init__(self) -> None:
+        freeze_columns(self, -1, iterations=np.int32)
+
+
+@dataclass(frozen=True, eq=False)
 class Alignment:
     """A multiple alignment of critical paths.
 
@@ -27,6 +51,8 @@ class Alignment:
         Sum-of-pairs score (natural-log units).
     notes : tuple of str
         One line each: what the aligner left out and why.
+    loops : tuple of Loop
+        Blocks of columns in which states repeat, from left to right, disjoint.
     """
 
     rows: I32
@@ -35,6 +61,7 @@ class Alignment:
     tree: str = ""
     score: float = 0.0
     notes: tuple[str, ...] = ()
+    loops: tuple[Loop, ...] = ()
 
     def __post_init__(self) -> None:
         freeze_columns(self, len(self.sequences), rows=np.int32)
