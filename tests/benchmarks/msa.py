@@ -137,10 +137,8 @@ def measure_method(method: Method, of: Sequence[Family]) -> dict[str, Score]:
     return result
 
 
-def measure_live(peer: str, of: Sequence[Family]) -> dict[str, Score]:
-    """Align every family with a peer, now."""
-    import peers  # noqa: PLC0415 - beside this file; who loads it as a module needs no peers
-
+def measure_live(peer: str, of: Sequence[Family], peers: Any) -> dict[str, Score]:
+    """Align every family with a peer, now, by the module ``peers``."""
     result = {}
     for family in of:
         rows, seconds = peers.run(peer, family.sequences)
@@ -236,10 +234,10 @@ def main() -> int:
     for peer in PEERS:
         scores[peer] = stored[peer]
         if options.live:
-            import peers  # noqa: PLC0415 - as above
+            import peers  # noqa: PLC0415 - beside this file; tests load that by its path
 
             try:
-                scores[peer] = measure_live(peer, of)
+                scores[peer] = measure_live(peer, of, peers)
             except peers.PeerError as error:
                 notes.append(f"{peer}: {error}; its stored alignments are shown.")
         if len(scores[peer]) < len(of):
