@@ -19,12 +19,14 @@ LONGEST_NAME: Final = 30
 # Pfam's way to write a probability in one character: 0 is below 5 %, * from 95 % on.
 _TENTHS: Final = "0123456789*"
 _TRACKS: Final = (
-    "Per column: normal_symbol, the normal rows' most common letter; normal_probability,"
-    " their share with it; probability, their share with the last row's letter: 0 is below"
-    " 5 %, 1 below 15 %, ... 9 below 95 %, * above; normal_duration, their mean; duration,"
-    " the last row's: 0-9 A-Z a-z, each twice the one before: A is 512 to 1023 ns, K from"
-    " 0.52 ms, U from 0.54 s."
+    "Per column: paper, what is abnormal by the paper's rules: s the state, d the duration,"
+    " m a state that is missing; normal_symbol, the normal rows' most common letter;"
+    " normal_probability, their share with it; probability, their share with the last row's"
+    " letter: 0 is below 5 %, 1 below 15 %, ... 9 below 95 %, * above; normal_duration,"
+    " their mean; duration, the last row's: 0-9 A-Z a-z, each twice the one before: A is 512"
+    " to 1023 ns, K from 0.52 ms, U from 0.54 s."
 )
+_VERDICT: Final = " abnormal, * where the verdict says so."
 _ITERATION: Final = " iteration, which one of a loop, modulo 10; iterations of a row, loop by loop."
 
 
@@ -111,6 +113,7 @@ def in_biopython(document: dict[str, Any], aligned: dict[str, Any]) -> Any:
             f"execution {aligned['execution']} (the last row) and its normal group"
         ),
         "comment": f"Letters: {_legend(document)}. {_TRACKS}"
+        + (_VERDICT if "abnormal" in aligned["statistics"] else "")
         + (_ITERATION if aligned.get("loops") else ""),
     }
     # Biopython has the attribute only once it is set.
@@ -205,7 +208,20 @@ def _tracks(aligned: dict[str, Any]) -> dict[str, str]:
     statistics = aligned["statistics"]
     last = aligned["rows"][-1]
     symbols = [LETTERS[s] if s >= 0 else "-" for s in statistics["normal_symbol"]]
+    # Comparisons that were saved before there was a verdict on columns have none.
+    verdict = statistics.get("abnormal")
+    said = {} if verdict is None else {"abnormal": "".join("*" if a else "." for a in verdict)}
     return {
+        **said,
+        "paper": "".join(
+            "s" if state else "d" if duration else "m" if missing else "."
+            for state, duration, missing in zip(
+                statistics["abnormal_state"],
+                statistics["abnormal_duration"],
+                statistics["missing"],
+                strict=True,
+            )
+        ),
         "normal_symbol": "".join(symbols),
         "normal_probability": "".join(map(_tenth, statistics["normal_probability"])),
         "probability": "".join(map(_tenth, statistics["probability"])),

@@ -58,6 +58,9 @@ def entry(symbols, ids=None, **more):
             "normal_probability": [None] * columns,
             "normal_symbol": [-1] * columns,
             "mean": [None] * columns,
+            "abnormal_state": [False] * columns,
+            "abnormal_duration": [False] * columns,
+            "missing": [False] * columns,
         },
         **more,
     }
@@ -136,6 +139,13 @@ def test_tracks_of_stockholm(factory):
         assert character == ("." if mean is None else in_doublings(mean))
     for character, symbol in zip(tracks["normal_symbol"], statistics["normal_symbol"], strict=True):
         assert character == ("-" if symbol < 0 else LETTERS[symbol])
+    paper = {"s": "abnormal_state", "d": "abnormal_duration", "m": "missing"}
+    assert set(tracks["paper"]) == {"s", "d", "m", "."} - {
+        letter for letter, name in paper.items() if not any(statistics[name])
+    }
+    for column, letter in enumerate(tracks["paper"]):
+        assert any(statistics[name][column] for name in paper.values()) == (letter != ".")
+        assert letter == "." or statistics[paper[letter]][column]
     assert "A=RUN B=WAIT_CPU" in read.annotations["comment"]
     assert read.annotations["identifier"] == "s_1"
     record = read.sequences[0]
@@ -145,6 +155,16 @@ def test_tracks_of_stockholm(factory):
     row = aligned["rows"][0]
     present = [d for s, d in zip(row["symbols"], row["durations"], strict=True) if s >= 0]
     assert record.letter_annotations["duration"] == "".join(map(in_doublings, present))
+
+
+def test_the_verdict_on_columns_is_a_track_where_there_is_one():
+    one = entry([[1, 2, 3], [1, -1, 3]])
+    read = Align.read(StringIO(write_alignments(document_of(one), [one], "stockholm")), "stockholm")
+    assert "abnormal" not in read.column_annotations
+    one["statistics"]["abnormal"] = [False, True, False]
+    read = Align.read(StringIO(write_alignments(document_of(one), [one], "stockholm")), "stockholm")
+    assert read.column_annotations["abnormal"] == ".*."
+    assert "abnormal, * where" in read.annotations["comment"]
 
 
 def test_loops_are_a_track_and_a_count_per_row():
