@@ -61,8 +61,9 @@ python:
 packages: python
 	@PYTHON="$(PYTHON)" sh .ci/packages build
 
-packages-test: python
+packages-test: python | $(VENV)/ready
 	@PYTHON="$(PYTHON)" sh .ci/packages test
+	@sh .ci/peers $(abspath $(VENV))/peers
 
 packages-lttng: python
 	@PYTHON="$(PYTHON)" sh .ci/packages lttng

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parent.parent / ".ci" / "packages"
+PEERS = SCRIPT.with_name("peers")
 # A Python that has venv and its headers once the packages are there.
 PYTHON = """#!/bin/sh
 case "$2" in
@@ -97,3 +98,75 @@ def test_a_package_that_apt_lacks_keeps_no_other_out(machine, tmp_path):
         "missing: python3-venv (Debian's names); install them and try again\n"
     )
     assert (tmp_path / "python3-dev").exists()
+
+
+DOWNLOAD = """#!/bin/sh
+echo "$1" >>"$ROOT/apt.log"
+case "$1" in
+download) [ -e "$ROOT/lists" ] && : >muscle3_1_all.deb ;;
+update) touch "$ROOT/lists" ;;
+esac
+"""
+UNPACK = """#!/bin/sh
+mkdir -p usr/bin && ln -s "$ROOT/bin/fake" usr/bin/muscle3
+"""
+
+
+@pytest.fixture
+def unpack(tmp_path):
+    """Run ``.ci/peers`` on a machine with the tools that are given."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for tool in ("sh", "mkdir", "ln", "rm", "touch"):
+        (commands / tool).symlink_to(shutil.which(tool))
+
+    def run(uid=0, **tools):
+        for tool, text in {
+            "fake": "#!/bin/sh\n",
+            "id": f"#!/bin/sh\necho {uid}\n",
+            **tools,
+        }.items():
+            place = commands / tool.replace("_", "-")
+            place.write_text(text)
+            place.chmod(0o755)
+        return subprocess.run(
+            [commands / "sh", PEERS, tmp_path / "there"],
+            env={"PATH": str(commands), "ROOT": str(tmp_path), "LC_ALL": "C"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def test_muscle3_is_unpacked_once_and_silently(unpack, tmp_path):
+    for _ in range(2):
+        done = unpack(apt_get=DOWNLOAD, dpkg_deb=UNPACK)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert (tmp_path / "there" / "usr" / "bin" / "muscle3").exists()
+    # The lists were missing at first; the second time nothing was asked for.
+    assert (tmp_path / "apt.log").read_text().split() == ["download", "update", "download"]
+    assert [p.name for p in (tmp_path / "there").iterdir()] == ["usr"]
+
+
+def test_a_muscle3_of_the_system_is_enough(unpack, tmp_path):
+    done = unpack(muscle3="#!/bin/sh\n", apt_get=DOWNLOAD, dpkg_deb=UNPACK)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize(
+    ("uid", "tools"),
+    [
+        (0, {}),
+        (1000, {"apt_get": DOWNLOAD, "dpkg_deb": UNPACK}),
+        (0, {"apt_get": "#!/bin/sh\nexit 1\n"}),
+    ],
+)
+def test_without_muscle3_it_is_said_and_no_error(unpack, uid, tools):
+    done = unpack(uid, **tools)
+    assert done.returncode == 0
+    assert done.stderr == (
+        "muscle3 could not be unpacked; the tests and benchmarks that need it leave it out\n"
+    )

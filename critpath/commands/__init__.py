@@ -13,7 +13,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from critpath.commands import calibrate, compare, demo, doctor, extract, mark, path, record, report
+from critpath.commands import (
+    calibrate,
+    compare,
+    demo,
+    doctor,
+    export,
+    extract,
+    mark,
+    path,
+    record,
+    report,
+)
 from critpath.commands.parser import Verb, before_command, build_parser, given_settings
 from critpath.commands.settings import effective
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
@@ -29,6 +40,7 @@ VERBS: Final[dict[str, Verb]] = {
     "compare": compare,
     "calibrate": calibrate,
     "report": report,
+    "export": export,
     "doctor": doctor,
     "mark": mark,
     "demo": demo,

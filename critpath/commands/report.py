@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from critpath.commands.output import (
     write_output,
 )
 from critpath.commands.path import print_paths
+from critpath.commands.saved import load_saved
 from critpath.commands.settings import Settings
-from critpath.errors import UnreadableError, UsageError
+from critpath.errors import UsageError
 
 SUMMARY = "render a saved comparison (compare --json) or saved paths (extract) again"
 SETTINGS = ()
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             )
         print_paths(load_paths(source), arguments.format)
         return 0
-    _render(_load(arguments.file), arguments)
+    _render(load_saved(arguments.file), arguments)
     return 0
 
 
@@ -77,23 +77,3 @@ def _render(document: dict[str, Any], arguments: argparse.Namespace) -> None:
     from critpath.report.text_path import render_path  # noqa: PLC0415 - as above
 
     (render_path if is_path else render_comparison)(document, make_console())
-
-
-def _load(file: str) -> dict[str, Any]:
-    from critpath.report.as_json import load_document  # noqa: PLC0415 - start-up time
-
-    try:
-        if file == STDOUT:
-            text = sys.stdin.buffer.read().decode("utf-8")
-        else:
-            text = Path(file).read_bytes().decode("utf-8")
-    except UnicodeDecodeError:
-        raise UnreadableError(
-            f"{file} is neither JSON nor an extract file",
-            "give a file of critpath compare --json or critpath extract",
-        ) from None
-    except OSError as error:
-        raise UnreadableError(
-            f"cannot read {file}: {error.strerror}", "give a readable file"
-        ) from None
-    return load_document(text)

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from critpath.model.alignment import Alignment, Loop
+    from critpath.model.alignment import LETTERS, Alignment, Loop, in_doublings
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from critpath.model.vectors import Symbol, VectorTable
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "alignment": ("Alignment", "Loop"),
+    "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
@@ -91,6 +91,7 @@ __all__ = [
     "I64",
     "INTERFERENCE",
     "INTERRUPTED",
+    "LETTERS",
     "MANIFEST",
     "MANIFEST_FORMAT",
     "RECORDING",
@@ -136,4 +137,5 @@ __all__ = [
     "Wanted",
     "Workers",
     "freeze_columns",
+    "in_doublings",
 ]

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase, digits
+from typing import Any, Final
 
 import numpy as np
 
 from critpath.model.columns import I32, I64, U8, freeze_columns
+
+# A letter per symbol code, as text formats of sequences have it.  Left out is what means
+# a gap, an end or an unknown letter somewhere: - . * ~ ? and the like.
+LETTERS: Final = ascii_uppercase + ascii_lowercase + digits + "@%"
+# A duration in one character: how many binary digits its nanoseconds have, so that each
+# step is a doubling (A: 0.5 to 1 us, K: 0.5 to 1 ms, U: 0.5 to 1.1 s).
+DOUBLINGS: Final = digits + ascii_uppercase + ascii_lowercase
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,3 +95,66 @@ class Alignment:
             present = self.rows[i] >= 0
             result[i, present] = durations[self.rows[i, present]]
         return result
+
+    def to_biopython(self, names: Sequence[str] = ()) -> Any:
+        """Return this alignment as Biopython has it.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Ids of the rows; their indices, as in `tree`, if omitted.
+
+        Returns
+        -------
+        Bio.Align.Alignment
+            A `SeqRecord` per row, its sequence degapped and written in `LETTERS`, its
+            letter annotation ``duration`` in `DOUBLINGS` (writers of text take one
+            character a letter; nanoseconds are in `durations`).  With loops, the column
+            annotation ``iteration`` numbers the iterations of every loop modulo 10, and
+            each record's annotation ``iterations`` says how often it ran every loop.
+
+        Raises
+        ------
+        ImportError
+            If Biopython is not installed; it comes with ``critpath[bio]``.
+        ValueError
+            If names are not one a row, or a symbol has no letter (a code above 63).
+        """
+        from Bio import Align  # noqa: PLC0415 - slow, and optional
+        from Bio.Seq import Seq  # noqa: PLC0415 - as above
+        from Bio.SeqRecord import SeqRecord  # noqa: PLC0415 - as above
+
+        if names and len(names) != len(self.sequences):
+            raise ValueError(f"{len(names)} names for {len(self.sequences)} rows")
+        most = max((int(np.max(s)) for s in self.sequences if len(s)), default=0)
+        if most >= len(LETTERS):
+            raise ValueError(f"symbol {most}: there are letters for {len(LETTERS)} only")
+        records = []
+        for i, (sequence, durations) in enumerate(zip(self.sequences, self.durations, strict=True)):
+            text = "".join(LETTERS[code] for code in sequence)
+            record = SeqRecord(Seq(text), id=names[i] if names else str(i), description="")
+            record.letter_annotations["duration"] = "".join(map(in_doublings, durations.tolist()))
+            if self.loops:
+                counts = (str(int(loop.iterations[i])) for loop in self.loops)
+                record.annotations["iterations"] = " ".join(counts)
+            records.append(record)
+        present = self.rows >= 0
+        rows, columns = present.shape
+        passed = np.zeros((rows, columns + 1), np.int64)
+        np.cumsum(present, axis=1, out=passed[:, 1:])
+        # Biopython keeps the places at which some row begins or ends a gap.
+        changes = np.flatnonzero((present[:, 1:] != present[:, :-1]).any(axis=0)) + 1
+        make: Any = Align.Alignment  # has no annotations
+        result = make(records, passed[:, [0, *changes, *([columns] if columns else [])]])
+        if self.loops:
+            track = ["."] * columns
+            for loop in self.loops:
+                for column in range(loop.first, loop.last):
+                    track[column] = digits[((column - loop.first) // loop.period + 1) % 10]
+            result.column_annotations = {"iteration": "".join(track)}
+        return result
+
+
+def in_doublings(duration: float) -> str:
+    """Return a duration (ns) as one of `DOUBLINGS`."""
+    return DOUBLINGS[min(int(duration).bit_length(), len(DOUBLINGS) - 1)]

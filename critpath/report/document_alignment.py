@@ -52,6 +52,15 @@ def aligned_document(comparison: Comparison, aligned: Aligned) -> dict[str, Any]
             }
             for row, (which, position, name) in enumerate(members)
         ],
+        "loops": [
+            {
+                "first": loop.first,
+                "last": loop.last,
+                "period": loop.period,
+                "iterations": loop.iterations.tolist(),
+            }
+            for loop in alignment.loops
+        ],
         "statistics": {
             "probability": _finites(statistics.probability),
             "normal_symbol": statistics.normal_symbol.tolist(),

@@ -132,6 +132,9 @@ _ALIGNED: Final[dict[str, Any]] = {
     "segments": [{"column": int, **_SEGMENT}],
 }
 
+# Not in the first files of this version, so not required.
+_LOOPS: Final[list[Any]] = [{"first": int, "last": int, "period": int, "iterations": [int]}]
+
 COMPARISON: Final[dict[str, Any]] = {
     "format": str,
     "version": str,
@@ -287,3 +290,12 @@ def _check_aligned(aligned: dict[str, Any], symbols: int, place: str) -> None:
     for segment in aligned["segments"]:
         _expect(0 <= segment["column"] < columns, f"{place}.segments", "a column of it")
         _expect(segment["state"] in State.__members__, f"{place}.segments", "a state")
+    check(aligned.get("loops", []), _LOOPS, f"{place}.loops")
+    passed = 0
+    for loop in aligned.get("loops", []):
+        inside = passed <= loop["first"] < loop["last"] <= columns and loop["period"] > 0
+        _expect(inside, f"{place}.loops", "blocks of columns from left to right")
+        passed = loop["last"]
+        counted = len(loop["iterations"]) == len(aligned["rows"])
+        within = all(0 <= n < 2**31 for n in loop["iterations"])
+        _expect(counted and within, f"{place}.loops.iterations", "a number per row")

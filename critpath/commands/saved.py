@@ -1,0 +1,55 @@
+"""Documents that commands saved, read back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from critpath.commands.output import STDOUT, check_inputs
+from critpath.errors import UnreadableError
+
+
+def load_saved(file: str) -> dict[str, Any]:
+    """Read the document in a file, or on stdin for ``-``.
+
+    Raises
+    ------
+    UnreadableError
+        If it is not there, or not a document of critpath's.
+    """
+    from critpath.report.as_json import load_document  # noqa: PLC0415 - start-up time
+
+    if file != STDOUT:
+        check_inputs([Path(file)])
+    try:
+        if file == STDOUT:
+            text = sys.stdin.buffer.read().decode("utf-8")
+        else:
+            text = Path(file).read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnreadableError(
+            f"{file} is neither JSON nor an extract file",
+            "give a file of critpath compare --json or critpath extract",
+        ) from None
+    except OSError as error:
+        raise UnreadableError(
+            f"cannot read {file}: {error.strerror}", "give a readable file"
+        ) from None
+    return load_document(text)
+
+
+def load_comparison(file: str) -> dict[str, Any]:
+    """Read a saved comparison.
+
+    Raises
+    ------
+    UnreadableError
+        If it is not there, or not a comparison.
+    """
+    document = load_saved(file)
+    if not str(document.get("format", "")).startswith("critpath/comparison/"):
+        raise UnreadableError(
+            f"{file} holds no comparison", "give a file of critpath compare --json"
+        )
+    return document
