@@ -80,4 +80,7 @@ def column_statistics(
         abnormal_state=present & (probability < p_min),
         abnormal_duration=present & (durations[-1] > threshold),
         missing=~present & (normal_symbol >= 0) & (common_count / n >= MISSING_SHARE),
+        p_structure=np.full(columns, np.nan),
+        p_duration=np.full(columns, np.nan),
+        abnormal=np.zeros(columns, np.bool_),
     )
