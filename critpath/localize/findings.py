@@ -6,10 +6,13 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
-from critpath.localize.candidates import LEAST, Candidate, Matrix, choose, find_candidates
+from critpath.localize.attribution import attribute
+from critpath.localize.candidates import LEAST, Candidate, choose, find_candidates
+from critpath.localize.matrix import Matrix
 from critpath.model import (
     I32,
     I64,
@@ -98,7 +101,7 @@ def find_differences(
         Contributions and `unexplained` (ns) add up to the excess.
     """
     n = len(aligned.sequences) - 1
-    matrix = Matrix(aligned.symbols, aligned.column_durations, aligned.rows, n)
+    matrix = Matrix.of(aligned)
     net_total = int(statistics.contribution.sum())
     candidates, explained = find_candidates(matrix, symbols)
     if explained != net_total:
@@ -140,10 +143,14 @@ class _Describer:
         mine = matrix.rows[-1, columns[here[-1]]]
         detail, tid, comm = self._who(candidate, here)
         begin, end, before = self._when(mine, int(columns[0]))
+        made_of = attribute(matrix, candidate.letter, columns)
+        if sum(ns for _, ns in made_of.parts) != Fraction(candidate.net, matrix.n):
+            raise AssertionError("the parts of a finding do not add up to its contribution")
+        p, abnormal = self._verdict(candidate, here[-1])
         return Finding(
             execution=self.execution,
             rank=rank,
-            kind=self._kind(candidate, here, held),
+            kind=made_of.kind,
             symbol=self.symbols[candidate.letter],
             detail=detail,
             tid=tid,
@@ -157,25 +164,28 @@ class _Describer:
             share=candidate.net / net_total if net_total > 0 else float("nan"),
             probability=float(here[:-1].any(axis=1).mean()),
             before=before,
+            parts=made_of.parts,
+            abnormal=abnormal,
+            p=p,
+            offset=candidate.offset / matrix.n,
+            iterations=made_of.iterations,
+            normal_iterations=made_of.normal_iterations,
         )
 
-    def _kind(self, candidate: Candidate, here: Bool, held: I64) -> str:
-        """Decide between more (fewer) occurrences and longer (shorter) ones."""
-        matrix = self.matrix
-        if not (matrix.letters[:-1] == candidate.letter).any():
-            return "new-state"
-        columns = candidate.columns
-        occurs = here[-1]
-        probability = np.where(occurs, here[:-1].mean(axis=0), 0.0)
-        mean = np.where(probability > 0, self.statistics.mean[columns], held[-1])
-        longer = float(np.where(occurs, held[-1] - mean, 0.0).sum())
-        occurrence = candidate.net / matrix.n - longer
-        surplus = float(occurs.sum() - here[:-1].sum() / matrix.n)
-        # A segment that the aligner put beside its counterpart is extra here and
-        # missing there: only a surplus in number makes it a matter of occurrence.
-        if candidate.net > 0:
-            return "extra" if occurrence >= longer and surplus > 0.25 else "longer"
-        return "missing" if occurrence <= longer and surplus < -0.25 else "shorter"
+    def _verdict(self, candidate: Candidate, here: Bool) -> tuple[float, bool]:
+        """Return the least p-value of the columns that are about this symbol, and the verdict.
+
+        Those are where the row has the symbol, and where it has a gap and most normal
+        rows the symbol.
+        """
+        statistics, columns = self.statistics, candidate.columns
+        absent = self.matrix.letters[-1, columns] < 0
+        missing = absent & (statistics.normal_symbol[columns] == candidate.letter)
+        about = columns[here | missing]
+        p = np.concatenate([statistics.p_structure[about], statistics.p_duration[about]])
+        known = p[~np.isnan(p)]
+        least = float(known.min()) if len(known) else float("nan")
+        return least, bool(statistics.abnormal[about].any())
 
     def _when(self, mine: I32, column: int) -> tuple[int, int, str]:
         """Return begin, end and what came before, for the row's own segments or a hole."""

@@ -68,9 +68,7 @@ def _motif(rng: Rng, size: int) -> list[int]:
     return result
 
 
-def ancestor(
-    rng: Rng, length: int, *, loops: bool
-) -> tuple[list[tuple[int, int]], dict[int, int]]:
+def ancestor(rng: Rng, length: int, *, loops: bool) -> tuple[list[tuple[int, int]], dict[int, int]]:
     """Return (state, number of its loop or -1) in order, and every loop's period."""
     path: list[tuple[int, int]] = []
     unit: dict[int, int] = {}

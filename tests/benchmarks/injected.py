@@ -127,9 +127,7 @@ def main() -> None:
     counted: Counter[str] = Counter()
     for seed in range(options.repeats):
         counted.update(
-            repeat(
-                seed, options.level, options.normals, options.length, loops=options.loops
-            )
+            repeat(seed, options.level, options.normals, options.length, loops=options.loops)
         )
     of = options.repeats
     for what in (
