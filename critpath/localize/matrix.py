@@ -75,4 +75,4 @@ def _unusual(loop: Loop) -> bool:
         return False  # nobody ran it: there is no iteration to count in
     far = abs(float(loop.iterations[-1]) - normal.mean())
     sd = float(normal.std(ddof=1)) if len(normal) > 1 else 0.0
-    return far >= 1 and far > SPREAD * sd
+    return bool(far >= 1 and far > SPREAD * sd)
