@@ -64,7 +64,8 @@ def find_candidates(
     for letter in np.flatnonzero(matrix.totals.any(axis=0) | matrix.support.any(axis=1)).tolist():
         columns = np.flatnonzero((matrix.support[letter] > 0) | (matrix.letters[-1] == letter))
         values = matrix.values[letter, columns]
-        total += int(values.sum())
+        whole = int(values.sum())
+        total += whole
         beyond = _beyond_fluctuation(matrix.totals[:, letter])
         own_run = symbols[letter].role == "" and symbols[letter].state in RUNNING
         factor = DISCOUNT if own_run and not beyond else 1.0
@@ -79,8 +80,9 @@ def find_candidates(
             net = int(matrix.values[letter, part].sum())
             if net:
                 offset = _offset(sums, letter, part, net)
-                p, odd = _verdict(matrix, statistics, letter, part)
-                abnormal = odd or beyond
+                p, odd = _verdict(matrix, statistics, letter, part, net)
+                # What lies elsewhere is not odd because the symbol as a whole is.
+                abnormal = odd or (beyond and 2 * net * whole >= whole * whole)
                 weight = factor * (abs(net) - MOVED * abs(offset))
                 if enough and not abnormal:
                     weight *= ORDINARY
@@ -114,12 +116,14 @@ def _offset(sums: I64, letter: int, columns: I64, net: int) -> int:
 
 
 def _verdict(
-    matrix: Matrix, statistics: ColumnStatistics, letter: int, columns: I64
+    matrix: Matrix, statistics: ColumnStatistics, letter: int, columns: I64, net: int
 ) -> tuple[float, bool]:
-    """Return the least p-value and the verdict of the columns that are about a symbol.
+    """Return the least p-value and the verdict of the columns that are about a difference.
 
-    Those are where the row has it, or where the row has a gap and most of the others it.
+    Those go the way that the whole of it does, and there the row has the symbol, or a gap
+    where most of the others have it.
     """
+    columns = columns[matrix.values[letter, columns] * np.sign(net) > 0]
     mine = matrix.letters[-1, columns]
     about = columns[(mine == letter) | ((mine < 0) & (statistics.normal_symbol[columns] == letter))]
     p = np.concatenate([statistics.p_structure[about], statistics.p_duration[about]])

@@ -112,9 +112,10 @@ class Finding:
         The contribution by kind (ns), the largest first; the sum is the contribution,
         exactly.  Parts of the other sign may be among them.
     abnormal : bool
-        A column of it has the leave-one-out verdict, or the time in the symbol is more
-        than three standard deviations from the group's.  False: perhaps large, but no
-        odder than what normal executions do among themselves.
+        A column of it has the leave-one-out verdict, or the time in the symbol over the
+        whole path is more than three standard deviations from the group's and at least
+        half of that difference is here.  False: perhaps large, but no odder than what
+        normal executions do among themselves.
     p : float
         The least p-value of its columns; NaN without a verdict.
     offset : float
