@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from critpath.localize.leave_one_out import judge_columns
 from critpath.model import Alignment, ColumnStatistics
 
 MISSING_SHARE = 0.5
@@ -19,6 +20,8 @@ def column_statistics(
     is above mean + `k` standard deviations (ddof 1) of at least two normal rows
     with that state.  A column is *missing* where the row has a gap and at least
     half of the normal rows agree on a state.
+
+    Beside it stands the verdict of the leave-one-out comparison (`judge_columns`).
 
     Parameters
     ----------
@@ -68,6 +71,7 @@ def column_statistics(
     totals = [int(d.sum()) for d in alignment.durations]
     if int(contribution.sum()) != n * totals[-1] - sum(totals[:-1]):
         raise AssertionError("the columns' contributions do not add up to the excess")
+    verdict = judge_columns(symbols, durations)
     # NaN compares false: without two supporting rows no duration is abnormal.
     threshold = mean + k * std
     return ColumnStatistics(
@@ -80,4 +84,8 @@ def column_statistics(
         abnormal_state=present & (probability < p_min),
         abnormal_duration=present & (durations[-1] > threshold),
         missing=~present & (normal_symbol >= 0) & (common_count / n >= MISSING_SHARE),
+        p_structure=verdict.p_structure,
+        p_duration=verdict.p_duration,
+        abnormal=verdict.abnormal,
+        note=verdict.note,
     )

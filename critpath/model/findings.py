@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +35,14 @@ class ColumnStatistics:
         part of the excess, so that it stays an integer and sums exactly.
     abnormal_state, abnormal_duration, missing : bool [columns]
         The paper's view.
+    p_structure, p_duration : float64 [columns]
+        How many of the normal rows' own columns are at least as odd in their state
+        and in its duration (leave-one-out).  NaN where nothing can be said: no
+        verdict, or a gap where the normal rows do not agree on a state.
+    abnormal : bool [columns]
+        The verdict: either stands out (Benjamini-Hochberg, 5 %).
+    note : str
+        What keeps the verdict from being given or sharp; "" for nothing.
     """
 
     probability: F64
@@ -45,6 +54,10 @@ class ColumnStatistics:
     abnormal_state: Bool
     abnormal_duration: Bool
     missing: Bool
+    p_structure: F64
+    p_duration: F64
+    abnormal: Bool
+    note: str = ""
 
     def __post_init__(self) -> None:
         freeze_columns(
@@ -59,6 +72,9 @@ class ColumnStatistics:
             abnormal_state=np.bool_,
             abnormal_duration=np.bool_,
             missing=np.bool_,
+            p_structure=np.float64,
+            p_duration=np.float64,
+            abnormal=np.bool_,
         )
 
 
@@ -71,9 +87,10 @@ class Finding:
     execution : int
         Position in the sample set.
     rank : int
-        From 1, by contribution.
+        From 1, by weight (see `find_differences`).
     kind : str
-        ``new-state``, ``extra``, ``longer``, ``missing``, ``shorter``.
+        ``new-state``, ``extra``, ``longer``, ``missing``, ``shorter``, ``loop-count``:
+        the largest of the parts.
     symbol : Symbol
     detail : str
         Qualifier of the segments (irq name, who ran instead...).
@@ -91,6 +108,24 @@ class Finding:
         Share of the normal group that has this state here.
     before : str
         What the path was doing just before, for the sentence.
+    parts : tuple of (str, Fraction)
+        The contribution by kind (ns), the largest first; the sum is the contribution,
+        exactly.  Parts of the other sign may be among them.
+    abnormal : bool
+        A column of it has the leave-one-out verdict, or the time in the symbol over the
+        whole path is more than three standard deviations from the group's and at least
+        half of that difference is here.  False: perhaps large, but no odder than what
+        normal executions do among themselves.
+    p : float
+        The least p-value of its columns; NaN without a verdict.
+    offset : float
+        Nanoseconds by which other symbols went the other way in the same place, at
+        most the contribution, with its sign: so much of it is time that only moved
+        from one state to another.
+    iterations : float
+        How often this execution ran the loop that the finding is about; NaN for none.
+    normal_iterations : (float, float)
+        Mean and standard deviation of the normal group; NaN for no loop.
     """
 
     execution: int
@@ -109,6 +144,12 @@ class Finding:
     share: float
     probability: float
     before: str = ""
+    parts: tuple[tuple[str, Fraction], ...] = ()
+    abnormal: bool = False
+    p: float = float("nan")
+    offset: float = 0.0
+    iterations: float = float("nan")
+    normal_iterations: tuple[float, float] = (float("nan"), float("nan"))
 
 
 @dataclass(frozen=True)
