@@ -76,11 +76,17 @@ def _print_causes(document: dict[str, Any], console: Console) -> None:
     if not causes:
         return
     _heading(console, "Causes")
-    for number, cause in enumerate(causes[:_MOST_CAUSES], 1):
-        part = verdict.share_of_excess(cause["share"])
-        part = f" ({part})" if part else ""
-        print_line(console, f"{number}. {cause['sentence']}{part}")
-    _left_out(console, len(causes) - _MOST_CAUSES, "cause")
+    shown_causes = verdict.main_causes(document, _MOST_CAUSES)
+    for number, cause in enumerate(shown_causes, 1):
+        print_line(console, f"{number}. {verdict.cause_sentence(cause)}")
+    rest = verdict.other_causes(document, len(shown_causes))
+    if rest:
+        print_line(
+            console, f"{rest}; the HTML report lists them, the JSON has them all", style="dim"
+        )
+    left_over = verdict.unexplained(document)
+    if left_over:
+        print_line(console, left_over)
 
 
 def _print_states(document: dict[str, Any], console: Console) -> None:

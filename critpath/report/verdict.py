@@ -99,7 +99,54 @@ def share_of_excess(value: float | None) -> str:
 
     Causes that sped up beside one that slowed down make shares below 0 and above 1.
     """
-    return f"{format_share(value)} of the excess" if value is not None and 0 <= value <= 1 else ""
+    if value is None or not 0 <= value <= 1:
+        return ""
+    return f"{format_share(value)} of the whole excess"
+
+
+def main_causes(document: dict[str, Any], most: int) -> list[dict[str, Any]]:
+    """Return the causes to list: the minor ones not among them, at most `most`."""
+    return [cause for cause in document["causes"] if not cause.get("minor")][:most]
+
+
+def cause_sentence(cause: dict[str, Any]) -> str:
+    """Return a cause as every report lists it: its sentence, and its share where it has one."""
+    part = share_of_excess(cause["share"])
+    return f"{cause['sentence']}: {part}" if part else str(cause["sentence"])
+
+
+def other_causes(document: dict[str, Any], shown: int) -> str:
+    """Return what a list of causes leaves out, in one line; "" where that is nothing.
+
+    Parameters
+    ----------
+    document : dict
+    shown : int
+        How many of `main_causes` are listed.
+    """
+    listed = main_causes(document, shown)
+    rest = [cause for cause in document["causes"] if cause not in listed]
+    if not rest:
+        return ""
+    executions = {position for cause in rest for position in cause["positions"]}
+    total = sum((cause["contribution"] or 0.0) * len(cause["positions"]) for cause in rest)
+    return (
+        f"and {plural(len(rest), 'smaller difference')} in "
+        f"{plural(len(executions), 'execution')}, {format_ns(total, sign=True)} in all"
+    )
+
+
+def unexplained(document: dict[str, Any]) -> str:
+    """Return what the findings leave over, "" where nothing was examined."""
+    rest = [one["unexplained"] for one in document["aligned"] if one["unexplained"] is not None]
+    if not rest:
+        return ""
+    mean = sum(rest) / len(rest)
+    where = "each of" if len(rest) > 1 else "in"
+    return (
+        f"unexplained: {format_ns(mean, sign=True)} {where} "
+        f"{plural(len(rest), 'execution')} examined"
+    )
 
 
 def probability(value: float | None) -> str:
