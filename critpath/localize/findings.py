@@ -2,54 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
-from critpath.localize.candidates import LEAST, Candidate, Matrix, choose, find_candidates
+from critpath.localize.attribution import attribute
+from critpath.localize.candidates import LEAST, Candidate, choose, find_candidates
+from critpath.localize.matrix import Matrix
+from critpath.localize.segments import Holders, Segments, detail_family
 from critpath.model import (
     I32,
-    I64,
     Alignment,
     Bool,
     ColumnStatistics,
     Finding,
     Symbol,
-    freeze_columns,
 )
 
-
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """What the segments of one path are beyond their symbol; one row per segment.
-
-    Attributes
-    ----------
-    begin, end : int64
-        Nanoseconds in the trace.
-    tid : int64
-        The thread each is spent on.
-    comm, detail : tuple of str
-        Its name; the state's qualifier.
-    """
-
-    begin: I64
-    end: I64
-    tid: I64
-    comm: tuple[str, ...]
-    detail: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.begin), begin=np.int64, end=np.int64, tid=np.int64)
-        if not len(self.begin) == len(self.comm) == len(self.detail):
-            raise ValueError("Segments: columns of unequal length")
-
-    def duration(self, i: int) -> int:
-        """Return how long one segment is (ns)."""
-        return int(self.end[i] - self.begin[i])
+__all__ = ["Segments", "detail_family", "find_differences"]
 
 
 def find_differences(
@@ -98,7 +69,7 @@ def find_differences(
         Contributions and `unexplained` (ns) add up to the excess.
     """
     n = len(aligned.sequences) - 1
-    matrix = Matrix(aligned.symbols, aligned.column_durations, aligned.rows, n)
+    matrix = Matrix.of(aligned)
     net_total = int(statistics.contribution.sum())
     candidates, explained = find_candidates(matrix, symbols)
     if explained != net_total:
@@ -131,19 +102,24 @@ class _Describer:
         self.statistics = statistics
         self.symbols = symbols
         self.segments = segments
-        self.normals = normals
+        self.holders = Holders(segments, normals)
 
     def __call__(self, rank: int, candidate: Candidate, net_total: int) -> Finding:
         matrix, columns = self.matrix, candidate.columns
         here = matrix.letters[:, columns] == candidate.letter
         held = np.where(here, matrix.durations[:, columns], 0)
         mine = matrix.rows[-1, columns[here[-1]]]
-        detail, tid, comm = self._who(candidate, here)
+        members = [row[at] for row, at in zip(matrix.rows[:, columns], here, strict=True)]
+        detail, tid, comm = self.holders.most(members, 1 if candidate.net > 0 else -1)
         begin, end, before = self._when(mine, int(columns[0]))
+        made_of = attribute(matrix, candidate.letter, columns)
+        if sum(ns for _, ns in made_of.parts) != Fraction(candidate.net, matrix.n):
+            raise AssertionError("the parts of a finding do not add up to its contribution")
+        p, abnormal = self._verdict(candidate, here[-1])
         return Finding(
             execution=self.execution,
             rank=rank,
-            kind=self._kind(candidate, here, held),
+            kind=made_of.kind,
             symbol=self.symbols[candidate.letter],
             detail=detail,
             tid=tid,
@@ -157,25 +133,28 @@ class _Describer:
             share=candidate.net / net_total if net_total > 0 else float("nan"),
             probability=float(here[:-1].any(axis=1).mean()),
             before=before,
+            parts=made_of.parts,
+            abnormal=abnormal,
+            p=p,
+            offset=candidate.offset / matrix.n,
+            iterations=made_of.iterations,
+            normal_iterations=made_of.normal_iterations,
         )
 
-    def _kind(self, candidate: Candidate, here: Bool, held: I64) -> str:
-        """Decide between more (fewer) occurrences and longer (shorter) ones."""
-        matrix = self.matrix
-        if not (matrix.letters[:-1] == candidate.letter).any():
-            return "new-state"
-        columns = candidate.columns
-        occurs = here[-1]
-        probability = np.where(occurs, here[:-1].mean(axis=0), 0.0)
-        mean = np.where(probability > 0, self.statistics.mean[columns], held[-1])
-        longer = float(np.where(occurs, held[-1] - mean, 0.0).sum())
-        occurrence = candidate.net / matrix.n - longer
-        surplus = float(occurs.sum() - here[:-1].sum() / matrix.n)
-        # A segment that the aligner put beside its counterpart is extra here and
-        # missing there: only a surplus in number makes it a matter of occurrence.
-        if candidate.net > 0:
-            return "extra" if occurrence >= longer and surplus > 0.25 else "longer"
-        return "missing" if occurrence <= longer and surplus < -0.25 else "shorter"
+    def _verdict(self, candidate: Candidate, here: Bool) -> tuple[float, bool]:
+        """Return the least p-value of the columns that are about this symbol, and the verdict.
+
+        Those are where the row has the symbol, and where it has a gap and most normal
+        rows the symbol.
+        """
+        statistics, columns = self.statistics, candidate.columns
+        absent = self.matrix.letters[-1, columns] < 0
+        missing = absent & (statistics.normal_symbol[columns] == candidate.letter)
+        about = columns[here | missing]
+        p = np.concatenate([statistics.p_structure[about], statistics.p_duration[about]])
+        known = p[~np.isnan(p)]
+        least = float(known.min()) if len(known) else float("nan")
+        return least, bool(statistics.abnormal[about].any())
 
     def _when(self, mine: I32, column: int) -> tuple[int, int, str]:
         """Return begin, end and what came before, for the row's own segments or a hole."""
@@ -197,36 +176,3 @@ class _Describer:
             return begin, end, ""
         place = int(np.flatnonzero(matrix.rows[-1] == first - 1)[0])
         return begin, end, self.symbols[int(matrix.letters[-1, place])].name
-
-    def _who(self, candidate: Candidate, here: Bool) -> tuple[str, int, str]:
-        """Return the detail, thread and name that hold most of the difference."""
-        matrix, n = self.matrix, self.matrix.n
-        sign = 1 if candidate.net > 0 else -1
-        # Without the normals' segments all that can be said is who holds the time.
-        known = [*self.normals, self.segments] if self.normals else [self.segments]
-        families: defaultdict[str, int] = defaultdict(int)
-        held: list[tuple[Segments, int]] = []
-        for offset, segments in enumerate(known, -len(known)):
-            factor = 1 if not self.normals else sign * n if offset == -1 else -sign
-            for i in map(int, matrix.rows[offset, candidate.columns[here[offset]]]):
-                families[detail_family(segments.detail[i])] += factor * segments.duration(i)
-                held.append((segments, i))
-        family = _largest(families)
-        held = [(s, i) for s, i in held if detail_family(s.detail[i]) == family]
-        mine = [(s, i) for s, i in held if s is self.segments]
-        who: defaultdict[tuple[str, int, str], int] = defaultdict(int)
-        for segments, i in mine or held:
-            # The normal rows' thread ids mean nothing in this trace.
-            tid = int(segments.tid[i]) if mine else -1
-            who[segments.detail[i], tid, segments.comm[i]] += segments.duration(i)
-        return max(sorted(who), key=who.__getitem__) if who else ("", -1, "")
-
-
-def detail_family(detail: str) -> str:
-    """Return a detail with its numbers taken out: ``virtio#-req.#``."""
-    return re.sub(r"\d+", "#", detail)
-
-
-def _largest(tally: dict[str, int]) -> str:
-    """Return the key of the largest value, the least of equals, "" for none."""
-    return max(sorted(tally), key=tally.__getitem__) if tally else ""

@@ -96,7 +96,7 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
 
 def _test(null: F64, scores: F64) -> tuple[F64, Bool]:
     """Return the p-values of scores, NaN for NaN, and which are rejected."""
-    from scipy.stats import false_discovery_control
+    from scipy.stats import false_discovery_control  # noqa: PLC0415 - half a second to import
 
     tested = ~np.isnan(scores)
     p = np.full(len(scores), np.nan)
@@ -160,7 +160,7 @@ def _spread(count: F64, total: F64, squares: F64, held: F64, residual: F64) -> _
 
 def _duration_scores(codes: I32, logs: F64, counts: I64) -> tuple[F64, F64]:
     """Return the robust |z| of the normal rows' log durations (flat) and of the last's."""
-    n, gap = len(codes) - 1, len(counts) - 1
+    gap = len(counts) - 1
     centre = float(logs.mean())
     logs = logs - centre  # sums of squares keep their digits
     normal, values = codes[:-1], logs[:-1]

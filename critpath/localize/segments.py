@@ -1,0 +1,128 @@
+"""What the segments of a path are beyond their symbol, and who holds most of some of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from critpath.model import I64, freeze_columns
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """What the segments of one path are beyond their symbol; one row per segment.
+
+    Attributes
+    ----------
+    begin, end : int64
+        Nanoseconds in the trace.
+    tid : int64
+        The thread each is spent on.
+    comm, detail : tuple of str
+        Its name; the state's qualifier.
+    """
+
+    begin: I64
+    end: I64
+    tid: I64
+    comm: tuple[str, ...]
+    detail: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        freeze_columns(self, len(self.begin), begin=np.int64, end=np.int64, tid=np.int64)
+        if not len(self.begin) == len(self.comm) == len(self.detail):
+            raise ValueError("Segments: columns of unequal length")
+
+
+def detail_family(detail: str) -> str:
+    """Return a detail with its numbers taken out: ``virtio#-req.#``."""
+    return re.sub(r"\d+", "#", detail)
+
+
+class Holders:
+    """Tells who holds a difference: detail, thread and its name.
+
+    Parameters
+    ----------
+    segments : Segments
+        Of the anomalous execution.
+    normals : sequence of Segments
+        Of the normal rows, in order; without them all that can be said is who holds
+        the time.
+    """
+
+    def __init__(self, segments: Segments, normals: Sequence[Segments]) -> None:
+        self.rows = [*normals, segments]
+        names: dict[tuple[str, str], int] = {}
+        self.codes = [
+            np.array(
+                [
+                    names.setdefault(name, len(names))
+                    for name in zip(row.detail, row.comm, strict=True)
+                ],
+                np.int64,
+            )
+            for row in self.rows
+        ]
+        self.names = list(names)
+        families: dict[str, int] = {}
+        self.family = np.array(
+            [families.setdefault(detail_family(detail), len(families)) for detail, _ in self.names],
+            np.int64,
+        )
+        self.families = list(families)
+
+    def most(self, members: Sequence[I64], sign: int) -> tuple[str, int, str]:
+        """Return the detail, tid and name that hold most of some segments' difference.
+
+        Parameters
+        ----------
+        members : sequence of int64 arrays
+            Positions of the segments in every row, the anomalous one last; only the
+            last `len(rows)` of them are read.
+        sign : int
+            1 for more time in the anomalous row, -1 for less.
+
+        Returns
+        -------
+        (detail, tid, comm)
+            Of the kind of detail that differs most.  The tid is -1 where the row
+            itself has no such segment: another trace's mean nothing in this one.
+        """
+        n = len(self.rows) - 1
+        members = members[len(members) - len(self.rows) :]
+        held = [
+            (code[at], row.end[at] - row.begin[at], row.tid[at])
+            for code, row, at in zip(self.codes, self.rows, members, strict=True)
+        ]
+        differs = np.zeros(len(self.families), np.int64)
+        for i, (code, time, _) in enumerate(held):
+            factor = 1 if not n else sign * n if i == n else -sign
+            np.add.at(differs, self.family[code], factor * time)
+        seen = {f for code, _, _ in held for f in np.unique(self.family[code]).tolist()}
+        if not seen:
+            return "", -1, ""
+        family = min(seen, key=lambda f: (-int(differs[f]), self.families[f]))
+        chosen = [self.family[code] == family for code, _, _ in held]
+        if chosen[-1].any():
+            code, time, tid = (column[chosen[-1]] for column in held[-1])
+            return self._largest(code, time, tid)
+        code, time, _ = (
+            np.concatenate([part[where] for part, where in zip(column, chosen, strict=True)])
+            for column in zip(*held, strict=True)
+        )
+        return self._largest(code, time, np.full(len(code), -1))
+
+    def _largest(self, code: I64, time: I64, tid: I64) -> tuple[str, int, str]:
+        pairs, where = np.unique(np.stack([code, tid]), axis=1, return_inverse=True)
+        sums = np.zeros(pairs.shape[1], np.int64)
+        np.add.at(sums, where.ravel(), time)
+        return min(self._ranked(pairs, sums))[1]
+
+    def _ranked(self, pairs: I64, sums: I64) -> Iterable[tuple[int, tuple[str, int, str]]]:
+        for (code, tid), total in zip(pairs.T.tolist(), sums.tolist(), strict=True):
+            detail, comm = self.names[code]
+            yield -total, (detail, tid, comm)
