@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from critpath.localize.findings import detail_family
 from critpath.localize.moved import moved_time
 from critpath.localize.phrases import IDLE, UNSEEN
+from critpath.localize.segments import detail_family
 from critpath.localize.sentences import Member, main_member, sentence
 from critpath.localize.surroundings import Surroundings
 from critpath.model import RUNNING, Cause, Finding, State
@@ -74,7 +74,7 @@ def group_causes(
     kind : str
         What these executions are, where they are not all: "examined".
     around : sequence of Surroundings
-        Of every finding; without them the sentences have no system calls.
+        Of every finding, for "in system call read, after `helper` woke it".
 
     Returns
     -------
@@ -92,7 +92,7 @@ def group_causes(
             Member(
                 place,
                 findings[place],
-                around[place] if around else None,
+                around[place] if around else Surroundings(),
                 findings[larger].symbol.state,
                 moved=place != larger,
             )
@@ -104,7 +104,9 @@ def group_causes(
     def weight(members: list[Member]) -> float:
         borne_out = len({m.finding.execution for m in members})
         seen = UNSEEN_COUNTS if main_member(members).state in UNSEEN else 1.0
-        net = sum(m.finding.contribution for m in members)
+        # Of what may have only moved, half: it may also be what made room for it.
+        net = sum(m.finding.contribution - m.finding.offset / 2 for m in members if not m.moved)
+        net += sum(m.finding.contribution for m in members if m.moved)
         return net * math.sqrt(borne_out) * (seen if net > 0 else 1.0)
 
     groups.sort(key=lambda members: (-weight(members), members[0].place))

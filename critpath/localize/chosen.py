@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from critpath.localize.findings import Segments
+from critpath.localize.segments import Segments
 from critpath.model import Comparison, CriticalPaths
 
 

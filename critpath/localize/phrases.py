@@ -97,12 +97,3 @@ def _rival(detail: str) -> str:
     """Return who ran instead: a segment's detail has the thread's name and its id."""
     known = re.fullmatch(r"(.+) \((\d+)\)", detail)
     return thread_name(known[1], int(known[2])) if known else quoted(detail)
-
-
-def describe_before(name: str) -> str:
-    """Say what came just before, from a symbol's name; "" where nothing did."""
-    state, _, role = name.partition("@")
-    if not state:
-        return ""
-    words = doing(State[state], "", 0) if state in State.__members__ else state
-    return f", after {words}" if not role else f", after thread {quoted(role)} was {words}"

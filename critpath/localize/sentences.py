@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from critpath.localize.phrases import OTHERS, describe_before, doing, listed, quoted, thread_name
-from critpath.localize.surroundings import Surroundings
+from critpath.localize.phrases import OTHERS, doing, listed, quoted, thread_name
+from critpath.localize.surroundings import Surroundings, woken_by
 from critpath.model import Finding, State
 from critpath.units import format_ns, plural
 
@@ -25,8 +25,8 @@ class Member:
     place : int
         Position among the findings.
     finding : Finding
-    around : Surroundings or None
-        Where it stands, if the path was looked at.
+    around : Surroundings
+        Where it stands.
     state : State
         What its time counts as in the sentence.  Its own state, except for time that
         only moved from one state to another: see `critpath.localize.moved`.
@@ -36,7 +36,7 @@ class Member:
 
     place: int
     finding: Finding
-    around: Surroundings | None
+    around: Surroundings
     state: State
     moved: bool = False
 
@@ -101,16 +101,17 @@ def _what(members: Sequence[Member], size: int) -> str:
         if elsewhere >= WORTH_NAMING * whole:
             text += f", {format_ns(elsewhere / size)} of it in {_threads(others)}"
         return text
-    text = f"waiting for {_threads(others)}, which "
+    text = f"waiting for {_threads(others)}, which"
+    were = "were" if text.startswith("waiting for threads") else "was"
     if len(ranked) == 1 or weight[ranked[0]] >= NEARLY_ALL * whole:
         state = ranked[0]
-        return f"{text}was {doing(state, _detail(parts[state]), weight[state] / size)}"
+        return f"{text} {were} {doing(state, _detail(parts[state]), weight[state] / size)}"
     named = [
         f"{doing(s, _detail(parts[s]), weight[s] / size)} ({format_ns(weight[s] / size)})"
         for s in ranked
         if weight[s] >= WORTH_NAMING * whole
     ]
-    return f"{text}was {listed(named)}"
+    return f"{text} {were} {listed(named)}"
 
 
 def _detail(findings: Sequence[Finding]) -> str:
@@ -189,10 +190,10 @@ def _where(members: Sequence[Member]) -> str:
     first: dict[int, Member] = {}
     for m in sorted(members, key=lambda m: -m.finding.begin):
         first[m.finding.execution] = m
-    if any(m.around is None for m in first.values()):
-        return _agreed(list(first.values()), lambda m: describe_before(m.finding.before))
-    call = _agreed(list(first.values()), lambda m: m.around.call if m.around else "")
-    after = _agreed(list(first.values()), lambda m: m.around.after if m.around else "")
+    call = _agreed(list(first.values()), lambda m: m.around.call)
+    after = _agreed(list(first.values()), lambda m: m.around.after)
+    if any(after == woken_by(m.finding.comm) for m in members):
+        after = ""  # that thread is what the sentence is about
     return (f", in system call {call}" if call else "") + (f", after {after}" if after else "")
 
 
@@ -220,7 +221,8 @@ def _difference(findings: Sequence[Finding], size: int, normals: Mapping[int, in
         where = f"in {have} of {of}"
     else:
         have, of = sum(h for h, _ in counts), sum(n for _, n in counts)
-        where = f"in {100 * have / of:.0f} % of {_normals({of for _, of in counts})}"
+        where = "in all" if have == of else f"in {100 * have / of:.0f} %"
+        where += f" of {_normals({of for _, of in counts})}"
     return f"normally {format_ns(expected)} here, {where}; {now}"
 
 

@@ -60,6 +60,11 @@ def surroundings(paths: PathSet, finding: Finding) -> Surroundings:
             call = detail if waits and state == State.RUN_SYSCALL else call
             waits = False
             continue
-        after = doing(state, detail, 0) if own else f"{quoted(path.strings[path.comm[i]])} woke it"
+        after = doing(state, detail, 0) if own else woken_by(path.strings[path.comm[i]])
         break
     return Surroundings(call, after)
+
+
+def woken_by(comm: str) -> str:
+    """Say that a thread ended the subject's wait."""
+    return f"{quoted(comm)} woke it"
