@@ -104,9 +104,10 @@ def group_causes(
     def weight(members: list[Member]) -> float:
         borne_out = len({m.finding.execution for m in members})
         seen = UNSEEN_COUNTS if main_member(members).state in UNSEEN else 1.0
-        # Of what may have only moved, half: it may also be what made room for it.
-        net = sum(m.finding.contribution - m.finding.offset / 2 for m in members if not m.moved)
-        net += sum(m.finding.contribution for m in members if m.moved)
+        net = sum(m.finding.contribution for m in members)
+        if not any(m.moved for m in members):
+            # Of what may have moved, half: it may also be what made room for the other.
+            net -= sum(m.finding.offset for m in members) / 2
         return net * math.sqrt(borne_out) * (seen if net > 0 else 1.0)
 
     groups.sort(key=lambda members: (-weight(members), members[0].place))

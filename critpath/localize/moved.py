@@ -26,12 +26,16 @@ def moved_time(findings: Sequence[Finding]) -> dict[int, int]:
     Returns
     -------
     dict of int to int
-        The smaller finding's position, and the larger one's that it is to be counted with.
-        Both are of one execution; every finding is in at most one pair.
+        A finding's position, and that of the other which it is to be counted with: the
+        wait for the cpu with the thread's work, if in all that thread is on the path for
+        longer than the wait became shorter; else the other way round.  Both are of one
+        execution; every finding is in at most one pair.
     """
     running: defaultdict[int, list[int]] = defaultdict(list)
     beside: list[int] = []
+    whole: defaultdict[tuple[int, str], float] = defaultdict(float)
     for place, f in enumerate(findings):
+        whole[f.execution, f.symbol.role] += f.contribution
         if f.symbol.role and f.symbol.state in RUNNING:
             running[f.execution].append(place)
         elif not f.symbol.role and f.symbol.state == State.WAIT_CPU:
@@ -52,8 +56,11 @@ def moved_time(findings: Sequence[Finding]) -> dict[int, int]:
         if rivals:
             other = min(rivals, key=by_size)
             running[f.execution].remove(other)
-            large, small = sorted((place, other), key=by_size)
-            pairs[small] = large
+            thread = abs(whole[f.execution, findings[other].symbol.role])
+            if thread >= abs(f.contribution):
+                pairs[place] = other
+            else:
+                pairs[other] = place
     return pairs
 
 

@@ -57,14 +57,13 @@ def sentence(
     each : float
         Mean contribution of an execution (ns).
     """
-    findings = [m.finding for m in members]
-    size = len({f.execution for f in findings})
+    size = len({m.finding.execution for m in members})
     apiece = " each" if size > 1 else ""
     less = "" if each > 0 else "less time "
     said = [m for m in members if not m.moved]
     return (
         f"{size} of {of_all}, {format_ns(each, sign=True)}{apiece}: {less}{_what(members, size)}"
-        f"{_rounds(said)}{_where(said)} ({_difference(findings, size, normals)})"
+        f"{_rounds(said)}{_where(said)} ({_difference(members, size, normals)})"
     )
 
 
@@ -203,16 +202,17 @@ def _agreed(members: Sequence[Member], say: Callable[[Member], str]) -> str:
     return text if 2 * count >= len(members) else ""
 
 
-def _difference(findings: Sequence[Finding], size: int, normals: Mapping[int, int]) -> str:
+def _difference(members: Sequence[Member], size: int, normals: Mapping[int, int]) -> str:
     """Say what is normal there and what is now: means over the executions."""
+    findings = [m.finding for m in members]
     observed = sum(f.observed for f in findings) / size
     expected = sum(f.expected for f in findings) / size
     now = f"now {format_ns(observed)}" if observed > 0 else "now not at all"
     # A finding's probability is a count of normal executions over their number; the
-    # largest finding of each execution speaks for it.
+    # largest finding of each execution speaks for it, or what normally stands for it.
     main: dict[int, Finding] = {}
-    for f in sorted(findings, key=lambda f: abs(f.contribution)):
-        main[f.execution] = f
+    for m in sorted(members, key=lambda m: (m.moved, abs(m.finding.contribution))):
+        main[m.finding.execution] = m.finding
     counts = {(round(f.probability * normals[e]), normals[e]) for e, f in main.items()}
     if all(have == 0 for have, _ in counts) and not expected:
         return f"never in {_normals({of for _, of in counts})}; {now}"

@@ -72,8 +72,8 @@ def _print_warnings(document: dict[str, Any], console: Console) -> None:
 
 
 def _print_causes(document: dict[str, Any], console: Console) -> None:
-    causes = document["causes"]
-    if not causes:
+    left_over = verdict.unexplained(document)
+    if not document["causes"] and not left_over:
         return
     _heading(console, "Causes")
     shown_causes = verdict.main_causes(document, _MOST_CAUSES)
@@ -84,7 +84,6 @@ def _print_causes(document: dict[str, Any], console: Console) -> None:
         print_line(
             console, f"{rest}; the HTML report lists them, the JSON has them all", style="dim"
         )
-    left_over = verdict.unexplained(document)
     if left_over:
         print_line(console, left_over)
 

@@ -23,7 +23,8 @@ _MOST_LOSSES: Final = 30
 def causes(document: dict[str, Any]) -> str:
     """Return the causes, the largest first, each with the executions it explains."""
     if not document["causes"]:
-        return paragraph("No cause: no execution is anomalous, or none could be explained.")
+        none = paragraph("No cause: no execution is anomalous, or none could be explained.")
+        return none + _said(verdict.unexplained(document))
     linkable = {aligned["position"] for aligned in drawn(document)}
     main = verdict.main_causes(document, MOST_CAUSES)
     entries = "".join(_cause(cause, linkable) for cause in main)

@@ -97,10 +97,12 @@ def share(value: float | None) -> str:
 def share_of_excess(value: float | None) -> str:
     """Return a cause's share in words, "" where it is no part of a whole.
 
-    Causes that sped up beside one that slowed down make shares below 0 and above 1.
+    What took less time has none, and makes the others' sum larger than 1.
     """
-    if value is None or not 0 <= value <= 1:
+    if value is None or value < 0:
         return ""
+    if round(value, 2) > 1:
+        return "more than the whole excess, as other things took less time"
     return f"{format_share(value)} of the whole excess"
 
 

@@ -48,13 +48,16 @@ def test_the_same_difference_in_four_executions():
     ]
     (cause,) = group_causes(findings, explained(11), 11)
     assert cause.sentence == (
-        "4 of 11 executions, +30.1 ms each: waiting for a timer, after its own RUN"
+        "4 of 11 executions, +30.1 ms each: waiting for a timer in `worker` (tid 7)"
         " (normally 2.00 ms here, in 40 of 40; now 32.1 ms)"
     )
     assert cause.executions == (1, 4, 5, 8)
     assert cause.findings == (0, 1, 2, 3)
     assert cause.contribution == pytest.approx(30.1 * MS)
-    assert cause.share == pytest.approx(30.1 / 33)
+    # Of the excess of all eleven, not only of these four.
+    assert cause.share == pytest.approx(4 * 30.1 / (11 * 33))
+    assert cause.main == 2
+    assert not cause.minor
 
 
 def test_an_execution_counts_once_with_its_sum():
@@ -63,46 +66,97 @@ def test_an_execution_counts_once_with_its_sum():
     assert cause.executions == (0,)
     assert cause.findings == (0, 1)
     assert cause.contribution == 36 * MS
-    assert cause.sentence.startswith("1 of 5 executions, +36.0 ms each")
+    assert cause.sentence.startswith("1 of 5 executions, +36.0 ms: ")
     assert "normally 2.00 ms here, in 40 of 40; now 38.0 ms" in cause.sentence
 
 
 @pytest.mark.parametrize(
     ("state", "role", "detail", "comm", "words"),
     [
-        (State.RUN, "holder", "", "holder", "waiting for thread `holder`, which was running"),
-        (State.RUN, "", "", "worker", "running"),
+        (
+            State.RUN,
+            "holder",
+            "",
+            "holder",
+            "waiting for thread `holder` (tid 7), which was running",
+        ),
+        (State.RUN, "", "", "worker", "running in `worker` (tid 7)"),
         (
             State.WAIT_CPU,
             "",
             "idle",
             "worker",
-            "runnable but its cpu was idle (held back by a quota or an affinity: throttled)",
+            (
+                "waiting in `worker` (tid 7) for a cpu that was idle"
+                " (throttled: held back by a quota or an affinity)"
+            ),
         ),
-        (State.WAIT_CPU, "", "stress", "worker", "kept off the cpu by `stress`"),
+        (
+            State.WAIT_CPU,
+            "",
+            "stress",
+            "worker",
+            "waiting in `worker` (tid 7) for a cpu that `stress` had",
+        ),
+        (
+            State.WAIT_CPU,
+            "",
+            "stress (12)",
+            "worker",
+            "waiting in `worker` (tid 7) for a cpu that `stress` (tid 12) had",
+        ),
         (
             State.WAIT_CPU,
             "holder",
             "stress",
             "holder",
-            "waiting for thread `holder`, which was kept off the cpu by `stress`",
+            "waiting for thread `holder` (tid 7), which was waiting for a cpu that `stress` had",
         ),
         (
             State.WAIT_DISK,
             "jbd#/vda-#",
             "virtio0-req.0",
             "jbd2/vda-8",
-            "waiting for the disk (virtio0-req.0) in `jbd2/vda-8`",
+            (
+                "waiting for thread `jbd2/vda-8` (tid 7), which was waiting for the disk"
+                " (virtio0-req.0)"
+            ),
         ),
-        (State.WAIT_DISK, "", "", "worker", "waiting for the disk"),
-        (State.RUN_SYSCALL, "", "openat", "worker", "running in a system call (openat)"),
+        (State.WAIT_DISK, "", "", "worker", "waiting for the disk in `worker` (tid 7)"),
+        (
+            State.RUN_SYSCALL,
+            "",
+            "openat",
+            "worker",
+            "running in a system call (openat) in `worker` (tid 7)",
+        ),
+        (
+            State.SOFTIRQ,
+            "",
+            "NET_RX",
+            "worker",
+            "interrupted by deferred work (softirq NET_RX) in `worker` (tid 7)",
+        ),
+        (
+            State.IRQ,
+            "",
+            "eth0",
+            "worker",
+            "interrupted by a device (eth0) in `worker` (tid 7)",
+        ),
+        (
+            State.UNKNOWN,
+            "",
+            "",
+            "worker",
+            "`worker` (tid 7) not observed: no event of the trace says what it did",
+        ),
     ],
 )
 def test_words(state, role, detail, comm, words):
     finding = replace(TIMER, symbol=Symbol(state, role), detail=detail, comm=comm, before="")
     assert sentence_of(finding) == (
-        f"1 of 11 executions, +30.0 ms each: {words}"
-        " (normally 2.00 ms here, in 40 of 40; now 32.0 ms)"
+        f"1 of 11 executions, +30.0 ms: {words} (normally 2.00 ms here, in 40 of 40; now 32.0 ms)"
     )
 
 
@@ -116,7 +170,7 @@ def test_a_state_never_seen_and_one_that_is_gone():
     assert sentence_of(new).endswith("(never in 40 normal executions; now 30.0 ms)")
     gone = replace(TIMER, kind="missing", contribution=-2 * MS, observed=0, before="RUN@holder")
     assert sentence_of(gone) == (
-        "1 of 11 executions, -2.00 ms each: less: waiting for a timer, after RUN of `holder`"
+        "1 of 11 executions, -2.00 ms: less time waiting for a timer in `worker` (tid 7)"
         " (normally 2.00 ms here, in 40 of 40; now not at all)"
     )
 
@@ -145,7 +199,7 @@ def test_normal_groups_of_unlike_size():
     executions = [Explained(0, 33 * MS, 40), Explained(1, 33 * MS, 10)]
     findings = [TIMER, replace(TIMER, execution=1, probability=0.5)]
     (cause,) = group_causes(findings, executions, 3)
-    assert "in 90 %;" in cause.sentence
+    assert "in 90 % of 10 to 40 normal executions;" in cause.sentence
     absent = [replace(f, probability=0.0, expected=0) for f in findings]
     (cause,) = group_causes(absent, executions, 3)
     assert "never in 10 to 40 normal executions" in cause.sentence
@@ -194,8 +248,8 @@ def test_waiting_for_one_thread_is_one_cause_whatever_it_does():
     ]
     (cause,) = group_causes(findings, explained(2), 11)
     assert cause.sentence == (
-        "2 of 11 executions, +46.0 ms each: waiting for thread `holder`, which was running"
-        " (28.0 ms), kept off the cpu by `helper` (18.0 ms), after its own RUN"
+        "2 of 11 executions, +46.0 ms each: waiting for thread `holder` (tid 7), which was running"
+        " (28.0 ms) and waiting for a cpu that `helper` had (18.0 ms)"
         " (never in 40 normal executions; now 46.0 ms)"
     )
 
@@ -203,8 +257,8 @@ def test_waiting_for_one_thread_is_one_cause_whatever_it_does():
 def test_a_part_that_is_nearly_all_is_said_alone():
     findings = [HOLDER, waiting_for_cpu("holder", "worker-1", 3 * MS)]
     (cause,) = group_causes(findings, explained(1), 11)
-    assert "waiting for thread `holder`, which was running, after" in cause.sentence
-    assert "+31.0 ms each" in cause.sentence
+    assert "waiting for thread `holder` (tid 7), which was running (never" in cause.sentence
+    assert "+31.0 ms: " in cause.sentence
 
 
 def test_throttling_is_one_cause_whichever_thread_it_hits():
@@ -218,17 +272,18 @@ def test_throttling_is_one_cause_whichever_thread_it_hits():
     assert throttled.executions == (0, 1)
     assert throttled.findings == (0, 1, 3)
     assert throttled.sentence == (
-        "2 of 14 executions, +120 ms each: runnable but its cpu was idle (held back by a"
-        " quota or an affinity: throttled), 75.0 ms of it in `helper`, after RUN of `holder`"
+        "2 of 14 executions, +120 ms each: waiting in `worker` (tid 7) for a cpu that was idle"
+        " (throttled: held back by a quota or an affinity), 75.0 ms of it in threads `helper`"
+        " (tid 7) and `holder` (tid 7)"
         " (never in 40 normal executions; now 120 ms)"
     )
     assert other.findings == (2,)
-    assert "waiting for thread `holder`, which was running" in other.sentence
+    assert "waiting for thread `holder` (tid 7), which was running" in other.sentence
 
 
 def test_a_late_start_is_not_called_throttling():
     late = waiting_for_cpu("", "idle", 1 * MS)
-    assert "runnable but its cpu was idle (late to start it)" in sentence_of(late)
+    assert "for a cpu that was idle (late to start it)" in sentence_of(late)
     # Beside the thread's own work it is part of waiting for that thread.
     findings = [HOLDER, waiting_for_cpu("holder", "idle", 9 * MS)]
     (cause,) = group_causes(findings, explained(1), 11)
