@@ -7,15 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from critpath.localize.leave_one_out import SHARP_NORMALS
 from critpath.localize.matrix import Matrix
 from critpath.localize.places import find_place
-from critpath.model import I64, RUNNING, Symbol
+from critpath.model import I64, RUNNING, ColumnStatistics, Symbol
 
 EXPLAINED = 0.9  # stop once no more than a tenth of the excess is unexplained
 MOST = 10
 LEAST = 0.01  # of the excess: smaller differences stay in the rest
 FLUCTUATION = 3.0  # standard deviations within which own running time is noise ...
 DISCOUNT = 0.75  # ... and ranks as if it were this much of itself
+MOVED = 0.5  # so much of what only moved from one symbol to another is left out
+ORDINARY = 0.25  # what normal executions do as well ranks as if it were so much of itself
 NEAR = 2  # columns: what lies no further apart is one place
 
 
@@ -35,6 +38,9 @@ class Candidate:
         with its sign.
     weight : float
         What it ranks by.
+    abnormal : bool
+    p : float
+        Least p-value of its columns, NaN for none.
     """
 
     letter: int
@@ -42,20 +48,26 @@ class Candidate:
     net: int
     offset: int
     weight: float
+    abnormal: bool
+    p: float
 
 
-def find_candidates(matrix: Matrix, symbols: Sequence[Symbol]) -> tuple[list[Candidate], int]:
+def find_candidates(
+    matrix: Matrix, statistics: ColumnStatistics, symbols: Sequence[Symbol]
+) -> tuple[list[Candidate], int]:
     """Return every symbol's difference, split in its place and elsewhere; and their sum."""
     result = []
     total = 0
+    sharp = matrix.n >= SHARP_NORMALS
     sums = np.zeros((len(matrix.values), matrix.values.shape[1] + 1), np.int64)
     np.cumsum(matrix.values, axis=1, out=sums[:, 1:])
     for letter in np.flatnonzero(matrix.totals.any(axis=0) | matrix.support.any(axis=1)).tolist():
         columns = np.flatnonzero((matrix.support[letter] > 0) | (matrix.letters[-1] == letter))
         values = matrix.values[letter, columns]
         total += int(values.sum())
-        steady = _beyond_fluctuation(matrix.totals[:, letter]) or symbols[letter].role != ""
-        factor = 1.0 if steady or symbols[letter].state not in RUNNING else DISCOUNT
+        beyond = _beyond_fluctuation(matrix.totals[:, letter])
+        own_run = symbols[letter].role == "" and symbols[letter].state in RUNNING
+        factor = DISCOUNT if own_run and not beyond else 1.0
         unit = _units(matrix, letter, columns)
         place = find_place(np.add.reduceat(values, unit), unseen=not matrix.support[letter].any())
         parts = [columns]
@@ -67,8 +79,12 @@ def find_candidates(matrix: Matrix, symbols: Sequence[Symbol]) -> tuple[list[Can
             net = int(matrix.values[letter, part].sum())
             if net:
                 offset = _offset(sums, letter, part, net)
-                weight = factor * (abs(net) - abs(offset))
-                result.append(Candidate(letter, part, net, offset, weight))
+                p, odd = _verdict(matrix, statistics, letter, part)
+                abnormal = odd or beyond
+                weight = factor * (abs(net) - MOVED * abs(offset))
+                if sharp and not abnormal:
+                    weight *= ORDINARY
+                result.append(Candidate(letter, part, net, offset, weight, abnormal, p))
     return result, total
 
 
@@ -95,6 +111,21 @@ def _offset(sums: I64, letter: int, columns: I64, net: int) -> int:
     if net > 0:
         return min(net, -int(nets[nets < 0].sum()))
     return max(net, -int(nets[nets > 0].sum()))
+
+
+def _verdict(
+    matrix: Matrix, statistics: ColumnStatistics, letter: int, columns: I64
+) -> tuple[float, bool]:
+    """Return the least p-value and the verdict of the columns that are about a symbol.
+
+    Those are where the row has it, or where the row has a gap and most of the others it.
+    """
+    mine = matrix.letters[-1, columns]
+    about = columns[(mine == letter) | ((mine < 0) & (statistics.normal_symbol[columns] == letter))]
+    p = np.concatenate([statistics.p_structure[about], statistics.p_duration[about]])
+    known = p[~np.isnan(p)]
+    least = float(known.min()) if len(known) else float("nan")
+    return least, bool(statistics.abnormal[about].any())
 
 
 def _beyond_fluctuation(totals: I64) -> bool:

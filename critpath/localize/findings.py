@@ -14,7 +14,6 @@ from critpath.localize.segments import Holders, Segments, detail_family
 from critpath.model import (
     I32,
     Alignment,
-    Bool,
     ColumnStatistics,
     Finding,
     Symbol,
@@ -71,13 +70,13 @@ def find_differences(
     n = len(aligned.sequences) - 1
     matrix = Matrix.of(aligned)
     net_total = int(statistics.contribution.sum())
-    candidates, explained = find_candidates(matrix, symbols)
+    candidates, explained = find_candidates(matrix, statistics, symbols)
     if explained != net_total:
         raise AssertionError("the symbols' differences do not add up to the excess")
     chosen = choose(candidates, net_total)
     normal_total = sum(int(d.sum()) for d in aligned.durations[:-1])
     shown = net_total > 0 and net_total >= LEAST * normal_total
-    describe = _Describer(execution, matrix, statistics, symbols, segments, normals)
+    describe = _Describer(execution, matrix, symbols, segments, normals)
     findings = tuple(
         describe(rank, candidate, net_total if shown else 0)
         for rank, candidate in enumerate(chosen, 1)
@@ -92,14 +91,12 @@ class _Describer:
         self,
         execution: int,
         matrix: Matrix,
-        statistics: ColumnStatistics,
         symbols: Sequence[Symbol],
         segments: Segments,
         normals: Sequence[Segments],
     ) -> None:
         self.execution = execution
         self.matrix = matrix
-        self.statistics = statistics
         self.symbols = symbols
         self.segments = segments
         self.holders = Holders(segments, normals)
@@ -115,7 +112,6 @@ class _Describer:
         made_of = attribute(matrix, candidate.letter, columns)
         if sum(ns for _, ns in made_of.parts) != Fraction(candidate.net, matrix.n):
             raise AssertionError("the parts of a finding do not add up to its contribution")
-        p, abnormal = self._verdict(candidate, here[-1])
         return Finding(
             execution=self.execution,
             rank=rank,
@@ -134,27 +130,12 @@ class _Describer:
             probability=float(here[:-1].any(axis=1).mean()),
             before=before,
             parts=made_of.parts,
-            abnormal=abnormal,
-            p=p,
+            abnormal=candidate.abnormal,
+            p=candidate.p,
             offset=candidate.offset / matrix.n,
             iterations=made_of.iterations,
             normal_iterations=made_of.normal_iterations,
         )
-
-    def _verdict(self, candidate: Candidate, here: Bool) -> tuple[float, bool]:
-        """Return the least p-value of the columns that are about this symbol, and the verdict.
-
-        Those are where the row has the symbol, and where it has a gap and most normal
-        rows the symbol.
-        """
-        statistics, columns = self.statistics, candidate.columns
-        absent = self.matrix.letters[-1, columns] < 0
-        missing = absent & (statistics.normal_symbol[columns] == candidate.letter)
-        about = columns[here | missing]
-        p = np.concatenate([statistics.p_structure[about], statistics.p_duration[about]])
-        known = p[~np.isnan(p)]
-        least = float(known.min()) if len(known) else float("nan")
-        return least, bool(statistics.abnormal[about].any())
 
     def _when(self, mine: I32, column: int) -> tuple[int, int, str]:
         """Return begin, end and what came before, for the row's own segments or a hole."""

@@ -233,4 +233,10 @@ def _finding(comparison: Comparison, finding: Finding) -> dict[str, Any]:
         "share": number(finding.share),
         "probability": number(finding.probability),
         "before": finding.before,
+        "parts": [{"kind": kind, "contribution": number(float(ns))} for kind, ns in finding.parts],
+        "abnormal": finding.abnormal,
+        "p": number(finding.p),
+        "offset": number(finding.offset),
+        "iterations": number(finding.iterations),
+        "normal_iterations": [number(value) for value in finding.normal_iterations],
     }

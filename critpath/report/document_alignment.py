@@ -62,7 +62,11 @@ def aligned_document(comparison: Comparison, aligned: Aligned) -> dict[str, Any]
             "abnormal_state": statistics.abnormal_state.tolist(),
             "abnormal_duration": statistics.abnormal_duration.tolist(),
             "missing": statistics.missing.tolist(),
+            "p_structure": _finites(statistics.p_structure),
+            "p_duration": _finites(statistics.p_duration),
+            "abnormal": statistics.abnormal.tolist(),
         },
+        "note": statistics.note,
         "segments": _segments(comparison, aligned),
     }
 

@@ -110,6 +110,10 @@ _FINDING = {
     **dict.fromkeys(("kind", "state", "role", "detail", "comm", "before"), str),
     **dict.fromkeys(("tid", "begin", "end"), int),
     **dict.fromkeys(("observed", "expected", "contribution", "share", "probability"), MAYBE),
+    "parts": [{"kind": str, "contribution": MAYBE}],
+    "abnormal": bool,
+    **dict.fromkeys(("p", "offset", "iterations"), MAYBE),
+    "normal_iterations": [MAYBE],
 }
 
 _SEGMENT = {"begin": int, "end": int, "tid": int, "comm": str, "state": str, "detail": str}
@@ -126,9 +130,12 @@ _ALIGNED: Final[dict[str, Any]] = {
     "rows": [{"set": str, "position": int, "id": str, "symbols": [int], "durations": [int]}],
     "statistics": {
         **{name: [MAYBE] for name in ("probability", "normal_probability", "mean", "std")},
+        **{name: [MAYBE] for name in ("p_structure", "p_duration")},
         **{name: [int] for name in ("normal_symbol", "contribution")},
         **{name: [bool] for name in ("abnormal_state", "abnormal_duration", "missing")},
+        "abnormal": [bool],
     },
+    "note": str,
     "segments": [{"column": int, **_SEGMENT}],
 }
 
@@ -261,6 +268,8 @@ def check_comparison(document: dict[str, Any]) -> None:
         _expect(row["set"] in {"normal", "sample"}, f"executions[{i}].set", "normal or sample")
     for i, finding in enumerate(document["findings"]):
         _expect(len(finding["columns"]) == 2, f"findings[{i}].columns", "a pair")
+        turns = finding["normal_iterations"]
+        _expect(len(turns) == 2, f"findings[{i}].normal_iterations", "a pair")
         _expect(finding["state"] in State.__members__, f"findings[{i}].state", "a state")
     for i, symbol in enumerate(document["symbols"]):
         _expect(symbol["state"] in State.__members__, f"symbols[{i}].state", "a state")

@@ -63,7 +63,7 @@ def difference(document: dict[str, Any]) -> str | None:
     return (
         f"Mean duration: {format_ns(total['effect'], sign=True)} "
         f"(95 % interval {low} to {high}); increases below "
-        f"{format_ns(document['detection']['floor'])} are not judged."
+        f"{duration(document['detection']['floor'])} are not judged."
     )
 
 
