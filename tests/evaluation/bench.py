@@ -184,7 +184,7 @@ class FirstCause:
     contribution : float
         Milliseconds an execution.
     share : float
-        Of the excess of these executions.
+        Of the excess of all executions that stand out.
     executions : tuple of int
     sentence : str
     """
