@@ -38,7 +38,10 @@ _WHAT: Final[dict[State, str]] = {
     State.NET_TRANSIT: "waiting for a packet in flight{}",
     State.WAIT_UNEXPLAINED: "blocked, and no event of the trace says why{}",
 }
-_SOFT: Final = frozenset({State.SOFTIRQ, State.WAIT_SOFTIRQ})
+# The kernel's softirqs: as a detail they would not be understood without that word.
+_SOFTIRQS: Final = frozenset(
+    {"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
+)
 # Nothing was seen that could be the reason.
 UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
 
@@ -80,7 +83,7 @@ def doing(state: State, detail: str, ns: float, thread: str = "") -> str:
     if state == State.UNKNOWN:
         return f"{thread} {_WHAT[state]}".strip()
     if state != State.WAIT_CPU:
-        if state in _SOFT and detail:
+        if detail in _SOFTIRQS:
             detail = f"softirq {detail}"
         elif state == State.WAIT_FUTEX and detail == "futex":
             detail = ""

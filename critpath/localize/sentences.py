@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from critpath.localize.phrases import OTHERS, doing, listed, quoted, thread_name
+from critpath.localize.phrases import IDLE, OTHERS, doing, listed, quoted, thread_name
 from critpath.localize.surroundings import Surroundings, woken_by
 from critpath.model import Finding, State
 from critpath.units import format_ns, plural
@@ -42,7 +42,12 @@ class Member:
 
 
 def sentence(
-    members: Sequence[Member], normals: Mapping[int, int], of_all: str, *, each: float
+    members: Sequence[Member],
+    normals: Mapping[int, int],
+    of_all: str,
+    *,
+    each: float,
+    quota: bool = False,
 ) -> str:
     """Say how many, how much, what, in which thread, where, and what is normal there.
 
@@ -56,14 +61,20 @@ def sentence(
         "11 executions".
     each : float
         Mean contribution of an execution (ns).
+    quota : bool
+        Whoever had the cpu may have had it because of a CPU quota.
     """
     size = len({m.finding.execution for m in members})
     apiece = " each" if size > 1 else ""
     less = "" if each > 0 else "less time "
-    said = [m for m in members if not m.moved]
+    rounds = _rounds(members)
+    what = rounds + _parts(members, size) if rounds else less + _what(members, size)
+    main = main_member(members).finding
+    if quota and each > 0 and main.symbol.state == State.WAIT_CPU and main.detail != IDLE:
+        what += ", or a CPU quota held it back: see the warnings"
     return (
-        f"{size} of {of_all}, {format_ns(each, sign=True)}{apiece}: {less}{_what(members, size)}"
-        f"{_rounds(said)}{_where(said)} ({_difference(members, size, normals)})"
+        f"{size} of {of_all}, {format_ns(each, sign=True)}{apiece}: {what}"
+        f"{_where(members, what)} ({_difference(members, size, normals)})"
     )
 
 
@@ -170,29 +181,50 @@ def _threads(findings: Sequence[Finding]) -> str:
 
 
 def _rounds(members: Sequence[Member]) -> str:
-    """Say how often a loop ran, where the findings are about one."""
-    loops = [m.finding for m in members if m.finding.iterations >= 0]
-    if not loops:
+    """Say how often a loop ran, if it is that what the findings are about."""
+    if any(m.finding.kind != "loop-count" for m in members if not m.moved):
         return ""
-    f = max(loops, key=lambda f: abs(f.contribution))
-    mean, deviation = f.normal_iterations
-    usual = f"{mean:.3g}" + (f" +- {deviation:.2g}" if deviation > 0 else "")
-    first, last = f.columns[0] + 1, f.columns[1]
-    return (
-        f", in the loop at columns {first}-{last}, which ran {plural(round(f.iterations), 'time')},"
-        f" normally {usual}"
+    main = {m.finding.execution: m.finding for m in members}
+    now = sum(f.iterations for f in main.values()) / len(main)
+    mean, deviation = (
+        sum(f.normal_iterations[i] for f in main.values()) / len(main) for i in (0, 1)
     )
+    where = ""
+    if len(main) == 1:
+        # Columns are those of one execution's alignment.
+        first = min(m.finding.columns[0] for m in members) + 1
+        last = max(m.finding.columns[1] for m in members)
+        where = f" at columns {first}-{last}"
+    usual = f"{mean:.3g}" + (f" +- {deviation:.2g}" if deviation > 0 else "")
+    return f"a loop{where} ran {now:.3g} times, normally {usual}: "
 
 
-def _where(members: Sequence[Member]) -> str:
+def _parts(members: Sequence[Member], size: int) -> str:
+    """Say what a loop does, one part for every thread and state."""
+    parts: defaultdict[tuple[State, str], list[Finding]] = defaultdict(list)
+    for m in members:
+        parts[m.state, m.finding.symbol.role].append(m.finding)
+    weight = {key: abs(sum(f.contribution for f in fs)) for key, fs in parts.items()}
+    ranked = sorted(parts, key=lambda key: (-weight[key], key))
+    whole = sum(weight.values())
+    named = []
+    for key in ranked:
+        if weight[key] >= WORTH_NAMING * whole:
+            words = doing(key[0], _detail(parts[key]), weight[key] / size, _thread(parts[key]))
+            named.append(f"{words} ({format_ns(weight[key] / size)})")
+    return listed(named)
+
+
+def _where(members: Sequence[Member], what: str) -> str:
     """Say in which system call and after what, if half of the executions agree on it."""
     first: dict[int, Member] = {}
-    for m in sorted(members, key=lambda m: -m.finding.begin):
+    for m in sorted((m for m in members if not m.moved), key=lambda m: -m.finding.begin):
         first[m.finding.execution] = m
     call = _agreed(list(first.values()), lambda m: m.around.call)
     after = _agreed(list(first.values()), lambda m: m.around.after)
-    if any(after == woken_by(m.finding.comm) for m in members):
-        after = ""  # that thread is what the sentence is about
+    # The same thread or state again tells nothing.
+    if any(after == woken_by(m.finding.comm) for m in members) or after.split(" (")[0] in what:
+        after = ""
     return (f", in system call {call}" if call else "") + (f", after {after}" if after else "")
 
 

@@ -107,7 +107,7 @@ def explain(
         Symbol of every segment of the normal and of the sample set.
     """
     from critpath.localize.causes import Explained, group_causes, in_order_of_causes
-    from critpath.localize.chosen import to_explain
+    from critpath.localize.chosen import held_back, to_explain
     from critpath.localize.surroundings import surroundings
 
     chosen, left_out = to_explain(comparison, settings.explain_limit)
@@ -125,7 +125,8 @@ def explain(
         warnings += (f"{said}, evenly spread over their excess",)
     kind, total = ("examined", len(chosen)) if left_out else ("", len(comparison.sample))
     around = [surroundings(comparison.sample, finding) for finding in findings]
-    causes = group_causes(findings, explained, total, kind=kind, around=around)
+    quota = held_back(comparison.normal, comparison.sample)
+    causes = group_causes(findings, explained, total, kind=kind, around=around, quota=quota)
     ordered, causes = in_order_of_causes(findings, causes)
     return replace(
         comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings
