@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from critpath.localize.causes import Explained, group_causes
+from critpath.localize.surroundings import Surroundings
 from critpath.model import Finding, State, Symbol
 
 MS = 1_000_000
@@ -300,3 +301,147 @@ def test_what_many_bear_out_comes_before_one_that_was_held_up_once():
     few = [replace(TIMER, execution=e, contribution=0.5 * MS) for e in range(1, 31)]
     first, _ = group_causes([disk, *few], explained(31), 36)
     assert first.sentence.startswith("1 of 36 executions, +302 ms")
+
+
+def test_what_many_bear_out_in_the_order_given_or_another():
+    findings = [replace(TIMER, execution=e, contribution=(10 + 0.1 * e) * MS) for e in range(9)]
+    findings += [replace(HOLDER, execution=e, contribution=(10 + 0.1 * e) * MS) for e in range(9)]
+    said = [c.sentence for c in group_causes(findings, explained(9), 9)]
+    assert [c.sentence for c in group_causes(findings[::-1], explained(9)[::-1], 9)] == said
+
+
+def test_numbered_threads_are_named_by_number_only_where_it_is_one():
+    same = [replace(TIMER, execution=e, comm="worker-3", tid=12) for e in (0, 1)]
+    assert "in `worker-3` (tid 12) (normally" in sentence_of(*same)
+    recreated = [same[0], replace(same[1], tid=14)]
+    assert "in `worker-3` (normally" in sentence_of(*recreated)
+    several = [same[0], replace(same[1], comm="worker-4", tid=13)]
+    assert "in `worker-#` (normally" in sentence_of(*several)
+    unlike = [same[0], replace(same[1], comm="main", tid=13, contribution=29 * MS)]
+    assert "in `worker-3` (normally" in sentence_of(*unlike)
+
+
+JOURNAL = replace(
+    HOLDER,
+    symbol=Symbol(State.WAIT_DISK, "jbd2/vda-#"),
+    detail="virtio0-req.1",
+    comm="jbd2/vda-8",
+    tid=141,
+    begin=10 * MS,
+    end=20 * MS,
+)
+KWORKER = replace(
+    JOURNAL,
+    symbol=Symbol(State.RUN, "kworker/u#:#"),
+    detail="",
+    comm="kworker/u4:1",
+    tid=25,
+    contribution=8 * MS,
+    observed=8 * MS,
+    begin=12 * MS,
+    end=15 * MS,
+)
+
+
+def test_threads_that_take_turns_in_a_new_stretch_are_one_cause():
+    assert sentence_of(JOURNAL, KWORKER) == (
+        "1 of 11 executions, +36.0 ms: waiting for threads `jbd2/vda-8` (tid 141) and"
+        " `kworker/u4:1` (tid 25), which were waiting for the disk (virtio0-req.1) (28.0 ms) and"
+        " running (8.00 ms) (never in 40 normal executions; now 36.0 ms)"
+    )
+    # Right before it, too; not somewhere else, and not where it is normal.
+    before = replace(KWORKER, begin=7 * MS, end=9 * MS)
+    assert len(group_causes([JOURNAL, before], explained(1), 11)) == 1
+    for other in (
+        replace(KWORKER, begin=90 * MS, end=95 * MS),
+        replace(KWORKER, probability=0.5, expected=1 * MS),
+        replace(KWORKER, execution=1),
+    ):
+        assert len(group_causes([JOURNAL, other], explained(2), 11)) == 2
+
+
+PEER = replace(HOLDER, symbol=Symbol(State.RUN, "peer-#"), comm="peer-1", tid=9)
+
+
+def test_time_that_only_moved_is_set_off():
+    """`peer` works as long as ever: the worker once had to leave it the cpu, and now sleeps."""
+    beside = replace(
+        waiting_for_cpu("", "peer-1 (9)", -1.9 * MS),
+        expected=1.9 * MS,
+        observed=0,
+        probability=1.0,
+    )
+    works = replace(PEER, contribution=2 * MS, observed=2 * MS)
+    sleeps = replace(
+        PEER, symbol=Symbol(State.WAIT_TIMER, "peer-#"), contribution=1.5 * MS, observed=1.5 * MS
+    )
+    (cause,) = group_causes([beside, works, sleeps], explained(1), 11)
+    assert cause.contribution == pytest.approx(1.6 * MS)
+    assert cause.findings == (0, 1, 2)
+    assert cause.main == 2
+    assert cause.sentence == (
+        "1 of 11 executions, +1.60 ms: waiting for thread `peer-1` (tid 9), which was waiting"
+        " for a timer (normally 1.90 ms here, in 40 of 40; now 3.50 ms)"
+    )
+    # Another thread's turn on the cpu is another matter.
+    other = replace(beside, detail="stress (9)")
+    assert len(group_causes([other, works, sleeps], explained(1), 11)) == 2
+
+
+def test_minor_causes_are_a_twentieth_of_the_whole_and_never_the_first():
+    small = replace(TIMER, symbol=Symbol(State.WAIT_DISK), contribution=1 * MS)
+    causes = group_causes([TIMER, small], explained(1), 3)
+    assert [c.minor for c in causes] == [False, True]
+    (only,) = group_causes([small], explained(1), 3)
+    assert not only.minor
+    (only,) = group_causes([small], [Explained(0, -1.0, 40)], 3)
+    assert not only.minor
+
+
+def test_what_was_not_observed_comes_after_what_was_unless_it_is_twice_as_much():
+    unseen = replace(TIMER, symbol=Symbol(State.WAIT_UNEXPLAINED), contribution=40 * MS)
+    first, second = group_causes([unseen, TIMER], explained(1), 3)
+    assert "waiting for a timer" in first.sentence
+    assert "blocked, and no event of the trace says why in `worker`" in second.sentence
+    first, _ = group_causes([replace(unseen, contribution=70 * MS), TIMER], explained(1), 3)
+    assert "no event" in first.sentence
+
+
+def test_a_loop_that_ran_more_often_is_one_cause_with_all_it_does():
+    loop = {"kind": "loop-count", "iterations": 58.0, "normal_iterations": (12.0, 2.0)}
+    runs = replace(
+        TIMER, symbol=Symbol(State.RUN), contribution=60 * MS, observed=75 * MS, columns=(39, 43)
+    )
+    waits = replace(
+        HOLDER, contribution=250 * MS, observed=310 * MS, expected=60 * MS, columns=(39, 43)
+    )
+    findings = [replace(runs, **loop), replace(waits, **loop, probability=1.0)]
+    assert sentence_of(*findings) == (
+        "1 of 11 executions, +310 ms: a loop at columns 40-43 ran 58 times, normally 12 +- 2:"
+        " running in `holder` (tid 7) (250 ms) and running in `worker`"
+        " (tid 7) (60.0 ms) (normally 62.0 ms here, in 40 of 40; now 385 ms)"
+    )
+
+
+def test_the_system_call_and_what_came_before():
+    around = [Surroundings("recvmsg", "`helper` woke it")] * 3
+    findings = [replace(TIMER, execution=e) for e in range(3)]
+    (cause,) = group_causes(findings, explained(3), 3, around=around)
+    assert "in `worker` (tid 7), in system call recvmsg, after `helper` woke it (" in cause.sentence
+    # Only what half of them agree on, and not what the sentence says already.
+    around = [Surroundings("read"), Surroundings("write"), Surroundings("futex")]
+    (cause,) = group_causes(findings, explained(3), 3, around=around)
+    assert "system call" not in cause.sentence
+    around = [Surroundings("", "waiting for a timer (hrtimer)")] * 3
+    (cause,) = group_causes(findings, explained(3), 3, around=around)
+    assert "after" not in cause.sentence
+
+
+def test_a_quota_is_said_beside_who_had_the_cpu():
+    def said(detail, quota):
+        finding = waiting_for_cpu("", detail, 9 * MS)
+        return group_causes([finding], explained(1), 3, quota=quota)[0].sentence
+
+    assert "that `make` (tid 3) had, or a CPU quota held it back: see" in said("make (3)", True)
+    assert "quota held it back" not in said("make (3)", False)
+    assert "or a CPU quota" not in said("idle", True)
