@@ -6,6 +6,8 @@ from typing import Any
 
 from critpath.units import format_ns, format_share, plural
 
+_ALL = 1.05  # a share up to this is all of it: what else there is varies, too
+
 
 def headline(document: dict[str, Any]) -> str:
     """Return the verdict in one sentence, for example ``OK: no anomaly in ...``.
@@ -101,9 +103,9 @@ def share_of_excess(value: float | None) -> str:
     """
     if value is None or value < 0:
         return ""
-    if round(value, 2) > 1:
+    if value > _ALL:
         return "more than the whole excess, as other things took less time"
-    return f"{format_share(value)} of the whole excess"
+    return f"{format_share(min(value, 1.0))} of the whole excess"
 
 
 def main_causes(document: dict[str, Any], most: int) -> list[dict[str, Any]]:
