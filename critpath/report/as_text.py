@@ -23,7 +23,7 @@ _MOST_CAUSES = 6
 _MOST_ALIGNED = 2
 
 
-def render_comparison(document: dict[str, Any], console: Console) -> None:
+def render_comparison(document: dict[str, Any], console: Console, *, short: bool = False) -> None:
     """Print a comparison; the first line is the verdict in one sentence.
 
     Parameters
@@ -32,6 +32,8 @@ def render_comparison(document: dict[str, Any], console: Console) -> None:
         From `comparison_document` or `load_document`.
     console : rich.console.Console
         Its width, colours and encoding are honoured; a pipe gets plain text.
+    short : bool
+        Without alignments and types of executions.
     """
     print_line(console, verdict.headline(document), style=_COLOURS[document["verdict"]])
     for reason in verdict.further_reasons(document):
@@ -41,8 +43,9 @@ def render_comparison(document: dict[str, Any], console: Console) -> None:
     if document["states"]:
         _print_states(document, console)
     _print_executions(document, console)
-    _print_aligned(document, console)
-    _print_clusters(document, console)
+    if not short:
+        _print_aligned(document, console)
+        _print_clusters(document, console)
     sentence = verdict.sensitivity(document)
     if sentence and document["verdict"] != "anomaly":
         console.print()
