@@ -8,6 +8,7 @@ import numpy as np
 
 from critpath.localize.medians import medians_without_each
 from critpath.model import F64, I32, I64, Bool
+from critpath.units import plural
 
 LEVEL = 0.05
 LEAST_NORMALS = 3  # every row is judged by the others: by two at least
@@ -77,7 +78,8 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     n, columns = len(letters) - 1, letters.shape[1]
     nothing = np.full(columns, np.nan)
     if n < LEAST_NORMALS or not columns:
-        said = "" if n >= LEAST_NORMALS else f"{n} normal: too few to tell what is abnormal"
+        few = f"{plural(n, 'normal execution')}: too few to tell what is abnormal"
+        said = few if n < LEAST_NORMALS else ""
         return Verdict(nothing, nothing, np.zeros(columns, np.bool_), said)
     kinds = max(int(letters.max()), 0) + 1
     codes = np.where(letters < 0, kinds, letters)

@@ -87,7 +87,7 @@ class Finding:
     execution : int
         Position in the sample set.
     rank : int
-        From 1, by contribution.
+        From 1, by weight (see `find_differences`).
     kind : str
         ``new-state``, ``extra``, ``longer``, ``missing``, ``shorter``, ``loop-count``:
         the largest of the parts.
@@ -112,8 +112,9 @@ class Finding:
         The contribution by kind (ns), the largest first; the sum is the contribution,
         exactly.  Parts of the other sign may be among them.
     abnormal : bool
-        The leave-one-out verdict on at least one of its columns.  False: large, but
-        no odder than what normal executions do among themselves.
+        A column of it has the leave-one-out verdict, or the time in the symbol is more
+        than three standard deviations from the group's.  False: perhaps large, but no
+        odder than what normal executions do among themselves.
     p : float
         The least p-value of its columns; NaN without a verdict.
     offset : float

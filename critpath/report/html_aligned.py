@@ -126,6 +126,8 @@ def _article(document: dict[str, Any], one: dict[str, Any], row: dict[str, Any] 
         if row["lossy"]:
             facts.append("touches a loss")
     facts.append(f"{verdict.duration(one['unexplained'], sign=True)} of it unexplained")
+    if one["note"]:
+        facts.append(one["note"])
     left_out = caption(document, one)
     return (
         f'<article id="x{position}" aria-labelledby="x{position}-title">'
@@ -146,7 +148,7 @@ def _findings(document: dict[str, Any], one: dict[str, Any]) -> str:
         [
             str(f["rank"]),
             f"<code>{text(f['state'])}</code> {text(f['detail'])}",
-            text(KINDS.get(f["kind"], f["kind"])),
+            text(verdict.kind_of(one, f)),
             text(f"{f['comm']} {f['tid']}"),
             text(f"{f['begin'] / 1e9:.6f} s"),
             text(verdict.duration(f["observed"])),

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from critpath.report import verdict
 from critpath.report.columns import GAP, consensus, flagged_columns, layout
-from critpath.report.palette import KINDS, LOOKS, letter_of, words_of
+from critpath.report.palette import LOOKS, letter_of, words_of
 from critpath.report.text_table import new_table, print_line, shown
 from critpath.units import plural
 
@@ -111,8 +111,19 @@ def _print_legend(
 
 def _print_findings(document: dict[str, Any], aligned: dict[str, Any], console: Console) -> None:
     findings = verdict.findings_of(document, aligned["position"])
-    if not findings:
-        return
+    if findings:
+        _print_table(aligned, findings, console)
+    if aligned["unexplained"] is not None and aligned["excess"] is not None:
+        print_line(
+            console,
+            f"excess {verdict.duration(aligned['excess'], sign=True)}, "
+            f"of it unexplained {verdict.duration(aligned['unexplained'], sign=True)}",
+        )
+    if all(p is None for p in aligned["statistics"]["p_structure"]) and aligned["note"]:
+        print_line(console, aligned["note"], style="dim")
+
+
+def _print_table(aligned: dict[str, Any], findings: list[dict[str, Any]], console: Console) -> None:
     table = new_table(
         console,
         *("", "what", "thread", ">here", ">normal", ">difference", ">share"),
@@ -120,7 +131,7 @@ def _print_findings(document: dict[str, Any], aligned: dict[str, Any], console: 
     )
     for finding in findings[:_MOST_FINDINGS]:
         detail = f" {finding['detail']}" if finding["detail"] else ""
-        kind = KINDS.get(finding["kind"], finding["kind"])
+        kind = verdict.kind_of(aligned, finding)
         table.add_row(
             Text(str(finding["rank"])),
             shown(f"{finding['state']}{detail}, {kind}", console),
@@ -133,9 +144,3 @@ def _print_findings(document: dict[str, Any], aligned: dict[str, Any], console: 
     console.print(table)
     if len(findings) > _MOST_FINDINGS:
         print_line(console, verdict.left_out(len(findings) - _MOST_FINDINGS, "finding"))
-    if aligned["unexplained"] is not None and aligned["excess"] is not None:
-        print_line(
-            console,
-            f"excess {verdict.duration(aligned['excess'], sign=True)}, "
-            f"of it unexplained {verdict.duration(aligned['unexplained'], sign=True)}",
-        )

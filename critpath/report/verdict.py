@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from critpath.report.palette import KINDS
 from critpath.units import format_ns, format_share, plural
 
 _ALL = 1.05  # a share up to this is all of it: what else there is varies, too
@@ -84,6 +85,16 @@ def by_the_paper(document: dict[str, Any]) -> str:
 def duration(ns: float | None, *, sign: bool = False) -> str:
     """Return a duration, or a dash where it is undefined."""
     return "-" if ns is None else format_ns(ns, sign=sign)
+
+
+def kind_of(aligned: dict[str, Any], finding: dict[str, Any]) -> str:
+    """Return how a finding differs, and that normal executions differ as much if they do.
+
+    That is said where enough of them were aligned to tell.
+    """
+    kind = KINDS.get(finding["kind"], finding["kind"])
+    usual = not finding["abnormal"] and not aligned["note"]
+    return f"{kind} (not unusual)" if usual else kind
 
 
 def figure(value: float | None) -> str:

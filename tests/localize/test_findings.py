@@ -260,6 +260,71 @@ def test_what_lies_elsewhere_is_a_finding_of_its_own(drawing, explanation, symbo
     assert findings[0].contribution >= 10 * MS
 
 
+def test_time_that_only_moved_gives_way_and_is_told(drawing, explanation, symbols):
+    """The thread waits 9 ms less for a cpu and its helper runs 10 longer: 1 ms in all."""
+    findings, unexplained, _ = explanation(
+        drawing("""
+            r1 c9 h1  r1 -
+            r1 c9 h1  r1 -
+            r1 -  h11 r1 t8
+        """)
+    )
+    assert [f.symbol for f in findings[:2]] == [symbols["t"], symbols["h"]]
+    assert [f.offset for f in findings[:2]] == [0, 9 * MS]
+    assert findings[1].contribution == 10 * MS
+    lost = next(f for f in findings if f.contribution < 0)
+    assert (lost.symbol, lost.offset) == (symbols["c"], -9 * MS)
+    assert unexplained == 0
+
+
+def test_expected_is_of_the_symbol_alone(drawing, explanation, symbols):
+    findings, _, _ = explanation(
+        drawing("""
+            r1 d5 r1
+            r1 t2 r1
+            r1 t9 r1
+        """)
+    )
+    assert findings[0].symbol == symbols["t"]
+    assert findings[0].expected == 1 * MS  # 0 and 2, not what else stood there
+
+
+def spread(rng, *, extra):
+    """Return many waits of varying length; the extra ones are a small timer each."""
+    codes, durations = [], []
+    for wait in range(40):
+        codes += [0, 3 if wait == 2 else 2]
+        durations += [0.1, rng.lognormal(0, 0.3) * (2 if extra == "diffuse" else 1)]
+        if extra and wait == 20:
+            codes += [0, 1]
+            durations += [0.1, 6]
+    return np.array(codes, np.uint8), (np.array(durations) * MS).astype(np.int64)
+
+
+def test_a_small_abnormal_column_does_not_hide_a_large_diffuse_cause(explanation, symbols):
+    rng = np.random.default_rng(3)
+    paths = [spread(rng, extra="") for _ in range(25)] + [spread(rng, extra="diffuse")]
+    findings, _, _ = explanation(align([p[0] for p in paths], [p[1] for p in paths], 6))
+    assert [f.symbol for f in findings[:2]] == [symbols["d"], symbols["t"]]
+    assert all(f.abnormal for f in findings[:2])
+    assert findings[1].p < 0.001
+
+
+def test_what_normal_executions_do_as_well_gives_way(explanation, symbols):
+    """A wait for the cpu at the upper end of what is normal, and a smaller new timer."""
+    rng = np.random.default_rng(4)
+    paths = [spread(rng, extra="") for _ in range(25)]
+    for _, durations in paths:
+        durations[5] *= rng.integers(1, 30)  # this wait varies from 1 to 30 ms
+    codes, durations = spread(rng, extra="timer")
+    durations[5] = 29 * MS
+    paths.append((codes, durations))
+    findings, _, _ = explanation(align([p[0] for p in paths], [p[1] for p in paths], 6))
+    assert [f.symbol for f in findings[:2]] == [symbols["t"], symbols["c"]]
+    assert [f.abnormal for f in findings[:2]] == [True, False]
+    assert findings[1].contribution > findings[0].contribution
+
+
 def test_no_more_than_ten_and_no_crumbs():
     """Twenty equal causes: ten are listed, the others are in the rest."""
     count = 20
