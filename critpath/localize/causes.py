@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from critpath.localize.candidates import ORDINARY
 from critpath.localize.grouping import group_findings
+from critpath.localize.leave_one_out import SHARP_NORMALS
 from critpath.localize.phrases import UNSEEN
 from critpath.localize.sentences import Member, main_member, sentence
 from critpath.localize.surroundings import Surroundings
@@ -70,8 +72,9 @@ def group_causes(
     tuple of Cause
         By summed contribution times the square root of how many executions bear it out,
         the largest slow-down first: one execution that the disk held up for 300 ms is no
-        more the cause than twelve of eleven milliseconds each.  What was not observed
-        counts half in this order.
+        more the cause than twelve of eleven milliseconds each.  In this order what was
+        not observed counts half, and what normal executions do as well a quarter, where
+        enough of them were aligned to tell.
     """
     normals = {e.execution: e.normals for e in executions}
     excess = sum(e.excess for e in executions if e.excess > 0)
@@ -90,14 +93,19 @@ def group_causes(
         for group in group_findings(findings)
     ]
 
+    sharp = {e.execution for e in executions if e.normals >= SHARP_NORMALS}
+
+    def ordinary(finding: Finding) -> float:
+        return ORDINARY if finding.execution in sharp and not finding.abnormal else 1.0
+
     def weight(members: list[Member]) -> float:
         borne_out = len({m.finding.execution for m in members})
         seen = UNSEEN_COUNTS if main_member(members).state in UNSEEN else 1.0
         # fsum: the same whatever the order of the executions.
-        net = math.fsum(m.finding.contribution for m in members)
+        net = math.fsum(m.finding.contribution * ordinary(m.finding) for m in members)
         if not any(m.moved for m in members):
             # Of what may have moved, half: it may also be what made room for the other.
-            net -= math.fsum(m.finding.offset for m in members) / 2
+            net -= math.fsum(m.finding.offset * ordinary(m.finding) for m in members) / 2
         return net * math.sqrt(borne_out) * (seen if net > 0 else 1.0)
 
     groups.sort(key=lambda members: -weight(members))

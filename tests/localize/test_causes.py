@@ -445,3 +445,13 @@ def test_a_quota_is_said_beside_who_had_the_cpu():
     assert "that `make` (tid 3) had, or a CPU quota held it back: see" in said("make (3)", True)
     assert "quota held it back" not in said("make (3)", False)
     assert "or a CPU quota" not in said("idle", True)
+
+
+def test_what_normal_executions_do_as_well_comes_later():
+    usual = replace(TIMER, contribution=40 * MS)
+    odd = replace(TIMER, symbol=Symbol(State.WAIT_DISK), contribution=15 * MS, abnormal=True)
+    first, _ = group_causes([usual, odd], explained(1), 3)
+    assert "waiting for the disk" in first.sentence
+    # Not where too few normal executions could tell.
+    first, _ = group_causes([usual, odd], explained(1, normals=10), 3)
+    assert "waiting for a timer" in first.sentence
