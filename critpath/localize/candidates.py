@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.localize.leave_one_out import SHARP_NORMALS
 from critpath.localize.matrix import Matrix
 from critpath.localize.places import find_place
 from critpath.model import I64, RUNNING, ColumnStatistics, Symbol
@@ -19,6 +18,7 @@ FLUCTUATION = 3.0  # standard deviations within which own running time is noise 
 DISCOUNT = 0.75  # ... and ranks as if it were this much of itself
 MOVED = 0.5  # so much of what only moved from one symbol to another is left out
 ORDINARY = 0.25  # what normal executions do as well ranks as if it were so much of itself
+ENOUGH_NORMALS = 5  # to tell that
 NEAR = 2  # columns: what lies no further apart is one place
 
 
@@ -58,7 +58,7 @@ def find_candidates(
     """Return every symbol's difference, split in its place and elsewhere; and their sum."""
     result = []
     total = 0
-    sharp = matrix.n >= SHARP_NORMALS
+    enough = matrix.n >= ENOUGH_NORMALS
     sums = np.zeros((len(matrix.values), matrix.values.shape[1] + 1), np.int64)
     np.cumsum(matrix.values, axis=1, out=sums[:, 1:])
     for letter in np.flatnonzero(matrix.totals.any(axis=0) | matrix.support.any(axis=1)).tolist():
@@ -82,7 +82,7 @@ def find_candidates(
                 p, odd = _verdict(matrix, statistics, letter, part)
                 abnormal = odd or beyond
                 weight = factor * (abs(net) - MOVED * abs(offset))
-                if sharp and not abnormal:
+                if enough and not abnormal:
                     weight *= ORDINARY
                 result.append(Candidate(letter, part, net, offset, weight, abnormal, p))
     return result, total

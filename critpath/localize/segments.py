@@ -56,24 +56,24 @@ class Holders:
 
     def __init__(self, segments: Segments, normals: Sequence[Segments]) -> None:
         self.rows = [*normals, segments]
-        names: dict[tuple[str, str], int] = {}
-        self.codes = [
-            np.array(
-                [
-                    names.setdefault(name, len(names))
-                    for name in zip(row.detail, row.comm, strict=True)
-                ],
-                np.int64,
-            )
-            for row in self.rows
-        ]
-        self.names = list(names)
-        families: dict[str, int] = {}
-        self.family = np.array(
-            [families.setdefault(detail_family(detail), len(families)) for detail, _ in self.names],
-            np.int64,
-        )
-        self.families = list(families)
+        # Codes for the texts that are met: a path has many segments, a finding few of them.
+        self._codes: dict[tuple[str, str], int] = {}
+        self._names: list[tuple[str, str]] = []
+        self._family: list[int] = []
+        self._families: dict[str, int] = {}
+
+    def _code(self, name: tuple[str, str]) -> int:
+        """Return the code of a detail and a thread's name."""
+        code = self._codes.setdefault(name, len(self._codes))
+        if code == len(self._names):
+            family = detail_family(name[0])
+            self._names.append(name)
+            self._family.append(self._families.setdefault(family, len(self._families)))
+        return code
+
+    def _coded(self, row: Segments, at: I64) -> I64:
+        detail, comm = row.detail, row.comm
+        return np.array([self._code((detail[i], comm[i])) for i in at.tolist()], np.int64)
 
     def most(self, members: Sequence[I64], sign: int) -> tuple[str, int, str]:
         """Return the detail, tid and name that hold most of some segments' difference.
@@ -95,18 +95,19 @@ class Holders:
         n = len(self.rows) - 1
         members = members[len(members) - len(self.rows) :]
         held = [
-            (code[at], row.end[at] - row.begin[at], row.tid[at])
-            for code, row, at in zip(self.codes, self.rows, members, strict=True)
+            (self._coded(row, at), row.end[at] - row.begin[at], row.tid[at])
+            for row, at in zip(self.rows, members, strict=True)
         ]
-        differs = np.zeros(len(self.families), np.int64)
+        of, families = np.array(self._family, np.int64), list(self._families)
+        differs = np.zeros(len(families), np.int64)
         for i, (code, time, _) in enumerate(held):
             factor = 1 if not n else sign * n if i == n else -sign
-            np.add.at(differs, self.family[code], factor * time)
-        seen = {f for code, _, _ in held for f in np.unique(self.family[code]).tolist()}
+            np.add.at(differs, of[code], factor * time)
+        seen = {f for code, _, _ in held for f in np.unique(of[code]).tolist()}
         if not seen:
             return "", -1, ""
-        family = min(seen, key=lambda f: (-int(differs[f]), self.families[f]))
-        chosen = [self.family[code] == family for code, _, _ in held]
+        family = min(seen, key=lambda f: (-int(differs[f]), families[f]))
+        chosen = [of[code] == family for code, _, _ in held]
         if chosen[-1].any():
             code, time, tid = (column[chosen[-1]] for column in held[-1])
             return self._largest(code, time, tid)
@@ -124,5 +125,5 @@ class Holders:
 
     def _ranked(self, pairs: I64, sums: I64) -> Iterable[tuple[int, tuple[str, int, str]]]:
         for (code, tid), total in zip(pairs.T.tolist(), sums.tolist(), strict=True):
-            detail, comm = self.names[code]
+            detail, comm = self._names[code]
             yield -total, (detail, tid, comm)
