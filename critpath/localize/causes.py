@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from critpath.localize.candidates import ORDINARY
+from critpath.localize.candidates import ENOUGH_NORMALS, ORDINARY
 from critpath.localize.grouping import group_findings
-from critpath.localize.leave_one_out import SHARP_NORMALS
 from critpath.localize.phrases import UNSEEN
 from critpath.localize.sentences import Member, main_member, sentence
 from critpath.localize.surroundings import Surroundings
@@ -93,10 +92,10 @@ def group_causes(
         for group in group_findings(findings)
     ]
 
-    sharp = {e.execution for e in executions if e.normals >= SHARP_NORMALS}
+    enough = {e.execution for e in executions if e.normals >= ENOUGH_NORMALS}
 
     def ordinary(finding: Finding) -> float:
-        return ORDINARY if finding.execution in sharp and not finding.abnormal else 1.0
+        return ORDINARY if finding.execution in enough and not finding.abnormal else 1.0
 
     def weight(members: list[Member]) -> float:
         borne_out = len({m.finding.execution for m in members})

@@ -453,5 +453,5 @@ def test_what_normal_executions_do_as_well_comes_later():
     first, _ = group_causes([usual, odd], explained(1), 3)
     assert "waiting for the disk" in first.sentence
     # Not where too few normal executions could tell.
-    first, _ = group_causes([usual, odd], explained(1, normals=10), 3)
+    first, _ = group_causes([usual, odd], explained(1, normals=4), 3)
     assert "waiting for a timer" in first.sentence
