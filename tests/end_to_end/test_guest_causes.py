@@ -121,15 +121,21 @@ def test_the_first_cause_is_the_injected_one(compared, name):
 @pytest.mark.parametrize(("boot", "name"), [("", n) for n in SAYS] + [("steady-", n) for n in SAYS])
 def test_its_amount_is_that_of_the_programs_clock(compared, boot, name):
     truth, document, _ = compared(name, boot)
+    cause = document["causes"][0]
+    worth = amounts(document, cause)
+    ratios = [worth.get(key, 0.0) / cost for key, cost in truth.cost.items()]
+    # For docs/evaluation.md, with -s.
+    print(
+        f"{boot}sample-{name}: {len(truth.cost)} of {truth.executions}, "
+        f"cost {truth.mean / 1e6:.3g} ms uncertain by {truth.error / truth.mean:.1%}, "
+        f"cause {cause['contribution'] / 1e6:.3g} ms, median ratio {statistics.median(ratios):.2f}"
+    )
     allowed = {"delay", "lock", "quota"} if not boot else {"lock", "quota"}
     assert truth.allows == (name in allowed), f"{truth.error / truth.mean:.0%} uncertain"
     if not truth.allows:
         return
-    cause = document["causes"][0]
     assert set(cause["executions"]) == set(truth.cost)
-    worth = amounts(document, cause)
     assert sum(worth.values()) / len(worth) == pytest.approx(cause["contribution"], abs=1)
-    ratios = [worth[key] / cost for key, cost in truth.cost.items()]
     assert statistics.median(ratios) == pytest.approx(1, abs=WITHIN), ratios
 
 
