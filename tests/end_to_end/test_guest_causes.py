@@ -124,8 +124,8 @@ def test_its_amount_is_that_of_the_programs_clock(compared, boot, name):
     cause = document["causes"][0]
     worth = amounts(document, cause)
     ratios = [worth.get(key, 0.0) / cost for key, cost in truth.cost.items()]
-    # For docs/evaluation.md, with -s.
-    print(
+    # For docs/evaluation.md; -s shows it.
+    print(  # noqa: T201 - the figures of docs/evaluation.md, shown with -s
         f"{boot}sample-{name}: {len(truth.cost)} of {truth.executions}, "
         f"cost {truth.mean / 1e6:.3g} ms uncertain by {truth.error / truth.mean:.1%}, "
         f"cause {cause['contribution'] / 1e6:.3g} ms, median ratio {statistics.median(ratios):.2f}"
