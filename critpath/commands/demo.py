@@ -88,8 +88,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
     # A first look: the alignments and the clusters are in the report.
-    short = {**document, "aligned": [], "clusters": {"pairs": []}}
-    render_comparison(short, make_console())
+    render_comparison(document, make_console(), short=True)
     hint(told, quiet=quiet)
     hint(f"report: {report} (open it in a browser)", quiet=quiet)
     command = ["critpath", "compare", *map(str, places), "--execution", specification]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from critpath.localize.findings import Segments
-from critpath.model import Comparison, CriticalPaths
+from critpath.localize.segments import Segments
+from critpath.model import Comparison, CriticalPaths, PathSet
+from critpath.model.recording import QUOTA_HELD
 
 
 def to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
@@ -27,6 +28,14 @@ def to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
         return order, 0
     spread = np.linspace(0, len(order) - 1, limit).round().astype(np.int64)
     return [order[i] for i in spread.tolist()], len(order) - limit
+
+
+def held_back(normal: PathSet, sample: PathSet) -> bool:
+    """Tell whether a CPU quota held somebody back in the sample, and nobody in the normal set."""
+    normal_held, sample_held = (
+        any(QUOTA_HELD in warning for warning in paths.warnings) for paths in (normal, sample)
+    )
+    return sample_held and not normal_held
 
 
 def rows_of(paths: CriticalPaths, index: int) -> slice:

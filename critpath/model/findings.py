@@ -167,7 +167,12 @@ class Cause:
     contribution : float
         Mean contribution per execution (ns).
     share : float
-        Of the summed excess of these executions.
+        Of the whole excess: that of all executions that were explained, not only of
+        these.  NaN if there is none.
+    main : int
+        The finding that the sentence names first.
+    minor : bool
+        So small a part of the whole that a summary counts it with others.
     """
 
     sentence: str
@@ -175,6 +180,8 @@ class Cause:
     executions: tuple[int, ...]
     contribution: float
     share: float
+    main: int = 0
+    minor: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,10 @@ MANIFEST_FORMAT: Final = "critpath/recording/1"
 # What `state` can be.  Only a recorder that was killed leaves "recording" behind.
 RECORDING, COMPLETE, INTERRUPTED = "recording", "complete", "interrupted"
 
+# How a warning begins that says whom a CPU quota held back: the recorder writes it, and a
+# comparison must not blame who ran meanwhile.
+QUOTA_HELD: Final = "a CPU quota held"
+
 
 @dataclass(frozen=True)
 class Run:

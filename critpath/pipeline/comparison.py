@@ -107,7 +107,8 @@ def explain(
         Symbol of every segment of the normal and of the sample set.
     """
     from critpath.localize.causes import Explained, group_causes, in_order_of_causes
-    from critpath.localize.chosen import to_explain
+    from critpath.localize.chosen import held_back, to_explain
+    from critpath.localize.surroundings import surroundings
 
     chosen, left_out = to_explain(comparison, settings.explain_limit)
     aligned: list[Aligned] = []
@@ -123,7 +124,9 @@ def explain(
         said = f"{len(chosen)} of {len(chosen) + left_out} executions that stand out were examined"
         warnings += (f"{said}, evenly spread over their excess",)
     kind, total = ("examined", len(chosen)) if left_out else ("", len(comparison.sample))
-    causes = group_causes(findings, explained, total, kind=kind)
+    around = [surroundings(comparison.sample, finding) for finding in findings]
+    quota = held_back(comparison.normal, comparison.sample)
+    causes = group_causes(findings, explained, total, kind=kind, around=around, quota=quota)
     ordered, causes = in_order_of_causes(findings, causes)
     return replace(
         comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings

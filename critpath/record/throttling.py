@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from critpath.model.recording import QUOTA_HELD
 from critpath.units import format_ns, plural
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -56,7 +57,7 @@ class Throttling:
                 since.append((time - time_before, group, count - count_before))
         since.sort(key=lambda x: (-x[0], x[1]))
         lines = [
-            f"a CPU quota held the control group {group} back {plural(count, 'time')}, "
+            f"{QUOTA_HELD} the control group {group} back {plural(count, 'time')}, "
             f"{format_ns(time)} in all: who ran then did not keep it off the cpu"
             for time, group, count in since[:_MOST]
         ]

@@ -23,7 +23,7 @@ _MOST_CAUSES = 6
 _MOST_ALIGNED = 2
 
 
-def render_comparison(document: dict[str, Any], console: Console) -> None:
+def render_comparison(document: dict[str, Any], console: Console, *, short: bool = False) -> None:
     """Print a comparison; the first line is the verdict in one sentence.
 
     Parameters
@@ -32,6 +32,8 @@ def render_comparison(document: dict[str, Any], console: Console) -> None:
         From `comparison_document` or `load_document`.
     console : rich.console.Console
         Its width, colours and encoding are honoured; a pipe gets plain text.
+    short : bool
+        Without alignments and types of executions.
     """
     print_line(console, verdict.headline(document), style=_COLOURS[document["verdict"]])
     for reason in verdict.further_reasons(document):
@@ -41,8 +43,9 @@ def render_comparison(document: dict[str, Any], console: Console) -> None:
     if document["states"]:
         _print_states(document, console)
     _print_executions(document, console)
-    _print_aligned(document, console)
-    _print_clusters(document, console)
+    if not short:
+        _print_aligned(document, console)
+        _print_clusters(document, console)
     sentence = verdict.sensitivity(document)
     if sentence and document["verdict"] != "anomaly":
         console.print()
@@ -72,15 +75,20 @@ def _print_warnings(document: dict[str, Any], console: Console) -> None:
 
 
 def _print_causes(document: dict[str, Any], console: Console) -> None:
-    causes = document["causes"]
-    if not causes:
+    left_over = verdict.unexplained(document)
+    if not document["causes"] and not left_over:
         return
     _heading(console, "Causes")
-    for number, cause in enumerate(causes[:_MOST_CAUSES], 1):
-        part = verdict.share_of_excess(cause["share"])
-        part = f" ({part})" if part else ""
-        print_line(console, f"{number}. {cause['sentence']}{part}")
-    _left_out(console, len(causes) - _MOST_CAUSES, "cause")
+    shown_causes = verdict.main_causes(document, _MOST_CAUSES)
+    for number, cause in enumerate(shown_causes, 1):
+        print_line(console, f"{number}. {verdict.cause_sentence(cause)}")
+    rest = verdict.other_causes(document, len(shown_causes))
+    if rest:
+        print_line(
+            console, f"{rest}; the HTML report lists them, the JSON has them all", style="dim"
+        )
+    if left_over:
+        print_line(console, left_over)
 
 
 def _print_states(document: dict[str, Any], console: Console) -> None:

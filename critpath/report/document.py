@@ -81,6 +81,8 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
                 "positions": list(cause.executions),
                 "contribution": number(cause.contribution),
                 "share": number(cause.share),
+                "main": cause.main,
+                "minor": cause.minor,
             }
             for cause in comparison.causes
         ],

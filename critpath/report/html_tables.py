@@ -23,31 +23,40 @@ _MOST_LOSSES: Final = 30
 def causes(document: dict[str, Any]) -> str:
     """Return the causes, the largest first, each with the executions it explains."""
     if not document["causes"]:
-        return paragraph("No cause: no execution is anomalous, or none could be explained.")
+        none = paragraph("No cause: no execution is anomalous, or none could be explained.")
+        return none + _said(verdict.unexplained(document))
     linkable = {aligned["position"] for aligned in drawn(document)}
-    entries = []
-    for cause in document["causes"][:MOST_CAUSES]:
-        part = min(max(cause["share"] or 0.0, 0.0), 1.0)
-        bar = (
-            '<svg class="share" width="120" height="10" aria-hidden="true">'
-            '<rect width="120" height="10" fill="currentColor" fill-opacity="0.15"/>'
-            f'<rect width="{120 * part:.0f}" height="10" fill="{VERMILLION}"/></svg>'
+    main = verdict.main_causes(document, MOST_CAUSES)
+    entries = "".join(_cause(cause, linkable) for cause in main)
+    shown = f'<ol class="causes">{entries}</ol>'
+    rest = [cause for cause in document["causes"] if cause not in main]
+    if rest:
+        entries = "".join(_cause(cause, linkable) for cause in rest[:MOST_CAUSES])
+        shown += (
+            f"<details><summary>{text(verdict.other_causes(document, len(main)))}</summary>"
+            f'<ol class="causes" start="{len(main) + 1}">{entries}</ol>'
+            f"{_said(verdict.left_out(len(rest) - MOST_CAUSES, 'cause'))}</details>"
         )
-        links = [
-            f'<a href="#x{position}">{text(name)}</a>' if position in linkable else text(name)
-            for name, position in zip(cause["executions"], cause["positions"], strict=False)
-        ]
-        beyond = len(links) - _MOST_LINKS
-        more = f" and {beyond} more" if beyond > 0 else ""
-        of_excess = verdict.share_of_excess(cause["share"])
-        entries.append(
-            f"<li><p>{text(cause['sentence'])}</p>"
-            f'<p class="facts">{bar} {text(of_excess + ", " if of_excess else "")}'
-            f"{text(verdict.duration(cause['contribution'], sign=True))} on average; "
-            f"executions {', '.join(links[:_MOST_LINKS])}{more}</p></li>"
-        )
-    beyond_causes = verdict.left_out(len(document["causes"]) - MOST_CAUSES, "cause")
-    return f'<ol class="causes">{"".join(entries)}</ol>{_said(beyond_causes)}'
+    return shown + _said(verdict.unexplained(document))
+
+
+def _cause(cause: dict[str, Any], linkable: set[int]) -> str:
+    part = min(max(cause["share"] or 0.0, 0.0), 1.0)
+    bar = (
+        '<svg class="share" width="120" height="10" aria-hidden="true">'
+        '<rect width="120" height="10" fill="currentColor" fill-opacity="0.15"/>'
+        f'<rect width="{120 * part:.0f}" height="10" fill="{VERMILLION}"/></svg>'
+    )
+    links = [
+        f'<a href="#x{position}">{text(name)}</a>' if position in linkable else text(name)
+        for name, position in zip(cause["executions"], cause["positions"], strict=False)
+    ]
+    beyond = len(links) - _MOST_LINKS
+    more = f" and {beyond} more" if beyond > 0 else ""
+    facts = [f"executions {', '.join(links[:_MOST_LINKS])}{more}"]
+    if of_excess := verdict.share_of_excess(cause["share"]):
+        facts.insert(0, text(of_excess))
+    return f'<li><p>{text(cause["sentence"])}</p><p class="facts">{bar} {"; ".join(facts)}</p></li>'
 
 
 def states(document: dict[str, Any]) -> str:

@@ -185,6 +185,8 @@ COMPARISON: Final[dict[str, Any]] = {
             "positions": [int],
             "contribution": MAYBE,
             "share": MAYBE,
+            "main": int,
+            "minor": bool,
         }
     ],
     "aligned": [_ALIGNED],

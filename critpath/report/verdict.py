@@ -7,6 +7,8 @@ from typing import Any
 from critpath.report.palette import KINDS
 from critpath.units import format_ns, format_share, plural
 
+_ALL = 1.05  # a share up to this is all of it: what else there is varies, too
+
 
 def headline(document: dict[str, Any]) -> str:
     """Return the verdict in one sentence, for example ``OK: no anomaly in ...``.
@@ -108,9 +110,58 @@ def share(value: float | None) -> str:
 def share_of_excess(value: float | None) -> str:
     """Return a cause's share in words, "" where it is no part of a whole.
 
-    Causes that sped up beside one that slowed down make shares below 0 and above 1.
+    What took less time has none, and makes the others' sum larger than 1.
     """
-    return f"{format_share(value)} of the excess" if value is not None and 0 <= value <= 1 else ""
+    if value is None or value < 0:
+        return ""
+    if value > _ALL:
+        return "more than the whole excess, as other things took less time"
+    return f"{format_share(min(value, 1.0))} of the whole excess"
+
+
+def main_causes(document: dict[str, Any], most: int) -> list[dict[str, Any]]:
+    """Return the causes to list: the minor ones not among them, at most `most`."""
+    return [cause for cause in document["causes"] if not cause.get("minor")][:most]
+
+
+def cause_sentence(cause: dict[str, Any]) -> str:
+    """Return a cause as every report lists it: its sentence, and its share where it has one."""
+    part = share_of_excess(cause["share"])
+    return f"{cause['sentence']}: {part}" if part else str(cause["sentence"])
+
+
+def other_causes(document: dict[str, Any], shown: int) -> str:
+    """Return what a list of causes leaves out, in one line; "" where that is nothing.
+
+    Parameters
+    ----------
+    document : dict
+    shown : int
+        How many of `main_causes` are listed.
+    """
+    listed = main_causes(document, shown)
+    rest = [cause for cause in document["causes"] if cause not in listed]
+    if not rest:
+        return ""
+    executions = {position for cause in rest for position in cause["positions"]}
+    total = sum((cause["contribution"] or 0.0) * len(cause["positions"]) for cause in rest)
+    return (
+        f"and {plural(len(rest), 'smaller difference')} in "
+        f"{plural(len(executions), 'execution')}, {format_ns(total, sign=True)} in all"
+    )
+
+
+def unexplained(document: dict[str, Any]) -> str:
+    """Return what the findings leave over, "" where nothing was examined."""
+    rest = [one["unexplained"] for one in document["aligned"] if one["unexplained"] is not None]
+    if not rest:
+        return ""
+    mean = sum(rest) / len(rest)
+    where = "each of" if len(rest) > 1 else "in"
+    return (
+        f"unexplained: {format_ns(mean, sign=True)} {where} "
+        f"{plural(len(rest), 'execution')} examined"
+    )
 
 
 def probability(value: float | None) -> str:

@@ -8,15 +8,19 @@ import numpy as np
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
 
+# State, and codes of the thread's name and of the detail.
 STATES = {
-    "r": (State.RUN, 1),
-    "t": (State.WAIT_TIMER, 1),
-    "d": (State.WAIT_DISK, 1),
-    "c": (State.WAIT_CPU, 1),
-    "h": (State.RUN, 2),
-    "u": (State.UNKNOWN, 1),
+    "r": (State.RUN, 1, 0),
+    "t": (State.WAIT_TIMER, 1, 0),
+    "d": (State.WAIT_DISK, 1, 0),
+    "c": (State.WAIT_CPU, 1, 0),
+    "h": (State.RUN, 2, 0),
+    "u": (State.UNKNOWN, 1, 0),
+    "k": (State.WAIT_CPU, 1, 3),  # helper has the cpu
+    "T": (State.WAIT_TIMER, 2, 0),  # helper sleeps
+    "s": (State.RUN_SYSCALL, 1, 4),
 }
-STRINGS = ("", "worker", "helper")
+STRINGS = ("", "worker", "helper", "helper (8)", "recvmsg")
 
 
 def draw(executions: Sequence[str], *, session: Sequence[int] = ()) -> PathSet:
@@ -47,7 +51,7 @@ def draw(executions: Sequence[str], *, session: Sequence[int] = ()) -> PathSet:
             begin,
             end,
             np.array([STATES[letter][0] for letter, _ in flat], np.uint8),
-            np.zeros(segments, np.int32),
+            np.array([STATES[letter][2] for letter, _ in flat], np.int32),
             comm,
             np.where(comm == 1, 7, 8).astype(np.int64),
             np.zeros(segments, np.int64),

@@ -184,7 +184,7 @@ class FirstCause:
     contribution : float
         Milliseconds an execution.
     share : float
-        Of the excess of these executions.
+        Of the excess of all executions that stand out.
     executions : tuple of int
     sentence : str
     """
@@ -204,7 +204,7 @@ def first_cause(comparison: Comparison) -> FirstCause:
         return FirstCause()
     cause = comparison.causes[0]
     findings = [comparison.findings[place] for place in cause.findings]
-    main = _heaviest([(f.symbol, f.contribution) for f in findings])
+    main = comparison.findings[cause.main].symbol
     detail = _heaviest([(f.detail, f.contribution) for f in findings if f.symbol == main])
     return FirstCause(
         state=main.state.name,

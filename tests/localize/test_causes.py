@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from critpath.localize.causes import Explained, group_causes
+from critpath.localize.surroundings import Surroundings
 from critpath.model import Finding, State, Symbol
 
 MS = 1_000_000
@@ -48,13 +49,16 @@ def test_the_same_difference_in_four_executions():
     ]
     (cause,) = group_causes(findings, explained(11), 11)
     assert cause.sentence == (
-        "4 of 11 executions, +30.1 ms each: waiting for a timer, after its own RUN"
+        "4 of 11 executions, +30.1 ms each: waiting for a timer in `worker` (tid 7)"
         " (normally 2.00 ms here, in 40 of 40; now 32.1 ms)"
     )
     assert cause.executions == (1, 4, 5, 8)
     assert cause.findings == (0, 1, 2, 3)
     assert cause.contribution == pytest.approx(30.1 * MS)
-    assert cause.share == pytest.approx(30.1 / 33)
+    # Of the excess of all eleven, not only of these four.
+    assert cause.share == pytest.approx(4 * 30.1 / (11 * 33))
+    assert cause.main == 2
+    assert not cause.minor
 
 
 def test_an_execution_counts_once_with_its_sum():
@@ -63,46 +67,97 @@ def test_an_execution_counts_once_with_its_sum():
     assert cause.executions == (0,)
     assert cause.findings == (0, 1)
     assert cause.contribution == 36 * MS
-    assert cause.sentence.startswith("1 of 5 executions, +36.0 ms each")
+    assert cause.sentence.startswith("1 of 5 executions, +36.0 ms: ")
     assert "normally 2.00 ms here, in 40 of 40; now 38.0 ms" in cause.sentence
 
 
 @pytest.mark.parametrize(
     ("state", "role", "detail", "comm", "words"),
     [
-        (State.RUN, "holder", "", "holder", "waiting for thread `holder`, which was running"),
-        (State.RUN, "", "", "worker", "running"),
+        (
+            State.RUN,
+            "holder",
+            "",
+            "holder",
+            "waiting for thread `holder` (tid 7), which was running",
+        ),
+        (State.RUN, "", "", "worker", "running in `worker` (tid 7)"),
         (
             State.WAIT_CPU,
             "",
             "idle",
             "worker",
-            "runnable but its cpu was idle (held back by a quota or an affinity: throttled)",
+            (
+                "waiting in `worker` (tid 7) for a cpu that was idle"
+                " (throttled: held back by a quota or an affinity)"
+            ),
         ),
-        (State.WAIT_CPU, "", "stress", "worker", "kept off the cpu by `stress`"),
+        (
+            State.WAIT_CPU,
+            "",
+            "stress",
+            "worker",
+            "waiting in `worker` (tid 7) for a cpu that `stress` had",
+        ),
+        (
+            State.WAIT_CPU,
+            "",
+            "stress (12)",
+            "worker",
+            "waiting in `worker` (tid 7) for a cpu that `stress` (tid 12) had",
+        ),
         (
             State.WAIT_CPU,
             "holder",
             "stress",
             "holder",
-            "waiting for thread `holder`, which was kept off the cpu by `stress`",
+            "waiting for thread `holder` (tid 7), which was waiting for a cpu that `stress` had",
         ),
         (
             State.WAIT_DISK,
             "jbd#/vda-#",
             "virtio0-req.0",
             "jbd2/vda-8",
-            "waiting for the disk (virtio0-req.0) in `jbd2/vda-8`",
+            (
+                "waiting for thread `jbd2/vda-8` (tid 7), which was waiting for the disk"
+                " (virtio0-req.0)"
+            ),
         ),
-        (State.WAIT_DISK, "", "", "worker", "waiting for the disk"),
-        (State.RUN_SYSCALL, "", "openat", "worker", "running in a system call (openat)"),
+        (State.WAIT_DISK, "", "", "worker", "waiting for the disk in `worker` (tid 7)"),
+        (
+            State.RUN_SYSCALL,
+            "",
+            "openat",
+            "worker",
+            "running in a system call (openat) in `worker` (tid 7)",
+        ),
+        (
+            State.SOFTIRQ,
+            "",
+            "NET_RX",
+            "worker",
+            "interrupted by deferred work (softirq NET_RX) in `worker` (tid 7)",
+        ),
+        (
+            State.IRQ,
+            "",
+            "eth0",
+            "worker",
+            "interrupted by a device (eth0) in `worker` (tid 7)",
+        ),
+        (
+            State.UNKNOWN,
+            "",
+            "",
+            "worker",
+            "`worker` (tid 7) not observed: no event of the trace says what it did",
+        ),
     ],
 )
 def test_words(state, role, detail, comm, words):
     finding = replace(TIMER, symbol=Symbol(state, role), detail=detail, comm=comm, before="")
     assert sentence_of(finding) == (
-        f"1 of 11 executions, +30.0 ms each: {words}"
-        " (normally 2.00 ms here, in 40 of 40; now 32.0 ms)"
+        f"1 of 11 executions, +30.0 ms: {words} (normally 2.00 ms here, in 40 of 40; now 32.0 ms)"
     )
 
 
@@ -116,7 +171,7 @@ def test_a_state_never_seen_and_one_that_is_gone():
     assert sentence_of(new).endswith("(never in 40 normal executions; now 30.0 ms)")
     gone = replace(TIMER, kind="missing", contribution=-2 * MS, observed=0, before="RUN@holder")
     assert sentence_of(gone) == (
-        "1 of 11 executions, -2.00 ms each: less: waiting for a timer, after RUN of `holder`"
+        "1 of 11 executions, -2.00 ms: less time waiting for a timer in `worker` (tid 7)"
         " (normally 2.00 ms here, in 40 of 40; now not at all)"
     )
 
@@ -145,7 +200,7 @@ def test_normal_groups_of_unlike_size():
     executions = [Explained(0, 33 * MS, 40), Explained(1, 33 * MS, 10)]
     findings = [TIMER, replace(TIMER, execution=1, probability=0.5)]
     (cause,) = group_causes(findings, executions, 3)
-    assert "in 90 %;" in cause.sentence
+    assert "in 90 % of 10 to 40 normal executions;" in cause.sentence
     absent = [replace(f, probability=0.0, expected=0) for f in findings]
     (cause,) = group_causes(absent, executions, 3)
     assert "never in 10 to 40 normal executions" in cause.sentence
@@ -194,8 +249,8 @@ def test_waiting_for_one_thread_is_one_cause_whatever_it_does():
     ]
     (cause,) = group_causes(findings, explained(2), 11)
     assert cause.sentence == (
-        "2 of 11 executions, +46.0 ms each: waiting for thread `holder`, which was running"
-        " (28.0 ms), kept off the cpu by `helper` (18.0 ms), after its own RUN"
+        "2 of 11 executions, +46.0 ms each: waiting for thread `holder` (tid 7), which was running"
+        " (28.0 ms) and waiting for a cpu that `helper` had (18.0 ms)"
         " (never in 40 normal executions; now 46.0 ms)"
     )
 
@@ -203,8 +258,8 @@ def test_waiting_for_one_thread_is_one_cause_whatever_it_does():
 def test_a_part_that_is_nearly_all_is_said_alone():
     findings = [HOLDER, waiting_for_cpu("holder", "worker-1", 3 * MS)]
     (cause,) = group_causes(findings, explained(1), 11)
-    assert "waiting for thread `holder`, which was running, after" in cause.sentence
-    assert "+31.0 ms each" in cause.sentence
+    assert "waiting for thread `holder` (tid 7), which was running (never" in cause.sentence
+    assert "+31.0 ms: " in cause.sentence
 
 
 def test_throttling_is_one_cause_whichever_thread_it_hits():
@@ -218,17 +273,18 @@ def test_throttling_is_one_cause_whichever_thread_it_hits():
     assert throttled.executions == (0, 1)
     assert throttled.findings == (0, 1, 3)
     assert throttled.sentence == (
-        "2 of 14 executions, +120 ms each: runnable but its cpu was idle (held back by a"
-        " quota or an affinity: throttled), 75.0 ms of it in `helper`, after RUN of `holder`"
+        "2 of 14 executions, +120 ms each: waiting in `worker` (tid 7) for a cpu that was idle"
+        " (throttled: held back by a quota or an affinity), 75.0 ms of it in threads `helper`"
+        " (tid 7) and `holder` (tid 7)"
         " (never in 40 normal executions; now 120 ms)"
     )
     assert other.findings == (2,)
-    assert "waiting for thread `holder`, which was running" in other.sentence
+    assert "waiting for thread `holder` (tid 7), which was running" in other.sentence
 
 
 def test_a_late_start_is_not_called_throttling():
     late = waiting_for_cpu("", "idle", 1 * MS)
-    assert "runnable but its cpu was idle (late to start it)" in sentence_of(late)
+    assert "for a cpu that was idle (late to start it)" in sentence_of(late)
     # Beside the thread's own work it is part of waiting for that thread.
     findings = [HOLDER, waiting_for_cpu("holder", "idle", 9 * MS)]
     (cause,) = group_causes(findings, explained(1), 11)
@@ -245,3 +301,157 @@ def test_what_many_bear_out_comes_before_one_that_was_held_up_once():
     few = [replace(TIMER, execution=e, contribution=0.5 * MS) for e in range(1, 31)]
     first, _ = group_causes([disk, *few], explained(31), 36)
     assert first.sentence.startswith("1 of 36 executions, +302 ms")
+
+
+def test_what_many_bear_out_in_the_order_given_or_another():
+    findings = [replace(TIMER, execution=e, contribution=(10 + 0.1 * e) * MS) for e in range(9)]
+    findings += [replace(HOLDER, execution=e, contribution=(10 + 0.1 * e) * MS) for e in range(9)]
+    said = [c.sentence for c in group_causes(findings, explained(9), 9)]
+    assert [c.sentence for c in group_causes(findings[::-1], explained(9)[::-1], 9)] == said
+
+
+def test_numbered_threads_are_named_by_number_only_where_it_is_one():
+    same = [replace(TIMER, execution=e, comm="worker-3", tid=12) for e in (0, 1)]
+    assert "in `worker-3` (tid 12) (normally" in sentence_of(*same)
+    recreated = [same[0], replace(same[1], tid=14)]
+    assert "in `worker-3` (normally" in sentence_of(*recreated)
+    several = [same[0], replace(same[1], comm="worker-4", tid=13)]
+    assert "in `worker-#` (normally" in sentence_of(*several)
+    unlike = [same[0], replace(same[1], comm="main", tid=13, contribution=29 * MS)]
+    assert "in `worker-3` (normally" in sentence_of(*unlike)
+
+
+JOURNAL = replace(
+    HOLDER,
+    symbol=Symbol(State.WAIT_DISK, "jbd2/vda-#"),
+    detail="virtio0-req.1",
+    comm="jbd2/vda-8",
+    tid=141,
+    begin=10 * MS,
+    end=20 * MS,
+)
+KWORKER = replace(
+    JOURNAL,
+    symbol=Symbol(State.RUN, "kworker/u#:#"),
+    detail="",
+    comm="kworker/u4:1",
+    tid=25,
+    contribution=8 * MS,
+    observed=8 * MS,
+    begin=12 * MS,
+    end=15 * MS,
+)
+
+
+def test_threads_that_take_turns_in_a_new_stretch_are_one_cause():
+    assert sentence_of(JOURNAL, KWORKER) == (
+        "1 of 11 executions, +36.0 ms: waiting for threads `jbd2/vda-8` (tid 141) and"
+        " `kworker/u4:1` (tid 25), which were waiting for the disk (virtio0-req.1) (28.0 ms) and"
+        " running (8.00 ms) (never in 40 normal executions; now 36.0 ms)"
+    )
+    # Right before it, too; not somewhere else, and not where it is normal.
+    before = replace(KWORKER, begin=7 * MS, end=9 * MS)
+    assert len(group_causes([JOURNAL, before], explained(1), 11)) == 1
+    for other in (
+        replace(KWORKER, begin=90 * MS, end=95 * MS),
+        replace(KWORKER, probability=0.5, expected=1 * MS),
+        replace(KWORKER, execution=1),
+    ):
+        assert len(group_causes([JOURNAL, other], explained(2), 11)) == 2
+
+
+PEER = replace(HOLDER, symbol=Symbol(State.RUN, "peer-#"), comm="peer-1", tid=9)
+
+
+def test_time_that_only_moved_is_set_off():
+    """`peer` works as long as ever: the worker once had to leave it the cpu, and now sleeps."""
+    beside = replace(
+        waiting_for_cpu("", "peer-1 (9)", -1.9 * MS),
+        expected=1.9 * MS,
+        observed=0,
+        probability=1.0,
+    )
+    works = replace(PEER, contribution=2 * MS, observed=2 * MS)
+    sleeps = replace(
+        PEER, symbol=Symbol(State.WAIT_TIMER, "peer-#"), contribution=1.5 * MS, observed=1.5 * MS
+    )
+    (cause,) = group_causes([beside, works, sleeps], explained(1), 11)
+    assert cause.contribution == pytest.approx(1.6 * MS)
+    assert cause.findings == (0, 1, 2)
+    assert cause.main == 2
+    assert cause.sentence == (
+        "1 of 11 executions, +1.60 ms: waiting for thread `peer-1` (tid 9), which was waiting"
+        " for a timer (normally 1.90 ms here, in 40 of 40; now 3.50 ms)"
+    )
+    # Another thread's turn on the cpu is another matter.
+    other = replace(beside, detail="stress (9)")
+    assert len(group_causes([other, works, sleeps], explained(1), 11)) == 2
+
+
+def test_minor_causes_are_a_twentieth_of_the_whole_and_never_the_first():
+    small = replace(TIMER, symbol=Symbol(State.WAIT_DISK), contribution=1 * MS)
+    causes = group_causes([TIMER, small], explained(1), 3)
+    assert [c.minor for c in causes] == [False, True]
+    (only,) = group_causes([small], explained(1), 3)
+    assert not only.minor
+    (only,) = group_causes([small], [Explained(0, -1.0, 40)], 3)
+    assert not only.minor
+
+
+def test_what_was_not_observed_comes_after_what_was_unless_it_is_twice_as_much():
+    unseen = replace(TIMER, symbol=Symbol(State.WAIT_UNEXPLAINED), contribution=40 * MS)
+    first, second = group_causes([unseen, TIMER], explained(1), 3)
+    assert "waiting for a timer" in first.sentence
+    assert "blocked, and no event of the trace says why in `worker`" in second.sentence
+    first, _ = group_causes([replace(unseen, contribution=70 * MS), TIMER], explained(1), 3)
+    assert "no event" in first.sentence
+
+
+def test_a_loop_that_ran_more_often_is_one_cause_with_all_it_does():
+    loop = {"kind": "loop-count", "iterations": 58.0, "normal_iterations": (12.0, 2.0)}
+    runs = replace(
+        TIMER, symbol=Symbol(State.RUN), contribution=60 * MS, observed=75 * MS, columns=(39, 43)
+    )
+    waits = replace(
+        HOLDER, contribution=250 * MS, observed=310 * MS, expected=60 * MS, columns=(39, 43)
+    )
+    findings = [replace(runs, **loop), replace(waits, **loop, probability=1.0)]
+    assert sentence_of(*findings) == (
+        "1 of 11 executions, +310 ms: a loop at columns 40-43 ran 58 times, normally 12 +- 2:"
+        " running in `holder` (tid 7) (250 ms) and running in `worker`"
+        " (tid 7) (60.0 ms) (normally 62.0 ms here, in 40 of 40; now 385 ms)"
+    )
+
+
+def test_the_system_call_and_what_came_before():
+    around = [Surroundings("recvmsg", "`helper` woke it")] * 3
+    findings = [replace(TIMER, execution=e) for e in range(3)]
+    (cause,) = group_causes(findings, explained(3), 3, around=around)
+    assert "in `worker` (tid 7), in system call recvmsg, after `helper` woke it (" in cause.sentence
+    # Only what half of them agree on, and not what the sentence says already.
+    around = [Surroundings("read"), Surroundings("write"), Surroundings("futex")]
+    (cause,) = group_causes(findings, explained(3), 3, around=around)
+    assert "system call" not in cause.sentence
+    around = [Surroundings("", "waiting for a timer (hrtimer)")] * 3
+    (cause,) = group_causes(findings, explained(3), 3, around=around)
+    assert "after" not in cause.sentence
+
+
+def test_a_quota_is_said_beside_who_had_the_cpu():
+    def said(detail, quota):
+        finding = waiting_for_cpu("", detail, 9 * MS)
+        return group_causes([finding], explained(1), 3, quota=quota)[0].sentence
+
+    assert "that `make` (tid 3) had, or a CPU quota held it back: see" in said("make (3)", True)
+    assert "quota held it back" not in said("make (3)", False)
+    assert "or a CPU quota" not in said("idle", True)
+
+
+def test_what_normal_executions_do_as_well_comes_later():
+    usual = replace(TIMER, contribution=40 * MS)
+    odd = replace(TIMER, symbol=Symbol(State.WAIT_DISK), contribution=15 * MS, abnormal=True)
+    first, _ = group_causes([usual, odd], explained(1), 3)
+    assert "waiting for the disk" in first.sentence
+    # Not where too few normal executions could tell.
+    first, _ = group_causes([usual, odd], explained(1, normals=4), 3)
+    assert "waiting for a timer" in first.sentence

@@ -133,3 +133,36 @@ def test_an_empty_path_is_said(factory):
     document = path_document(comparison.sample.paths, 0, tid=5, comm="x", losses=())
     document["segments"], document["totals"] = [], {}
     assert "0 segments" in printed(render_path, document)
+
+
+def test_minor_causes_are_one_line_and_what_is_left_over_is_said(factory):
+    document = comparison_document(factory.comparison())
+    first = document["causes"][0]
+    small = {**first, "minor": True, "contribution": 200_000.0, "positions": [1]}
+    document["causes"] = [first, small, {**small, "contribution": -50_000.0, "positions": [4]}]
+    text = printed(render_comparison, document)
+    assert "\n1. " in text
+    assert "\n2. " not in text
+    assert "\nand 2 smaller differences in 2 executions, +150 us in all; the HTML" in text
+    assert "\nunexplained: +400 us each of 2 executions examined" in text
+    document["causes"] = []
+    assert "\nunexplained: +400 us each of 2 executions examined" in printed(
+        render_comparison, document
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.4, ": 40 % of the whole excess\n"),
+        (1.02, ": 100 % of the whole excess\n"),
+        (1.4, ": more than the whole excess, as other things took less time\n"),
+        (-0.1, "\n"),
+        (None, "\n"),
+    ],
+)
+def test_the_share_is_of_the_whole_excess(factory, share, said):
+    document = comparison_document(factory.comparison())
+    first = document["causes"][0]
+    first["share"] = share
+    assert f"1. {first['sentence']}{said}" in printed(render_comparison, document)

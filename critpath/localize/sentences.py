@@ -1,0 +1,265 @@
+"""One sentence for what the findings of several executions have in common."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from critpath.localize.phrases import IDLE, OTHERS, doing, listed, quoted, thread_name
+from critpath.localize.surroundings import Surroundings, woken_by
+from critpath.model import Finding, State
+from critpath.units import format_ns, plural
+
+NEARLY_ALL = 0.8  # one part that is said alone
+WORTH_NAMING = 0.1
+
+
+@dataclass(frozen=True)
+class Member:
+    """A finding in a cause.
+
+    Attributes
+    ----------
+    place : int
+        Position among the findings.
+    finding : Finding
+    around : Surroundings
+        Where it stands.
+    state : State
+        What its time counts as in the sentence.  Its own state, except for time that
+        only moved from one state to another: see `critpath.localize.moved`.
+    moved : bool
+        It is such time, and is not named itself.
+    """
+
+    place: int
+    finding: Finding
+    around: Surroundings
+    state: State
+    moved: bool = False
+
+
+def sentence(
+    members: Sequence[Member],
+    normals: Mapping[int, int],
+    of_all: str,
+    *,
+    each: float,
+    quota: bool = False,
+) -> str:
+    """Say how many, how much, what, in which thread, where, and what is normal there.
+
+    Parameters
+    ----------
+    members : sequence of Member
+        Of one cause, all of one sign but for what moved.
+    normals : mapping of int to int
+        Size of the normal group by execution.
+    of_all : str
+        "11 executions".
+    each : float
+        Mean contribution of an execution (ns).
+    quota : bool
+        Whoever had the cpu may have had it because of a CPU quota.
+    """
+    size = len({m.finding.execution for m in members})
+    apiece = " each" if size > 1 else ""
+    less = "" if each > 0 else "less time "
+    rounds = _rounds(members)
+    what = rounds + _parts(members, size) if rounds else less + _what(members, size)
+    main = main_member(members).finding
+    if quota and each > 0 and main.symbol.state == State.WAIT_CPU and main.detail != IDLE:
+        what += ", or a CPU quota held it back: see the warnings"
+    return (
+        f"{size} of {of_all}, {format_ns(each, sign=True)}{apiece}: {what}"
+        f"{_where(members, what)} ({_difference(members, size, normals)})"
+    )
+
+
+def main_member(members: Sequence[Member]) -> Member:
+    """Return the member that stands for all: the largest in the state named first."""
+    weight = _weights(members)
+    first = max(sorted(weight), key=weight.__getitem__)
+    named = [m for m in members if m.state == first and not m.moved]
+    return max(named, key=lambda m: (abs(m.finding.contribution), -m.place))
+
+
+def _weights(members: Sequence[Member]) -> dict[State, float]:
+    """Return the time in each state, less what only moved there."""
+    net: defaultdict[State, float] = defaultdict(float)
+    for m in members:
+        net[m.state] += m.finding.contribution
+    return {state: abs(ns) for state, ns in net.items()}
+
+
+def _what(members: Sequence[Member], size: int) -> str:
+    """Say what the time was spent on, in parts where no part is nearly all of it."""
+    weight = _weights(members)
+    ranked = sorted(weight, key=lambda s: (-weight[s], s))
+    whole = sum(weight.values())
+    said = [m.finding for m in members if not m.moved]
+    own = [f for f in said if not f.symbol.role]
+    others = [f for f in said if f.symbol.role]
+    parts = {s: [m.finding for m in members if m.state == s and not m.moved] for s in ranked}
+    if own:
+        state = ranked[0]
+        mine = [f for f in parts[state] if not f.symbol.role] or own
+        text = doing(state, _detail(parts[state]), whole / size, _thread(mine))
+        elsewhere = sum(abs(f.contribution) for f in others)
+        if elsewhere >= WORTH_NAMING * whole:
+            text += f", {format_ns(elsewhere / size)} of it in {_threads(others)}"
+        return text
+    text = f"waiting for {_threads(others)}, which"
+    were = "were" if text.startswith("waiting for threads") else "was"
+    if len(ranked) == 1 or weight[ranked[0]] >= NEARLY_ALL * whole:
+        state = ranked[0]
+        return f"{text} {were} {doing(state, _detail(parts[state]), weight[state] / size)}"
+    named = [
+        f"{doing(s, _detail(parts[s]), weight[s] / size)} ({format_ns(weight[s] / size)})"
+        for s in ranked
+        if weight[s] >= WORTH_NAMING * whole
+    ]
+    return f"{text} {were} {listed(named)}"
+
+
+def _detail(findings: Sequence[Finding]) -> str:
+    """Return the qualifier to name: of who had the cpu, nobody for the work of many."""
+    pairs = [(f.detail, abs(f.contribution)) for f in findings]
+    heaviest = _heaviest(pairs)
+    if findings[0].symbol.state != State.WAIT_CPU or _holds_half(heaviest, pairs):
+        return heaviest
+    # Threads of one name, such as a compiler's, are one culprit with many ids.
+    names = [(re.sub(r" \(\d+\)$", "", text), weight) for text, weight in pairs]
+    heaviest = _heaviest(names)
+    return heaviest if _holds_half(heaviest, names) else OTHERS + heaviest
+
+
+def _holds_half(text: str, pairs: Sequence[tuple[str, float]]) -> bool:
+    mine = sum(weight for other, weight in pairs if other == text)
+    return 2 * mine >= sum(weight for _, weight in pairs)
+
+
+def _heaviest(pairs: Sequence[tuple[str, float]]) -> str:
+    """Return the text with the largest summed weight, the least of equals."""
+    tally: defaultdict[str, float] = defaultdict(float)
+    for text, weight in pairs:
+        tally[text] += weight
+    return max(sorted(tally), key=tally.__getitem__)
+
+
+def _thread(findings: Sequence[Finding]) -> str:
+    """Return the thread that all are in: by number where it is one, else by family."""
+    names = {f.comm for f in findings if f.comm}
+    if not names:
+        return quoted(role) if (role := findings[0].symbol.role) else ""
+    if len(names) == 1:
+        tids = {f.tid for f in findings}
+        return thread_name(names.pop(), tids.pop() if len(tids) == 1 else -1)
+    families = {re.sub(r"\d+", "#", name) for name in names}
+    if len(families) == 1:
+        return quoted(families.pop())
+    pairs = [(f.comm, abs(f.contribution)) for f in findings]
+    heaviest = _heaviest(pairs)
+    return (
+        quoted(heaviest) if _holds_half(heaviest, pairs) else f"others, {OTHERS}{quoted(heaviest)}"
+    )
+
+
+def _threads(findings: Sequence[Finding]) -> str:
+    """Return the other threads, the one with most time first, all that matter."""
+    by_role: defaultdict[str, list[Finding]] = defaultdict(list)
+    for f in findings:
+        by_role[f.symbol.role].append(f)
+    weight = {r: abs(sum(f.contribution for f in fs)) for r, fs in by_role.items()}
+    ranked = sorted(by_role, key=lambda r: (-weight[r], r))
+    whole = sum(weight.values())
+    named = [_thread(by_role[r]) for r in ranked if weight[r] >= WORTH_NAMING * whole]
+    named = named or [_thread(by_role[ranked[0]])]
+    return f"thread{'s' if len(named) > 1 else ''} {listed(named)}"
+
+
+def _rounds(members: Sequence[Member]) -> str:
+    """Say how often a loop ran, if it is that what the findings are about."""
+    if any(m.finding.kind != "loop-count" for m in members if not m.moved):
+        return ""
+    main = {m.finding.execution: m.finding for m in members}
+    now = sum(f.iterations for f in main.values()) / len(main)
+    mean, deviation = (
+        sum(f.normal_iterations[i] for f in main.values()) / len(main) for i in (0, 1)
+    )
+    where = ""
+    if len(main) == 1:
+        # Columns are those of one execution's alignment.
+        first = min(m.finding.columns[0] for m in members) + 1
+        last = max(m.finding.columns[1] for m in members)
+        where = f" at columns {first}-{last}"
+    usual = f"{mean:.3g}" + (f" +- {deviation:.2g}" if deviation > 0 else "")
+    return f"a loop{where} ran {now:.3g} times, normally {usual}: "
+
+
+def _parts(members: Sequence[Member], size: int) -> str:
+    """Say what a loop does, one part for every thread and state."""
+    parts: defaultdict[tuple[State, str], list[Finding]] = defaultdict(list)
+    for m in members:
+        parts[m.state, m.finding.symbol.role].append(m.finding)
+    weight = {key: abs(sum(f.contribution for f in fs)) for key, fs in parts.items()}
+    ranked = sorted(parts, key=lambda key: (-weight[key], key))
+    whole = sum(weight.values())
+    named = []
+    for key in ranked:
+        if weight[key] >= WORTH_NAMING * whole:
+            words = doing(key[0], _detail(parts[key]), weight[key] / size, _thread(parts[key]))
+            named.append(f"{words} ({format_ns(weight[key] / size)})")
+    return listed(named)
+
+
+def _where(members: Sequence[Member], what: str) -> str:
+    """Say in which system call and after what, if half of the executions agree on it."""
+    first: dict[int, Member] = {}
+    for m in sorted((m for m in members if not m.moved), key=lambda m: -m.finding.begin):
+        first[m.finding.execution] = m
+    call = _agreed(list(first.values()), lambda m: m.around.call)
+    after = _agreed(list(first.values()), lambda m: m.around.after)
+    # The same thread or state again tells nothing.
+    if any(after == woken_by(m.finding.comm) for m in members) or after.split(" (")[0] in what:
+        after = ""
+    return (f", in system call {call}" if call else "") + (f", after {after}" if after else "")
+
+
+def _agreed(members: Sequence[Member], say: Callable[[Member], str]) -> str:
+    tally = Counter(map(say, members))
+    text, count = max(sorted(tally.items()), key=lambda x: x[1])
+    return text if 2 * count >= len(members) else ""
+
+
+def _difference(members: Sequence[Member], size: int, normals: Mapping[int, int]) -> str:
+    """Say what is normal there and what is now: means over the executions."""
+    findings = [m.finding for m in members]
+    observed = sum(f.observed for f in findings) / size
+    expected = sum(f.expected for f in findings) / size
+    now = f"now {format_ns(observed)}" if observed > 0 else "now not at all"
+    # A finding's probability is a count of normal executions over their number; the
+    # largest finding of each execution speaks for it, or what normally stands for it.
+    main: dict[int, Finding] = {}
+    for m in sorted(members, key=lambda m: (m.moved, abs(m.finding.contribution))):
+        main[m.finding.execution] = m.finding
+    counts = {(round(f.probability * normals[e]), normals[e]) for e, f in main.items()}
+    if all(have == 0 for have, _ in counts) and not expected:
+        return f"never in {_normals({of for _, of in counts})}; {now}"
+    if len(counts) == 1:
+        ((have, of),) = counts
+        where = f"in {have} of {of}"
+    else:
+        have, of = sum(h for h, _ in counts), sum(n for _, n in counts)
+        where = "in all" if have == of else f"in {100 * have / of:.0f} %"
+        where += f" of {_normals({of for _, of in counts})}"
+    return f"normally {format_ns(expected)} here, {where}; {now}"
+
+
+def _normals(sizes: set[int]) -> str:
+    if len(sizes) == 1:
+        (size,) = sizes
+        return plural(size, "normal execution")
+    return f"{min(sizes)} to {max(sizes)} normal executions"

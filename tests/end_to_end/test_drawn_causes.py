@@ -1,0 +1,82 @@
+"""The first cause where the truth is drawn: what a recording cannot show at will."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from critpath import pipeline
+from critpath.model import CompareSettings, Comparison, State
+
+from .drawn_sets import draw
+
+NORMALS, SAMPLES = 40, 12
+
+
+def compare(normal: list[str], sample: list[str]) -> Comparison:
+    return pipeline.compare(draw(normal), draw(sample), CompareSettings(permutations=999))
+
+
+def jittered(rng: np.random.Generator, words: str) -> str:
+    """Vary every duration by 3 %."""
+    return " ".join(f"{w[0]}{float(w[1:]) * rng.normal(1, 0.03):.3f}" for w in words.split())
+
+
+@pytest.mark.parametrize("late", [1500, 4000, 10_000])
+def test_a_helper_that_answers_late(late):
+    """It works 2 ms for each answer, normally beside the worker, on the same cpu.
+
+    If the helper sleeps before that, the worker sleeps by then, and the same work is on
+    its path as the helper's.  That is no more time; the helper's sleep is.
+    """
+    rng = np.random.default_rng(late)
+    normal = [jittered(rng, "r1500 s20 k2000 r2000 d300 r200") for _ in range(NORMALS)]
+    sample = [jittered(rng, f"r1500 s20 T{late} h2000 r2000 d300 r200") for _ in range(SAMPLES)]
+    result = compare(normal, sample)
+    assert result.verdict == "anomaly"
+    cause = result.causes[0]
+    main = result.findings[cause.main]
+    assert (main.symbol.state, main.symbol.role) == (State.WAIT_TIMER, "helper")
+    assert cause.contribution == pytest.approx(late * 1000, rel=0.15)
+    assert (
+        "waiting for thread `helper` (tid 8), which was waiting for a timer, in system call"
+        " recvmsg (n" in cause.sentence
+    )
+    assert cause.executions == tuple(range(SAMPLES))
+
+
+def test_a_helper_that_has_the_cpu_for_longer():
+    """The other way round: it no longer sleeps, and works longer beside the worker."""
+    rng = np.random.default_rng(1)
+    normal = [jittered(rng, "r1500 h2000 r2000") for _ in range(NORMALS)]
+    sample = [jittered(rng, "r1500 k5000 r2000") for _ in range(SAMPLES)]
+    cause = compare(normal, sample).causes[0]
+    assert cause.contribution == pytest.approx(3e6, rel=0.1)
+    assert "waiting in `worker` (tid 7) for a cpu that `helper` (tid 8) had" in cause.sentence
+
+
+def test_what_was_not_observed_comes_after_what_was():
+    rng = np.random.default_rng(2)
+    normal = [jittered(rng, "r2000 d1000 r1000") for _ in range(NORMALS)]
+    sample = [jittered(rng, "r2000 d3000 u2500 r1000") for _ in range(SAMPLES)]
+    result = compare(normal, sample)
+    states = [result.findings[c.main].symbol.state for c in result.causes]
+    assert states[:2] == [State.WAIT_DISK, State.UNKNOWN]
+    assert "not observed: no event of the trace says what it did" in result.causes[1].sentence
+    # Not where it is most of it by far.
+    much = [jittered(rng, "r2000 d3000 u9000 r1000") for _ in range(SAMPLES)]
+    result = compare(normal, much)
+    assert result.findings[result.causes[0].main].symbol.state == State.UNKNOWN
+
+
+def test_small_differences_are_minor_and_none_is_dropped():
+    rng = np.random.default_rng(3)
+    normal = [jittered(rng, "r2000 d1000 h300 r1000") for _ in range(NORMALS)]
+    sample = [jittered(rng, "r2000 d9000 h300 r1000") for _ in range(SAMPLES - 1)]
+    sample.append("r2000 d9000 h1500 r1000")
+    result = compare(normal, sample)
+    first, *others = result.causes
+    assert not first.minor
+    assert "waiting for the disk" in first.sentence
+    assert [c.minor for c in others if "helper" in c.sentence] == [True]
+    assert sorted(p for c in result.causes for p in c.findings) == list(range(len(result.findings)))
