@@ -82,7 +82,7 @@ KINDS: Final[dict[str, str]] = {
     "longer": "longer",
     "missing": "missing",
     "shorter": "shorter",
-    "loop-count": "more rounds",
+    "loop-count": "other rounds",
 }
 
 
