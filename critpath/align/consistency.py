@@ -1,135 +1,165 @@
-"""Multiple alignment by posterior probabilities made consistent (ProbCons, MUSCLE 5)."""
+"""Multiple alignment by consistent posteriors, as in ProbCons and MUSCLE 5."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from critpath.align import _posteriors
+from critpath.align import _consistency
+from critpath.align.posteriors import (
+    GapChances,
+    Posteriors,
+    expected_accuracy,
+    find_posteriors,
+    make_consistent,
+)
 from critpath.align.profiles import I8, Model, drop_gap_columns, merge_rows
-from critpath.align.tree import Tree, kimura_distances, upgmb
-from critpath.align.weights import clustalw_weights
-from critpath.model import F64, I32, I64, U8
+from critpath.align.tree import Tree, upgmb
+from critpath.model import I32, I64, U8
 
-F32 = npt.NDArray[np.float32]
-UNIT = 4096
+UNIT = 4096.0  # posteriors are summed as whole multiples of its reciprocal: exactly
+ROUNDS = 1
+PASSES = 2
 
-
-@dataclass(frozen=True)
-class Chain:
-    open: float = 0.02
-    extend: float = 0.5
-    edge: float = 0.02
-    long_open: float = 0.005
-    long_extend: float = 0.92
-    long_edge: float = 0.02
-    threshold: float = 0.01
-    rounds: int = 2
-    weighted: bool = False
-    tree: str = "ea"
-    passes: int = 2
-    pair_weights: bool = False
+# Above any of these the alignment would take 10 s or 500 MB and more.
+LONGEST = 4_000  # 16 bytes a cell where a pair has to be done without a band
+PAIR_CELLS = 4_000_000_000
+TRIPLES = 2_000_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class Posteriors:
-    offset: I64
-    begin: I64
-    column: I32
-    value: F32
-
-    @property
-    def count(self):
-        return len(self.offset) - 1
-
-
-def find_posteriors(sequences, ratio, chain):
-    offset = np.concatenate([[0], np.cumsum([len(s) for s in sequences])]).astype(np.int64)
-    gaps = np.array([chain.open, chain.extend, chain.edge, chain.long_open, chain.long_extend, chain.long_edge])
-    begin, column, value = _posteriors.pair_posteriors(
-        np.concatenate(sequences), offset, ratio.astype(np.float32), gaps, chain.threshold
+def reason_against(sequences: Sequence[U8]) -> str | None:
+    """Return why these sequences are too much for `align_consistent`, None if they are not."""
+    lengths = [len(s) for s in sequences]
+    total, count = sum(lengths), len(lengths)
+    cells = (total * total - sum(n * n for n in lengths)) // 2
+    if max(lengths) <= LONGEST and cells <= PAIR_CELLS and total * count * count <= TRIPLES:
+        return None
+    return (
+        f"{count} distinct paths of up to {max(lengths):,} segments are too many for an"
+        " alignment by posteriors: aligned by profiles"
     )
-    return Posteriors(offset, begin, column, value)
 
 
-def expected_accuracy(p):
-    n = p.count
-    length = np.diff(p.offset)
-    best = np.zeros(len(p.begin) - 1, np.float32)
-    full = np.flatnonzero(np.diff(p.begin))
-    if len(full):
-        best[full] = np.maximum.reduceat(p.value, p.begin[full])
-    owner = np.concatenate([np.repeat(np.arange(n), length[x]) + x * n for x in range(n)])
-    total = np.bincount(owner, best, n * n).reshape(n, n)
-    total = (total + total.T) / 2
-    return total / np.minimum.outer(length, length)
+def align_consistent(
+    sequences: list[U8],
+    alphabet: int,
+    model: Model,
+    *,
+    gaps: GapChances | None = None,
+    rounds: int = ROUNDS,
+    passes: int = PASSES,
+) -> tuple[I8, Tree, tuple[str, ...]]:
+    """Align sequences so that as many pairs of letters as possible are expected to be right.
 
+    Posteriors of all pairs, made consistent; a tree of expected accuracies (UPGMB); along
+    it, at every node, the alignment of the two blocks with the largest sum of posteriors
+    over all pairs of letters in a column, gaps being free; then the same again for the
+    two sides of every edge of the tree.
 
-def relax(p, weights):
-    out = np.empty_like(p.value)
-    _posteriors.consistency(p.offset, p.begin, p.column, p.value, weights, out)
-    return Posteriors(p.offset, p.begin, p.column, out)
+    Parameters
+    ----------
+    sequences : list of uint8 arrays
+        Distinct, not empty, in canonical order (by length, then content).
+    alphabet : int
+        Letters are below it.
+    model : Model
+        Only its odds ratios count.
+    gaps : GapChances, optional
+    rounds : int
+        How often the posteriors are made consistent.
+    passes : int
+        How often all edges are visited at most.
 
+    Returns
+    -------
+    tuple of (codes, tree, notes)
+        int8 [sequences, columns], -1 for a gap; the guide tree; nothing to note.
 
-def columns_of(rows, members, offset, at):
-    for row, leaf in zip(rows, members, strict=True):
-        at[offset[leaf] : offset[leaf + 1]] = np.flatnonzero(row >= 0)
-
-
-def align_blocks(a, la, b, lb, p, value, at):
-    columns_of(a, la, p.offset, at)
-    columns_of(b, lb, p.offset, at)
-    scores = np.zeros((a.shape[1], b.shape[1]), np.int32)
-    _posteriors.column_scores(p.offset, p.begin, p.column, value, np.array(la), np.array(lb), at, scores)
-    path = np.empty(a.shape[1] + b.shape[1], np.uint8)
-    score, first = _posteriors.best_path(scores, path)
-    return score, merge_rows(a, b, path[first:])
-
-
-def align_consistent(sequences, alphabet, model, chain=Chain(), stats=None):
-    n = len(sequences)
-    p = find_posteriors(sequences, model.ratio, chain)
-    ea = np.clip(expected_accuracy(p), 0, 1)
-    tree = upgmb(1 - ea)
-    weights = clustalw_weights(tree) * n if chain.weighted else np.ones(n)
-    if n > 2:
-        for _ in range(chain.rounds):
-            p = relax(p, weights)
-        if chain.tree == "ea2":
-            tree = upgmb(1 - np.clip(expected_accuracy(p), 0, 1))
-    value = np.rint(p.value * UNIT).astype(np.int32)
-    at = np.zeros(p.offset[-1], np.int32)
-    blocks = [([i], s.astype(np.int8)[None]) for i, s in enumerate(sequences)]
-    for left, right in zip(tree.left, tree.right, strict=True):
-        (la, a), (lb, b) = blocks[left], blocks[right]
-        _, rows = align_blocks(a, la, b, lb, p, value, at)
-        blocks.append((la + lb, rows))
-    members, top = blocks[-1]
-    codes = np.empty_like(top)
-    codes[members] = top
-    if n > 2:
-        codes = refine(codes, tree, p, value, at, chain.passes)
+    Notes
+    -----
+    C. B. Do, M. S. P. Mahabhashyam, M. Brudno, S. Batzoglou, ProbCons: probabilistic
+    consistency-based multiple sequence alignment, Genome Research 15, 2005.
+    R. C. Edgar, MUSCLE5, Nature Communications 13, 2022.
+    """
+    if len(sequences) == 1:
+        return sequences[0].astype(np.int8)[None, :], upgmb(np.zeros((1, 1))), ()
+    posteriors = find_posteriors(sequences, model.ratio, gaps or GapChances())
+    tree = upgmb(1 - expected_accuracy(posteriors))
+    for _ in range(rounds if len(sequences) > 2 else 0):
+        posteriors = make_consistent(posteriors)
+    columns = _Columns(posteriors)
+    codes = _progressive(sequences, tree, columns)
+    if len(sequences) > 2:
+        codes = _refine(codes, tree, columns, passes)
     return codes, tree, ()
 
 
-def refine(codes, tree, p, value, at, passes):
-    from critpath.align.refine import _splits
+class _Columns:
+    """Finds which columns of two blocks of rows belong together."""
 
-    splits = _splits(tree)
+    def __init__(self, posteriors: Posteriors) -> None:
+        self._of = posteriors
+        self._value: I32 = np.rint(posteriors.value * np.float32(UNIT)).astype(np.int32)
+        self._at = np.empty(int(posteriors.offset[-1]), np.int32)
+
+    def scores(self, a: I8, members_a: I64, b: I8, members_b: I64) -> I32:
+        """Return the sum of posteriors of every column of `a` with every one of `b`."""
+        of = self._of
+        _consistency.place_letters(a, members_a, of.offset, self._at)
+        _consistency.place_letters(b, members_b, of.offset, self._at)
+        scores = np.zeros((a.shape[1], b.shape[1]), np.int32)
+        _consistency.column_scores(
+            of.offset, of.begin, of.column, self._value, members_a, members_b, self._at, scores
+        )
+        return scores
+
+
+def _best_path(scores: I32) -> tuple[int, U8]:
+    path = np.empty(sum(scores.shape), np.uint8)
+    score, first = _consistency.best_path(scores, path)
+    return score, path[first:]
+
+
+def _progressive(sequences: list[U8], tree: Tree, columns: _Columns) -> I8:
+    """Align along the tree, from the leaves up."""
+    blocks = [(np.array([i]), s.astype(np.int8)[None, :]) for i, s in enumerate(sequences)]
+    for left, right in zip(tree.left, tree.right, strict=True):
+        (members_a, a), (members_b, b) = blocks[int(left)], blocks[int(right)]
+        _, path = _best_path(columns.scores(a, members_a, b, members_b))
+        blocks.append((np.concatenate([members_a, members_b]), merge_rows(a, b, path)))
+    members, top = blocks[-1]
+    codes = np.empty_like(top)
+    codes[members] = top
+    return codes
+
+
+def _refine(codes: I8, tree: Tree, columns: _Columns, passes: int) -> I8:
+    """Align the two sides of every edge anew while the sum of posteriors grows."""
+    members = tree.members()
+    # By rising height; one of the root's two edges is enough.
+    children = [int(c) for pair in zip(tree.right, tree.left, strict=True) for c in pair][:-1]
     for number in range(passes):
-        changed = False
-        for side in splits if number % 2 == 0 else splits[::-1]:
-            one, two = np.flatnonzero(side == 0), np.flatnonzero(side == 1)
+        improved = False
+        for child in children if number % 2 == 0 else children[::-1]:
+            one = np.array(members[child])
+            two = np.setdiff1d(np.arange(len(codes)), one)
             a, b = drop_gap_columns(codes[one]), drop_gap_columns(codes[two])
-            _, rows = align_blocks(a, one, b, two, p, value, at)
-            new = np.empty_like(rows)
-            new[one] = rows[: len(one)]
-            new[two] = rows[len(one) :]
-            if new.shape != codes.shape or not np.array_equal(new, codes):
-                codes = new
-                changed = True
-        if not changed:
+            scores = columns.scores(a, one, b, two)
+            score, path = _best_path(scores)
+            if score > _present_score(codes, one, two, scores):
+                merged = merge_rows(a, b, path)
+                codes = np.empty_like(merged)
+                codes[np.concatenate([one, two])] = merged
+                improved = True
+        if not improved:
             break
     return codes
+
+
+def _present_score(codes: I8, one: I64, two: I64, scores: I32) -> int:
+    """Return the sum of posteriors across a split as the columns are now."""
+    in_a, in_b = ((codes[side] >= 0).any(axis=0) for side in (one, two))
+    both = in_a & in_b
+    place_a, place_b = np.cumsum(in_a)[both] - 1, np.cumsum(in_b)[both] - 1
+    return int(scores[place_a, place_b].sum(dtype=np.int64))
