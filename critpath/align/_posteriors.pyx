@@ -110,12 +110,12 @@ cdef bint four_pairs(
     Only cells with ``low <= j - i <= high`` are looked at.  ``found[l]`` receives what
     lane l has, last ones first.  ``memory``: see `room_for`.
     """
-    cdef Py_ssize_t i, j, c, first, last, band = high - low + 2
+    cdef Py_ssize_t i, j, c, first, last, band = slots(low, high, width)
     cdef int l
     cdef long long power[LANES]
     cdef bint occurs[256]
     cdef quad* emit = <quad*>memory                   # [letters][width]
-    cdef quad* kept = emit + letters * width          # [n + 1][band]: M of row i at j - i - low
+    cdef quad* kept = emit + letters * width          # [n + 1][band]: M of row i from column max(0, i + low)
     cdef quad* x1 = kept + (n + 1) * band
     cdef quad* x2 = x1 + width
     cdef quad* leave = x2 + width
@@ -157,8 +157,8 @@ cdef bint four_pairs(
     x1[0] = quad_of(chain.edge1)
     x2[0] = quad_of(chain.edge2)
     for i in range(1, n + 1):
-        row = kept + i * band - i - low
-        before = kept + (i - 1) * band - (i - 1) - low
+        row = kept + i * band - max(0, i + low)
+        before = kept + (i - 1) * band - max(0, i - 1 + low)
         line = emit + x[i - 1] * width
         first = max(1, i + low)
         last = min(width - 1, i + high)
@@ -198,7 +198,7 @@ cdef bint four_pairs(
     # Every path has its last match in row n or in the last column of its lane.
     for l in range(LANES):
         z[l] = 1.0
-    row = kept + n * band - n - low
+    row = kept + n * band - max(0, n + low)
     for l in range(pairs):
         total = (<float*>&row[m[l]])[l]
         for j in range(max(1, n + low), m[l]):
@@ -206,7 +206,7 @@ cdef bint four_pairs(
         for i in range(max(1, m[l] - high), n):
             if i + low <= m[l]:
                 total += ldexp(
-                    (<float*>&kept[i * band + m[l] - i - low])[l] * edge_gap(chain, n - i),
+                    (<float*>&kept[i * band + m[l] - max(0, i + low)])[l] * edge_gap(chain, n - i),
                     <int>(exponent[i * LANES + l] - exponent[n * LANES + l]),
                 )
         z[l] = 1 / total
@@ -219,7 +219,7 @@ cdef bint four_pairs(
         (<float*>&x2[m[l]])[l] = chain.edge2
     memset(power, 0, sizeof(power))
     for i in range(n, 0, -1):
-        row = kept + i * band - i - low
+        row = kept + i * band - max(0, i + low)
         line = emit + x[i - 1] * width
         first = max(1, i + low)
         last = min(width - 1, i + high)
@@ -264,6 +264,11 @@ cdef bint four_pairs(
     return True
 
 
+cdef inline Py_ssize_t slots(Py_ssize_t low, Py_ssize_t high, Py_ssize_t width) noexcept nogil:
+    """Return how many columns a row of the band has, with an empty one after its last."""
+    return min(high - low + 2, width + 1)
+
+
 cdef Py_ssize_t room_for(Py_ssize_t n, Py_ssize_t width, Py_ssize_t band, Py_ssize_t letters) noexcept nogil:
     return ((letters + 3) * width + (n + 1) * band) * sizeof(quad) + (n + 1) * LANES * sizeof(long long)
 
@@ -279,7 +284,7 @@ cdef bint some_pairs(
     It is kept if in each lane fewer letters than that, of the shorter sequence, have no
     partner of a posterior above a half.
     """
-    cdef Py_ssize_t width = 0, low = 0, high = 0, margin = least_band, band, paired, e
+    cdef Py_ssize_t width = 0, low = 0, high = 0, margin = least_band, paired, e
     cdef Py_ssize_t left, right
     cdef int l
     cdef bint fine
@@ -292,8 +297,7 @@ cdef bint some_pairs(
     while True:
         left = max(low - margin, -n)
         right = min(high + margin, width)
-        band = right - left + 2
-        memory = malloc(room_for(n, width, band, letters))
+        memory = malloc(room_for(n, width, slots(left, right, width), letters))
         if memory == NULL:
             return False
         for l in range(pairs):
