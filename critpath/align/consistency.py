@@ -16,13 +16,15 @@ from critpath.align.posteriors import (
 )
 from critpath.align.profiles import I8, Model, drop_gap_columns, merge_rows
 from critpath.align.tree import Tree, upgmb
-from critpath.model import I32, I64, U8
+from critpath.model import F64, I32, I64, U8
 
-UNIT = 4096.0  # posteriors are summed as whole multiples of its reciprocal: exactly
+UNIT = 8192.0  # posteriors are summed as whole multiples of its reciprocal: exactly
 ROUNDS = 1
-PASSES = 2
+PASSES = 1
+NEAR = 0.1  # a pair of rows with this share of its letters in doubt counts half
 
 # Above any of these the alignment would take 10 s or 500 MB and more.
+MOST = 1_000  # sums of posteriors stay below 2**31
 LONGEST = 4_000  # 16 bytes a cell where a pair has to be done without a band
 PAIR_CELLS = 4_000_000_000
 TRIPLES = 2_000_000_000
@@ -33,7 +35,8 @@ def reason_against(sequences: Sequence[U8]) -> str | None:
     lengths = [len(s) for s in sequences]
     total, count = sum(lengths), len(lengths)
     cells = (total * total - sum(n * n for n in lengths)) // 2
-    if max(lengths) <= LONGEST and cells <= PAIR_CELLS and total * count * count <= TRIPLES:
+    small = count <= MOST and max(lengths) <= LONGEST
+    if small and cells <= PAIR_CELLS and total * count * count <= TRIPLES:
         return None
     return (
         f"{count} distinct paths of up to {max(lengths):,} segments are too many for an"
@@ -43,7 +46,6 @@ def reason_against(sequences: Sequence[U8]) -> str | None:
 
 def align_consistent(
     sequences: list[U8],
-    alphabet: int,
     model: Model,
     *,
     gaps: GapChances | None = None,
@@ -54,22 +56,21 @@ def align_consistent(
 
     Posteriors of all pairs, made consistent; a tree of expected accuracies (UPGMB); along
     it, at every node, the alignment of the two blocks with the largest sum of posteriors
-    over all pairs of letters in a column, gaps being free; then the same again for the
-    two sides of every edge of the tree.
+    over all pairs of letters in a column, gaps being free; then the same again for every
+    row and the rest.  Pairs of rows count by how near they are, ``NEAR / (NEAR + 1 -
+    expected accuracy)``: what near rows share, many distant ones do not overrule.
 
     Parameters
     ----------
     sequences : list of uint8 arrays
         Distinct, not empty, in canonical order (by length, then content).
-    alphabet : int
-        Letters are below it.
     model : Model
-        Only its odds ratios count.
+        Its odds ratios count only; letters are below their number.
     gaps : GapChances, optional
     rounds : int
         How often the posteriors are made consistent.
     passes : int
-        How often all edges are visited at most.
+        How often every row is aligned anew at most.
 
     Returns
     -------
@@ -85,22 +86,24 @@ def align_consistent(
     if len(sequences) == 1:
         return sequences[0].astype(np.int8)[None, :], upgmb(np.zeros((1, 1))), ()
     posteriors = find_posteriors(sequences, model.ratio, gaps or GapChances())
-    tree = upgmb(1 - expected_accuracy(posteriors))
+    doubt = 1 - expected_accuracy(posteriors)
+    tree = upgmb(doubt)
     for _ in range(rounds if len(sequences) > 2 else 0):
         posteriors = make_consistent(posteriors)
-    columns = _Columns(posteriors)
+    columns = _Columns(posteriors, NEAR / (NEAR + doubt))
     codes = _progressive(sequences, tree, columns)
     if len(sequences) > 2:
-        codes = _refine(codes, tree, columns, passes)
+        codes = _refine(codes, columns, passes)
     return codes, tree, ()
 
 
 class _Columns:
     """Finds which columns of two blocks of rows belong together."""
 
-    def __init__(self, posteriors: Posteriors) -> None:
+    def __init__(self, posteriors: Posteriors, weights: F64) -> None:
         self._of = posteriors
-        self._value: I32 = np.rint(posteriors.value * np.float32(UNIT)).astype(np.int32)
+        weighted = posteriors.value * posteriors.by_entry(weights * UNIT)
+        self._value: I32 = np.rint(weighted).astype(np.int32)
         self._at = np.empty(int(posteriors.offset[-1]), np.int32)
 
     def scores(self, a: I8, members_a: I64, b: I8, members_b: I64) -> I32:
@@ -134,32 +137,29 @@ def _progressive(sequences: list[U8], tree: Tree, columns: _Columns) -> I8:
     return codes
 
 
-def _refine(codes: I8, tree: Tree, columns: _Columns, passes: int) -> I8:
-    """Align the two sides of every edge anew while the sum of posteriors grows."""
-    members = tree.members()
-    # By rising height; one of the root's two edges is enough.
-    children = [int(c) for pair in zip(tree.right, tree.left, strict=True) for c in pair][:-1]
-    for number in range(passes):
+def _refine(codes: I8, columns: _Columns, passes: int) -> I8:
+    """Align every row anew with the rest, while the sum of posteriors grows."""
+    everyone = np.arange(len(codes))
+    for _ in range(passes):
         improved = False
-        for child in children if number % 2 == 0 else children[::-1]:
-            one = np.array(members[child])
-            two = np.setdiff1d(np.arange(len(codes)), one)
-            a, b = drop_gap_columns(codes[one]), drop_gap_columns(codes[two])
-            scores = columns.scores(a, one, b, two)
+        for i in range(len(codes)):
+            one, rest = everyone[i : i + 1], np.delete(everyone, i)
+            a, b = drop_gap_columns(codes[one]), drop_gap_columns(codes[rest])
+            scores = columns.scores(a, one, b, rest)
             score, path = _best_path(scores)
-            if score > _present_score(codes, one, two, scores):
+            if score > _present_score(codes, i, rest, scores):
                 merged = merge_rows(a, b, path)
                 codes = np.empty_like(merged)
-                codes[np.concatenate([one, two])] = merged
+                codes[np.concatenate([one, rest])] = merged
                 improved = True
         if not improved:
             break
     return codes
 
 
-def _present_score(codes: I8, one: I64, two: I64, scores: I32) -> int:
-    """Return the sum of posteriors across a split as the columns are now."""
-    in_a, in_b = ((codes[side] >= 0).any(axis=0) for side in (one, two))
-    both = in_a & in_b
-    place_a, place_b = np.cumsum(in_a)[both] - 1, np.cumsum(in_b)[both] - 1
-    return int(scores[place_a, place_b].sum(dtype=np.int64))
+def _present_score(codes: I8, i: int, rest: I64, scores: I32) -> int:
+    """Return the sum of posteriors of a row with the rest as the columns are now."""
+    in_row, in_rest = codes[i] >= 0, (codes[rest] >= 0).any(axis=0)
+    both = in_row & in_rest
+    place, column = np.cumsum(in_row)[both] - 1, np.cumsum(in_rest)[both] - 1
+    return int(scores[place, column].sum(dtype=np.int64))

@@ -32,10 +32,10 @@ class GapChances:
         The same of long ones.
     """
 
-    open: float = 0.02
+    open: float = 0.045
     extend: float = 0.5
-    edge: float = 0.035
-    long_open: float = 0.01
+    edge: float = 0.04
+    long_open: float = 0.015
     long_extend: float = 0.85
     long_edge: float = 0.005
 
@@ -72,6 +72,17 @@ class Posteriors:
     def count(self) -> int:
         """Number of sequences."""
         return len(self.offset) - 1
+
+    def pair_of_rows(self) -> I64:
+        """Return ``x * N + y`` for every row."""
+        length = np.diff(self.offset)
+        pairs = np.arange(self.count * self.count)
+        return np.repeat(pairs, np.repeat(length, self.count))
+
+    def by_entry(self, of_pairs: F64) -> F32:
+        """Return a figure of every pair of sequences [N, N] for every entry."""
+        of_rows = of_pairs.astype(np.float32).reshape(-1)[self.pair_of_rows()]
+        return np.asarray(np.repeat(of_rows, np.diff(self.begin)))
 
 
 def find_posteriors(
@@ -144,8 +155,7 @@ def expected_accuracy(posteriors: Posteriors) -> F64:
     full = np.flatnonzero(np.diff(p.begin))
     if len(full):
         best[full] = np.maximum.reduceat(p.value, p.begin[full])
-    pair = np.concatenate([np.repeat(x * n + np.arange(n), length[x]) for x in range(n)])
-    total = np.bincount(pair, best, n * n).reshape(n, n)
+    total = np.bincount(p.pair_of_rows(), best, n * n).reshape(n, n)
     share = (total + total.T) / 2 / np.minimum.outer(length, length)
     np.fill_diagonal(share, 1)
     return np.asarray(np.rint(np.minimum(share, 1) * GRID) / GRID)

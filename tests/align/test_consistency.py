@@ -39,7 +39,7 @@ def model_of(sequences, alphabet):
 
 
 def run(sequences, alphabet=6, **options):
-    codes, _, _ = align_consistent(sequences, alphabet, model_of(sequences, alphabet), **options)
+    codes, _, _ = align_consistent(sequences, model_of(sequences, alphabet), **options)
     return codes
 
 

@@ -40,9 +40,8 @@ def by_programme(command: list[str], *, to_file: bool = True) -> Callable[[Famil
     def run(family: Family) -> Rows:
         with tempfile.TemporaryDirectory() as directory:
             names = {"IN": f"{directory}/in", "OUT": f"{directory}/out"}
-            text = "".join(
-                f">{i}\n{''.join(AMINO[x] for x in row)}\n" for i, row in enumerate(family.sequences)
-            )
+            rows_as_text = ["".join(AMINO[x] for x in row) for row in family.sequences]
+            text = "".join(f">{i}\n{row}\n" for i, row in enumerate(rows_as_text))
             Path(names["IN"]).write_text(text, encoding="ascii")
             done = subprocess.run(
                 [names.get(word, word) for word in command],
@@ -72,7 +71,7 @@ def by_consistency(family: Family) -> Rows:
     keys = sorted({s.tobytes() for s in family.sequences}, key=lambda key: (len(key), key))
     distinct = [np.frombuffer(key, np.uint8) for key in keys]
     letters = np.bincount(np.concatenate(distinct), minlength=LETTERS).astype(np.int64)
-    codes, _, _ = align_consistent(distinct, LETTERS, f81_model(letters))
+    codes, _, _ = align_consistent(distinct, f81_model(letters))
     place = {key: i for i, key in enumerate(keys)}
     return [list(np.flatnonzero(codes[place[s.tobytes()]] >= 0)) for s in family.sequences]
 

@@ -148,7 +148,9 @@ def draw(history: str, kind: str, level: str, rows: int, length: int, seed: int)
     )
 
 
-def draw_all(history: str, first_seed: int, replicates: int, sizes: list[tuple[int, int]]) -> list[Family]:
+def draw_all(
+    history: str, first_seed: int, replicates: int, sizes: list[tuple[int, int]]
+) -> list[Family]:
     """Draw families of both kinds, all levels and the given (rows, length)."""
     result = []
     seed = first_seed

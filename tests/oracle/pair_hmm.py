@@ -43,8 +43,7 @@ def weight(steps, x, y, ratio, gaps):
             end += 1
         size, edge = end - at, at == 0 or end == len(steps)
         result *= sum(
-            (kind[2] if edge else kind[0]) * kind[1] ** (size - 1) * (1 - kind[1])
-            for kind in kinds
+            (kind[2] if edge else kind[0]) * kind[1] ** (size - 1) * (1 - kind[1]) for kind in kinds
         )
         i, j = (i + size, j) if steps[at] == "X" else (i, j + size)
         at = end
