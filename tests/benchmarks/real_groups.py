@@ -2,9 +2,10 @@
 
 Run as ``python tests/benchmarks/real_groups.py [NAME ...]``.  Nobody knows the true
 alignment of these executions.  What is measured instead: columns; columns that hold a
-segment of one execution only; the variance of log durations within columns over that of all
-(the same work takes alike times; degrees of freedom are allowed for, so that more
-columns are no better by themselves); the share of pairs of segments in a column that are in the same state; seconds.
+segment of one execution only; the variance of log durations within columns over that of
+all (the same work takes alike times; degrees of freedom are allowed for, so that more
+columns are no better by themselves); the share of pairs of segments in a column that are
+in the same state; seconds.
 """
 
 from __future__ import annotations
