@@ -9,7 +9,9 @@ I32: TypeAlias = npt.NDArray[np.int32]
 I64: TypeAlias = npt.NDArray[np.int64]
 U8: TypeAlias = npt.NDArray[np.uint8]
 
-def consistency(offset: I64, begin: I64, column: I32, value: F32, out: F32) -> None: ...
+def consistency(
+    offset: I64, begin: I64, column: I32, value: F32, between: I64, out: F32
+) -> None: ...
 def place_letters(rows: I8, members: I64, offset: I64, at: I32) -> None: ...
 def column_scores(
     offset: I64,

@@ -18,16 +18,17 @@ def consistency(
     const long long[::1] begin,
     const int[::1] column,
     const float[::1] value,
+    const long long[::1] between,
     float[::1] out,
 ):
-    """Fill ``out`` with the posteriors as the other sequences see them.
+    """Fill ``out`` with the posteriors as the sequences ``between`` see them.
 
-    ``P'(x, y) = (2 P(x, y) + sum over z of P(x, z) P(z, y)) / N`` for the pairs of
-    letters that have a posterior already; others stay out.
+    ``P'(x, y) = (2 P(x, y) + sum over z of P(x, z) P(z, y)) / (2 + number of z)`` for the
+    pairs of letters that have a posterior already; others stay out.
     """
     cdef Py_ssize_t count = offset.shape[0] - 1, x, y, z, i, e, f, g, there, back, direct, onward
-    cdef Py_ssize_t row, length, k
-    cdef float v, share = <float>(1.0 / count)
+    cdef Py_ssize_t row, length, k, t, asked
+    cdef float v, share
     next_array = np.array(begin)
     cdef long long[::1] next_back = next_array
     with nogil:
@@ -38,9 +39,12 @@ def consistency(
                 back = place(offset, count, y, x)
                 for e in range(begin[there], begin[there + length]):
                     out[e] = 2 * value[e]
-                for z in range(count):
+                asked = 0
+                for t in range(between.shape[0]):
+                    z = between[t]
                     if z == x or z == y:
                         continue
+                    asked += 1
                     direct = place(offset, count, x, z)
                     onward = place(offset, count, z, y)
                     for i in range(length):
@@ -53,6 +57,7 @@ def consistency(
                                     if column[g] == column[f]:
                                         out[g] += v * value[f]
                                         break
+                share = <float>(1.0 / (2 + asked))
                 for i in range(length):
                     for e in range(begin[there + i], begin[there + i + 1]):
                         out[e] *= share

@@ -8,6 +8,7 @@ import numpy as np
 
 from critpath.align import _consistency
 from critpath.align.posteriors import (
+    MOST_BETWEEN,
     GapChances,
     Posteriors,
     expected_accuracy,
@@ -26,8 +27,8 @@ NEAR = 0.1  # a pair of rows with this share of its letters in doubt counts half
 # Above any of these the alignment would take 10 s or 500 MB and more.
 MOST = 1_000  # sums of posteriors stay below 2**31
 LONGEST = 4_000  # 16 bytes a cell where a pair has to be done without a band
-PAIR_CELLS = 4_000_000_000
-TRIPLES = 2_000_000_000
+PAIR_CELLS = 2_000_000_000
+TRIPLES = 500_000_000
 
 
 def reason_against(sequences: Sequence[U8]) -> str | None:
@@ -36,7 +37,8 @@ def reason_against(sequences: Sequence[U8]) -> str | None:
     total, count = sum(lengths), len(lengths)
     cells = (total * total - sum(n * n for n in lengths)) // 2
     small = count <= MOST and max(lengths) <= LONGEST
-    if small and cells <= PAIR_CELLS and total * count * count <= TRIPLES:
+    triples = total * count * min(count, MOST_BETWEEN)
+    if small and cells <= PAIR_CELLS and triples <= TRIPLES:
         return None
     return (
         f"{count} distinct paths of up to {max(lengths):,} segments are too many for an"

@@ -16,6 +16,7 @@ F32 = npt.NDArray[np.float32]
 THRESHOLD = 0.01  # smaller posteriors are left out
 # Half the least width of the band; see `find_posteriors`.
 MARGIN = 32
+MOST_BETWEEN = 32
 GRID = 4096.0  # expected accuracies are multiples of its reciprocal
 
 
@@ -132,15 +133,23 @@ def find_posteriors(
     return Posteriors(offset, begin, column, value)
 
 
-def make_consistent(posteriors: Posteriors) -> Posteriors:
-    """Weigh every pair of letters by how well the other sequences support it.
+def make_consistent(posteriors: Posteriors, *, most: int = MOST_BETWEEN) -> Posteriors:
+    """Weigh every pair of letters by how well other sequences support it.
 
-    Do et al. 2005: the mean over all sequences z of the chance that both letters are
-    aligned with the same letter of z.  What was below the threshold stays out.
+    Do et al. 2005: the mean over sequences z of the chance that both letters are aligned
+    with the same letter of z.  What was below the threshold stays out.
+
+    Parameters
+    ----------
+    posteriors : Posteriors
+    most : int
+        At most so many sequences are asked, evenly spread over those there are.
     """
-    value = np.empty_like(posteriors.value)
     p = posteriors
-    _consistency.consistency(p.offset, p.begin, p.column, p.value, value)
+    asked = min(p.count, max(most, 1))
+    between = np.arange(asked, dtype=np.int64) * p.count // asked
+    value = np.empty_like(p.value)
+    _consistency.consistency(p.offset, p.begin, p.column, p.value, between, value)
     return Posteriors(p.offset, p.begin, p.column, value)
 
 

@@ -127,6 +127,17 @@ def test_consistency_is_the_mean_over_all_ways(family, seed):
             assert dense(after, x, y) == pytest.approx(np.where(direct > 0, total / 5, 0), abs=1e-6)
 
 
+def test_few_may_be_asked_for_consistency(family):
+    sequences = family(6, count=7, length=40)
+    before = find_posteriors(sequences, model_of(sequences, 6).ratio, GapChances())
+    after = make_consistent(before, most=2)  # sequences 0 and 3
+    through = 2 * dense(before, 1, 2)
+    for z in (0, 3):
+        through += dense(before, 1, z) @ dense(before, z, 2)
+    expected = np.where(dense(before, 1, 2) > 0, through / 4, 0)
+    assert dense(after, 1, 2) == pytest.approx(expected, abs=1e-6)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**32))
 def test_the_path_has_the_largest_sum(twin, n, m, seed):
