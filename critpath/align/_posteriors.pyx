@@ -332,7 +332,7 @@ cdef bint some_pairs(
                 fine = False
         if fine:
             return True
-        margin *= 2
+        margin *= 4
 
 
 cdef double edge_gap(Chain chain, Py_ssize_t gap) noexcept nogil:

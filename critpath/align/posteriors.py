@@ -113,7 +113,7 @@ def find_posteriors(
         Only alignments are summed whose offset of the two sequences stays within
         `margin` of what their lengths demand.  A path outside leaves as many letters of
         both without a partner; so where `margin` letters or more of the shorter one have
-        no partner of posterior above 0.5, the margin is doubled and the pair done again.
+        no partner of posterior above 0.5, the pair is done again with four times the margin.
         Four pairs with one sequence in common share a margin.
 
     Notes

@@ -1,10 +1,11 @@
 """How well mutated copies of one path are aligned: SP and TC beside MUSCLE and MAFFT.
 
-Run as ``python tests/benchmarks/mutated.py [--replicates N] [--no-peers]``.  The second
+Run as ``python tests/benchmarks/mutated.py [--replicates N] [--no-peers] [--speed]``.  The second
 kind of families (see `simulated`): every row is changed from one template, so that no
 tree joins the rows; this is what executions of one program look like.  MUSCLE 3, MUSCLE
 5 and MAFFT are run on the same families where they are installed, MAFFT as plain text.
-Parameters were tuned on other seeds.
+Parameters were tuned on other seeds.  ``--speed`` takes the time of 30 paths of about
+300 states and of 50 of about 1,000 instead, the aligners taking turns.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from msa import score
-from simulated import LETTERS, Family, draw_all
+from simulated import LETTERS, Family, draw, draw_all
 
 from critpath.align.consistency import align_consistent
 from critpath.align.multiple import align
@@ -98,11 +99,36 @@ def aligners(*, peers: bool) -> dict[str, Callable[[Family], Rows]]:
     return result
 
 
+def take_times(runs: dict[str, Callable[[Family], Rows]]) -> None:
+    """Write seconds, and how often MUSCLE 3's, of each aligner; the least of three."""
+    for history, kind in (("tree", "flat"), ("tree", "loop"), ("star", "loop")):
+        for rows, length in ((30, 300), (50, 1000)):
+            family = draw(history, kind, "mid", rows, length, FIRST_SEED)
+            least: dict[str, float] = {}
+            for _ in range(3):
+                for name, run in runs.items():
+                    # What took long once is not asked again; MUSCLE 5 takes minutes.
+                    if least.get(name, 0) > 5 or (name == "muscle 5" and length > 300):
+                        continue
+                    begin = time.perf_counter()
+                    run(family)
+                    least[name] = min(least.get(name, np.inf), time.perf_counter() - begin)
+            sys.stdout.write(f"{rows} x {length}, {history}, {kind}:\n")
+            for name, seconds in least.items():
+                ratio = f"{seconds / least['muscle 3']:8.2f}" if "muscle 3" in least else ""
+                sys.stdout.write(f"  {name:21}{seconds:8.3f} s{ratio}\n")
+            sys.stdout.flush()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=2)
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--speed", action="store_true")
     options = parser.parse_args()
+    if options.speed:
+        take_times(aligners(peers=not options.no_peers))
+        return 0
     families = draw_all("star", FIRST_SEED, options.replicates, SIZES)
     groups = [f"{kind} {level}" for kind in ("flat", "loop") for level in ("low", "mid", "high")]
     heads = "".join(f"{group:>13}" for group in [*groups, "all"])
