@@ -24,11 +24,11 @@ ROUNDS = 1
 PASSES = 1
 NEAR = 0.1  # a pair of rows with this share of its letters in doubt counts half
 
-# Above any of these the alignment would take 10 s or 500 MB and more.
+# Above any of these the alignment would take 10 s or 700 MB and more.
 MOST = 1_000  # sums of posteriors stay below 2**31
 LONGEST = 4_000  # 16 bytes a cell where a pair has to be done without a band
 PAIR_CELLS = 2_000_000_000
-TRIPLES = 500_000_000
+TRIPLES = 200_000_000
 
 
 def reason_against(sequences: Sequence[U8]) -> str | None:

@@ -13,10 +13,10 @@ from critpath.model import F64, I32, I64, U8
 
 F32 = npt.NDArray[np.float32]
 
-THRESHOLD = 0.01  # smaller posteriors are left out
+THRESHOLD = 0.02  # smaller posteriors are left out
 # Half the least width of the band; see `find_posteriors`.
 MARGIN = 32
-MOST_BETWEEN = 32
+MOST_BETWEEN = 12
 GRID = 4096.0  # expected accuracies are multiples of its reciprocal
 
 
