@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from critpath.align import _profile
-from critpath.align.programme import F32, MAX_CELLS, Gaps, solve
-from critpath.model import F64, I64, U8
+from critpath.align import _profile, _programme
+from critpath.align.band import HALF_WIDTH, band_around, certified_half_width, is_narrow
+from critpath.align.programme import GRID, MAX_CELLS, Gaps, solve
+from critpath.model import F64, I32, I64, U8
 
 I8 = npt.NDArray[np.int8]
-Scores = TypeVar("Scores", F32, F64)
 
 PI = 0.6  # expected share of letters that were not redrawn
 GAP_OPEN = -3.5
 GAP_EXTEND = -0.25
 CENTRE = 0.3
-GRID = 2.0**16  # scores are multiples of its reciprocal
+BAND_FROM = 500  # columns of the shorter profile from which a band is tried
+MOST_PAIRS = 60_000  # whole numbers of 32 bits hold the sum of so many scores
 LOG_FLOOR = -2.5  # least logarithm in a profile score, as in MUSCLE 3
 
 
@@ -112,21 +113,15 @@ def build_profile(rows: I8, weights: F64, model: Model) -> Profile:
         (closing) there anyway.  Gaps at either end pay half.
     """
     columns = rows.shape[1]
-    share = weights / weights.sum()
-    letters = len(model.ratio)
-    gap = rows < 0
-    place = np.arange(columns) * letters + rows
-    weight_of = np.broadcast_to(share[:, None], rows.shape)
-    weighted = np.bincount(place[~gap], weight_of[~gap], columns * letters).astype(np.float64)
-    frequency: F64 = weighted.reshape(columns, letters)
+    share = np.ascontiguousarray(weights / weights.sum(), np.float64)
+    frequency = np.zeros((columns, len(model.ratio)))
+    starts, ends = np.zeros(columns), np.zeros(columns)
+    _profile.summarise(np.ascontiguousarray(rows), share, frequency, starts, ends)
     occupancy = frequency.sum(axis=1)
     frequency /= occupancy[:, None]
-    edge = np.zeros((len(rows), 1), bool)
-    starts = gap & ~np.hstack([edge, gap[:, :-1]])
-    ends = gap & ~np.hstack([gap[:, 1:], edge])
     half = model.gap_open / 2
-    opening = (1 - (share[:, None] * starts).sum(axis=0)) * half
-    closing = (1 - (share[:, None] * ends).sum(axis=0)) * half
+    opening = (1 - starts) * half
+    closing = (1 - ends) * half
     if columns:
         opening[0] = 0
         closing[-1] = 0
@@ -135,7 +130,7 @@ def build_profile(rows: I8, weights: F64, model: Model) -> Profile:
     )
 
 
-def round_scores(scores: Scores) -> Scores:
+def round_scores(scores: F64) -> F64:
     """Round scores, in place, to a grid on which their sums are exact.
 
     What ties on paper then ties in the programme, and the rule for ties decides
@@ -147,38 +142,57 @@ def round_scores(scores: Scores) -> Scores:
     return scores
 
 
-def log_expectation(
-    a: Profile, b: Profile, model: Model, first: int = 0, last: int | None = None
-) -> F32:
-    """Return the log-expectation score of columns ``first:last`` of `a` with all of `b`.
+class LogExpectation:
+    """The log-expectation scores of two profiles, computed where they are asked for.
 
     Edgar 2004: the log of the expected odds ratio under both columns' letters,
     weighted by how full the columns are.
-
-    Returns
-    -------
-    float32 [columns of a, columns of b]
-        Rounded, see `round_scores`.
     """
-    rows = a.frequency[first:last]
-    column, letter = np.divmod(np.flatnonzero(b.frequency), len(model.ratio))
-    begin = np.searchsorted(column, np.arange(len(b) + 1))
-    # Single precision: the logarithm is most of the work, and rounding takes the noise.
-    scores = np.empty((len(rows), len(b)), np.float32)
-    share = b.frequency[column, letter]
-    least = float(np.exp(LOG_FLOOR))
-    _profile.expected_ratio(rows, model.ratio, begin, letter, share, least, scores)
-    np.log(scores, out=scores)
-    scores += np.float32(model.centre)
-    scores *= a.occupancy[first:last, None].astype(np.float32)
-    scores *= b.occupancy.astype(np.float32)
-    return round_scores(scores)
+
+    def __init__(self, a: Profile, b: Profile, model: Model) -> None:
+        self.a, self.b, self.model = a, b, model
+        column, self._letter = np.divmod(np.flatnonzero(b.frequency), len(model.ratio))
+        self._begin = np.searchsorted(column, np.arange(len(b) + 1))
+        self._share = b.frequency[column, self._letter]
+        self._full = tuple(p.occupancy.astype(np.float32) for p in (a, b))
+
+    def __call__(
+        self, first: int, last: int, low: I64 | None = None, high: I64 | None = None
+    ) -> I32:
+        """Return the scores of columns ``first:last`` of A; see `programme.solve`."""
+        rows = last - first
+        if low is None or high is None:
+            low, high = np.ones(rows, np.int64), np.full(rows, len(self.b), np.int64)
+        width = int((high - low).max()) + 1 if rows else 0
+        # Single precision: the logarithm is most of the work, and the grid takes the noise.
+        scores = np.empty((rows, width), np.float32)
+        _profile.expected_ratio(
+            self.a.frequency[first:last],
+            self.model.ratio,
+            self._begin,
+            self._letter,
+            self._share,
+            float(np.exp(LOG_FLOOR)),
+            low,
+            high,
+            scores,
+        )
+        np.log(scores, out=scores)
+        full_a, full_b = self._full
+        _programme.to_grid(
+            scores, full_a[first:last], full_b, self.model.centre, GRID, low, high
+        )
+        return scores.view(np.int32)
 
 
 def align_profiles(
     a: Profile, b: Profile, model: Model, *, max_cells: int = MAX_CELLS
 ) -> tuple[float, U8]:
     """Align two profiles optimally.
+
+    A narrow band is tried first where the profiles are long, and taken where it can
+    be shown that no alignment outside it scores as much; so the result is that of the
+    whole programme.
 
     Returns
     -------
@@ -191,7 +205,31 @@ def align_profiles(
         If the profiles have more than `max_cells` pairs of columns.
     """
     gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
-    return solve(lambda i, j: log_expectation(a, b, model, i, j), gaps, max_cells=max_cells)
+    scores: Callable[..., I32 | F64] = LogExpectation(a, b, model)
+    n, m = len(a), len(b)
+    if min(n, m) > MOST_PAIRS:
+        whole = scores
+        scores = lambda *args: whole(*args) / GRID  # noqa: E731 - sums leave 32 bits
+    if min(n, m) < BAND_FROM or not is_narrow(n, m, HALF_WIDTH):
+        return solve(scores, gaps, max_cells=max_cells)
+    found = solve(scores, gaps, band=band_around(n, m, HALF_WIDTH), max_cells=max_cells)
+    half_width = certified_half_width(
+        found[0], _most_earned(a, b, model), _most_earned(b, a, model), model.gap_extend
+    )
+    if half_width <= HALF_WIDTH:
+        return found
+    if is_narrow(n, m, half_width):
+        return solve(scores, gaps, band=band_around(n, m, half_width), max_cells=max_cells)
+    return solve(scores, gaps, max_cells=max_cells)
+
+
+def _most_earned(a: Profile, b: Profile, model: Model) -> F64:
+    """Return the most that each column of `a` can score with any column of `b`."""
+    letters = b.frequency.any(axis=0)
+    ratio = (a.frequency @ model.ratio[:, letters]).max(axis=1)
+    earned = (np.log(np.maximum(ratio, np.exp(LOG_FLOOR))) + model.centre) * a.occupancy
+    # A score on the grid may be half a step above its logarithm.
+    return np.maximum(earned, 0) + 1 / GRID
 
 
 def merge_rows(a: I8, b: I8, path: U8) -> I8:

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from critpath.align import _profile
+from critpath.align import _programme
+from critpath.align.band import Band
 from critpath.errors import UsageError
-from critpath.model import F64, U8
+from critpath.model import F64, I32, U8
 
 F32 = npt.NDArray[np.float32]
+Scores = I32 | F32 | F64
 
+GRID = 2.0**12  # whole-number scores count multiples of its reciprocal
 MAX_CELLS = 400_000_000  # 20,000 x 20,000 segments
 TRACE_CELLS = 64_000_000  # above: keep check-points, compute blocks of the trace twice
-BLOCK_CELLS = 1_000_000  # scores computed at a time
+BLOCK_CELLS = 131_072  # scores computed at a time: they stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +44,10 @@ class Gaps:
 
 
 def solve(
-    scores: Callable[[int, int], F32 | F64],
+    scores: Callable[..., Scores],
     gaps: Gaps,
     *,
+    band: Band | None = None,
     max_cells: int = MAX_CELLS,
     trace_cells: int = TRACE_CELLS,
     block_cells: int = BLOCK_CELLS,
@@ -57,9 +61,14 @@ def solve(
     ----------
     scores : callable
         ``scores(first, last)`` gives the scores of columns ``first:last`` of A with
-        all of B, float32 or float64
-        [last - first, m], C-contiguous; may be asked twice for the same ones.
+        all of B, float32 or float64 [last - first, m], C-contiguous; may be asked
+        twice for the same ones.  Whole numbers (int32) count in units of
+        ``1 / GRID``; then all gaps must be multiples of it.  Within a band it is
+        ``scores(first, last, low, high)``: row k begins with column ``low[k]`` of B
+        and ends with ``high[k]`` (counted from 1), what follows is not read.
     gaps : Gaps
+    band : Band, optional
+        Look at these cells only.
     max_cells : int
         Refuse a programme with more cells.
     trace_cells : int
@@ -81,7 +90,8 @@ def solve(
         If the programme would have more than `max_cells` cells.
     """
     n, m = len(gaps.open_a), len(gaps.open_b)
-    if n * m > max_cells:
+    width = m + 1 if band is None else band.width
+    if n * width > max_cells + n:
         raise UsageError(
             f"paths of {n:,} and {m:,} segments are too long to align"
             f" (at most {max_cells:,} pairs of segments)",
@@ -90,46 +100,92 @@ def solve(
     if n == 0:
         score = m * gaps.extend + float(gaps.open_b[0] + gaps.close_b[-1] if m else 0)
         return score, np.full(m, 2, np.uint8)
-    keep = n * m <= trace_cells
-    block = max(1, block_cells // (m + 1))
+    keep = n * width <= trace_cells
+    block = max(1, block_cells // width)
     if not keep:
         block = min(block, max(1, int(np.sqrt(n))))
-    row = np.empty((3, m + 1))
-    _profile.start(gaps.open_b, gaps.extend, row)
-    kept: list[U8] = []
-    checkpoints: list[F64] = []
-
-    def advance(first: int, last: int, row: F64) -> U8:
-        trace = np.empty((last - first, m + 1), np.uint8)
-        _profile.forward(
-            scores(first, last),
-            first,
-            gaps.open_a,
-            gaps.close_a,
-            gaps.open_b,
-            gaps.close_b,
-            gaps.extend,
-            row,
-            trace,
-        )
-        return trace
-
     bounds = [(first, min(first + block, n)) for first in range(0, n, block)]
+    programme = _Programme(scores, gaps, band)
+    kept: list[U8] = []
+    checkpoints: list[I32 | F64] = []
     for first, last in bounds:
         if not keep:
-            checkpoints.append(row.copy())
-        trace = advance(first, last, row)
+            checkpoints.append(programme.row.copy())
+        trace = programme.advance(first, last)
         if keep:
             kept.append(trace)
-
-    closing_b = float(gaps.close_b[-1]) if m else 0.0
-    ends = [float(row[0, m]), float(row[1, m] + gaps.close_a[-1]), float(row[2, m]) + closing_b]
-    score = max(ends)
-    state = ends.index(score)
+    score, state = programme.end()
     path = np.empty(n + m, np.uint8)
     j, place = m, n + m
     for number in reversed(range(len(bounds))):
         first, last = bounds[number]
-        trace = kept[number] if keep else advance(first, last, checkpoints[number])
-        j, state, place = _profile.backtrack(trace, first, last, j, state, path, place)
+        if not keep:
+            programme.row = checkpoints[number]
+        trace = kept[number] if keep else programme.advance(first, last)
+        j, state, place = _programme.backtrack(
+            trace, first, last, j, state, programme.low, path, place
+        )
     return score, path[place:]
+
+
+class _Programme:
+    """The rows of one programme: whole numbers if the scores are, else doubles."""
+
+    def __init__(self, scores: Callable[..., Scores], gaps: Gaps, band: Band | None) -> None:
+        n, m = len(gaps.open_a), len(gaps.open_b)
+        self.scores, self.gaps, self.banded = scores, gaps, band is not None
+        self.low = np.zeros(n + 1, np.int64) if band is None else band.low
+        self.high = np.full(n + 1, m, np.int64) if band is None else band.high
+        self.width = m + 1 if band is None else band.width
+        self.base = np.maximum(self.low, 1)
+        self.first_block: Scores = self._scores(0, 0)
+        whole = self.first_block.dtype == np.int32
+        kind = np.int32 if whole else np.float64
+        self.unit = GRID if whole else 1.0
+        self.none = _programme.NO_INT if whole else -np.inf
+        self.columns = [
+            (np.concatenate(([0.0], c)) * self.unit).astype(kind)
+            for c in (gaps.open_a, gaps.close_a, gaps.open_b, gaps.close_b)
+        ]
+        self.extend = kind(gaps.extend * self.unit)
+        self.row: I32 | F64 = np.empty((3, m + 1), kind)
+        _programme.start(self.columns[2][1:], self.extend, self.none, self.row)
+        self.spare = np.empty_like(self.row)
+
+    def _scores(self, first: int, last: int) -> Scores:
+        if not self.banded:
+            return self.scores(first, last)
+        rows = slice(first + 1, last + 1)
+        return self.scores(first, last, self.base[rows], self.high[rows])
+
+    def advance(self, first: int, last: int) -> U8:
+        """Go on over columns ``first:last`` of A; return their trace."""
+        trace = np.empty((last - first, self.width), np.uint8)
+        scores = self._scores(first, last)
+        if scores.dtype == np.float32:
+            scores = scores.astype(np.float64)
+        open_a, close_a, open_b, close_b = self.columns
+        _programme.forward(
+            scores,
+            open_a[1:],
+            close_a[1:],
+            open_b[1:],
+            close_b,
+            self.extend,
+            self.none,
+            first,
+            self.low,
+            self.high,
+            self.row,
+            self.spare,
+            trace,
+        )
+        return trace
+
+    def end(self) -> tuple[float, int]:
+        """Return the score of the last cell and the state it is reached in."""
+        _, close_a, _, close_b = self.columns
+        match, delete, insert = (self.row[state, -1] for state in range(3))
+        ends = [float(match), float(delete + close_a[-1]), float(insert + close_b[-1])]
+        score = max(ends)
+        return score / self.unit, ends.index(score)
