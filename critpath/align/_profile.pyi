@@ -13,9 +13,7 @@ def summarise(rows: I8, share: F64, frequency: F64, gap_starts: F64, gap_ends: F
 def expected_ratio(
     a: F64,
     ratio: F64,
-    begin: I64,
-    letter: I64,
-    share: F64,
+    b: F32,
     least: float,
     low: I64,
     high: I64,

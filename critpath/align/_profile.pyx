@@ -1,5 +1,29 @@
 """The alignment's inner loops over letters: profiles, their scores, the sum of pairs."""
 
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+    #define CRITPATH_CLONES __attribute__((target_clones("avx2", "default")))
+    #else
+    #define CRITPATH_CLONES
+    #endif
+
+    CRITPATH_CLONES static void critpath_add(
+        float *restrict to, const float *restrict what, float times, Py_ssize_t n)
+    {
+        Py_ssize_t j;
+        for (j = 0; j < n; j++) to[j] += times * what[j];
+    }
+
+    CRITPATH_CLONES static void critpath_at_least(float *to, float least, Py_ssize_t n)
+    {
+        Py_ssize_t j;
+        for (j = 0; j < n; j++) to[j] = to[j] > least ? to[j] : least;
+    }
+    """
+    void critpath_add(float* to, const float* what, float times, Py_ssize_t n) nogil
+    void critpath_at_least(float* to, float least, Py_ssize_t n) nogil
+
 cdef enum:
     MATCH = 0
     DELETE = 1
@@ -41,24 +65,23 @@ def summarise(
 def expected_ratio(
     const double[:, ::1] a,
     const double[:, ::1] ratio,
-    const long long[::1] begin,
-    const long long[::1] letter,
-    const double[::1] share,
+    const float[:, ::1] b,
     float least,
     const long long[::1] low,
     const long long[::1] high,
     float[:, ::1] out,
 ):
-    """Fill ``out`` with ``a @ ratio @ b.T``, at least ``least``, without BLAS.
+    """Fill ``out`` with ``a @ ratio @ b``, at least ``least``, without BLAS.
 
     Row i receives columns ``low[i] .. high[i]`` (from 1, both included) of B, and 1
-    beyond.  ``letter[begin[j]:begin[j + 1]]`` are the letters in column j of B,
-    ``share`` beside them; there are few in each.  (BLAS starts threads for a product this
-    thin, which on a busy machine costs far more than it saves.)
+    beyond.  A column of B sums to 1, so what all letters have in common is added
+    once, and only letters worth more go through the row: in the F81 matrix those
+    that occur in the column of A.  (BLAS starts threads for a product this thin,
+    which on a busy machine costs far more than it saves.)
     """
-    cdef Py_ssize_t n = a.shape[0], letters = a.shape[1], m = out.shape[1], i, j, t, x, y
+    cdef Py_ssize_t n = a.shape[0], letters = a.shape[1], i, j, x, y, begin, width
     cdef double mix[128]
-    cdef double total
+    cdef double common
     with nogil:
         for i in range(n):
             for y in range(letters):
@@ -67,12 +90,19 @@ def expected_ratio(
                 if a[i, x] > 0:
                     for y in range(letters):
                         mix[y] += a[i, x] * ratio[x, y]
-            for j in range(low[i] - 1, high[i]):
-                total = 0.0
-                for t in range(begin[j], begin[j + 1]):
-                    total += share[t] * mix[letter[t]]
-                out[i, j - low[i] + 1] = <float>total if total > least else least
-            for j in range(high[i] - low[i] + 1 if high[i] >= low[i] else 0, m):
+            common = mix[0]
+            for y in range(1, letters):
+                common = mix[y] if mix[y] < common else common
+            begin = low[i] - 1
+            width = high[i] - begin if high[i] > begin else 0
+            for j in range(width):
+                out[i, j] = <float>common
+            for y in range(letters):
+                if mix[y] > common and width:
+                    critpath_add(&out[i, 0], &b[y, begin], <float>(mix[y] - common), width)
+            if width:
+                critpath_at_least(&out[i, 0], least, width)
+            for j in range(width, out.shape[1]):
                 out[i, j] = 1.0
 
 

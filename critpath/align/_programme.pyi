@@ -1,14 +1,12 @@
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-I32: TypeAlias = npt.NDArray[np.int32]
-F64: TypeAlias = npt.NDArray[np.float64]
 U8: TypeAlias = npt.NDArray[np.uint8]
 F32: TypeAlias = npt.NDArray[np.float32]
 I64: TypeAlias = npt.NDArray[np.int64]
-Numbers = TypeVar("Numbers", I32, F64)
+Numbers: TypeAlias = npt.NDArray[Any]  # int32 or float64, all of one call alike
 
 NO_INT: int
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from critpath.align import _profile, _programme
 from critpath.align.band import HALF_WIDTH, band_around, certified_half_width, is_narrow
-from critpath.align.programme import GRID, MAX_CELLS, Gaps, solve
+from critpath.align.programme import GRID, MAX_CELLS, Gaps, paired, solve
 from critpath.model import F64, I32, I64, U8
 
 I8 = npt.NDArray[np.int8]
@@ -151,9 +151,7 @@ class LogExpectation:
 
     def __init__(self, a: Profile, b: Profile, model: Model) -> None:
         self.a, self.b, self.model = a, b, model
-        column, self._letter = np.divmod(np.flatnonzero(b.frequency), len(model.ratio))
-        self._begin = np.searchsorted(column, np.arange(len(b) + 1))
-        self._share = b.frequency[column, self._letter]
+        self._frequency = np.ascontiguousarray(b.frequency.T, np.float32)
         self._full = tuple(p.occupancy.astype(np.float32) for p in (a, b))
 
     def __call__(
@@ -169,9 +167,7 @@ class LogExpectation:
         _profile.expected_ratio(
             self.a.frequency[first:last],
             self.model.ratio,
-            self._begin,
-            self._letter,
-            self._share,
+            self._frequency,
             float(np.exp(LOG_FLOOR)),
             low,
             high,
@@ -179,20 +175,34 @@ class LogExpectation:
         )
         np.log(scores, out=scores)
         full_a, full_b = self._full
-        _programme.to_grid(
-            scores, full_a[first:last], full_b, self.model.centre, GRID, low, high
-        )
+        _programme.to_grid(scores, full_a[first:last], full_b, self.model.centre, GRID, low, high)
         return scores.view(np.int32)
+
+    def of_pairs(self, a: I64, b: I64) -> float:
+        """Return the sum of the scores of some pairs of columns."""
+        mix = self.a.frequency[a] @ self.model.ratio
+        ratio = np.maximum((mix * self.b.frequency[b]).sum(axis=1), np.exp(LOG_FLOOR))
+        full = self.a.occupancy[a] * self.b.occupancy[b]
+        return float(((np.log(ratio) + self.model.centre) * full).sum())
 
 
 def align_profiles(
-    a: Profile, b: Profile, model: Model, *, max_cells: int = MAX_CELLS
+    a: Profile, b: Profile, model: Model, *, known: U8 | None = None, max_cells: int = MAX_CELLS
 ) -> tuple[float, U8]:
     """Align two profiles optimally.
 
-    A narrow band is tried first where the profiles are long, and taken where it can
-    be shown that no alignment outside it scores as much; so the result is that of the
-    whole programme.
+    A band is looked at where it can be shown that no alignment outside it scores as
+    much; so the result is that of the whole programme.
+
+    Parameters
+    ----------
+    a, b : Profile
+    model : Model
+    known : uint8 array, optional
+        Some alignment of the two, from whose score the band follows; else a narrow
+        one is tried first.
+    max_cells : int
+        Refuse to look at more pairs of columns.
 
     Returns
     -------
@@ -205,18 +215,23 @@ def align_profiles(
         If the profiles have more than `max_cells` pairs of columns.
     """
     gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
-    scores: Callable[..., I32 | F64] = LogExpectation(a, b, model)
+    expectation = LogExpectation(a, b, model)
     n, m = len(a), len(b)
+    scores: Callable[..., I32 | F64] = expectation
     if min(n, m) > MOST_PAIRS:
-        whole = scores
-        scores = lambda *args: whole(*args) / GRID  # noqa: E731 - sums leave 32 bits
+        scores = lambda *args: expectation(*args) / GRID  # noqa: E731 - sums leave 32 bits
     if min(n, m) < BAND_FROM or not is_narrow(n, m, HALF_WIDTH):
         return solve(scores, gaps, max_cells=max_cells)
-    found = solve(scores, gaps, band=band_around(n, m, HALF_WIDTH), max_cells=max_cells)
+    found = None
+    if known is None:
+        found = solve(scores, gaps, band=band_around(n, m, HALF_WIDTH), max_cells=max_cells)
+        least = found[0]
+    else:
+        least = gaps.of_path(known) + expectation.of_pairs(*paired(known))
     half_width = certified_half_width(
-        found[0], _most_earned(a, b, model), _most_earned(b, a, model), model.gap_extend
+        least, _most_earned(a, b, model), _most_earned(b, a, model), model.gap_extend
     )
-    if half_width <= HALF_WIDTH:
+    if found and half_width <= HALF_WIDTH:
         return found
     if is_narrow(n, m, half_width):
         return solve(scores, gaps, band=band_around(n, m, half_width), max_cells=max_cells)
@@ -229,7 +244,7 @@ def _most_earned(a: Profile, b: Profile, model: Model) -> F64:
     ratio = (a.frequency @ model.ratio[:, letters]).max(axis=1)
     earned = (np.log(np.maximum(ratio, np.exp(LOG_FLOOR))) + model.centre) * a.occupancy
     # A score on the grid may be half a step above its logarithm.
-    return np.maximum(earned, 0) + 1 / GRID
+    return np.asarray(np.maximum(earned, 0) + 1 / GRID)
 
 
 def merge_rows(a: I8, b: I8, path: U8) -> I8:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from critpath.align import _programme
 from critpath.align.band import Band
 from critpath.errors import UsageError
-from critpath.model import F64, I32, U8
+from critpath.model import F64, I32, I64, U8
 
 F32 = npt.NDArray[np.float32]
 Scores = I32 | F32 | F64
@@ -41,6 +42,27 @@ class Gaps:
     open_b: F64
     close_b: F64
     extend: float
+
+    def of_path(self, path: U8) -> float:
+        """Return what the gaps of a path cost (a path as `solve` gives it)."""
+        edges = np.flatnonzero(np.diff(path)) + 1
+        begins, ends = np.concatenate(([0], edges)), np.concatenate((edges, [len(path)]))
+        before_a, before_b = np.cumsum(path != 2), np.cumsum(path != 1)
+        cost = float(np.count_nonzero(path)) * self.extend
+        for kind, before, opening, closing in (
+            (1, before_a, self.open_a, self.close_a),
+            (2, before_b, self.open_b, self.close_b),
+        ):
+            gaps = path[begins] == kind if len(path) else np.zeros(0, bool)
+            cost += float(opening[before[begins[gaps]] - 1].sum())
+            cost += float(closing[before[ends[gaps] - 1] - 1].sum())
+        return cost
+
+
+def paired(path: U8) -> tuple[I64, I64]:
+    """Return the columns of either side that a path pairs."""
+    both = path == 0
+    return np.cumsum(path != 2)[both] - 1, np.cumsum(path != 1)[both] - 1
 
 
 def solve(
@@ -107,7 +129,7 @@ def solve(
     bounds = [(first, min(first + block, n)) for first in range(0, n, block)]
     programme = _Programme(scores, gaps, band)
     kept: list[U8] = []
-    checkpoints: list[I32 | F64] = []
+    checkpoints: list[npt.NDArray[Any]] = []
     for first, last in bounds:
         if not keep:
             checkpoints.append(programme.row.copy())
@@ -138,17 +160,16 @@ class _Programme:
         self.high = np.full(n + 1, m, np.int64) if band is None else band.high
         self.width = m + 1 if band is None else band.width
         self.base = np.maximum(self.low, 1)
-        self.first_block: Scores = self._scores(0, 0)
-        whole = self.first_block.dtype == np.int32
-        kind = np.int32 if whole else np.float64
+        kind = self._scores(0, 0).dtype
+        whole = kind == np.int32
         self.unit = GRID if whole else 1.0
         self.none = _programme.NO_INT if whole else -np.inf
         self.columns = [
-            (np.concatenate(([0.0], c)) * self.unit).astype(kind)
+            (np.concatenate(([0.0], c)) * self.unit).astype(np.int32 if whole else np.float64)
             for c in (gaps.open_a, gaps.close_a, gaps.open_b, gaps.close_b)
         ]
-        self.extend = kind(gaps.extend * self.unit)
-        self.row: I32 | F64 = np.empty((3, m + 1), kind)
+        self.extend = int(gaps.extend * self.unit) if whole else gaps.extend
+        self.row: npt.NDArray[Any] = np.empty((3, m + 1), self.columns[0].dtype)
         _programme.start(self.columns[2][1:], self.extend, self.none, self.row)
         self.spare = np.empty_like(self.row)
 

@@ -9,7 +9,6 @@ from critpath.align.profiles import (
     Model,
     align_profiles,
     build_profile,
-    drop_gap_columns,
     merge_rows,
     sum_of_pairs,
 )
@@ -58,17 +57,23 @@ def realign_split(rows: I8, side: U8, weights: F64, model: Model) -> I8 | None:
         change, so only those are scored.
     """
     one, two = side == 0, side == 1
-    halves = [drop_gap_columns(rows[one]), drop_gap_columns(rows[two])]
+    present = rows >= 0
+    in_one, in_two = present[one].any(axis=0), present[two].any(axis=0)
+    halves = [
+        np.ascontiguousarray(rows[np.ix_(one, in_one)]),
+        np.ascontiguousarray(rows[np.ix_(two, in_two)]),
+    ]
+    known = np.where(in_one, np.where(in_two, 0, 1), 2).astype(np.uint8)
     profiles = [
         build_profile(half, weights[of], model) for half, of in zip(halves, (one, two), strict=True)
     ]
-    _, path = align_profiles(profiles[0], profiles[1], model)
+    _, path = align_profiles(profiles[0], profiles[1], model, known=known)
+    if np.array_equal(path, known):
+        return None
     merged = merge_rows(halves[0], halves[1], path)
     candidate = np.empty_like(merged)
     candidate[one] = merged[: len(halves[0])]
     candidate[two] = merged[len(halves[0]) :]
-    if candidate.shape == rows.shape and np.array_equal(candidate, rows):
-        return None
     gain = sum_of_pairs(candidate, weights, model, side) - sum_of_pairs(rows, weights, model, side)
     return candidate if gain > LEAST_GAIN else None
 
