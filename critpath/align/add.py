@@ -9,7 +9,8 @@ import numpy as np
 
 from critpath.align.canonical import check_sequences
 from critpath.align.multiple import Core, align_core, finish
-from critpath.align.profiles import align_profiles, build_profile, merge_rows
+from critpath.align.pairwise import align_profiles
+from critpath.align.profiles import build_profile, merge_rows
 from critpath.align.programme import MAX_CELLS
 from critpath.align.repeats import collapse
 from critpath.model import I64, U8, Alignment

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from critpath.align import _profile, _programme
-from critpath.align.band import HALF_WIDTH, band_around, certified_half_width, is_narrow
-from critpath.align.programme import GRID, MAX_CELLS, Gaps, paired, solve
+from critpath.align.programme import GRID
 from critpath.model import F64, I32, I64, U8
 
 I8 = npt.NDArray[np.int8]
@@ -19,8 +17,6 @@ PI = 0.6  # expected share of letters that were not redrawn
 GAP_OPEN = -3.5
 GAP_EXTEND = -0.25
 CENTRE = 0.3
-BAND_FROM = 500  # columns of the shorter profile from which a band is tried
-MOST_PAIRS = 60_000  # whole numbers of 32 bits hold the sum of so many scores
 LOG_FLOOR = -2.5  # least logarithm in a profile score, as in MUSCLE 3
 
 
@@ -180,71 +176,10 @@ class LogExpectation:
 
     def of_pairs(self, a: I64, b: I64) -> float:
         """Return the sum of the scores of some pairs of columns."""
-        mix = self.a.frequency[a] @ self.model.ratio
+        mix = np.einsum("ij,jk->ik", self.a.frequency[a], self.model.ratio)
         ratio = np.maximum((mix * self.b.frequency[b]).sum(axis=1), np.exp(LOG_FLOOR))
         full = self.a.occupancy[a] * self.b.occupancy[b]
         return float(((np.log(ratio) + self.model.centre) * full).sum())
-
-
-def align_profiles(
-    a: Profile, b: Profile, model: Model, *, known: U8 | None = None, max_cells: int = MAX_CELLS
-) -> tuple[float, U8]:
-    """Align two profiles optimally.
-
-    A band is looked at where it can be shown that no alignment outside it scores as
-    much; so the result is that of the whole programme.
-
-    Parameters
-    ----------
-    a, b : Profile
-    model : Model
-    known : uint8 array, optional
-        Some alignment of the two, from whose score the band follows; else a narrow
-        one is tried first.
-    max_cells : int
-        Refuse to look at more pairs of columns.
-
-    Returns
-    -------
-    tuple of (score, path)
-        See `programme.solve`.
-
-    Raises
-    ------
-    UsageError
-        If the profiles have more than `max_cells` pairs of columns.
-    """
-    gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
-    expectation = LogExpectation(a, b, model)
-    n, m = len(a), len(b)
-    scores: Callable[..., I32 | F64] = expectation
-    if min(n, m) > MOST_PAIRS:
-        scores = lambda *args: expectation(*args) / GRID  # noqa: E731 - sums leave 32 bits
-    if min(n, m) < BAND_FROM or not is_narrow(n, m, HALF_WIDTH):
-        return solve(scores, gaps, max_cells=max_cells)
-    found = None
-    if known is None:
-        found = solve(scores, gaps, band=band_around(n, m, HALF_WIDTH), max_cells=max_cells)
-        least = found[0]
-    else:
-        least = gaps.of_path(known) + expectation.of_pairs(*paired(known))
-    half_width = certified_half_width(
-        least, _most_earned(a, b, model), _most_earned(b, a, model), model.gap_extend
-    )
-    if found and half_width <= HALF_WIDTH:
-        return found
-    if is_narrow(n, m, half_width):
-        return solve(scores, gaps, band=band_around(n, m, half_width), max_cells=max_cells)
-    return solve(scores, gaps, max_cells=max_cells)
-
-
-def _most_earned(a: Profile, b: Profile, model: Model) -> F64:
-    """Return the most that each column of `a` can score with any column of `b`."""
-    letters = b.frequency.any(axis=0)
-    ratio = (a.frequency @ model.ratio[:, letters]).max(axis=1)
-    earned = (np.log(np.maximum(ratio, np.exp(LOG_FLOOR))) + model.centre) * a.occupancy
-    # A score on the grid may be half a step above its logarithm.
-    return np.asarray(np.maximum(earned, 0) + 1 / GRID)
 
 
 def merge_rows(a: I8, b: I8, path: U8) -> I8:

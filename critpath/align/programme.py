@@ -18,7 +18,7 @@ F32 = npt.NDArray[np.float32]
 Scores = I32 | F32 | F64
 
 GRID = 2.0**12  # whole-number scores count multiples of its reciprocal
-MAX_CELLS = 400_000_000  # 20,000 x 20,000 segments
+MAX_CELLS = 3_000_000_000  # 54,000 x 54,000 segments: half a minute
 TRACE_CELLS = 64_000_000  # above: keep check-points, compute blocks of the trace twice
 BLOCK_CELLS = 131_072  # scores computed at a time: they stay in the cache
 

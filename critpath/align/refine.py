@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from critpath.align.profiles import (
-    I8,
-    Model,
-    align_profiles,
-    build_profile,
-    merge_rows,
-    sum_of_pairs,
-)
+from critpath.align.pairwise import align_profiles
+from critpath.align.profiles import I8, Model, build_profile, merge_rows, sum_of_pairs
 from critpath.align.tree import Tree
 from critpath.model import F64, U8
 

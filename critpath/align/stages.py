@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.align.kmers import choose_k, kmer_distances
-from critpath.align.profiles import I8, Model, align_profiles, build_profile, merge_rows
+from critpath.align.pairwise import align_profiles
+from critpath.align.profiles import I8, Model, build_profile, merge_rows
 from critpath.align.refine import refine as refine_rows
 from critpath.align.refine import work_of_pass
 from critpath.align.tree import Tree, kimura_distances, upgmb

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.align import profiles
+from critpath.align import pairwise, profiles
 from critpath.align.band import band_around, certified_half_width, is_narrow
 from critpath.align.multiple import align
-from critpath.align.profiles import align_profiles, build_profile, f81_model
+from critpath.align.pairwise import align_profiles
+from critpath.align.profiles import build_profile, f81_model
 from critpath.align.programme import Gaps, paired, solve
 
 
@@ -70,8 +71,8 @@ def test_band_with_the_best_path_in_it_gives_that_path(seed, n, more, width):
 @pytest.fixture
 def narrow(monkeypatch):
     """Bands for short profiles too."""
-    monkeypatch.setattr(profiles, "BAND_FROM", 1)
-    monkeypatch.setattr(profiles, "HALF_WIDTH", 3)
+    monkeypatch.setattr(pairwise, "BAND_FROM", 1)
+    monkeypatch.setattr(pairwise, "HALF_WIDTH", 3)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5])
@@ -82,7 +83,7 @@ def test_band_changes_nothing(family, monkeypatch, rate):
         durations = [np.ones(len(s), np.int64) for s in sequences]
         banded = align(sequences, durations, 6)
         with monkeypatch.context() as plain:
-            plain.setattr(profiles, "BAND_FROM", 10**9)
+            plain.setattr(pairwise, "BAND_FROM", 10**9)
             whole = align(sequences, durations, 6)
         assert (banded.rows == whole.rows).all()
         assert banded.score == whole.score
