@@ -41,6 +41,12 @@ def band_around(n: int, m: int, half_width: int) -> Band:
     )
 
 
+def band_along(n: int, m: int, half_width: int) -> Band:
+    """Return the cells at most `half_width` off the line from corner to corner."""
+    line = np.arange(n + 1, dtype=np.int64) * m // max(n, 1)
+    return Band(np.maximum(line - half_width, 0), np.minimum(line + half_width, m))
+
+
 def is_narrow(n: int, m: int, half_width: int) -> bool:
     """Whether a band leaves out enough cells to be worth its bookkeeping."""
     return 2 * half_width + abs(n - m) + 1 < (1 - LEAST_SAVING) * (m + 1)

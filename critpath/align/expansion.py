@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from critpath.align.repeats import Collapsed
+from critpath.align.repeats import Collapsed, Run
 from critpath.model import I32, Loop
 
 I8 = npt.NDArray[np.int8]
-Columns = tuple[int, ...]
+Block = tuple[tuple[int, ...], bytes]  # columns of a unit, and its letters
 
 
 def expand(codes: I8, rows: Sequence[Collapsed], of: Sequence[int]) -> tuple[I32, tuple[Loop, ...]]:
     """Put the iterations back that were left out when rows were collapsed.
 
-    Runs whose iteration stands in the same columns are one loop; its further
+    Runs of one unit whose iteration stands in the same columns are one loop; its further
     iterations get columns of their own behind these, as many as the row with most
     needs, filled from the left.
 
@@ -38,36 +38,45 @@ def expand(codes: I8, rows: Sequence[Collapsed], of: Sequence[int]) -> tuple[I32
     """
     width = codes.shape[1]
     columns = [np.flatnonzero(codes[i] >= 0) for i in range(len(codes))]
-    blocks: dict[Columns, dict[int, int]] = {}  # columns of the unit -> row -> iterations
+    blocks: dict[Block, dict[int, int]] = {}  # row -> iterations
     for number, row in enumerate(rows):
-        for run, begin in zip(row.runs, row.begins(), strict=True):
-            key = tuple(columns[of[number]][begin : begin + run.period].tolist())
-            blocks.setdefault(key, {})[number] = run.iterations
-    # Behind one column, the loop of most rows comes first; so its columns stay together.
-    order = sorted(blocks, key=lambda key: (key[-1], -len(blocks[key]), key))
-    extra = [len(key) * (max(blocks[key].values()) - 1) for key in order]
+        for run, block in _blocks_of(row, columns[of[number]]):
+            blocks.setdefault(block, {})[number] = run.iterations
+    # By column and letters alone, so that a row added later moves nothing.
+    order = sorted(blocks, key=lambda block: (block[0][-1], block))
+    extra = [len(key) * (max(blocks[key, unit].values()) - 1) for key, unit in order]
     behind = np.zeros(width + 1, np.int64)
-    np.add.at(behind, np.array([key[-1] + 1 for key in order], np.int64), extra)
+    np.add.at(behind, np.array([key[-1] + 1 for key, _ in order], np.int64), extra)
     place = np.arange(width) + np.cumsum(behind)[:width]
-    room: dict[Columns, int] = {}  # where the further iterations begin
+    room: dict[Block, int] = {}  # where the further iterations begin
     taken = np.zeros(width, np.int64)
-    for key, wide in zip(order, extra, strict=True):
-        room[key] = int(place[key[-1]] + 1 + taken[key[-1]])
-        taken[key[-1]] += wide
+    for block, wide in zip(order, extra, strict=True):
+        last = block[0][-1]
+        room[block] = int(place[last] + 1 + taken[last])
+        taken[last] += wide
     positions = np.full((len(rows), width + sum(extra)), -1, np.int32)
     for number, row in enumerate(rows):
         _fill(positions[number], row, columns[of[number]], place, room)
     loops = [
         Loop(
             first=int(place[key[0]]),
-            last=room[key] + wide,
+            last=room[key, unit] + wide,
             period=len(key),
-            iterations=_iterations(codes, key, blocks[key], of),
+            iterations=_iterations(codes, (key, unit), blocks[key, unit], of),
         )
-        for key, wide in zip(order, extra, strict=True)
-        if room[key] - place[key[0]] == len(key)
+        for (key, unit), wide in zip(order, extra, strict=True)
+        if room[key, unit] - place[key[0]] == len(key)
     ]
     return positions, tuple(sorted(loops, key=lambda loop: loop.first))
+
+
+def _blocks_of(row: Collapsed, columns: npt.NDArray[np.intp]) -> list[tuple[Run, Block]]:
+    """Return the runs of a row, each with where its one iteration is aligned."""
+    result = []
+    for run, begin in zip(row.runs, row.begins(), strict=True):
+        end = begin + run.period
+        result.append((run, (tuple(columns[begin:end].tolist()), row.letters[begin:end].tobytes())))
+    return result
 
 
 def _fill(
@@ -75,26 +84,26 @@ def _fill(
     row: Collapsed,
     columns: npt.NDArray[np.intp],
     place: npt.NDArray[np.int64],
-    room: dict[Columns, int],
+    room: dict[Block, int],
 ) -> None:
     """Write one row's positions, in place."""
     at = done = 0  # in the collapsed and in the whole row
-    for run, begin in zip(row.runs, row.begins(), strict=True):
-        end = begin + run.period
+    for run, block in _blocks_of(row, columns):
+        end = at + run.first + run.period - done
         positions[place[columns[at:end]]] = np.arange(done, run.first + run.period)
-        start = room[tuple(columns[begin:end].tolist())]
         further = run.last - run.first - run.period
+        start = room[block]
         positions[start : start + further] = np.arange(run.first + run.period, run.last)
         at, done = end, run.last
     left = len(columns) - at
     positions[place[columns[at:]]] = np.arange(done, done + left)
 
 
-def _iterations(codes: I8, key: Columns, counts: dict[int, int], of: Sequence[int]) -> I32:
+def _iterations(codes: I8, block: Block, counts: dict[int, int], of: Sequence[int]) -> I32:
     """Return how often every row runs a loop: once where it has the unit and no run."""
     result = np.zeros(len(of), np.int32)
-    unit = codes[of[next(iter(counts))], key]
-    once = (codes[:, key] == unit).all(axis=1)
+    key, unit = block
+    once = (codes[:, key] == np.frombuffer(unit, np.uint8)).all(axis=1)
     result[once[list(of)]] = 1
     result[list(counts)] = list(counts.values())
     return result

@@ -7,7 +7,14 @@ from collections.abc import Callable
 import numpy as np
 
 from critpath.align.anchors import find_anchors
-from critpath.align.band import HALF_WIDTH, band_around, certified_half_width, is_narrow
+from critpath.align.band import (
+    HALF_WIDTH,
+    Band,
+    band_along,
+    band_around,
+    certified_half_width,
+    is_narrow,
+)
 from critpath.align.profiles import LOG_FLOOR, LogExpectation, Model, Profile
 from critpath.align.programme import GRID, MAX_CELLS, Gaps, paired, solve
 from critpath.model import F64, I32, I64, U8
@@ -53,18 +60,23 @@ def align_profiles(
     found, half_width = _narrow_band(a, b, model, known, max_cells)
     if found is not None:
         return found
-    if half_width is None and len(a) * len(b) > LONG_CELLS:
+    cells = len(a) * min(2 * half_width if half_width is not None else len(b), len(b))
+    if cells > LONG_CELLS:
         found = _wide_band(a, b, model, max_cells)
         if found is not None:
             return found
         pairs = _shared_columns(a, b)
         if len(pairs[0]):
             return _between(a, b, model, pairs, max_cells)
-    return _solve(a, b, model, half_width, max_cells)
+    return _solve(a, b, model, _band(a, b, half_width), max_cells)
+
+
+def _band(a: Profile, b: Profile, half_width: int | None) -> Band | None:
+    return None if half_width is None else band_around(len(a), len(b), half_width)
 
 
 def _solve(
-    a: Profile, b: Profile, model: Model, half_width: int | None, max_cells: int
+    a: Profile, b: Profile, model: Model, band: Band | None, max_cells: int
 ) -> tuple[float, U8]:
     """Run the programme, in a band if one is given."""
     gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
@@ -72,7 +84,6 @@ def _solve(
     scores: Callable[..., I32 | F64] = expectation
     if min(len(a), len(b)) > MOST_PAIRS:
         scores = lambda *args: expectation(*args) / GRID  # noqa: E731 - sums leave 32 bits
-    band = None if half_width is None else band_around(len(a), len(b), half_width)
     return solve(scores, gaps, band=band, max_cells=max_cells)
 
 
@@ -88,7 +99,7 @@ def _narrow_band(
         return None, None
     found = None
     if known is None:
-        found = _solve(a, b, model, HALF_WIDTH, max_cells)
+        found = _solve(a, b, model, band_around(n, m, HALF_WIDTH), max_cells)
         least = found[0]
     else:
         gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
@@ -105,12 +116,11 @@ def _wide_band(a: Profile, b: Profile, model: Model, max_cells: int) -> tuple[fl
     """Return the best alignment in a band if it keeps a quarter of its half width off the edge."""
     n, m = len(a), len(b)
     for half_width in WIDE_BANDS:
-        if not is_narrow(n, m, half_width):
+        if not is_narrow(m, m, half_width):
             return None
-        found = _solve(a, b, model, half_width, max_cells)
-        steps = found[1]
-        diagonal = np.cumsum(steps != 1) - np.cumsum(steps != 2)
-        off = max(min(0, m - n) - int(diagonal.min()), int(diagonal.max()) - max(0, m - n))
+        found = _solve(a, b, model, band_along(n, m, half_width), max_cells)
+        row, column = np.cumsum(found[1] != 2), np.cumsum(found[1] != 1)
+        off = int(np.abs(column - row * m // n).max())
         if off <= half_width - half_width // 4:
             return found
     return None
@@ -149,7 +159,7 @@ def _between(
     for end_a, end_b in [*anchors, (len(a), len(b))]:
         piece = _piece(a, begin_a, end_a), _piece(b, begin_b, end_b)
         found, half_width = _narrow_band(*piece, model, None, max_cells)
-        worth, steps = found or _solve(*piece, model, half_width, max_cells)
+        worth, steps = found or _solve(*piece, model, _band(*piece, half_width), max_cells)
         score += worth
         path += [steps, np.zeros(1, np.uint8)]
         begin_a, begin_b = end_a + 1, end_b + 1

@@ -124,15 +124,14 @@ def solve(
         return score, np.full(m, 2, np.uint8)
     keep = n * width <= trace_cells
     block = max(1, block_cells // width)
-    if not keep:
-        block = min(block, max(1, int(np.sqrt(n))))
-    bounds = [(first, min(first + block, n)) for first in range(0, n, block)]
-    programme = _Programme(scores, gaps, band)
+    stride = block if keep else max(1, int(np.sqrt(n)))
+    bounds = [(first, min(first + stride, n)) for first in range(0, n, stride)]
+    programme = _Programme(scores, gaps, band, block)
     kept: list[U8] = []
     checkpoints: list[npt.NDArray[Any]] = []
     for first, last in bounds:
         if not keep:
-            checkpoints.append(programme.row.copy())
+            checkpoints.append(programme.state(first))
         trace = programme.advance(first, last)
         if keep:
             kept.append(trace)
@@ -142,7 +141,7 @@ def solve(
     for number in reversed(range(len(bounds))):
         first, last = bounds[number]
         if not keep:
-            programme.row = checkpoints[number]
+            programme.restore(first, checkpoints[number])
         trace = kept[number] if keep else programme.advance(first, last)
         j, state, place = _programme.backtrack(
             trace, first, last, j, state, programme.low, path, place
@@ -153,9 +152,12 @@ def solve(
 class _Programme:
     """The rows of one programme: whole numbers if the scores are, else doubles."""
 
-    def __init__(self, scores: Callable[..., Scores], gaps: Gaps, band: Band | None) -> None:
+    def __init__(
+        self, scores: Callable[..., Scores], gaps: Gaps, band: Band | None, block: int
+    ) -> None:
         n, m = len(gaps.open_a), len(gaps.open_b)
         self.scores, self.gaps, self.banded = scores, gaps, band is not None
+        self.block = block  # rows of scores asked for at a time
         self.low = np.zeros(n + 1, np.int64) if band is None else band.low
         self.high = np.full(n + 1, m, np.int64) if band is None else band.high
         self.width = m + 1 if band is None else band.width
@@ -179,28 +181,43 @@ class _Programme:
         rows = slice(first + 1, last + 1)
         return self.scores(first, last, self.base[rows], self.high[rows])
 
+    def _live(self, first: int) -> slice:
+        """Return the columns that row ``first + 1`` reads of row ``first``."""
+        following = min(first + 1, len(self.high) - 1)
+        return slice(max(int(self.low[first]) - 1, 0), int(self.high[following]) + 1)
+
+    def state(self, first: int) -> npt.NDArray[Any]:
+        """Return a copy of what row ``first`` holds for the next one."""
+        return self.row[:, self._live(first)].copy()
+
+    def restore(self, first: int, state: npt.NDArray[Any]) -> None:
+        """Go back to row ``first``."""
+        self.row[:, self._live(first)] = state
+
     def advance(self, first: int, last: int) -> U8:
         """Go on over columns ``first:last`` of A; return their trace."""
         trace = np.empty((last - first, self.width), np.uint8)
-        scores = self._scores(first, last)
-        if scores.dtype == np.float32:
-            scores = scores.astype(np.float64)
         open_a, close_a, open_b, close_b = self.columns
-        _programme.forward(
-            scores,
-            open_a[1:],
-            close_a[1:],
-            open_b[1:],
-            close_b,
-            self.extend,
-            self.none,
-            first,
-            self.low,
-            self.high,
-            self.row,
-            self.spare,
-            trace,
-        )
+        for begin in range(first, last, self.block):
+            end = min(begin + self.block, last)
+            scores = self._scores(begin, end)
+            if scores.dtype == np.float32:
+                scores = scores.astype(np.float64)
+            _programme.forward(
+                scores,
+                open_a[1:],
+                close_a[1:],
+                open_b[1:],
+                close_b,
+                self.extend,
+                self.none,
+                begin,
+                self.low,
+                self.high,
+                self.row,
+                self.spare,
+                trace[begin - first : end - first],
+            )
         return trace
 
     def end(self) -> tuple[float, int]:
