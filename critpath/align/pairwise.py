@@ -97,6 +97,8 @@ def _narrow_band(
     n, m = len(a), len(b)
     if min(n, m) < BAND_FROM or not is_narrow(n, m, HALF_WIDTH):
         return None, None
+    if known is None and n * (2 * HALF_WIDTH + abs(n - m)) > LONG_CELLS:
+        return None, None
     found = None
     if known is None:
         found = _solve(a, b, model, band_around(n, m, HALF_WIDTH), max_cells)

@@ -10,8 +10,8 @@ import numpy as np
 from critpath.align.kmers import choose_k, kmer_distances
 from critpath.align.pairwise import align_profiles
 from critpath.align.profiles import I8, Model, build_profile, merge_rows
+from critpath.align.refine import cut_at_good_columns, work_of_pass
 from critpath.align.refine import refine as refine_rows
-from critpath.align.refine import work_of_pass
 from critpath.align.tree import Tree, kimura_distances, upgmb
 from critpath.align.weights import clustalw_weights
 from critpath.model import F64, U8
@@ -68,7 +68,8 @@ def align_distinct(
     tree, weights = better, clustalw_weights(better)
     if refine <= 0:
         return codes, tree, ()
-    if work_of_pass(*codes.shape) > refine_work:
+    widths = [last - first for first, last in cut_at_good_columns(codes)]
+    if work_of_pass(len(codes), widths) > refine_work:
         note = (
             f"refinement of the alignment left out: {codes.shape[0]} distinct paths in"
             f" {codes.shape[1]:,} columns would take too long"
