@@ -17,8 +17,8 @@ from critpath.align.tree import Tree, newick
 from critpath.align.weights import clustalw_weights
 from critpath.model import F64, I32, I64, U8, Alignment, Loop
 
-# About 5 s a pass; MUSCLE would go on, critpath says that it did not.
-REFINE_WORK = 400_000_000
+# A few seconds a pass; MUSCLE would go on, critpath says that it did not.
+REFINE_WORK = 1_000_000_000
 
 
 @dataclass(frozen=True, eq=False)
