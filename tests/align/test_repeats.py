@@ -177,3 +177,28 @@ def test_period_up_to_sixteen(least):
     unit = "abcdefghijklmnopq"[: 15 + least]
     units = find_units([codes(unit * 20)])
     assert units == ({codes(unit).tobytes()} if least == 1 else set())
+
+
+@settings(max_examples=60, deadline=None)
+@given(LOOPS.filter(bool), st.data())
+def test_a_copy_changes_no_loop(sequences, data):
+    which = data.draw(st.integers(0, len(sequences) - 1))
+    more = [*sequences, sequences[which]]
+    first = align(sequences, durations_of(sequences, range(len(sequences))), 3)
+    second = align(more, durations_of(more, range(len(more))), 3)
+    assert second.rows.tolist() == [*first.rows.tolist(), first.rows[which].tolist()]
+    for loop, same in zip(first.loops, second.loops, strict=True):
+        assert same.iterations.tolist() == [*loop.iterations.tolist(), loop.iterations[which]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(LOOPS.filter(bool), st.permutations([0, 1, 2]))
+def test_numbering_of_letters_does_not_decide_on_loops(sequences, order):
+    """Save where letters occur alike, as for the alignment itself."""
+    counts = [np.bincount(s, minlength=3) for s in sequences]
+    if len({tuple(column) for column in np.transpose(counts)}) < 3:
+        return
+    other = [np.array(order, np.uint8)[s] for s in sequences]
+    first = align(sequences, durations_of(sequences, range(len(sequences))), 3)
+    second = align(other, durations_of(other, range(len(other))), 3)
+    assert first.rows.tolist() == second.rows.tolist()
