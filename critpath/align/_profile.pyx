@@ -1,15 +1,28 @@
-"""The alignment's inner loops: affine profile alignment and the sum of pairs.
+"""The alignment's inner loops over letters: profiles, their scores, the sum of pairs."""
 
-Gap states: M pairs two columns, D puts a column of A opposite a gap, I a column
-of B.  One byte of trace per cell holds the predecessor of all three:
-bits 0-1 that of M, bits 2-3 that of D (0 M, 1 D, 2 I), bit 4 that of I (0 M, 1 I).
-"""
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+    #define CRITPATH_CLONES __attribute__((target_clones("avx2", "default")))
+    #else
+    #define CRITPATH_CLONES
+    #endif
 
-from libc.math cimport INFINITY
+    CRITPATH_CLONES static void critpath_add(
+        float *restrict to, const float *restrict what, float times, Py_ssize_t n)
+    {
+        Py_ssize_t j;
+        for (j = 0; j < n; j++) to[j] += times * what[j];
+    }
 
-ctypedef fused score:
-    float
-    double
+    CRITPATH_CLONES static void critpath_at_least(float *to, float least, Py_ssize_t n)
+    {
+        Py_ssize_t j;
+        for (j = 0; j < n; j++) to[j] = to[j] > least ? to[j] : least;
+    }
+    """
+    void critpath_add(float* to, const float* what, float times, Py_ssize_t n) nogil
+    void critpath_at_least(float* to, float least, Py_ssize_t n) nogil
 
 cdef enum:
     MATCH = 0
@@ -17,24 +30,58 @@ cdef enum:
     INSERT = 2
 
 
+def summarise(
+    const signed char[:, ::1] rows,
+    const double[::1] share,
+    double[:, ::1] frequency,
+    double[::1] gap_starts,
+    double[::1] gap_ends,
+):
+    """Add every row's share to its letters, and where its gaps start and end.
+
+    The outputs begin as zeros; ``frequency[c, letter]``.  Rows are added one after
+    the other, so that the sums do not depend on how many columns there are.
+    """
+    cdef Py_ssize_t n = rows.shape[0], columns = rows.shape[1], i, c
+    cdef double mine
+    cdef bint gap_before, gap
+    with nogil:
+        for i in range(n):
+            mine = share[i]
+            gap_before = False
+            for c in range(columns):
+                gap = rows[i, c] < 0
+                if not gap:
+                    frequency[c, rows[i, c]] += mine
+                    if gap_before:
+                        gap_ends[c - 1] += mine
+                elif not gap_before:
+                    gap_starts[c] += mine
+                gap_before = gap
+            if gap_before:
+                gap_ends[columns - 1] += mine
+
+
 def expected_ratio(
     const double[:, ::1] a,
     const double[:, ::1] ratio,
-    const long long[::1] begin,
-    const long long[::1] letter,
-    const double[::1] share,
+    const float[:, ::1] b,
     float least,
+    const long long[::1] low,
+    const long long[::1] high,
     float[:, ::1] out,
 ):
-    """Fill ``out`` with ``a @ ratio @ b.T``, at least ``least``, without BLAS.
+    """Fill ``out`` with ``a @ ratio @ b``, at least ``least``, without BLAS.
 
-    ``letter[begin[j]:begin[j + 1]]`` are the letters in column j of B, ``share``
-    beside them; there are few in each.  (BLAS starts threads for a product this
-    thin, which on a busy machine costs far more than it saves.)
+    Row i receives columns ``low[i] .. high[i]`` (from 1, both included) of B, and 1
+    beyond.  A column of B sums to 1, so what all letters have in common is added
+    once, and only letters worth more go through the row: in the F81 matrix those
+    that occur in the column of A.  (BLAS starts threads for a product this thin,
+    which on a busy machine costs far more than it saves.)
     """
-    cdef Py_ssize_t n = a.shape[0], letters = a.shape[1], m = out.shape[1], i, j, t, x, y
+    cdef Py_ssize_t n = a.shape[0], letters = a.shape[1], i, j, x, y, begin, width
     cdef double mix[128]
-    cdef double total
+    cdef double common
     with nogil:
         for i in range(n):
             for y in range(letters):
@@ -43,159 +90,20 @@ def expected_ratio(
                 if a[i, x] > 0:
                     for y in range(letters):
                         mix[y] += a[i, x] * ratio[x, y]
-            for j in range(m):
-                total = 0.0
-                for t in range(begin[j], begin[j + 1]):
-                    total += share[t] * mix[letter[t]]
-                out[i, j] = <float>total if total > least else least
-
-
-def start(const double[::1] open_b, double extend, double[:, ::1] row):
-    """Fill row 0 of the programme: only columns of B, all opposite one gap."""
-    cdef Py_ssize_t j, m = open_b.shape[0]
-    with nogil:
-        row[MATCH, 0] = 0.0
-        row[DELETE, 0] = -INFINITY
-        row[INSERT, 0] = -INFINITY
-        for j in range(1, m + 1):
-            row[MATCH, j] = -INFINITY
-            row[DELETE, j] = -INFINITY
-            if j == 1:
-                row[INSERT, j] = open_b[0] + extend
-            else:
-                row[INSERT, j] = row[INSERT, j - 1] + extend
-
-
-def forward(
-    const score[:, ::1] scores,
-    Py_ssize_t first,
-    const double[::1] open_a,
-    const double[::1] close_a,
-    const double[::1] open_b,
-    const double[::1] close_b,
-    double extend,
-    double[:, ::1] row,
-    unsigned char[:, ::1] trace,
-):
-    """Advance the programme over columns ``first ...`` of A, one per row of scores.
-
-    ``row`` holds M, D and I of the row before and receives those of the last one;
-    ``trace[k]`` receives the predecessors of row ``first + k + 1``.
-    """
-    cdef Py_ssize_t m = scores.shape[1], rows = scores.shape[0], k, i, j
-    cdef double m_left, i_left, m_diagonal, d_diagonal, i_diagonal
-    cdef double m_above, d_above, i_above, best, other, into, close_before, close_i, opening
-    cdef int step, first_step, second_step
-    cdef const score* line
-    cdef double* match
-    cdef double* delete
-    cdef double* insert
-    cdef unsigned char* mark
-    if rows == 0:
-        return
-    match = &row[MATCH, 0]
-    delete = &row[DELETE, 0]
-    insert = &row[INSERT, 0]
-    with nogil:
-        for k in range(rows):
-            i = first + k
-            opening = open_a[i]
-            close_before = close_a[i - 1] if i > 0 else 0.0
-            mark = &trace[k, 0]
-            m_diagonal = match[0]
-            d_diagonal = delete[0]
-            i_diagonal = insert[0]
-            # Column 0: only columns of A so far, all opposite one gap.
-            if m_diagonal + opening >= d_diagonal:
-                delete[0] = m_diagonal + opening + extend
-                mark[0] = MATCH << 2
-            else:
-                delete[0] = d_diagonal + extend
-                mark[0] = DELETE << 2
-            match[0] = -INFINITY
-            insert[0] = -INFINITY
-            m_left = -INFINITY
-            i_left = -INFINITY
-            if m == 0:
-                continue
-            line = &scores[k, 0]
-            close_i = 0.0  # I before column 0 is impossible whatever it costs
-            for j in range(1, m + 1):
-                m_above = match[j]
-                d_above = delete[j]
-                i_above = insert[j]
-
-                # Chosen without branches: which way a cell goes is hard to foresee.
-                other = d_diagonal + close_before
-                first_step = other > m_diagonal
-                best = other if other > m_diagonal else m_diagonal
-                other = i_diagonal + close_i
-                second_step = other > best
-                best = (other if other > best else best) + line[j - 1]
-                step = INSERT if second_step else first_step
-                close_i = close_b[j - 1]
-
-                into = m_above + opening
-                first_step = d_above > into
-                into = d_above if d_above > into else into
-                other = i_above + close_i + opening
-                second_step = other > into
-                into = other if other > into else into
-                step |= (INSERT << 2) if second_step else (first_step << 2)
-
-                other = m_left + open_b[j - 1]
-                step |= (i_left > other) << 4
-                other = i_left if i_left > other else other
-                mark[j] = <unsigned char>step
-
-                m_diagonal = m_above
-                d_diagonal = d_above
-                i_diagonal = i_above
-                m_left = best
-                i_left = other + extend
-                match[j] = best
-                delete[j] = into + extend
-                insert[j] = i_left
-
-
-def backtrack(
-    const unsigned char[:, ::1] trace,
-    Py_ssize_t first,
-    Py_ssize_t i,
-    Py_ssize_t j,
-    int state,
-    unsigned char[::1] path,
-    Py_ssize_t place,
-):
-    """Follow the trace from cell (i, j) up to row ``first``; write steps backwards.
-
-    Returns
-    -------
-    tuple of (j, state, place)
-        Where it stopped; ``path[place:]`` is filled.
-    """
-    cdef unsigned char step
-    with nogil:
-        while i > first:
-            step = trace[i - first - 1, j]
-            place -= 1
-            path[place] = <unsigned char>state
-            if state == MATCH:
-                state = step & 3
-                i -= 1
-                j -= 1
-            elif state == DELETE:
-                state = (step >> 2) & 3
-                i -= 1
-            else:
-                state = INSERT if step & 16 else MATCH
-                j -= 1
-        if i == 0:
-            while j > 0:
-                place -= 1
-                path[place] = INSERT
-                j -= 1
-    return j, state, place
+            common = mix[0]
+            for y in range(1, letters):
+                common = mix[y] if mix[y] < common else common
+            begin = low[i] - 1
+            width = high[i] - begin if high[i] > begin else 0
+            for j in range(width):
+                out[i, j] = <float>common
+            for y in range(letters):
+                if mix[y] > common and width:
+                    critpath_add(&out[i, 0], &b[y, begin], <float>(mix[y] - common), width)
+            if width:
+                critpath_at_least(&out[i, 0], least, width)
+            for j in range(width, out.shape[1]):
+                out[i, j] = 1.0
 
 
 cdef double pair_score(

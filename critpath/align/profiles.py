@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from critpath.align import _profile
-from critpath.align.programme import F32, MAX_CELLS, Gaps, solve
-from critpath.model import F64, I64, U8
+from critpath.align import _profile, _programme
+from critpath.align.programme import GRID
+from critpath.model import F64, I32, I64, U8
 
 I8 = npt.NDArray[np.int8]
-Scores = TypeVar("Scores", F32, F64)
 
 PI = 0.6  # expected share of letters that were not redrawn
 GAP_OPEN = -3.5
 GAP_EXTEND = -0.25
 CENTRE = 0.3
-GRID = 2.0**16  # scores are multiples of its reciprocal
 LOG_FLOOR = -2.5  # least logarithm in a profile score, as in MUSCLE 3
 
 
@@ -112,21 +109,15 @@ def build_profile(rows: I8, weights: F64, model: Model) -> Profile:
         (closing) there anyway.  Gaps at either end pay half.
     """
     columns = rows.shape[1]
-    share = weights / weights.sum()
-    letters = len(model.ratio)
-    gap = rows < 0
-    place = np.arange(columns) * letters + rows
-    weight_of = np.broadcast_to(share[:, None], rows.shape)
-    weighted = np.bincount(place[~gap], weight_of[~gap], columns * letters).astype(np.float64)
-    frequency: F64 = weighted.reshape(columns, letters)
+    share = np.ascontiguousarray(weights / weights.sum(), np.float64)
+    frequency = np.zeros((columns, len(model.ratio)))
+    starts, ends = np.zeros(columns), np.zeros(columns)
+    _profile.summarise(np.ascontiguousarray(rows), share, frequency, starts, ends)
     occupancy = frequency.sum(axis=1)
     frequency /= occupancy[:, None]
-    edge = np.zeros((len(rows), 1), bool)
-    starts = gap & ~np.hstack([edge, gap[:, :-1]])
-    ends = gap & ~np.hstack([gap[:, 1:], edge])
     half = model.gap_open / 2
-    opening = (1 - (share[:, None] * starts).sum(axis=0)) * half
-    closing = (1 - (share[:, None] * ends).sum(axis=0)) * half
+    opening = (1 - starts) * half
+    closing = (1 - ends) * half
     if columns:
         opening[0] = 0
         closing[-1] = 0
@@ -135,7 +126,7 @@ def build_profile(rows: I8, weights: F64, model: Model) -> Profile:
     )
 
 
-def round_scores(scores: Scores) -> Scores:
+def round_scores(scores: F64) -> F64:
     """Round scores, in place, to a grid on which their sums are exact.
 
     What ties on paper then ties in the programme, and the rule for ties decides
@@ -147,51 +138,48 @@ def round_scores(scores: Scores) -> Scores:
     return scores
 
 
-def log_expectation(
-    a: Profile, b: Profile, model: Model, first: int = 0, last: int | None = None
-) -> F32:
-    """Return the log-expectation score of columns ``first:last`` of `a` with all of `b`.
+class LogExpectation:
+    """The log-expectation scores of two profiles, computed where they are asked for.
 
     Edgar 2004: the log of the expected odds ratio under both columns' letters,
     weighted by how full the columns are.
-
-    Returns
-    -------
-    float32 [columns of a, columns of b]
-        Rounded, see `round_scores`.
     """
-    rows = a.frequency[first:last]
-    column, letter = np.divmod(np.flatnonzero(b.frequency), len(model.ratio))
-    begin = np.searchsorted(column, np.arange(len(b) + 1))
-    # Single precision: the logarithm is most of the work, and rounding takes the noise.
-    scores = np.empty((len(rows), len(b)), np.float32)
-    share = b.frequency[column, letter]
-    least = float(np.exp(LOG_FLOOR))
-    _profile.expected_ratio(rows, model.ratio, begin, letter, share, least, scores)
-    np.log(scores, out=scores)
-    scores += np.float32(model.centre)
-    scores *= a.occupancy[first:last, None].astype(np.float32)
-    scores *= b.occupancy.astype(np.float32)
-    return round_scores(scores)
 
+    def __init__(self, a: Profile, b: Profile, model: Model) -> None:
+        self.a, self.b, self.model = a, b, model
+        self._frequency = np.ascontiguousarray(b.frequency.T, np.float32)
+        self._full = tuple(p.occupancy.astype(np.float32) for p in (a, b))
 
-def align_profiles(
-    a: Profile, b: Profile, model: Model, *, max_cells: int = MAX_CELLS
-) -> tuple[float, U8]:
-    """Align two profiles optimally.
+    def __call__(
+        self, first: int, last: int, low: I64 | None = None, high: I64 | None = None
+    ) -> I32:
+        """Return the scores of columns ``first:last`` of A; see `programme.solve`."""
+        rows = last - first
+        if low is None or high is None:
+            low, high = np.ones(rows, np.int64), np.full(rows, len(self.b), np.int64)
+        width = int((high - low).max()) + 1 if rows else 0
+        # Single precision: the logarithm is most of the work, and the grid takes the noise.
+        scores = np.empty((rows, width), np.float32)
+        _profile.expected_ratio(
+            self.a.frequency[first:last],
+            self.model.ratio,
+            self._frequency,
+            float(np.exp(LOG_FLOOR)),
+            low,
+            high,
+            scores,
+        )
+        np.log(scores, out=scores)
+        full_a, full_b = self._full
+        _programme.to_grid(scores, full_a[first:last], full_b, self.model.centre, GRID, low, high)
+        return scores.view(np.int32)
 
-    Returns
-    -------
-    tuple of (score, path)
-        See `programme.solve`.
-
-    Raises
-    ------
-    UsageError
-        If the profiles have more than `max_cells` pairs of columns.
-    """
-    gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
-    return solve(lambda i, j: log_expectation(a, b, model, i, j), gaps, max_cells=max_cells)
+    def of_pairs(self, a: I64, b: I64) -> float:
+        """Return the sum of the scores of some pairs of columns."""
+        mix = np.einsum("ij,jk->ik", self.a.frequency[a], self.model.ratio)
+        ratio = np.maximum((mix * self.b.frequency[b]).sum(axis=1), np.exp(LOG_FLOOR))
+        full = self.a.occupancy[a] * self.b.occupancy[b]
+        return float(((np.log(ratio) + self.model.centre) * full).sum())
 
 
 def merge_rows(a: I8, b: I8, path: U8) -> I8:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from critpath.align import _profile
+from critpath.align import _programme
+from critpath.align.band import Band
 from critpath.errors import UsageError
-from critpath.model import F64, U8
+from critpath.model import F64, I32, I64, U8
 
 F32 = npt.NDArray[np.float32]
+Scores = I32 | F32 | F64
 
-MAX_CELLS = 400_000_000  # 20,000 x 20,000 segments
+GRID = 2.0**12  # whole-number scores count multiples of its reciprocal
+MAX_CELLS = 3_000_000_000  # 54,000 x 54,000 segments: half a minute
 TRACE_CELLS = 64_000_000  # above: keep check-points, compute blocks of the trace twice
-BLOCK_CELLS = 1_000_000  # scores computed at a time
+BLOCK_CELLS = 131_072  # scores computed at a time: they stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +43,33 @@ class Gaps:
     close_b: F64
     extend: float
 
+    def of_path(self, path: U8) -> float:
+        """Return what the gaps of a path cost (a path as `solve` gives it)."""
+        edges = np.flatnonzero(np.diff(path)) + 1
+        begins, ends = np.concatenate(([0], edges)), np.concatenate((edges, [len(path)]))
+        before_a, before_b = np.cumsum(path != 2), np.cumsum(path != 1)
+        cost = float(np.count_nonzero(path)) * self.extend
+        for kind, before, opening, closing in (
+            (1, before_a, self.open_a, self.close_a),
+            (2, before_b, self.open_b, self.close_b),
+        ):
+            gaps = path[begins] == kind if len(path) else np.zeros(0, bool)
+            cost += float(opening[before[begins[gaps]] - 1].sum())
+            cost += float(closing[before[ends[gaps] - 1] - 1].sum())
+        return cost
+
+
+def paired(path: U8) -> tuple[I64, I64]:
+    """Return the columns of either side that a path pairs."""
+    both = path == 0
+    return np.cumsum(path != 2)[both] - 1, np.cumsum(path != 1)[both] - 1
+
 
 def solve(
-    scores: Callable[[int, int], F32 | F64],
+    scores: Callable[..., Scores],
     gaps: Gaps,
     *,
+    band: Band | None = None,
     max_cells: int = MAX_CELLS,
     trace_cells: int = TRACE_CELLS,
     block_cells: int = BLOCK_CELLS,
@@ -57,9 +83,14 @@ def solve(
     ----------
     scores : callable
         ``scores(first, last)`` gives the scores of columns ``first:last`` of A with
-        all of B, float32 or float64
-        [last - first, m], C-contiguous; may be asked twice for the same ones.
+        all of B, float32 or float64 [last - first, m], C-contiguous; may be asked
+        twice for the same ones.  Whole numbers (int32) count in units of
+        ``1 / GRID``; then all gaps must be multiples of it.  Within a band it is
+        ``scores(first, last, low, high)``: row k begins with column ``low[k]`` of B
+        and ends with ``high[k]`` (counted from 1), what follows is not read.
     gaps : Gaps
+    band : Band, optional
+        Look at these cells only.
     max_cells : int
         Refuse a programme with more cells.
     trace_cells : int
@@ -81,7 +112,8 @@ def solve(
         If the programme would have more than `max_cells` cells.
     """
     n, m = len(gaps.open_a), len(gaps.open_b)
-    if n * m > max_cells:
+    width = m + 1 if band is None else band.width
+    if n * width > max_cells + n:
         raise UsageError(
             f"paths of {n:,} and {m:,} segments are too long to align"
             f" (at most {max_cells:,} pairs of segments)",
@@ -90,46 +122,108 @@ def solve(
     if n == 0:
         score = m * gaps.extend + float(gaps.open_b[0] + gaps.close_b[-1] if m else 0)
         return score, np.full(m, 2, np.uint8)
-    keep = n * m <= trace_cells
-    block = max(1, block_cells // (m + 1))
-    if not keep:
-        block = min(block, max(1, int(np.sqrt(n))))
-    row = np.empty((3, m + 1))
-    _profile.start(gaps.open_b, gaps.extend, row)
+    keep = n * width <= trace_cells
+    block = max(1, block_cells // width)
+    stride = block if keep else max(1, int(np.sqrt(n)))
+    bounds = [(first, min(first + stride, n)) for first in range(0, n, stride)]
+    programme = _Programme(scores, gaps, band, block)
     kept: list[U8] = []
-    checkpoints: list[F64] = []
-
-    def advance(first: int, last: int, row: F64) -> U8:
-        trace = np.empty((last - first, m + 1), np.uint8)
-        _profile.forward(
-            scores(first, last),
-            first,
-            gaps.open_a,
-            gaps.close_a,
-            gaps.open_b,
-            gaps.close_b,
-            gaps.extend,
-            row,
-            trace,
-        )
-        return trace
-
-    bounds = [(first, min(first + block, n)) for first in range(0, n, block)]
+    checkpoints: list[npt.NDArray[Any]] = []
     for first, last in bounds:
         if not keep:
-            checkpoints.append(row.copy())
-        trace = advance(first, last, row)
+            checkpoints.append(programme.state(first))
+        trace = programme.advance(first, last)
         if keep:
             kept.append(trace)
-
-    closing_b = float(gaps.close_b[-1]) if m else 0.0
-    ends = [float(row[0, m]), float(row[1, m] + gaps.close_a[-1]), float(row[2, m]) + closing_b]
-    score = max(ends)
-    state = ends.index(score)
+    score, state = programme.end()
     path = np.empty(n + m, np.uint8)
     j, place = m, n + m
     for number in reversed(range(len(bounds))):
         first, last = bounds[number]
-        trace = kept[number] if keep else advance(first, last, checkpoints[number])
-        j, state, place = _profile.backtrack(trace, first, last, j, state, path, place)
+        if not keep:
+            programme.restore(first, checkpoints[number])
+        trace = kept[number] if keep else programme.advance(first, last)
+        j, state, place = _programme.backtrack(
+            trace, first, last, j, state, programme.low, path, place
+        )
     return score, path[place:]
+
+
+class _Programme:
+    """The rows of one programme: whole numbers if the scores are, else doubles."""
+
+    def __init__(
+        self, scores: Callable[..., Scores], gaps: Gaps, band: Band | None, block: int
+    ) -> None:
+        n, m = len(gaps.open_a), len(gaps.open_b)
+        self.scores, self.gaps, self.banded = scores, gaps, band is not None
+        self.block = block  # rows of scores asked for at a time
+        self.low = np.zeros(n + 1, np.int64) if band is None else band.low
+        self.high = np.full(n + 1, m, np.int64) if band is None else band.high
+        self.width = m + 1 if band is None else band.width
+        self.base = np.maximum(self.low, 1)
+        kind = self._scores(0, 0).dtype
+        whole = kind == np.int32
+        self.unit = GRID if whole else 1.0
+        self.none = _programme.NO_INT if whole else -np.inf
+        self.columns = [
+            (np.concatenate(([0.0], c)) * self.unit).astype(np.int32 if whole else np.float64)
+            for c in (gaps.open_a, gaps.close_a, gaps.open_b, gaps.close_b)
+        ]
+        self.extend = int(gaps.extend * self.unit) if whole else gaps.extend
+        self.row: npt.NDArray[Any] = np.empty((3, m + 1), self.columns[0].dtype)
+        _programme.start(self.columns[2][1:], self.extend, self.none, self.row)
+        self.spare = np.empty_like(self.row)
+
+    def _scores(self, first: int, last: int) -> Scores:
+        if not self.banded:
+            return self.scores(first, last)
+        rows = slice(first + 1, last + 1)
+        return self.scores(first, last, self.base[rows], self.high[rows])
+
+    def _live(self, first: int) -> slice:
+        """Return the columns that row ``first + 1`` reads of row ``first``."""
+        following = min(first + 1, len(self.high) - 1)
+        return slice(max(int(self.low[first]) - 1, 0), int(self.high[following]) + 1)
+
+    def state(self, first: int) -> npt.NDArray[Any]:
+        """Return a copy of what row ``first`` holds for the next one."""
+        return self.row[:, self._live(first)].copy()
+
+    def restore(self, first: int, state: npt.NDArray[Any]) -> None:
+        """Go back to row ``first``."""
+        self.row[:, self._live(first)] = state
+
+    def advance(self, first: int, last: int) -> U8:
+        """Go on over columns ``first:last`` of A; return their trace."""
+        trace = np.empty((last - first, self.width), np.uint8)
+        open_a, close_a, open_b, close_b = self.columns
+        for begin in range(first, last, self.block):
+            end = min(begin + self.block, last)
+            scores = self._scores(begin, end)
+            if scores.dtype == np.float32:
+                scores = scores.astype(np.float64)
+            _programme.forward(
+                scores,
+                open_a[1:],
+                close_a[1:],
+                open_b[1:],
+                close_b,
+                self.extend,
+                self.none,
+                begin,
+                self.low,
+                self.high,
+                self.row,
+                self.spare,
+                trace[begin - first : end - first],
+            )
+        return trace
+
+    def end(self) -> tuple[float, int]:
+        """Return the score of the last cell and the state it is reached in."""
+        _, close_a, _, close_b = self.columns
+        match, delete, insert = (self.row[state, -1] for state in range(3))
+        ends = [float(match), float(delete + close_a[-1]), float(insert + close_b[-1])]
+        score = max(ends)
+        return score / self.unit, ends.index(score)

@@ -223,6 +223,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             "NAME",
         ),
         Setting(
+            "msa",
+            one_of("add", "joint"),
+            "add",
+            "how an anomalous execution is aligned with its normal group: add (to the group, "
+            "aligned once) or joint (all together, as the paper)",
+            "NAME",
+        ),
+        Setting(
             "recorder",
             one_of("auto", "lttng", "ftrace"),
             "auto",

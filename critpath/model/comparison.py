@@ -45,6 +45,9 @@ class CompareSettings:
         Most normal executions that an anomalous one is aligned with.
     explain_limit : int
         Most anomalous executions that are aligned and explained.
+    msa : str
+        ``add`` aligns a normal group once and adds each anomalous execution to it;
+        ``joint`` aligns each together with its group, as the paper does.
     interrupts : bool
         The paths tell interrupt work apart; decided when they were extracted, kept
         here because a report says everything that could change its outcome.
@@ -63,6 +66,7 @@ class CompareSettings:
     outlier_level: float = 0.05
     group_limit: int = 50
     explain_limit: int = 50
+    msa: str = "add"
     interrupts: bool = True
 
 

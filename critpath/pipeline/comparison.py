@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from critpath.errors import InconclusiveError
 from critpath.model import CompareSettings
+from critpath.pipeline.explanation import explain
 from critpath.pipeline.judgement import judge
-from critpath.units import plural
 
 if TYPE_CHECKING:
-    from critpath.model import U8, Aligned, Comparison, Finding, PathSet
+    from critpath.model import Comparison, PathSet
 
 Progress = Callable[[str], None]
 
@@ -92,87 +92,3 @@ def compare(
         settings=asdict(settings),
     )
     return explain(result, alphabet.codes, settings, tell)
-
-
-def explain(
-    comparison: Comparison, codes: tuple[U8, ...], settings: CompareSettings, tell: Progress
-) -> Comparison:
-    """Align the executions that stand out with their normal group, and name the causes.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        Everything up to the outliers.
-    codes : (uint8 array, uint8 array)
-        Symbol of every segment of the normal and of the sample set.
-    """
-    from critpath.localize.causes import Explained, group_causes, in_order_of_causes
-    from critpath.localize.chosen import held_back, to_explain
-    from critpath.localize.surroundings import surroundings
-
-    chosen, left_out = to_explain(comparison, settings.explain_limit)
-    aligned: list[Aligned] = []
-    findings: list[Finding] = []
-    for position, execution in enumerate(chosen):
-        tell(f"aligning {position + 1} of {plural(len(chosen), 'execution')}")
-        one, found = _explain_one(comparison, codes, execution, settings.group_limit)
-        aligned.append(one)
-        findings += found
-    explained = [Explained(a.execution, a.excess, len(a.normals)) for a in aligned]
-    warnings = comparison.warnings
-    if left_out:
-        said = f"{len(chosen)} of {len(chosen) + left_out} executions that stand out were examined"
-        warnings += (f"{said}, evenly spread over their excess",)
-    kind, total = ("examined", len(chosen)) if left_out else ("", len(comparison.sample))
-    around = [surroundings(comparison.sample, finding) for finding in findings]
-    quota = held_back(comparison.normal, comparison.sample)
-    causes = group_causes(findings, explained, total, kind=kind, around=around, quota=quota)
-    ordered, causes = in_order_of_causes(findings, causes)
-    return replace(
-        comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings
-    )
-
-
-def _explain_one(
-    comparison: Comparison, codes: tuple[U8, ...], execution: int, limit: int
-) -> tuple[Aligned, tuple[Finding, ...]]:
-    from critpath.align.group import choose_rows
-    from critpath.align.multiple import align
-    from critpath.cluster.types import normal_group
-    from critpath.localize.chosen import rows_of, segments_of
-    from critpath.localize.columns import column_statistics
-    from critpath.localize.findings import find_differences
-    from critpath.model import Aligned
-
-    group = normal_group(
-        comparison.normal_clusters, comparison.sample_clusters, comparison.pairs, execution
-    )
-    rows = group[choose_rows(comparison.normal_vectors.structure[group], limit)]
-    normal, sample = comparison.normal.paths, comparison.sample.paths
-    sequences = [codes[0][rows_of(normal, i)] for i in rows] + [
-        codes[1][rows_of(sample, execution)]
-    ]
-    durations = [normal.duration[rows_of(normal, i)] for i in rows]
-    durations.append(sample.duration[rows_of(sample, execution)])
-    symbols = comparison.normal_vectors.symbols
-    alignment = align(sequences, durations, len(symbols))
-    statistics = column_statistics(alignment)
-    found, unexplained = find_differences(
-        execution,
-        alignment,
-        statistics,
-        symbols,
-        segments_of(sample, execution),
-        [segments_of(normal, i) for i in rows],
-    )
-    total = int(durations[-1].sum())
-    expected = sum(int(d.sum()) for d in durations[:-1]) / len(rows)
-    return Aligned(
-        execution=execution,
-        normals=tuple(rows.tolist()),
-        left_out=len(group) - len(rows),
-        alignment=alignment,
-        statistics=statistics,
-        excess=total - expected,
-        unexplained=unexplained,
-    ), found

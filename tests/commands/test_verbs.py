@@ -39,6 +39,8 @@ def test_compare_passes_every_setting_on(run, fake):
             "999",
             "--cluster-method",
             "raw",
+            "--msa",
+            "joint",
         ),
     )
     reads = fake.called("extract")
@@ -61,6 +63,7 @@ def test_compare_passes_every_setting_on(run, fake):
         "outlier_level": 0.05,
         "permutations": 999,
         "cluster_method": "raw",
+        "msa": "joint",
         "interrupts": False,
     }
 

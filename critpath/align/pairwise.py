@@ -1,0 +1,178 @@
+"""The alignment of two profiles: in a band where it is proven, between anchors where it is long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from critpath.align.anchors import find_anchors
+from critpath.align.band import (
+    HALF_WIDTH,
+    Band,
+    band_along,
+    band_around,
+    certified_half_width,
+    is_narrow,
+)
+from critpath.align.profiles import LOG_FLOOR, LogExpectation, Model, Profile
+from critpath.align.programme import GRID, MAX_CELLS, Gaps, paired, solve
+from critpath.model import F64, I32, I64, U8
+
+BAND_FROM = 500  # columns of the shorter profile from which a band is tried
+MOST_PAIRS = 60_000  # whole numbers of 32 bits hold the sum of so many scores
+LONG_CELLS = 16_000_000  # 4,000 columns squared
+WIDE_BANDS = (256, 512, 1024, 2048, 4096)  # half widths
+# Columns that fewer rows than this share have count as gaps when anchors are sought.
+LEAST_OCCUPANCY = 0.5
+
+
+def align_profiles(
+    a: Profile, b: Profile, model: Model, *, known: U8 | None = None, max_cells: int = MAX_CELLS
+) -> tuple[float, U8]:
+    """Align two profiles optimally.
+
+    A band is looked at where it can be shown that no alignment outside it scores as
+    much; so the result is that of the whole programme.  Only above 16 million pairs of
+    columns, two shorter ways come before that: a band whose best alignment keeps well
+    away from its edges; and pairing first what both surely share (see `anchors`).
+
+    Parameters
+    ----------
+    a, b : Profile
+    model : Model
+    known : uint8 array, optional
+        Some alignment of the two, from whose score the band follows; else a narrow
+        one is tried first.
+    max_cells : int
+        Refuse to look at more pairs of columns.
+
+    Returns
+    -------
+    tuple of (score, path)
+        See `programme.solve`.
+
+    Raises
+    ------
+    UsageError
+        If the profiles have more than `max_cells` pairs of columns.
+    """
+    found, half_width = _narrow_band(a, b, model, known, max_cells)
+    if found is not None:
+        return found
+    cells = len(a) * min(2 * half_width if half_width is not None else len(b), len(b))
+    if cells > LONG_CELLS:
+        found = _wide_band(a, b, model, max_cells)
+        if found is not None:
+            return found
+        pairs = _shared_columns(a, b)
+        if len(pairs[0]):
+            return _between(a, b, model, pairs, max_cells)
+    return _solve(a, b, model, _band(a, b, half_width), max_cells)
+
+
+def _band(a: Profile, b: Profile, half_width: int | None) -> Band | None:
+    return None if half_width is None else band_around(len(a), len(b), half_width)
+
+
+def _solve(
+    a: Profile, b: Profile, model: Model, band: Band | None, max_cells: int
+) -> tuple[float, U8]:
+    """Run the programme, in a band if one is given."""
+    gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
+    expectation = LogExpectation(a, b, model)
+    scores: Callable[..., I32 | F64] = expectation
+    if min(len(a), len(b)) > MOST_PAIRS:
+        scores = lambda *args: expectation(*args) / GRID  # noqa: E731 - sums leave 32 bits
+    return solve(scores, gaps, band=band, max_cells=max_cells)
+
+
+def _narrow_band(
+    a: Profile, b: Profile, model: Model, known: U8 | None, max_cells: int
+) -> tuple[tuple[float, U8] | None, int | None]:
+    """Return the result if a first, narrow band is proven; else a proven band's half width.
+
+    Both are None where a band would leave out too little.
+    """
+    n, m = len(a), len(b)
+    if min(n, m) < BAND_FROM or not is_narrow(n, m, HALF_WIDTH):
+        return None, None
+    if known is None and n * (2 * HALF_WIDTH + abs(n - m)) > LONG_CELLS:
+        return None, None
+    found = None
+    if known is None:
+        found = _solve(a, b, model, band_around(n, m, HALF_WIDTH), max_cells)
+        least = found[0]
+    else:
+        gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
+        least = gaps.of_path(known) + LogExpectation(a, b, model).of_pairs(*paired(known))
+    half_width = certified_half_width(
+        least, _most_earned(a, b, model), _most_earned(b, a, model), model.gap_extend
+    )
+    if found is not None and half_width <= HALF_WIDTH:
+        return found, None
+    return None, half_width if is_narrow(n, m, half_width) else None
+
+
+def _wide_band(a: Profile, b: Profile, model: Model, max_cells: int) -> tuple[float, U8] | None:
+    """Return the best alignment in a band if it keeps a quarter of its half width off the edge."""
+    n, m = len(a), len(b)
+    for half_width in WIDE_BANDS:
+        if not is_narrow(m, m, half_width):
+            return None
+        found = _solve(a, b, model, band_along(n, m, half_width), max_cells)
+        row, column = np.cumsum(found[1] != 2), np.cumsum(found[1] != 1)
+        off = int(np.abs(column - row * m // n).max())
+        if off <= half_width - half_width // 4:
+            return found
+    return None
+
+
+def _most_earned(a: Profile, b: Profile, model: Model) -> F64:
+    """Return the most that each column of `a` can score with any column of `b`."""
+    letters = b.frequency.any(axis=0)
+    # Not by BLAS, which starts threads for thin products.
+    ratio = np.einsum("ij,jk->ik", a.frequency, model.ratio[:, letters]).max(axis=1)
+    earned = (np.log(np.maximum(ratio, np.exp(LOG_FLOOR))) + model.centre) * a.occupancy
+    # A score on the grid may be half a step above its logarithm.
+    return np.asarray(np.maximum(earned, 0) + 1 / GRID)
+
+
+def _shared_columns(a: Profile, b: Profile) -> tuple[I64, I64]:
+    """Return columns of two profiles that surely belong to each other."""
+    columns, letters = [], []
+    for profile in (a, b):
+        full = np.flatnonzero(profile.occupancy >= LEAST_OCCUPANCY)
+        columns.append(full)
+        letters.append(profile.frequency[full].argmax(axis=1).astype(np.uint8))
+    first, second = find_anchors(letters[0], letters[1])
+    return columns[0][first].astype(np.int64), columns[1][second].astype(np.int64)
+
+
+def _between(
+    a: Profile, b: Profile, model: Model, pairs: tuple[I64, I64], max_cells: int
+) -> tuple[float, U8]:
+    """Align what lies between paired columns, each piece on its own."""
+    expectation = LogExpectation(a, b, model)
+    score = 0.0
+    path: list[U8] = []
+    begin_a = begin_b = 0
+    anchors = zip(pairs[0].tolist(), pairs[1].tolist(), strict=True)
+    for end_a, end_b in [*anchors, (len(a), len(b))]:
+        piece = _piece(a, begin_a, end_a), _piece(b, begin_b, end_b)
+        found, half_width = _narrow_band(*piece, model, None, max_cells)
+        worth, steps = found or _solve(*piece, model, _band(*piece, half_width), max_cells)
+        score += worth
+        path += [steps, np.zeros(1, np.uint8)]
+        begin_a, begin_b = end_a + 1, end_b + 1
+    return score + expectation.of_pairs(*pairs), np.concatenate(path[:-1])
+
+
+def _piece(profile: Profile, first: int, last: int) -> Profile:
+    """Return some columns of a profile; gaps at the cuts cost what they cost inside."""
+    return Profile(
+        profile.frequency[first:last],
+        profile.occupancy[first:last],
+        profile.open[first:last],
+        profile.close[first:last],
+    )
