@@ -96,6 +96,7 @@ def pair_posteriors(
     const double[::1] gaps,
     double threshold,
     Py_ssize_t margin,
+    bint star,
 ):
     """Return the likely pairs of letters of all pairs of sequences.
 
@@ -110,6 +111,8 @@ def pair_posteriors(
         gaps, then the same for long ones.
     threshold
         Pairs of letters with a smaller posterior are left out.
+    star
+        Only pairs of the first sequence with every other; others have no entries together.
 
     Returns
     -------
@@ -124,7 +127,8 @@ def pair_posteriors(
     cdef unsigned rounding
     cdef bint fine = True
     cdef Chain chain
-    cdef Py_ssize_t pairs = count * (count - 1) // 2
+    cdef Py_ssize_t firsts = min(1, count - 1) if star else count - 1
+    cdef Py_ssize_t pairs = firsts * count - firsts * (firsts + 1) // 2
     cdef const unsigned char* others[LANES]
     cdef Py_ssize_t m[LANES]
     cdef Found* found = NULL
@@ -148,7 +152,7 @@ def pair_posteriors(
         with nogil:
             t = 0
             rounding = flush_tiny()
-            for x in range(count - 1):
+            for x in range(firsts):
                 y = x + 1
                 while y < count and fine:
                     lanes = <int>min(LANES, count - y)
@@ -169,7 +173,7 @@ def pair_posteriors(
             PyErr_NoMemory()
         total = 0
         t = 0
-        for x in range(count - 1):
+        for x in range(firsts):
             for y in range(x + 1, count):
                 for l in range(found[t].count):
                     entry = &found[t].entry[l]
@@ -183,7 +187,7 @@ def pair_posteriors(
         filled = np.array(begin_array)
         column = column_array
         value = value_array
-        fill(found, offset, count, filled, column, value)
+        fill(found, offset, count, firsts, filled, column, value)
     finally:
         if found != NULL:
             for t in range(pairs):
@@ -197,12 +201,12 @@ cdef inline Py_ssize_t place(const long long[::1] offset, Py_ssize_t count, Py_s
 
 
 cdef void fill(
-    Found* found, const long long[::1] offset, Py_ssize_t count,
+    Found* found, const long long[::1] offset, Py_ssize_t count, Py_ssize_t firsts,
     long long[::1] filled, int[::1] column, float[::1] value,
 ) noexcept nogil:
     cdef Py_ssize_t x, y, l, t = 0, there, back
     cdef Entry* entry
-    for x in range(count - 1):
+    for x in range(firsts):
         for y in range(x + 1, count):
             there = place(offset, count, x, y)
             back = place(offset, count, y, x)

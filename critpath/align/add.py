@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from critpath.align.canonical import check_sequences
-from critpath.align.multiple import Core, align_core, finish
+from critpath.align.consistency import add_row
+from critpath.align.multiple import POSTERIORS, Core, align_core, finish
 from critpath.align.pairwise import align_profiles
-from critpath.align.profiles import build_profile, merge_rows
+from critpath.align.profiles import I8, build_profile, merge_rows
 from critpath.align.programme import MAX_CELLS
 from critpath.align.repeats import collapse
 from critpath.model import I64, U8, Alignment
@@ -28,6 +29,8 @@ class Group:
         What will be added: their loops are treated as loops in the group, too.
     max_cells : int
         See `multiple.align`, as for the errors.
+    method : str
+        See `multiple.align`; rows are added by the one that aligned the group.
     """
 
     def __init__(
@@ -38,16 +41,19 @@ class Group:
         *,
         others: Sequence[U8] = (),
         max_cells: int = MAX_CELLS,
+        method: str = POSTERIORS,
     ) -> None:
         check_sequences(sequences, durations, alphabet)
         self._sequences, self._durations = tuple(sequences), tuple(durations)
         self._alphabet, self._max_cells = alphabet, max_cells
-        self._core = align_core(sequences, alphabet, others=others, max_cells=max_cells)
+        self._core = align_core(
+            sequences, alphabet, others=others, max_cells=max_cells, method=method
+        )
 
     def add(self, sequence: U8, durations: I64) -> Alignment:
         """Return the group's alignment with one more row, the last.
 
-        A sequence against the group's profile.  Rows of the group keep their place
+        A sequence against the group.  Rows of the group keep their place
         relative to each other: columns in which only the added row has a letter come
         between theirs, and a loop is as long as its longest run, the added row's
         included.
@@ -87,17 +93,7 @@ def _with_row(core: Core, sequence: U8, number: int, max_cells: int) -> Core:
         if np.array_equal(known.letters, mine.letters):
             leaf = of
     if leaf == len(codes):
-        added = mine.letters.astype(np.int8)[None, :]
-        if leaf:
-            _, path = align_profiles(
-                build_profile(codes, core.weights, core.model),
-                build_profile(added, np.ones(1), core.model),
-                core.model,
-                max_cells=max_cells,
-            )
-            codes = merge_rows(codes, added, path)
-        else:
-            codes = added
+        codes = _with_sequence(core, mine.letters, max_cells)
     return replace(
         core,
         distinct=replace(
@@ -107,3 +103,21 @@ def _with_row(core: Core, sequence: U8, number: int, max_cells: int) -> Core:
         of=(*core.of, leaf),
         codes=codes,
     )
+
+
+def _with_sequence(core: Core, letters: U8, max_cells: int) -> I8:
+    """Align a sequence with the rows there are; it becomes the last."""
+    added = letters.astype(np.int8)[None, :]
+    if not len(core.codes):
+        return added
+    if core.method == POSTERIORS:
+        codes = add_row(core.codes, letters, core.model)
+        if codes is not None:
+            return codes
+    _, path = align_profiles(
+        build_profile(core.codes, core.weights, core.model),
+        build_profile(added, np.ones(1), core.model),
+        core.model,
+        max_cells=max_cells,
+    )
+    return merge_rows(core.codes, added, path)

@@ -99,6 +99,36 @@ def align_consistent(
     return codes, tree, ()
 
 
+def add_row(codes: I8, sequence: U8, model: Model) -> I8 | None:
+    """Align one more sequence with rows that keep their place relative to each other.
+
+    As `align_consistent` aligns a row anew, save that no other row is asked about a pair.
+
+    Parameters
+    ----------
+    codes : int8 [sequences, columns]
+        Letters, -1 for a gap; no row empty.
+    sequence : uint8 array
+        Not empty.
+    model : Model
+
+    Returns
+    -------
+    int8 [sequences + 1, columns] or None
+        The added row last; None where that would take too long (see `reason_against`).
+    """
+    rows = [row[row >= 0].astype(np.uint8) for row in codes]
+    if len(sequence) > LONGEST or max(len(row) for row in rows) > LONGEST:
+        return None
+    posteriors = find_posteriors([sequence, *rows], model.ratio, GapChances(), star=True)
+    doubt = 1 - expected_accuracy(posteriors)
+    columns = _Columns(posteriors, NEAR / (NEAR + doubt))
+    added = sequence.astype(np.int8)[None, :]
+    group = np.arange(1, len(rows) + 1)
+    _, path = _best_path(columns.scores(codes, group, added, np.zeros(1, np.int64)))
+    return merge_rows(codes, added, path)
+
+
 class _Columns:
     """Finds which columns of two blocks of rows belong together."""
 

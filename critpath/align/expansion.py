@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.align.repeats import Collapsed, Run
-from critpath.model import I32, Loop
+from critpath.model import I32
 
 I8 = npt.NDArray[np.int8]
 Block = tuple[tuple[int, ...], bytes]  # columns of a unit, and its letters
 
 
-def expand(codes: I8, rows: Sequence[Collapsed], of: Sequence[int]) -> tuple[I32, tuple[Loop, ...]]:
+def expand(codes: I8, rows: Sequence[Collapsed], of: Sequence[int]) -> I32:
     """Put the iterations back that were left out when rows were collapsed.
 
     Runs of one unit whose iteration stands in the same columns are one loop; its further
@@ -31,10 +31,8 @@ def expand(codes: I8, rows: Sequence[Collapsed], of: Sequence[int]) -> tuple[I32
 
     Returns
     -------
-    positions : int32 [rows, columns]
+    int32 [rows, columns]
         Position of every letter in its whole row, -1 for a gap.
-    loops : tuple of Loop
-        Those whose iterations stand one behind the other; `iterations` per row.
     """
     width = codes.shape[1]
     columns = [np.flatnonzero(codes[i] >= 0) for i in range(len(codes))]
@@ -57,17 +55,7 @@ def expand(codes: I8, rows: Sequence[Collapsed], of: Sequence[int]) -> tuple[I32
     positions = np.full((len(rows), width + sum(extra)), -1, np.int32)
     for number, row in enumerate(rows):
         _fill(positions[number], row, columns[of[number]], place, room)
-    loops = [
-        Loop(
-            first=int(place[key[0]]),
-            last=room[key, unit] + wide,
-            period=len(key),
-            iterations=_iterations(codes, (key, unit), blocks[key, unit], of),
-        )
-        for (key, unit), wide in zip(order, extra, strict=True)
-        if room[key, unit] - place[key[0]] == len(key)
-    ]
-    return positions, tuple(sorted(loops, key=lambda loop: loop.first))
+    return positions
 
 
 def _blocks_of(row: Collapsed, columns: npt.NDArray[np.intp]) -> list[tuple[Run, Block]]:
@@ -97,13 +85,3 @@ def _fill(
         at, done = end, run.last
     left = len(columns) - at
     positions[place[columns[at:]]] = np.arange(done, done + left)
-
-
-def _iterations(codes: I8, block: Block, counts: dict[int, int], of: Sequence[int]) -> I32:
-    """Return how often every row runs a loop: once where it has the unit and no run."""
-    result = np.zeros(len(of), np.int32)
-    key, unit = block
-    once = (codes[:, key] == np.frombuffer(unit, np.uint8)).all(axis=1)
-    result[once[list(of)]] = 1
-    result[list(counts)] = list(counts.values())
-    return result

@@ -11,6 +11,7 @@ import numpy as np
 from critpath.align.canonical import Distinct, check_sequences, distinct_rows
 from critpath.align.consistency import align_consistent, reason_against
 from critpath.align.expansion import expand
+from critpath.align.loops import find_loops
 from critpath.align.profiles import I8, Model, f81_model, sum_of_pairs
 from critpath.align.programme import MAX_CELLS
 from critpath.align.repeats import Collapsed, collapse, find_units
@@ -47,6 +48,8 @@ class Core:
     weights : float64 [rows of codes]
     model : Model
         Of the collapsed letters.
+    method : str
+        By which they were aligned in the end.
     notes : tuple of str
     """
 
@@ -58,6 +61,7 @@ class Core:
     tree: Tree | None
     weights: F64
     model: Model
+    method: str
     notes: tuple[str, ...]
 
 
@@ -87,9 +91,10 @@ def align(
     sequences' own letter frequencies (pi 0.6, gaps -3.5 and -0.25, centre 0.3); one pass
     of stage 2; 4 of stage 3.
 
-    With both, loops are aligned by one iteration (see `repeats`), and identical rows are
-    aligned once and count once in weights and frequencies, so another copy of a row
-    changes nothing.
+    There loops of many iterations are aligned by one (see `repeats`).
+
+    With both, identical rows are aligned once and count once in weights and frequencies,
+    so another copy of a row changes nothing.
 
     Parameters
     ----------
@@ -106,7 +111,7 @@ def align(
     refine_work : int
         ``muscle``: leave stage 3 out, with a note, where a pass costs more cells than this.
     collapse : bool
-        Align loops by one iteration; else their iterations are states like others.
+        ``muscle``: align loops by one iteration; else their iterations are states like others.
     method : str
         ``posteriors`` or ``muscle``.
 
@@ -163,8 +168,11 @@ def align_core(
     if method not in METHODS:
         raise ValueError(f"no method {method!r}: {' or '.join(METHODS)}")
     distinct = distinct_rows(sequences, alphabet)
+    against = reason_against(distinct.rows) if method == POSTERIORS and distinct.rows else None
+    if against is not None:
+        method = MUSCLE
     units: frozenset[bytes] = frozenset()
-    if loops:
+    if loops and method == MUSCLE:
         # Copies of a row decide nothing, be they among the others.
         known = {row.tobytes(): row for row in distinct.rows}
         for other in others:
@@ -180,9 +188,8 @@ def align_core(
     model = f81_model(_letters(letters, alphabet))
     if not letters:
         codes, weights = np.empty((0, 0), np.int8), np.empty(0)
-        return Core(distinct, units, rows, of, codes, None, weights, model, ())
-    against = reason_against(letters) if method == POSTERIORS else ""
-    if against is None:
+        return Core(distinct, units, rows, of, codes, None, weights, model, method, ())
+    if method == POSTERIORS:
         codes, tree, notes = align_consistent(letters, model)
     else:
         codes, tree, notes = align_distinct(
@@ -193,21 +200,23 @@ def align_core(
             max_cells=max_cells,
             refine_work=refine_work,
         )
-        notes = (*notes, against) if against else notes
-    return Core(distinct, units, rows, of, codes, tree, clustalw_weights(tree), model, notes)
+    if against is not None:
+        notes = (*notes, against)
+    weights = clustalw_weights(tree)
+    return Core(distinct, units, rows, of, codes, tree, weights, model, method, notes)
 
 
 def finish(core: Core, sequences: Sequence[U8], durations: Sequence[I64]) -> Alignment:
     """Put copies, empty rows and the iterations of loops back."""
     distinct = core.distinct
-    positions, loops = expand(core.codes, core.rows, core.of)
+    positions = expand(core.codes, core.rows, core.of)
     rows = np.full((len(sequences), positions.shape[1]), -1, np.int32)
     origin = np.full(len(sequences), -1)
     for i, at in enumerate(distinct.copies):
         rows[at] = positions[i]
         origin[at] = i
     shown = []
-    for loop in loops:
+    for loop in find_loops(positions, distinct.rows):
         iterations = np.where(origin >= 0, loop.iterations[origin], 0).astype(np.int32)
         shown.append(Loop(loop.first, loop.last, loop.period, iterations))
     leaves = core.tree.leaves if core.tree else 0

@@ -93,6 +93,7 @@ def find_posteriors(
     *,
     threshold: float = THRESHOLD,
     margin: int = MARGIN,
+    star: bool = False,
 ) -> Posteriors:
     """Find, for every pair of sequences, which letters belong together.
 
@@ -115,6 +116,8 @@ def find_posteriors(
         both without a partner; so where `margin` letters or more of the shorter one have
         no partner of posterior above 0.5, the pair is done again with four times the margin.
         Four pairs with one sequence in common share a margin.
+    star : bool
+        Only pairs of the first sequence with each of the others.
 
     Notes
     -----
@@ -129,6 +132,7 @@ def find_posteriors(
         gaps.array(),
         threshold,
         max(margin, 1),
+        star,
     )
     return Posteriors(offset, begin, column, value)
 

@@ -25,7 +25,7 @@ LEAST_OF_KNOWN = 2
 # Where a loop is broken in some row, going on within so many iterations' length, its
 # parts would be taken for each other; so it stays as it is, unless it is this long.
 BREAK = 4
-LONG_ITERATIONS = 32
+LONG_ITERATIONS = 1_000
 
 
 @dataclass(frozen=True)
@@ -82,32 +82,58 @@ def find_units(rows: Sequence[U8]) -> frozenset[bytes]:
     runs do.
 
     A loop with a broken run, one that goes on after at most four iterations' length,
-    counts only if some row runs it 32 times: of a part nothing would tell which of the
-    others' it belongs to.  These limits are where ``tests/benchmarks/msa.py`` loses
-    nothing; with 4 iterations it loses a third of some families.
+    counts only if some row runs it 1,000 times: of a part nothing would tell which of the
+    others' it belongs to, and what broke the loop is often what is sought.  These limits
+    are where ``tests/benchmarks/msa.py`` loses nothing; with 4 iterations it loses a third
+    of some families.
 
     Parameters
     ----------
     rows : sequence of uint8 arrays
         Distinct ones, so that copies of a row decide nothing.
     """
-    starts: dict[bytes, Counter[bytes]] = {}
     longest: Counter[bytes] = Counter()
-    for row in rows:
-        for run in _greedy(row, LEAST_ITERATIONS):
-            if run.last - run.first >= LEAST_STATES:
-                unit = row[run.first : run.first + run.period].tobytes()
-                loop = _least_rotation(unit)
-                starts.setdefault(loop, Counter())[unit] += 1
-                longest[loop] = max(longest[loop], run.iterations)
-    units = {
-        loop: min(count, key=lambda unit: (-count[unit], unit)) for loop, count in starts.items()
-    }
+    units = runs_of(rows, LEAST_ITERATIONS, LEAST_STATES, longest)
     short = {loop: unit for loop, unit in units.items() if longest[loop] < LONG_ITERATIONS}
     for row in rows:
         for loop in _broken(row, short):
             units.pop(loop, None)
     return frozenset(units.values())
+
+
+def runs_of(
+    rows: Sequence[U8], iterations: int, states: int, longest: Counter[bytes] | None = None
+) -> dict[bytes, bytes]:
+    """Return the units that rows repeat: least rotation -> where most runs begin.
+
+    Parameters
+    ----------
+    rows : sequence of uint8 arrays
+    iterations, states : int
+        A run has at least so many.
+    longest : Counter, optional
+        Receives the most iterations of a run of each.
+    """
+    starts: dict[bytes, Counter[bytes]] = {}
+    for row in rows:
+        for run in _greedy(row, iterations):
+            if run.last - run.first >= states:
+                unit = row[run.first : run.first + run.period].tobytes()
+                loop = _least_rotation(unit)
+                starts.setdefault(loop, Counter())[unit] += 1
+                if longest is not None:
+                    longest[loop] = max(longest[loop], run.iterations)
+    return {
+        loop: min(count, key=lambda unit: (-count[unit], unit)) for loop, count in starts.items()
+    }
+
+
+def find_runs(row: U8, units: dict[bytes, bytes]) -> list[tuple[Run, bytes]]:
+    """Return the runs of known units (see `runs_of`) in a row, of two iterations and more."""
+    return [
+        (run, row[run.first : run.first + run.period].tobytes())
+        for run in _greedy(row, LEAST_OF_KNOWN, units)
+    ]
 
 
 def _broken(row: U8, known: dict[bytes, bytes]) -> set[bytes]:

@@ -50,8 +50,9 @@ def attribute(matrix: Matrix, letter: int, columns: I64) -> Attribution:
     at their mean durations, and what remains of the pairs is longer or shorter.
 
     In a loop that the row ran unusually often or seldom the columns stand for nothing
-    (iterations are left-justified).  There the iterations above the group's mean times
-    the group's time per iteration are ``loop-count``, and the rest is longer or shorter.
+    (which iteration stands beside which is arbitrary).  There the iterations above the
+    group's mean times the group's time per iteration are ``loop-count``, and the rest is
+    longer or shorter.
 
     Parameters
     ----------

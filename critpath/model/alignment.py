@@ -26,8 +26,8 @@ class Loop:
     Attributes
     ----------
     first, last : int
-        Columns of the block, half-open.  Iterations stand left-justified in it: the
-        i-th begins at column ``first + i * period``.
+        Columns of the block, half-open.  Which iteration of a row stands beside which of
+        another means nothing; columns between may hold what broke the loop.
     period : int
         States of one iteration.
     iterations : int32 [sequences]
@@ -149,8 +149,10 @@ class Alignment:
         if self.loops:
             track = ["."] * columns
             for loop in self.loops:
-                for column in range(loop.first, loop.last):
-                    track[column] = digits[((column - loop.first) // loop.period + 1) % 10]
+                # As the row that runs it most often counts.
+                there = passed[int(loop.iterations.argmax()), loop.first : loop.last]
+                for column, letters in enumerate((there - there[0]).tolist(), loop.first):
+                    track[column] = digits[(letters // loop.period + 1) % 10]
             result.column_annotations = {"iteration": "".join(track)}
         return result
 

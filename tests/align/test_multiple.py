@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from Bio import Phylo
 
+from critpath.align import consistency
 from critpath.align.multiple import align
 from critpath.align.profiles import f81_model, sum_of_pairs
 from critpath.align.refine import realign_split
@@ -95,7 +96,8 @@ def test_refinement_raises_the_score_of_divergent_families(family):
     gains = []
     for seed in range(10):
         sequences = family(seed, count=8, length=60, rate=0.4)
-        gains.append(run(sequences).score - run(sequences, refine=0).score)
+        scores = [run(sequences, refine=n, method="muscle").score for n in (4, 0)]
+        gains.append(scores[0] - scores[1])
     assert np.mean(gains) > 0
 
 
@@ -125,14 +127,27 @@ def test_tree_is_newick_of_all_rows(family):
 def test_refinement_left_out_is_said(family):
     sequences = family(2, count=5, length=40)
     assert run(sequences).notes == ()
-    (note,) = run(sequences, refine_work=1000).notes
+    result = run(sequences, refine_work=1000, method="muscle")
+    (note,) = result.notes
     assert "refinement of the alignment left out: 5 distinct paths" in note
-    assert symbols(run(sequences, refine_work=1000)) == symbols(run(sequences, refine=0))
+    assert symbols(result) == symbols(run(sequences, refine=0, method="muscle"))
 
 
 def test_too_long_is_refused(family):
     with pytest.raises(UsageError, match="too long to align"):
-        run(family(2, count=3, length=40), max_cells=100)
+        run(family(2, count=3, length=40), max_cells=100, method="muscle")
+
+
+def test_too_much_for_posteriors_is_aligned_by_profiles(family, monkeypatch):
+    sequences = family(2, count=5, length=40)
+    monkeypatch.setattr(consistency, "PAIR_CELLS", 10_000)
+    result = run(sequences)
+    (note,) = result.notes
+    assert note.startswith("5 distinct paths of up to ")
+    assert note.endswith(
+        " segments are too many for an alignment by posteriors: aligned by profiles"
+    )
+    assert symbols(result) == symbols(run(sequences, method="muscle"))
 
 
 def test_wrong_input_is_refused():
