@@ -231,6 +231,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             "NAME",
         ),
         Setting(
+            "aligner",
+            one_of("posteriors", "muscle"),
+            "posteriors",
+            "how paths are aligned: posteriors (pair-HMM with consistency; muscle where there "
+            "is too much) or muscle (as the paper)",
+            "NAME",
+        ),
+        Setting(
             "recorder",
             one_of("auto", "lttng", "ftrace"),
             "auto",

@@ -48,6 +48,9 @@ class CompareSettings:
     msa : str
         ``add`` aligns a normal group once and adds each anomalous execution to it;
         ``joint`` aligns each together with its group, as the paper does.
+    aligner : str
+        ``posteriors`` (pair-HMM, consistency) or ``muscle`` (the paper's, with
+        log-expectation profiles).
     interrupts : bool
         The paths tell interrupt work apart; decided when they were extracted, kept
         here because a report says everything that could change its outcome.
@@ -67,6 +70,7 @@ class CompareSettings:
     group_limit: int = 50
     explain_limit: int = 50
     msa: str = "add"
+    aligner: str = "posteriors"
     interrupts: bool = True
 
 

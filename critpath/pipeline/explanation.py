@@ -54,6 +54,8 @@ def explain(
     if left_out:
         said = f"{len(chosen)} of {len(chosen) + left_out} executions that stand out were examined"
         warnings += (f"{said}, evenly spread over their excess",)
+    # Many alignments have the same thing to say.
+    warnings += tuple(dict.fromkeys(note for a in aligned for note in a.alignment.notes))
     kind, total = ("examined", len(chosen)) if left_out else ("", len(comparison.sample))
     around = [surroundings(comparison.sample, finding) for finding in findings]
     quota = held_back(comparison.normal, comparison.sample)
@@ -114,9 +116,12 @@ class _Groups:
         group = [_path(normal, self.codes[0], i) for i in rows]
         sequences, durations = [p[0] for p in group], [p[1] for p in group]
         if self.settings.msa == "joint":
-            return align([*sequences, mine[0]], [*durations, mine[1]], alphabet)
+            together = [*sequences, mine[0]], [*durations, mine[1]]
+            return align(*together, alphabet, method=self.settings.aligner)
         others = [_path(sample, self.codes[1], e)[0] for e, at in self._home.items() if at == home]
-        self._aligned[home] = Group(sequences, durations, alphabet, others=others)
+        self._aligned[home] = Group(
+            sequences, durations, alphabet, others=others, method=self.settings.aligner
+        )
         return self._aligned[home].add(*mine)
 
 

@@ -36,7 +36,10 @@ PEERS: Final = ("muscle3", "muscle5", "mafft-text-fftns2", "mafft-text-fftnsi", 
 
 Method = Callable[..., Alignment]
 # Takes sequences, durations and the number of letters.  The first is judged by --check.
-METHODS: Final[dict[str, Method]] = {"critpath": align}
+METHODS: Final[dict[str, Method]] = {
+    "critpath": align,
+    "critpath, muscle": partial(align, method="muscle"),
+}
 
 
 class Score(NamedTuple):

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -43,7 +44,10 @@ MEMORY: Final = 2048 * MIB
 # More than this and the machine suffers: the process is refused it and says so.
 ADDRESS_SPACE: Final = 12_288 * MIB
 
-METHODS: Final[dict[str, Callable[..., Alignment]]] = {"critpath": align}
+METHODS: Final[dict[str, Callable[..., Alignment]]] = {
+    "critpath": align,
+    "critpath, muscle": partial(align, method="muscle"),
+}
 
 
 class Paths(NamedTuple):

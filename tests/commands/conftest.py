@@ -120,7 +120,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             "to_json": to_json,
         },
         "critpath.report.as_text": {
-            "render_comparison": lambda d, console: console.print(f"comparison {d['a']} [b]"),
+            "render_comparison": lambda d, console, **_: console.print(f"comparison {d['a']} [b]"),
         },
         "critpath.report.text_path": {
             "render_path": lambda d, console: console.print(f"path {d['subject']['tid']}"),

@@ -41,6 +41,8 @@ def test_compare_passes_every_setting_on(run, fake):
             "raw",
             "--msa",
             "joint",
+            "--aligner",
+            "muscle",
         ),
     )
     reads = fake.called("extract")
@@ -64,6 +66,7 @@ def test_compare_passes_every_setting_on(run, fake):
         "permutations": 999,
         "cluster_method": "raw",
         "msa": "joint",
+        "aligner": "muscle",
         "interrupts": False,
     }
 
