@@ -123,6 +123,11 @@ def _print_findings(document: dict[str, Any], aligned: dict[str, Any], console: 
         print_line(console, aligned["note"], style="dim")
 
 
+def _seconds(finding: dict[str, Any]) -> str:
+    whole, rest = divmod(int(finding["begin"]), 1_000_000_000)
+    return f"{whole}.{rest // 1000:06d} s"
+
+
 def _print_table(aligned: dict[str, Any], findings: list[dict[str, Any]], console: Console) -> None:
     table = new_table(
         console,
@@ -134,7 +139,8 @@ def _print_table(aligned: dict[str, Any], findings: list[dict[str, Any]], consol
         kind = verdict.kind_of(aligned, finding)
         table.add_row(
             Text(str(finding["rank"])),
-            shown(f"{finding['state']}{detail}, {kind}", console),
+            # Where to look in the trace, for whoever opens it in another tool.
+            shown(f"{finding['state']}{detail}, {kind}, at {_seconds(finding)}", console),
             shown(f"{finding['comm']} {finding['tid']}", console),
             Text(verdict.duration(finding["observed"])),
             Text(verdict.duration(finding["expected"])),
