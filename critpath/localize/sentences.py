@@ -75,13 +75,29 @@ def sentence(
     apiece = " each" if size > 1 else ""
     less = "" if each > 0 else "less time "
     rounds = _rounds(members)
-    what = rounds + _parts(members, size) if rounds else less + _what(members, size)
+    call, after = _where(members)
+    waited = not rounds and all(m.finding.symbol.role for m in members if not m.moved)
+    if rounds:
+        what = rounds + _parts(members, size)
+        if len({m.counts_as for m in members}) > 1:
+            call, after = "", ""  # of all that the loop does, it would be said of the last
+    elif waited:
+        what = less + _waiting(members, size, call)
+    else:
+        what = less + _own(members, size)
     main = main_member(members).finding
     if quota and each > 0 and main.symbol.state == State.WAIT_CPU and main.detail != IDLE:
         what += ", or a CPU quota held it back: see the warnings"
+    # The same thread or state again tells nothing.
+    if any(after == woken_by(m.finding.comm) for m in members) or after.split(" (")[0] in what:
+        after = ""
+    where = f", in system call {call}" if call and not waited else ""
+    if after:
+        # Not what another thread did after it.
+        where += f"{';' if waited else ','} after {after}"
     return (
         f"{size} of {of_all}, {format_ns(each, sign=True)}{apiece}: {what}"
-        f"{_where(members, what)} ({_difference(members, size, normals)})"
+        f"{where} ({_difference(members, size, normals)})"
     )
 
 
@@ -109,34 +125,39 @@ def _weights(members: Sequence[Member], of: Callable[[Member], _Key]) -> dict[_K
     return {key: max(sign * math.fsum(ns), 0.0) for key, ns in sums.items()}
 
 
-def _what(members: Sequence[Member], size: int) -> str:
-    """Say what the time was spent on, in parts where no part is nearly all of it."""
+def _own(members: Sequence[Member], size: int) -> str:
+    """Say what the time was spent on, in the subject's own thread for a part at least."""
+    weight = _weights(members, _state)
+    state = min(weight, key=lambda s: (-weight[s], s))
+    said = [m.finding for m in members if not m.moved]
+    part = [m.finding for m in members if _state(m) == state and not m.moved]
+    mine = [f for f in part if not f.symbol.role] or [f for f in said if not f.symbol.role]
+    text = _doing(part, _thread(mine))
+    others = [f for f in said if f.symbol.role]
+    elsewhere = math.fsum(abs(f.contribution) for f in others)
+    if elsewhere >= WORTH_NAMING * sum(weight.values()):
+        text += f", {format_ns(elsewhere / size)} of it in {_threads(others)}"
+    return text
+
+
+def _waiting(members: Sequence[Member], size: int, call: str) -> str:
+    """Say which threads it waited for, in parts where no part is nearly all of the time."""
     weight = _weights(members, _state)
     ranked = sorted(weight, key=lambda s: (-weight[s], s))
     whole = sum(weight.values())
-    said = [m.finding for m in members if not m.moved]
-    own = [f for f in said if not f.symbol.role]
-    others = [f for f in said if f.symbol.role]
     parts = {s: [m.finding for m in members if _state(m) == s and not m.moved] for s in ranked}
-    if own:
-        state = ranked[0]
-        mine = [f for f in parts[state] if not f.symbol.role] or own
-        text = _doing(parts[state], _thread(mine))
-        elsewhere = sum(abs(f.contribution) for f in others)
-        if elsewhere >= WORTH_NAMING * whole:
-            text += f", {format_ns(elsewhere / size)} of it in {_threads(others)}"
-        return text
-    text = f"waiting for {_threads(others)}, which"
-    were = "were" if text.startswith("waiting for threads") else "was"
-    if len(ranked) == 1 or weight[ranked[0]] >= NEARLY_ALL * whole:
-        state = ranked[0]
-        return f"{text} {were} {_doing(parts[state])}"
+    threads = _threads([m.finding for m in members if not m.moved])
+    where = f" in system call {call}" if call else ""
+    were = "were" if threads.startswith("threads") else "was"
+    text = f"waiting{where} for {threads}, which {were}"
+    if weight[ranked[0]] >= NEARLY_ALL * whole:
+        return f"{text} {_doing(parts[ranked[0]])}"
     named = [
         f"{_doing(parts[s])} ({format_ns(weight[s] / size)})"
         for s in ranked
         if weight[s] >= WORTH_NAMING * whole
     ]
-    return f"{text} {were} {listed(named)}"
+    return f"{text} {listed(named)}"
 
 
 def _doing(findings: Sequence[Finding], thread: str = "") -> str:
@@ -252,21 +273,19 @@ def _parts(members: Sequence[Member], size: int) -> str:
     for symbol in sorted(weight, key=lambda s: (-weight[s], s.state, s.role)):
         mine = [m.finding for m in members if m.counts_as == symbol and not m.moved]
         if weight[symbol] >= WORTH_NAMING * whole:
-            named.append(f"{_doing(mine, _thread(mine))} ({format_ns(weight[symbol] / size)})")
-    return listed(named)
+            named.append((_doing(mine, _thread(mine)), format_ns(weight[symbol] / size)))
+    if len(named) == 1:
+        return named[0][0]
+    return listed([f"{text} ({amount})" for text, amount in named])
 
 
-def _where(members: Sequence[Member], what: str) -> str:
-    """Say in which system call and after what, if most of the executions agree on it."""
+def _where(members: Sequence[Member]) -> tuple[str, str]:
+    """Return in which system call and after what, if most of the executions agree on it."""
     first: dict[int, Member] = {}
     for m in sorted((m for m in members if not m.moved), key=lambda m: -m.finding.begin):
         first[m.finding.execution] = m
     call = _agreed(list(first.values()), lambda m: m.around.call)
-    after = _agreed(list(first.values()), lambda m: m.around.after)
-    # The same thread or state again tells nothing.
-    if any(after == woken_by(m.finding.comm) for m in members) or after.split(" (")[0] in what:
-        after = ""
-    return (f", in system call {call}" if call else "") + (f", after {after}" if after else "")
+    return call, _agreed(list(first.values()), lambda m: m.around.after)
 
 
 def _agreed(members: Sequence[Member], say: Callable[[Member], str]) -> str:

@@ -39,8 +39,8 @@ def test_a_helper_that_answers_late(late):
     assert (main.symbol.state, main.symbol.role) == (State.WAIT_TIMER, "helper")
     assert cause.contribution == pytest.approx(late * 1000, rel=0.15)
     assert (
-        "waiting for thread `helper` (tid 8), which was waiting for a timer, in system call"
-        " recvmsg (n" in cause.sentence
+        "waiting in system call recvmsg for thread `helper` (tid 8), which was waiting for a"
+        " timer (n" in cause.sentence
     )
     assert cause.executions == tuple(range(SAMPLES))
 

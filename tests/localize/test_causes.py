@@ -443,6 +443,16 @@ def loop_count(now, usual, columns, ns, state=State.WAIT_DISK, **changes):
     )
 
 
+def test_a_loops_system_call_is_said_where_it_does_one_thing():
+    sleeps = loop_count(12, 5, (4, 30), 10 * MS, State.WAIT_TIMER)
+    runs = loop_count(12, 5, (4, 30), 5 * MS, State.RUN)
+    around = [Surroundings("clock_nanosleep")] * 2
+    (cause,) = group_causes([sleeps], explained(1), 11, around=around[:1])
+    assert "timer in `worker` (tid 7), in system call clock_nanosleep (never" in cause.sentence
+    (cause,) = group_causes([sleeps, runs], explained(1), 11, around=around)
+    assert "clock_nanosleep" not in cause.sentence
+
+
 def test_time_that_only_moved_is_not_a_part_of_the_loop():
     peer = loop_count(12, 5, (4, 30), 10 * MS, symbol=Symbol(State.RUN, "peer-#"))
     peer = replace(peer, comm="peer-3", tid=12)
@@ -452,7 +462,7 @@ def test_time_that_only_moved_is_not_a_part_of_the_loop():
     for findings in ([peer, moved], [moved, peer]):
         assert sentence_of(*findings).startswith(
             "1 of 11 executions, +6.00 ms: a loop at columns 5-30 ran 12 times, normally 5:"
-            " running in `peer-3` (tid 12) (6.00 ms) ("
+            " running in `peer-3` (tid 12) ("
         )
 
 
@@ -571,6 +581,15 @@ def test_the_system_call_and_what_came_before():
     around = [Surroundings("", "waiting for a timer (hrtimer)")] * 3
     (cause,) = group_causes(findings, explained(3), 3, around=around)
     assert "after" not in cause.sentence
+
+
+def test_a_system_call_is_the_one_that_waited_not_the_other_threads():
+    around = [Surroundings("read", "waiting for the disk")]
+    (cause,) = group_causes([HOLDER], explained(1), 3, around=around)
+    assert (
+        ": waiting in system call read for thread `holder` (tid 7), which was running;"
+        " after waiting for the disk (never"
+    ) in cause.sentence
 
 
 def test_a_quota_is_said_beside_who_had_the_cpu():
