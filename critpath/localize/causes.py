@@ -84,7 +84,7 @@ def group_causes(
                 place,
                 findings[place],
                 around[place] if around else Surroundings(),
-                findings[larger].symbol.state,
+                findings[larger].symbol,
                 moved=place != larger,
             )
             for place, larger in group
@@ -99,7 +99,7 @@ def group_causes(
 
     def weight(members: list[Member]) -> float:
         borne_out = len({m.finding.execution for m in members})
-        seen = UNSEEN_COUNTS if main_member(members).state in UNSEEN else 1.0
+        seen = UNSEEN_COUNTS if main_member(members).counts_as.state in UNSEEN else 1.0
         # fsum: the same whatever the order of the executions.
         net = math.fsum(m.finding.contribution * ordinary(m.finding) for m in members)
         if not any(m.moved for m in members):

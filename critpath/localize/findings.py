@@ -155,6 +155,7 @@ class _Describer:
             offset=candidate.offset / matrix.n,
             iterations=made_of.iterations,
             normal_iterations=made_of.normal_iterations,
+            longest=float(held[-1].max(initial=0)),
         )
 
     def _when(self, mine: I32, column: int) -> tuple[int, int, str]:

@@ -13,6 +13,7 @@ from critpath.model import RUNNING, Finding, State
 
 _THROTTLED = (State.WAIT_CPU.name, IDLE)
 _LOOP = "loop"
+ALIKE = 0.2  # normal numbers of iterations that differ by so much, or by 1, are of one loop
 
 # A finding's place, and that of the one as whose state it counts.
 Group = list[tuple[int, int]]
@@ -31,7 +32,8 @@ def group_findings(findings: Sequence[Finding]) -> list[Group]:
     other is set off against itself (`moved_time`): both findings go where one of them
     belongs.  Threads that take turns in one stretch of the path which normal executions
     do not have at all are one cause, as a journal's thread and the worker that writes
-    its blocks.  And what a loop does in each iteration is one cause if it ran more often.
+    its blocks.  And what a loop does in each iteration is one cause if it ran more often;
+    two loops of one execution are two.
 
     Parameters
     ----------
@@ -48,7 +50,7 @@ def group_findings(findings: Sequence[Finding]) -> list[Group]:
     for finding in sorted(findings, key=lambda f: abs(f.contribution)):
         heaviest[_thread_key(finding)] = finding
     moved = moved_time(findings)
-    loops = _loops(findings)
+    loops = _loops([p for p in range(len(findings)) if p not in moved], findings)
     keyed: defaultdict[tuple[bool, str, str], Group] = defaultdict(list)
     for place in range(len(findings)):
         larger = moved.get(place, place)
@@ -64,21 +66,62 @@ def group_findings(findings: Sequence[Finding]) -> list[Group]:
     return _taking_turns([keyed[key] for key in sorted(keyed)], findings)
 
 
-def _loops(findings: Sequence[Finding]) -> dict[int, str]:
-    """Return the findings that are about a loop's iterations, and the loop's main symbol.
+def _loops(places: Sequence[int], findings: Sequence[Finding]) -> dict[int, str]:
+    """Return the findings that are about a loop's iterations, and a name for the loop.
 
-    Those of one loop have their execution and the numbers of iterations in common.
+    Findings on one loop have the execution and the numbers of iterations in common, and
+    their columns overlap.  Loops of different executions are the same if what they do
+    most is, and if normal executions run them about as often.
     """
     keyed: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
-    for place, f in enumerate(findings):
+    for place in places:
+        f = findings[place]
         if f.kind == "loop-count" and not math.isnan(f.iterations):
             sign = f.contribution > 0
             keyed[f.execution, sign, f.iterations, f.normal_iterations].append(place)
-    result = {}
-    for places in keyed.values():
-        main = max(places, key=lambda p: (abs(findings[p].contribution), -p))
-        result.update(dict.fromkeys(places, findings[main].symbol.name))
+    loops = [loop for found in keyed.values() for loop in _overlapping(found, findings)]
+
+    def heaviest(loop: list[int]) -> tuple[Finding, list[int]]:
+        return findings[max(loop, key=lambda p: (abs(findings[p].contribution), -p))], loop
+
+    result: dict[int, str] = {}
+    known: list[tuple[Finding, set[int]]] = []  # with the executions that have it already
+    # The heaviest first, equal ones by what does not depend on the executions' order.
+    for main, loop in sorted(
+        map(heaviest, loops),
+        key=lambda x: (-abs(x[0].contribution), x[0].normal_iterations, x[0].columns),
+    ):
+        fitting = (
+            number
+            for number, (other, executions) in enumerate(known)
+            if main.execution not in executions and _same_loop(main, other)
+        )
+        number = next(fitting, len(known))
+        if number == len(known):
+            known.append((main, set()))
+        known[number][1].add(main.execution)
+        result.update(dict.fromkeys(loop, f"{number:06}"))
     return result
+
+
+def _overlapping(places: Sequence[int], findings: Sequence[Finding]) -> list[list[int]]:
+    """Divide findings where no columns are common to those before and those after."""
+    result: list[list[int]] = []
+    end = 0
+    for place in sorted(places, key=lambda p: (findings[p].columns, p)):
+        first, last = findings[place].columns
+        if result and first < end:
+            result[-1].append(place)
+        else:
+            result.append([place])
+        end = max(end, last)
+    return result
+
+
+def _same_loop(one: Finding, other: Finding) -> bool:
+    mean, usual = one.normal_iterations[0], other.normal_iterations[0]
+    near = abs(mean - usual) <= max(1.0, ALIKE * max(mean, usual))
+    return near and one.symbol == other.symbol and one.contribution * other.contribution > 0
 
 
 def _taking_turns(groups: list[Group], findings: Sequence[Finding]) -> list[Group]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -9,12 +10,12 @@ from typing import Final
 from critpath.model import State
 
 IDLE: Final = "idle"  # detail of WAIT_CPU: nobody ran instead
-OTHERS: Final = "mostly "  # before a name that holds less than half
-# Below this nobody is held back: an idle cpu takes as long to start a thread,
-# more so a virtual one. (A quota's period is 100 ms unless set otherwise.)
+OTHERS: Final = "above all "  # before a name that holds no more than half
+# A single wait below this is nobody held back: an idle cpu takes as long to start a
+# thread, more so a virtual one. (A quota's period is 100 ms unless set otherwise.)
 LATE_NS: Final = 2_000_000
-LATE: Final = "that was idle (late to start it)"
-THROTTLED: Final = "that was idle (throttled: held back by a quota or an affinity)"
+LATE: Final = "(late to start it)"
+THROTTLED: Final = "(throttled: held back by a quota or an affinity)"
 
 # {} stands for " (detail)" where there is one.
 _WHAT: Final[dict[State, str]] = {
@@ -61,7 +62,7 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]])) if parts else ""
 
 
-def doing(state: State, detail: str, ns: float, thread: str = "") -> str:
+def doing(state: State, detail: str, thread: str = "", longest: float = math.nan) -> str:
     """Say what a thread was doing.
 
     Parameters
@@ -69,10 +70,11 @@ def doing(state: State, detail: str, ns: float, thread: str = "") -> str:
     state : State
     detail : str
         The segment's qualifier; "" for none.
-    ns : float
-        How much time it is about.
     thread : str
         The thread, as `thread_name` has it; "" where the sentence has named it.
+    longest : float
+        The longest single time it did so (ns): it tells being held back from many late
+        starts.  NaN says neither.
 
     Returns
     -------
@@ -90,7 +92,8 @@ def doing(state: State, detail: str, ns: float, thread: str = "") -> str:
         return _WHAT[state].format(f" ({detail})" if detail else "") + where
     what = f"waiting{where} for a cpu"
     if detail == IDLE:
-        return f"{what} {THROTTLED if abs(ns) >= LATE_NS else LATE}"
+        why = THROTTLED if longest >= LATE_NS else LATE
+        return f"{what} that was idle" + ("" if math.isnan(longest) else f" {why}")
     if detail.startswith(OTHERS):
         return f"{what} that others had, {OTHERS}{_rival(detail.removeprefix(OTHERS))}"
     return f"{what} that {_rival(detail)} had" if detail else what

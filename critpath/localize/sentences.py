@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeVar
 
 from critpath.localize.phrases import IDLE, OTHERS, doing, listed, quoted, thread_name
 from critpath.localize.surroundings import Surroundings, woken_by
-from critpath.model import Finding, State
+from critpath.model import Finding, State, Symbol
 from critpath.units import format_ns, plural
 
 NEARLY_ALL = 0.8  # one part that is said alone
+HALF = 0.5
 WORTH_NAMING = 0.1
+FEW = 3  # threads of a family that are told by their ids
+
+_Key = TypeVar("_Key", State, Symbol)
 
 
 @dataclass(frozen=True)
@@ -27,9 +34,9 @@ class Member:
     finding : Finding
     around : Surroundings
         Where it stands.
-    state : State
-        What its time counts as in the sentence.  Its own state, except for time that
-        only moved from one state to another: see `critpath.localize.moved`.
+    counts_as : Symbol
+        Whose time its time is in the sentence.  Its own symbol, except for time that only
+        moved from one to another: see `critpath.localize.moved`.
     moved : bool
         It is such time, and is not named itself.
     """
@@ -37,7 +44,7 @@ class Member:
     place: int
     finding: Finding
     around: Surroundings
-    state: State
+    counts_as: Symbol
     moved: bool = False
 
 
@@ -68,77 +75,131 @@ def sentence(
     apiece = " each" if size > 1 else ""
     less = "" if each > 0 else "less time "
     rounds = _rounds(members)
-    what = rounds + _parts(members, size) if rounds else less + _what(members, size)
+    call, after = _where(members)
+    waited = not rounds and all(m.finding.symbol.role for m in members if not m.moved)
+    if rounds:
+        what = rounds + _parts(members, size)
+        if len({m.counts_as for m in members}) > 1:
+            call, after = "", ""  # of all that the loop does, it would be said of the last
+    elif waited:
+        what = less + _waiting(members, size, call)
+    else:
+        what = less + _own(members, size)
     main = main_member(members).finding
     if quota and each > 0 and main.symbol.state == State.WAIT_CPU and main.detail != IDLE:
         what += ", or a CPU quota held it back: see the warnings"
+    # The same thread or state again tells nothing.
+    if any(after == woken_by(m.finding.comm) for m in members) or after.split(" (")[0] in what:
+        after = ""
+    where = f", in system call {call}" if call and not waited else ""
+    if after:
+        # Not what another thread did after it.
+        where += f"{';' if waited else ','} after {after}"
     return (
         f"{size} of {of_all}, {format_ns(each, sign=True)}{apiece}: {what}"
-        f"{_where(members, what)} ({_difference(members, size, normals)})"
+        f"{where} ({_difference(members, size, normals)})"
     )
 
 
 def main_member(members: Sequence[Member]) -> Member:
     """Return the member that stands for all: the largest in the state named first."""
-    weight = _weights(members)
+    weight = _weights(members, _state)
     first = max(sorted(weight), key=weight.__getitem__)
-    named = [m for m in members if m.state == first and not m.moved]
+    named = [m for m in members if _state(m) == first and not m.moved]
     return max(named, key=lambda m: (abs(m.finding.contribution), -m.place))
 
 
-def _weights(members: Sequence[Member]) -> dict[State, float]:
-    """Return the time in each state, less what only moved there."""
-    net: defaultdict[State, float] = defaultdict(float)
+def _state(member: Member) -> State:
+    return member.counts_as.state
+
+
+def _weights(members: Sequence[Member], of: Callable[[Member], _Key]) -> dict[_Key, float]:
+    """Return the time in each state or symbol, less what only moved there.
+
+    Where more moved away than is there, none is left.
+    """
+    sums: defaultdict[_Key, list[float]] = defaultdict(list)
     for m in members:
-        net[m.state] += m.finding.contribution
-    return {state: abs(ns) for state, ns in net.items()}
+        sums[of(m)].append(m.finding.contribution)
+    sign = 1 if math.fsum(m.finding.contribution for m in members) >= 0 else -1
+    return {key: max(sign * math.fsum(ns), 0.0) for key, ns in sums.items()}
 
 
-def _what(members: Sequence[Member], size: int) -> str:
-    """Say what the time was spent on, in parts where no part is nearly all of it."""
-    weight = _weights(members)
+def _own(members: Sequence[Member], size: int) -> str:
+    """Say what the time was spent on, in the subject's own thread for a part at least."""
+    weight = _weights(members, _state)
+    state = min(weight, key=lambda s: (-weight[s], s))
+    said = [m.finding for m in members if not m.moved]
+    part = [m.finding for m in members if _state(m) == state and not m.moved]
+    mine = [f for f in part if not f.symbol.role] or [f for f in said if not f.symbol.role]
+    text = _doing(part, _thread(mine))
+    others = [f for f in said if f.symbol.role]
+    elsewhere = math.fsum(abs(f.contribution) for f in others)
+    if elsewhere >= WORTH_NAMING * sum(weight.values()):
+        text += f", {format_ns(elsewhere / size)} of it in {_threads(others)}"
+    return text
+
+
+def _waiting(members: Sequence[Member], size: int, call: str) -> str:
+    """Say which threads it waited for, in parts where no part is nearly all of the time."""
+    weight = _weights(members, _state)
     ranked = sorted(weight, key=lambda s: (-weight[s], s))
     whole = sum(weight.values())
-    said = [m.finding for m in members if not m.moved]
-    own = [f for f in said if not f.symbol.role]
-    others = [f for f in said if f.symbol.role]
-    parts = {s: [m.finding for m in members if m.state == s and not m.moved] for s in ranked}
-    if own:
-        state = ranked[0]
-        mine = [f for f in parts[state] if not f.symbol.role] or own
-        text = doing(state, _detail(parts[state]), whole / size, _thread(mine))
-        elsewhere = sum(abs(f.contribution) for f in others)
-        if elsewhere >= WORTH_NAMING * whole:
-            text += f", {format_ns(elsewhere / size)} of it in {_threads(others)}"
-        return text
-    text = f"waiting for {_threads(others)}, which"
-    were = "were" if text.startswith("waiting for threads") else "was"
-    if len(ranked) == 1 or weight[ranked[0]] >= NEARLY_ALL * whole:
-        state = ranked[0]
-        return f"{text} {were} {doing(state, _detail(parts[state]), weight[state] / size)}"
+    parts = {s: [m.finding for m in members if _state(m) == s and not m.moved] for s in ranked}
+    threads = _threads([m.finding for m in members if not m.moved])
+    where = f" in system call {call}" if call else ""
+    were = "were" if threads.startswith("threads") else "was"
+    text = f"waiting{where} for {threads}, which {were}"
+    if weight[ranked[0]] >= NEARLY_ALL * whole:
+        return f"{text} {_doing(parts[ranked[0]])}"
     named = [
-        f"{doing(s, _detail(parts[s]), weight[s] / size)} ({format_ns(weight[s] / size)})"
+        f"{_doing(parts[s])} ({format_ns(weight[s] / size)})"
         for s in ranked
         if weight[s] >= WORTH_NAMING * whole
     ]
-    return f"{text} {were} {listed(named)}"
+    return f"{text} {listed(named)}"
+
+
+def _doing(findings: Sequence[Finding], thread: str = "") -> str:
+    """Say what a thread was doing in findings of one state and sign."""
+    state = findings[0].symbol.state
+    longest = math.nan
+    # Of less time than normally nobody knows why normal executions waited.
+    if findings[0].contribution > 0:
+        pairs = [
+            (f.observed if math.isnan(f.longest) else f.longest, f.contribution) for f in findings
+        ]
+        # Half of the time is in executions that once did so for at least as long.
+        pairs.sort(reverse=True)
+        sums = list(accumulate(ns for _, ns in pairs))
+        longest = next(
+            ns for (ns, _), so_far in zip(pairs, sums, strict=True) if 2 * so_far >= sums[-1]
+        )
+    return doing(state, _detail(findings), thread, longest)
 
 
 def _detail(findings: Sequence[Finding]) -> str:
     """Return the qualifier to name: of who had the cpu, nobody for the work of many."""
     pairs = [(f.detail, abs(f.contribution)) for f in findings]
-    heaviest = _heaviest(pairs)
-    if findings[0].symbol.state != State.WAIT_CPU or _holds_half(heaviest, pairs):
-        return heaviest
-    # Threads of one name, such as a compiler's, are one culprit with many ids.
-    names = [(re.sub(r" \(\d+\)$", "", text), weight) for text, weight in pairs]
-    heaviest = _heaviest(names)
-    return heaviest if _holds_half(heaviest, names) else OTHERS + heaviest
+    ways = [pairs]
+    if findings[0].symbol.state == State.WAIT_CPU:
+        # Threads of one name, such as a compiler's, are one culprit with many ids, and so
+        # are those of one family, such as workers that have the cpu in turn.
+        names = [(re.sub(r" \(\d+\)$", "", text), weight) for text, weight in pairs]
+        ways += [names, [(re.sub(r"\d+", "#", text), weight) for text, weight in names]]
+    for share in (NEARLY_ALL, HALF):
+        for way in ways:
+            heaviest = _heaviest(way)
+            if _holds(heaviest, way, share):
+                return heaviest
+    heaviest = _heaviest(ways[min(1, len(ways) - 1)])
+    return OTHERS + heaviest if heaviest else ""
 
 
-def _holds_half(text: str, pairs: Sequence[tuple[str, float]]) -> bool:
-    mine = sum(weight for other, weight in pairs if other == text)
-    return 2 * mine >= sum(weight for _, weight in pairs)
+def _holds(text: str, pairs: Sequence[tuple[str, float]], share: float = HALF) -> bool:
+    """Tell whether more than a share of the weight has a text."""
+    mine = math.fsum(weight for other, weight in pairs if other == text)
+    return mine > share * math.fsum(weight for _, weight in pairs)
 
 
 def _heaviest(pairs: Sequence[tuple[str, float]]) -> str:
@@ -159,12 +220,15 @@ def _thread(findings: Sequence[Finding]) -> str:
         return thread_name(names.pop(), tids.pop() if len(tids) == 1 else -1)
     families = {re.sub(r"\d+", "#", name) for name in names}
     if len(families) == 1:
-        return quoted(families.pop())
+        threads = {(f.comm, f.tid) for f in findings}
+        tids = {tid for _, tid in threads if tid > 0}
+        # Few, of one number each: which they are.
+        few = len(threads) == len(names) == len(tids) <= FEW
+        which = f" (tids {listed([str(tid) for tid in sorted(tids)])})" if few else ""
+        return quoted(families.pop()) + which
     pairs = [(f.comm, abs(f.contribution)) for f in findings]
     heaviest = _heaviest(pairs)
-    return (
-        quoted(heaviest) if _holds_half(heaviest, pairs) else f"others, {OTHERS}{quoted(heaviest)}"
-    )
+    return quoted(heaviest) if _holds(heaviest, pairs) else f"others, {OTHERS}{quoted(heaviest)}"
 
 
 def _threads(findings: Sequence[Finding]) -> str:
@@ -182,56 +246,52 @@ def _threads(findings: Sequence[Finding]) -> str:
 
 def _rounds(members: Sequence[Member]) -> str:
     """Say how often a loop ran, if it is that what the findings are about."""
-    if any(m.finding.kind != "loop-count" for m in members if not m.moved):
+    about = sorted((m.finding for m in members if not m.moved), key=lambda f: abs(f.contribution))
+    if any(f.kind != "loop-count" for f in about):
         return ""
-    main = {m.finding.execution: m.finding for m in members}
-    now = sum(f.iterations for f in main.values()) / len(main)
+    main = {f.execution: f for f in about}  # the heaviest of each
+    least, most = (pick(f.iterations for f in main.values()) for pick in (min, max))
+    now = f"{least:.0f}" + (f" to {most:.0f}" if most > least else "")
     mean, deviation = (
         sum(f.normal_iterations[i] for f in main.values()) / len(main) for i in (0, 1)
     )
     where = ""
     if len(main) == 1:
         # Columns are those of one execution's alignment.
-        first = min(m.finding.columns[0] for m in members) + 1
-        last = max(m.finding.columns[1] for m in members)
+        first = min(f.columns[0] for f in about) + 1
+        last = max(f.columns[1] for f in about)
         where = f" at columns {first}-{last}"
     usual = f"{mean:.3g}" + (f" +- {deviation:.2g}" if deviation > 0 else "")
-    return f"a loop{where} ran {now:.3g} times, normally {usual}: "
+    return f"a loop{where} ran {now} times, normally {usual}: "
 
 
 def _parts(members: Sequence[Member], size: int) -> str:
     """Say what a loop does, one part for every thread and state."""
-    parts: defaultdict[tuple[State, str], list[Finding]] = defaultdict(list)
-    for m in members:
-        parts[m.state, m.finding.symbol.role].append(m.finding)
-    weight = {key: abs(sum(f.contribution for f in fs)) for key, fs in parts.items()}
-    ranked = sorted(parts, key=lambda key: (-weight[key], key))
+    weight = _weights(members, lambda m: m.counts_as)
     whole = sum(weight.values())
     named = []
-    for key in ranked:
-        if weight[key] >= WORTH_NAMING * whole:
-            words = doing(key[0], _detail(parts[key]), weight[key] / size, _thread(parts[key]))
-            named.append(f"{words} ({format_ns(weight[key] / size)})")
-    return listed(named)
+    for symbol in sorted(weight, key=lambda s: (-weight[s], s.state, s.role)):
+        mine = [m.finding for m in members if m.counts_as == symbol and not m.moved]
+        if weight[symbol] >= WORTH_NAMING * whole:
+            named.append((_doing(mine, _thread(mine)), format_ns(weight[symbol] / size)))
+    if len(named) == 1:
+        return named[0][0]
+    return listed([f"{text} ({amount})" for text, amount in named])
 
 
-def _where(members: Sequence[Member], what: str) -> str:
-    """Say in which system call and after what, if half of the executions agree on it."""
+def _where(members: Sequence[Member]) -> tuple[str, str]:
+    """Return in which system call and after what, if most of the executions agree on it."""
     first: dict[int, Member] = {}
     for m in sorted((m for m in members if not m.moved), key=lambda m: -m.finding.begin):
         first[m.finding.execution] = m
     call = _agreed(list(first.values()), lambda m: m.around.call)
-    after = _agreed(list(first.values()), lambda m: m.around.after)
-    # The same thread or state again tells nothing.
-    if any(after == woken_by(m.finding.comm) for m in members) or after.split(" (")[0] in what:
-        after = ""
-    return (f", in system call {call}" if call else "") + (f", after {after}" if after else "")
+    return call, _agreed(list(first.values()), lambda m: m.around.after)
 
 
 def _agreed(members: Sequence[Member], say: Callable[[Member], str]) -> str:
     tally = Counter(map(say, members))
     text, count = max(sorted(tally.items()), key=lambda x: x[1])
-    return text if 2 * count >= len(members) else ""
+    return text if 2 * count > len(members) else ""
 
 
 def _difference(members: Sequence[Member], size: int, normals: Mapping[int, int]) -> str:
@@ -241,9 +301,12 @@ def _difference(members: Sequence[Member], size: int, normals: Mapping[int, int]
     expected = sum(f.expected for f in findings) / size
     now = f"now {format_ns(observed)}" if observed > 0 else "now not at all"
     # A finding's probability is a count of normal executions over their number; the
-    # largest finding of each execution speaks for it, or what normally stands for it.
+    # largest finding of each execution that is normal at all speaks for it, or what
+    # normally stands for it.
     main: dict[int, Finding] = {}
-    for m in sorted(members, key=lambda m: (m.moved, abs(m.finding.contribution))):
+    for m in sorted(
+        members, key=lambda m: (m.finding.expected > 0, m.moved, abs(m.finding.contribution))
+    ):
         main[m.finding.execution] = m.finding
     counts = {(round(f.probability * normals[e]), normals[e]) for e, f in main.items()}
     if all(have == 0 for have, _ in counts) and not expected:
@@ -253,8 +316,10 @@ def _difference(members: Sequence[Member], size: int, normals: Mapping[int, int]
         where = f"in {have} of {of}"
     else:
         have, of = sum(h for h, _ in counts), sum(n for _, n in counts)
-        where = "in all" if have == of else f"in {100 * have / of:.0f} %"
-        where += f" of {_normals({of for _, of in counts})}"
+        # Each of the executions has normal ones of its own type.
+        share = min(max(round(100 * have / of), 1), 99)  # some, not all
+        where = "in all" if have == of else f"in {share} %"
+        where += f" of {_normals({of for _, of in counts})} each"
     return f"normally {format_ns(expected)} here, {where}; {now}"
 
 

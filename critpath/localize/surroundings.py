@@ -60,7 +60,7 @@ def surroundings(paths: PathSet, finding: Finding) -> Surroundings:
             call = detail if waits and state == State.RUN_SYSCALL else call
             waits = False
             continue
-        after = doing(state, detail, 0) if own else woken_by(path.strings[path.comm[i]])
+        after = doing(state, detail) if own else woken_by(path.strings[path.comm[i]])
         break
     return Surroundings(call, after)
 

@@ -126,6 +126,8 @@ class Finding:
         How often this execution ran the loop that the finding is about; NaN for none.
     normal_iterations : (float, float)
         Mean and standard deviation of the normal group; NaN for no loop.
+    longest : float
+        Its longest segment in this execution (ns), 0 if it has none; NaN if not known.
     """
 
     execution: int
@@ -150,6 +152,7 @@ class Finding:
     offset: float = 0.0
     iterations: float = float("nan")
     normal_iterations: tuple[float, float] = (float("nan"), float("nan"))
+    longest: float = float("nan")
 
 
 @dataclass(frozen=True)

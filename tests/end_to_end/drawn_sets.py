@@ -17,10 +17,11 @@ STATES = {
     "h": (State.RUN, 2, 0),
     "u": (State.UNKNOWN, 1, 0),
     "k": (State.WAIT_CPU, 1, 3),  # helper has the cpu
+    "i": (State.WAIT_CPU, 1, 5),  # nobody has the cpu
     "T": (State.WAIT_TIMER, 2, 0),  # helper sleeps
     "s": (State.RUN_SYSCALL, 1, 4),
 }
-STRINGS = ("", "worker", "helper", "helper (8)", "recvmsg")
+STRINGS = ("", "worker", "helper", "helper (8)", "recvmsg", "idle")
 
 
 def draw(executions: Sequence[str], *, session: Sequence[int] = ()) -> PathSet:

@@ -39,8 +39,8 @@ def test_a_helper_that_answers_late(late):
     assert (main.symbol.state, main.symbol.role) == (State.WAIT_TIMER, "helper")
     assert cause.contribution == pytest.approx(late * 1000, rel=0.15)
     assert (
-        "waiting for thread `helper` (tid 8), which was waiting for a timer, in system call"
-        " recvmsg (n" in cause.sentence
+        "waiting in system call recvmsg for thread `helper` (tid 8), which was waiting for a"
+        " timer (n" in cause.sentence
     )
     assert cause.executions == tuple(range(SAMPLES))
 
@@ -53,6 +53,18 @@ def test_a_helper_that_has_the_cpu_for_longer():
     cause = compare(normal, sample).causes[0]
     assert cause.contribution == pytest.approx(3e6, rel=0.1)
     assert "waiting in `worker` (tid 7) for a cpu that `helper` (tid 8) had" in cause.sentence
+
+
+@pytest.mark.parametrize(
+    ("waits", "why"), [("i30 r40 " * 100, "late to start it"), ("i3000 r4000", "throttled: ")]
+)
+def test_many_late_starts_are_not_throttling(waits, why):
+    rng = np.random.default_rng(4)
+    normal = [jittered(rng, "r1500 i5 r4000 d100 r500") for _ in range(NORMALS)]
+    sample = [jittered(rng, f"r1500 {waits} d100 r500") for _ in range(SAMPLES)]
+    cause = compare(normal, sample).causes[0]
+    assert cause.contribution == pytest.approx(3e6, rel=0.1)
+    assert f"waiting in `worker` (tid 7) for a cpu that was idle ({why}" in cause.sentence
 
 
 def test_what_was_not_observed_comes_after_what_was():

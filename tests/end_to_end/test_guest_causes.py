@@ -31,7 +31,7 @@ SAYS = {
     "delay": (r"waiting for a timer \(hrtimer\) in `worker-#`",),
     "fsync": (r"waiting for threads? .*`jbd2/vda-8` \(tid \d+\)", r"waiting for the disk \(virtio"),
     "lock": (r"waiting for thread `holder` \(tid \d+\), which was running",),
-    "quota": (r"waiting in `worker-#` for a cpu that was idle \(throttled",),
+    "quota": (r"waiting in `worker-#` (\(tids [^)]*\) )?for a cpu that was idle \(throttled",),
 }
 
 

@@ -200,7 +200,7 @@ def test_normal_groups_of_unlike_size():
     executions = [Explained(0, 33 * MS, 40), Explained(1, 33 * MS, 10)]
     findings = [TIMER, replace(TIMER, execution=1, probability=0.5)]
     (cause,) = group_causes(findings, executions, 3)
-    assert "in 90 % of 10 to 40 normal executions;" in cause.sentence
+    assert "in 90 % of 10 to 40 normal executions each;" in cause.sentence
     absent = [replace(f, probability=0.0, expected=0) for f in findings]
     (cause,) = group_causes(absent, executions, 3)
     assert "never in 10 to 40 normal executions" in cause.sentence
@@ -316,7 +316,14 @@ def test_numbered_threads_are_named_by_number_only_where_it_is_one():
     recreated = [same[0], replace(same[1], tid=14)]
     assert "in `worker-3` (normally" in sentence_of(*recreated)
     several = [same[0], replace(same[1], comm="worker-4", tid=13)]
-    assert "in `worker-#` (normally" in sentence_of(*several)
+    assert "in `worker-#` (tids 12 and 13) (normally" in sentence_of(*several)
+    # Many, or the numbers of more than one recording: no list.
+    many = [replace(TIMER, execution=e, comm=f"worker-{e}", tid=12 + e) for e in range(4)]
+    assert "in `worker-#` (normally" in sentence_of(*many)
+    unlike = [*several, replace(several[0], execution=2, tid=99)]
+    assert "in `worker-#` (normally" in sentence_of(*unlike)
+    unknown = [several[0], replace(several[1], tid=-1)]
+    assert "in `worker-#` (normally" in sentence_of(*unknown)
     unlike = [same[0], replace(same[1], comm="main", tid=13, contribution=29 * MS)]
     assert "in `worker-3` (normally" in sentence_of(*unlike)
 
@@ -423,18 +430,166 @@ def test_a_loop_that_ran_more_often_is_one_cause_with_all_it_does():
     )
 
 
+def loop_count(now, usual, columns, ns, state=State.WAIT_DISK, **changes):
+    changes = {"symbol": Symbol(state), "observed": ns, "expected": 0, **changes}
+    return replace(
+        TIMER,
+        kind="loop-count",
+        iterations=float(now),
+        normal_iterations=(float(usual), 0.0),
+        columns=columns,
+        contribution=ns,
+        **changes,
+    )
+
+
+def test_a_loops_system_call_is_said_where_it_does_one_thing():
+    sleeps = loop_count(12, 5, (4, 30), 10 * MS, State.WAIT_TIMER)
+    runs = loop_count(12, 5, (4, 30), 5 * MS, State.RUN)
+    around = [Surroundings("clock_nanosleep")] * 2
+    (cause,) = group_causes([sleeps], explained(1), 11, around=around[:1])
+    assert "timer in `worker` (tid 7), in system call clock_nanosleep (n" in cause.sentence
+    (cause,) = group_causes([sleeps, runs], explained(1), 11, around=around)
+    assert "clock_nanosleep" not in cause.sentence
+
+
+def test_time_that_only_moved_is_not_a_part_of_the_loop():
+    peer = loop_count(12, 5, (4, 30), 10 * MS, symbol=Symbol(State.RUN, "peer-#"))
+    peer = replace(peer, comm="peer-3", tid=12)
+    moved = replace(
+        waiting_for_cpu("", "peer-3 (12)", -4 * MS), kind="shorter", tid=7, columns=(0, 90)
+    )
+    for findings in ([peer, moved], [moved, peer]):
+        assert sentence_of(*findings).startswith(
+            "1 of 11 executions, +6.00 ms: a loop at columns 5-30 ran 12 times, normally 5:"
+            " running in `peer-3` (tid 12) ("
+        )
+
+
+def test_more_moved_away_than_a_part_has():
+    runs = replace(PEER, contribution=1 * MS)
+    sleeps = replace(PEER, symbol=Symbol(State.WAIT_TIMER, "peer-#"), contribution=2.5 * MS)
+    moved = waiting_for_cpu("", "peer-1 (9)", -2 * MS)
+    said = sentence_of(runs, sleeps, moved)
+    assert "+1.50 ms: waiting for thread `peer-1` (tid 9), which was waiting for a timer (" in said
+
+
+def test_two_loops_of_one_execution_are_two_causes():
+    short = loop_count(12, 5, (9, 20), 30 * MS)
+    long = loop_count(300, 100, (199, 400), 5 * MS)
+    first, second = group_causes([long, short], explained(1), 11)
+    assert (
+        "a loop at columns 10-20 ran 12 times, normally 5: waiting for the disk" in first.sentence
+    )
+    assert "a loop at columns 200-400 ran 300 times, normally 100: " in second.sentence
+    # As many iterations, elsewhere: still two.
+    alike = loop_count(12, 5, (199, 400), 5 * MS)
+    assert len(group_causes([short, alike], explained(1), 11)) == 2
+    # What one loop does in the same columns is one.
+    runs = loop_count(12, 5, (8, 19), 5 * MS, State.RUN)
+    (cause,) = group_causes([short, runs], explained(1), 11)
+    assert "a loop at columns 9-20 ran 12 times" in cause.sentence
+
+
+def test_a_loop_of_several_executions_is_one_that_normally_runs_as_often():
+    one = loop_count(12, 5, (9, 20), 30 * MS)
+    other = loop_count(400, 100, (9, 500), 30 * MS, execution=1)
+    assert len(group_causes([one, other], explained(2), 11)) == 2
+    near = loop_count(14, 5.5, (9, 22), 30 * MS, execution=2)
+    causes = group_causes([one, other, near], explained(3), 11)
+    assert [c.executions for c in causes] == [(0, 2), (1,)]
+    assert "+30.0 ms each: a loop ran 12 to 14 times, normally 5.25: " in causes[0].sentence
+
+
+def test_each_loop_joins_the_one_like_it():
+    """Two loops do the same mostly; in both executions the larger is the first."""
+    findings = [
+        loop_count(12, 5, (9, 20), 30 * MS),
+        loop_count(9, 5, (29, 40), 10 * MS),
+        loop_count(12, 5, (9, 20), 31 * MS, execution=1),
+        loop_count(9, 5, (29, 40), 11 * MS, execution=1),
+    ]
+    for order in (findings, findings[::-1]):
+        causes = group_causes(order, explained(2), 11)
+        assert [c.contribution for c in causes] == [30.5 * MS, 10.5 * MS]
+        assert [" ran 12 times" in c.sentence for c in causes] == [True, False]
+
+
+def test_many_late_starts_are_not_called_throttling():
+    late = waiting_for_cpu("", "idle", 3 * MS, longest=30_000.0)
+    assert "for a cpu that was idle (late to start it)" in sentence_of(late)
+    held = waiting_for_cpu("", "idle", 3 * MS, longest=2.9 * MS)
+    assert "for a cpu that was idle (throttled: " in sentence_of(held)
+    # What most of the time is decides.
+    several = [held] + [replace(late, execution=e) for e in (1, 2)]
+    assert "(late to start it)" in sentence_of(*several)
+    # Why normal executions waited nobody knows.
+    less = waiting_for_cpu("", "idle", -30 * MS, longest=0.0)
+    assert "-30.0 ms: less time waiting in `worker` (tid 7) for a cpu that was idle (n" in (
+        sentence_of(less)
+    )
+
+
+def test_who_had_the_cpu_is_a_family_where_its_threads_took_turns():
+    findings = [
+        replace(waiting_for_cpu("", "worker-1 (8)", 2 * MS), comm="worker-0", tid=7),
+        replace(waiting_for_cpu("", "worker-0 (7)", 3 * MS, execution=1), comm="worker-1", tid=8),
+    ]
+    said = sentence_of(*findings)
+    assert "waiting in `worker-#` (tids 7 and 8) for a cpu that `worker-#` had (" in said
+
+
+def test_what_holds_no_more_than_half_is_not_said_alone():
+    half = [
+        waiting_for_cpu("holder", who, 2 * MS, execution=e)
+        for e, who in enumerate(("a (1)", "b (2)"))
+    ]
+    assert "for a cpu that others had, above all `a` (" in sentence_of(*half)
+    calls = [
+        replace(TIMER, execution=e, symbol=Symbol(State.RUN_SYSCALL), detail=detail)
+        for e, detail in enumerate(("read", "write", "openat"))
+    ]
+    assert "running in a system call (above all openat) in" in sentence_of(*calls)
+
+
+def test_what_is_normal_is_never_in_none_of_the_normal_executions():
+    new = replace(HOLDER, contribution=20 * MS)
+    usual = waiting_for_cpu("holder", "stress", 5 * MS)
+    usual = replace(usual, expected=1 * MS, probability=0.5)
+    assert "(normally 1.00 ms here, in 20 of 40; now " in sentence_of(new, usual)
+    rare = [
+        replace(TIMER, probability=1 / 400),
+        replace(TIMER, execution=1, probability=0.0),
+    ]
+    (cause,) = group_causes(rare, explained(2, normals=400), 3)
+    assert "in 1 % of 400 normal executions each; " in cause.sentence
+
+
 def test_the_system_call_and_what_came_before():
     around = [Surroundings("recvmsg", "`helper` woke it")] * 3
     findings = [replace(TIMER, execution=e) for e in range(3)]
     (cause,) = group_causes(findings, explained(3), 3, around=around)
     assert "in `worker` (tid 7), in system call recvmsg, after `helper` woke it (" in cause.sentence
-    # Only what half of them agree on, and not what the sentence says already.
+    # Only what most of them agree on, and not what the sentence says already.
     around = [Surroundings("read"), Surroundings("write"), Surroundings("futex")]
     (cause,) = group_causes(findings, explained(3), 3, around=around)
     assert "system call" not in cause.sentence
+    around = [Surroundings("read", "`a` woke it"), Surroundings("write", "`b` woke it")]
+    (cause,) = group_causes(findings[:2], explained(2), 3, around=around)
+    assert "system call" not in cause.sentence
+    assert "after" not in cause.sentence
     around = [Surroundings("", "waiting for a timer (hrtimer)")] * 3
     (cause,) = group_causes(findings, explained(3), 3, around=around)
     assert "after" not in cause.sentence
+
+
+def test_a_system_call_is_the_one_that_waited_not_the_other_threads():
+    around = [Surroundings("read", "waiting for the disk")]
+    (cause,) = group_causes([HOLDER], explained(1), 3, around=around)
+    assert (
+        ": waiting in system call read for thread `holder` (tid 7), which was running;"
+        " after waiting for the disk (never"
+    ) in cause.sentence
 
 
 def test_a_quota_is_said_beside_who_had_the_cpu():

@@ -113,6 +113,7 @@ def test_waits_with_running_between_are_one_finding(drawing, explanation, symbol
     assert findings[0].symbol == symbols["j"]
     assert findings[0].kind == "new-state"
     assert findings[0].contribution == 18 * MS
+    assert findings[0].longest == 2 * MS
     assert findings[0].columns == (2, 19)
     assert (findings[0].comm, findings[0].tid, findings[0].detail) == (
         "jbd2/vda-2",
@@ -202,6 +203,7 @@ def test_missing_and_shorter(drawing, explanation, symbols):
     missing = findings[1]
     assert missing.begin == missing.end == 1 * MS
     assert missing.before == "RUN"
+    assert missing.longest == 0
     assert (missing.tid, missing.comm, missing.detail) == (-1, "", "")
     assert all(np.isnan(f.share) for f in findings)
     assert unexplained == 0
