@@ -13,6 +13,7 @@ from critpath.localize.matrix import Matrix
 from critpath.localize.segments import Holders, Segments, detail_family
 from critpath.model import (
     I32,
+    INTERFERENCE,
     Alignment,
     ColumnStatistics,
     Finding,
@@ -88,7 +89,7 @@ def find_differences(
         finding to its contribution, exactly.
     """
     n = len(aligned.sequences) - 1
-    matrix = Matrix.of(aligned)
+    matrix = Matrix.of(aligned, [i for i, s in enumerate(symbols) if s.state in INTERFERENCE])
     net_total = int(statistics.contribution.sum())
     candidates, explained = find_candidates(matrix, statistics, symbols)
     if explained != net_total:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Self
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from critpath.model import I32, I64, Alignment, Loop
 
+LEAST_TURNS = 2  # of a loop in the median normal row
 SPREAD = 2.0  # standard deviations beyond which a number of iterations is out of the ordinary
 
 
@@ -32,8 +34,9 @@ class Matrix:
     totals : int64 [rows, letters]
         Time in a letter over the whole path.
     loops : tuple of Loop
-        Those that the last row ran unusually often or seldom: at least one iteration,
-        and more than two standard deviations, from the mean of the normal rows.
+        Those that at least half of the normal rows run, twice or more often, and the last
+        row unusually often or seldom: at least one iteration, and more than two standard
+        deviations, from the mean of the normal rows.
     """
 
     letters: I32
@@ -47,8 +50,15 @@ class Matrix:
     loops: tuple[Loop, ...]
 
     @classmethod
-    def of(cls, alignment: Alignment) -> Self:
-        """Build the tables of an alignment."""
+    def of(cls, alignment: Alignment, interference: Collection[int] = ()) -> Self:
+        """Build the tables of an alignment.
+
+        Parameters
+        ----------
+        alignment : Alignment
+        interference : collection of int
+            Letters that only interrupt: one state and what cuts it is no loop of a program.
+        """
         letters, durations = alignment.symbols, alignment.column_durations
         n, columns = len(letters) - 1, letters.shape[1]
         kinds = int(letters.max(initial=-1)) + 1
@@ -65,14 +75,26 @@ class Matrix:
             else:
                 values[own, places] = n * time
         values -= sums
-        unusual = tuple(loop for loop in alignment.loops if _unusual(loop))
+        unusual = tuple(
+            loop
+            for loop in alignment.loops
+            if _unusual(loop)
+            and _does_things(letters[:, loop.first : loop.last], loop, interference)
+        )
         return cls(letters, durations, alignment.rows, n, support, sums, values, totals, unusual)
 
 
 def _unusual(loop: Loop) -> bool:
     normal = loop.iterations[:-1].astype(np.float64)
-    if not normal.any():
-        return False  # nobody ran it: there is no iteration to count in
+    if not len(normal) or np.median(normal) < LEAST_TURNS:
+        return False  # one iteration, or a few rows' many, are nothing to count in
     far = abs(float(loop.iterations[-1]) - normal.mean())
     sd = float(normal.std(ddof=1)) if len(normal) > 1 else 0.0
     return bool(far >= 1 and far > SPREAD * sd)
+
+
+def _does_things(block: I32, loop: Loop, interference: Collection[int]) -> bool:
+    """Tell whether an iteration has two states or more, interference not counted."""
+    here, counts = np.unique(block[block >= 0], return_counts=True)
+    in_every = here[2 * counts >= int(loop.iterations.sum())]
+    return len(set(in_every.tolist()) - set(interference)) > 1
