@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from critpath.localize.candidates import ENOUGH_NORMALS, ORDINARY
@@ -45,6 +45,7 @@ def group_causes(
     kind: str = "",
     around: Sequence[Surroundings] = (),
     quota: bool = False,
+    flagged: Collection[str] = (),
 ) -> tuple[Cause, ...]:
     """Make a cause of every group of findings.
 
@@ -65,6 +66,9 @@ def group_causes(
     quota : bool
         A CPU quota held somebody back while the sample was recorded, and nobody before:
         who had the cpu then is perhaps not to blame.
+    flagged : collection of str
+        Symbols on which the verdict rests where no execution stands out alone: what is
+        slower in them comes first.
 
     Returns
     -------
@@ -107,7 +111,12 @@ def group_causes(
             net -= math.fsum(m.finding.offset * ordinary(m.finding) for m in members) / 2
         return net * math.sqrt(borne_out) * (seen if net > 0 else 1.0)
 
-    groups.sort(key=lambda members: -weight(members))
+    def rank(members: list[Member]) -> tuple[bool, float]:
+        weighs = weight(members)
+        told = weighs > 0 and any(m.finding.symbol.name in flagged for m in members)
+        return not told, -weighs
+
+    groups.sort(key=rank)
     return tuple(
         _cause(members, normals, of_all, excess, first=not number, quota=quota)
         for number, members in enumerate(groups)

@@ -59,7 +59,16 @@ def explain(
     kind, total = ("examined", len(chosen)) if left_out else ("", len(comparison.sample))
     around = [surroundings(comparison.sample, finding) for finding in findings]
     quota = held_back(comparison.normal, comparison.sample)
-    causes = group_causes(findings, explained, total, kind=kind, around=around, quota=quota)
+    alone = comparison.outliers.anomalous.any()
+    causes = group_causes(
+        findings,
+        explained,
+        total,
+        kind=kind,
+        around=around,
+        quota=quota,
+        flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
+    )
     ordered, causes = in_order_of_causes(findings, causes)
     return replace(
         comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings

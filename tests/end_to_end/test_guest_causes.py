@@ -118,6 +118,13 @@ def test_the_first_cause_is_the_injected_one(compared, name):
     assert text.startswith(f"ANOMALY: {sentence}\n")
 
 
+def test_what_the_verdict_rests_on_is_said_first(compared):
+    """No execution stands out of the steady set; one of jbd2's states is slower as a whole."""
+    _, document, text = compared("fsync", "steady-")
+    assert "0 of 11 sample executions stand out" in document["reasons"]
+    assert "`jbd2/vda-8`" in text.splitlines()[0]
+
+
 @pytest.mark.parametrize(("boot", "name"), [("", n) for n in SAYS] + [("steady-", n) for n in SAYS])
 def test_its_amount_is_that_of_the_programs_clock(compared, boot, name):
     truth, document, _ = compared(name, boot)

@@ -303,6 +303,16 @@ def test_what_many_bear_out_comes_before_one_that_was_held_up_once():
     assert first.sentence.startswith("1 of 36 executions, +302 ms")
 
 
+def test_what_the_verdict_rests_on_comes_first_where_no_execution_stands_out():
+    disk = replace(TIMER, symbol=Symbol(State.WAIT_DISK), contribution=3 * MS, observed=5 * MS)
+    less = replace(disk, execution=1, contribution=-3 * MS, observed=0)
+    findings = [TIMER, disk, less]
+    order = [c.findings for c in group_causes(findings, explained(2), 11)]
+    assert order == [(0,), (1,), (2,)]
+    told = group_causes(findings, explained(2), 11, flagged={"WAIT_DISK"})
+    assert [c.findings for c in told] == [(1,), (0,), (2,)]
+
+
 def test_what_many_bear_out_in_the_order_given_or_another():
     findings = [replace(TIMER, execution=e, contribution=(10 + 0.1 * e) * MS) for e in range(9)]
     findings += [replace(HOLDER, execution=e, contribution=(10 + 0.1 * e) * MS) for e in range(9)]
