@@ -2,7 +2,7 @@
 
 Of two ways to go on from one row of `four_pairs`, that which is 1e38 times less likely is
 lost, even where it wins in the end: long blocks in swapped order, or one missing.  A long
-double has 1e4900 on x86, more than 4,000 letters can make up for; where it is no
+double has 1e4900 on x86, more than 3,000 letters can make up for; where it is no
 more than a double, a sum of zero says so.
 """
 

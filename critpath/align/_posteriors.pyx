@@ -7,7 +7,7 @@ logarithm is taken.  Four pairs that share their first sequence run side by side
 lanes of a vector, so that the same instructions do the work of four.
 """
 
-from libc.math cimport frexp, ldexp
+from libc.math cimport frexp, ldexp, log10
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
@@ -19,9 +19,14 @@ include "_four_pairs.pxi"
 include "_one_pair.pxi"
 
 cdef enum:
-    BLOCK = 24  # letters; fewer cannot make up for 1e38
+    BLOCK = 24  # letters; fewer hardly make up for 1e38
     LACKS = 4   # beside what `one_pair` returns
     PAIRED = 3  # a letter with a partner makes up for so many without
+
+# Decades.  Of the 38 lost a path wins back some by the gaps it does not have.
+cdef float WORTH = 16.0
+cdef float OPEN = 1.9
+cdef float EXTEND = 0.1
 
 
 cdef inline Py_ssize_t slots(Py_ssize_t low, Py_ssize_t high, Py_ssize_t width) noexcept nogil:
@@ -81,7 +86,9 @@ cdef int some_pairs(
         margin *= 4
     for l in range(pairs):
         if found[l].odd or unpaired(&found[l], n, m[l]) >= BLOCK:
-            result = LACKS if found[l].odd else lacks_a_block(&found[l], n, m[l])
+            result = LACKS if found[l].odd else lacks_a_block(
+                x, n, y[l], m[l], ratio, letters, &found[l]
+            )
             if result == LACKS:
                 result = wide_pair(
                     x, n, y[l], m[l], margin, ratio, letters, chain, threshold, &found[l], wide_cells,
@@ -101,16 +108,20 @@ cdef Py_ssize_t unpaired(Found* found, Py_ssize_t n, Py_ssize_t m) noexcept nogi
     return min(n, m) - paired
 
 
-cdef int lacks_a_block(Found* found, Py_ssize_t n, Py_ssize_t m) noexcept nogil:
-    """Return LACKS if both sequences have a stretch where hardly a letter has a partner, or DONE.
+cdef int lacks_a_block(
+    const unsigned char* x, Py_ssize_t n, const unsigned char* y, Py_ssize_t m,
+    const float* ratio, Py_ssize_t letters, Found* found,
+) noexcept nogil:
+    """Return LACKS if a block of letters without partners could have been paired, or DONE.
 
-    A path lost although it wins would pair at least `BLOCK` letters close together that
-    the paths kept do not.  Letters of no partner here and there do not add up to that.
+    A path lost although it wins gains 1e38 on the paths kept, with letters close together
+    that these do not pair.  So both sequences have a stretch where hardly a letter has a
+    partner, and a local alignment of what has none is worth much.
     """
     cdef unsigned char* in_x = <unsigned char*>malloc(n + m)
     cdef unsigned char* in_y = in_x + n
     cdef Py_ssize_t e
-    cdef bint both
+    cdef int result = DONE
     if in_x == NULL:
         return NO_MEMORY
     memset(in_x, 0, n + m)
@@ -118,9 +129,62 @@ cdef int lacks_a_block(Found* found, Py_ssize_t n, Py_ssize_t m) noexcept nogil:
         if found.entry[e].p > 0.5:
             in_x[found.entry[e].i] = 1
             in_y[found.entry[e].j] = 1
-    both = longest_lack(in_x, n) >= BLOCK and longest_lack(in_y, m) >= BLOCK
+    if longest_lack(in_x, n) >= BLOCK and longest_lack(in_y, m) >= BLOCK:
+        result = local_worth(x, n, in_x, y, m, in_y, ratio, letters)
     free(in_x)
-    return LACKS if both else DONE
+    return result
+
+
+cdef int local_worth(
+    const unsigned char* x, Py_ssize_t n, const unsigned char* in_x,
+    const unsigned char* y, Py_ssize_t m, const unsigned char* in_y,
+    const float* ratio, Py_ssize_t letters,
+) noexcept nogil:
+    """Return LACKS if the letters not marked have a local alignment worth `WORTH` decades.
+
+    Smith and Waterman 1981, Gotoh 1982; what is marked is skipped at no cost.
+    """
+    cdef Py_ssize_t i, j, others = 0
+    cdef float* best = <float*>malloc((2 * m + letters * letters) * sizeof(float))
+    cdef unsigned char* rest = <unsigned char*>malloc(m)
+    cdef float* gap = best + m
+    cdef float* worth = gap + m
+    cdef const float* line
+    cdef float diagonal, here, across, above
+    cdef int result = DONE
+    if best == NULL or rest == NULL:
+        free(best)
+        free(rest)
+        return NO_MEMORY
+    for i in range(letters * letters):
+        worth[i] = <float>log10(max(ratio[i], 1e-9))
+    for j in range(m):
+        if not in_y[j]:
+            rest[others] = y[j]
+            others += 1
+    memset(best, 0, 2 * m * sizeof(float))
+    for i in range(n):
+        if in_x[i]:
+            continue
+        line = worth + x[i] * letters
+        diagonal = 0
+        across = 0
+        for j in range(others):
+            here = diagonal + line[rest[j]]
+            here = max(here, max(across, gap[j]))
+            here = max(here, <float>0)
+            diagonal = best[j]
+            best[j] = here
+            above = here - OPEN
+            across = max(across - EXTEND, above)
+            gap[j] = max(gap[j] - EXTEND, above)
+            if here > WORTH:
+                result = LACKS
+        if result == LACKS:
+            break
+    free(best)
+    free(rest)
+    return result
 
 
 cdef Py_ssize_t longest_lack(const unsigned char* paired, Py_ssize_t n) noexcept nogil:

@@ -28,8 +28,8 @@ NEAR = 0.1  # a pair of rows with this share of its letters in doubt counts half
 # What is above these is not tried; below, `find_posteriors` may still give up.  Time
 # and memory at the corners: docs/decisions/8-aligner.md.
 MOST = 1_000  # sums of posteriors stay below 2**31
-LONGEST = 4_000  # 16 bytes a cell where a pair has to be done without a band
-PAIR_CELLS = 2_000_000_000
+LONGEST = 3_000  # 16 bytes a cell where a pair has to be done without a band
+PAIR_CELLS = 1_300_000_000
 TRIPLES = 70_000_000
 
 

@@ -17,9 +17,8 @@ THRESHOLD = 0.02  # smaller posteriors are left out
 # Half the least width of the band; see `find_posteriors`.
 MARGIN = 32
 MOST_BETWEEN = 12
-MOST_ENTRIES = 12_000_000
-# About 5 s; see `find_posteriors`.
-WIDE_CELLS = 200_000_000
+MOST_ENTRIES = 12_000_000  # 100 MB, and three times that on the way
+WIDE_CELLS = 150_000_000  # some 6 s
 GRID = 4096.0  # expected accuracies are multiples of its reciprocal
 
 
@@ -132,7 +131,8 @@ def find_posteriors(
     wide_cells : int
         Cells at most of pairs that are done again in numbers of a wider range (long
         double): those in which both sequences have a stretch of some 24 letters
-        with hardly a partner, or a sum that cannot be right.  Single precision
+        with hardly a partner and such letters have a good local alignment, or a sum that
+        cannot be right.  Single precision
         loses what falls 1e38 below the best path of a row, even if it wins in the end.
 
     Raises
