@@ -115,23 +115,29 @@ cdef int lacks_a_block(
     """Return LACKS if a block of letters without partners could have been paired, or DONE.
 
     A path lost although it wins gains 1e38 on the paths kept, with letters close together
-    that these do not pair.  So both sequences have a stretch where hardly a letter has a
-    partner, and a local alignment of what has none is worth much.
+    that these do not pair.  So both sequences have a stretch where hardly a letter has
+    partners (one that could have several, as in loops, has), and a local alignment of
+    what has none is worth much; or a letter has partners of more than 1 in all.
     """
-    cdef unsigned char* in_x = <unsigned char*>malloc(n + m)
+    cdef float* of_x = <float*>malloc((n + m) * (sizeof(float) + 1))
+    cdef float* of_y = of_x + n
+    cdef unsigned char* in_x = <unsigned char*>(of_y + m)
     cdef unsigned char* in_y = in_x + n
     cdef Py_ssize_t e
     cdef int result = DONE
-    if in_x == NULL:
+    if of_x == NULL:
         return NO_MEMORY
-    memset(in_x, 0, n + m)
+    memset(of_x, 0, (n + m) * sizeof(float))
     for e in range(found.count):
-        if found.entry[e].p > 0.5:
-            in_x[found.entry[e].i] = 1
-            in_y[found.entry[e].j] = 1
-    if longest_lack(in_x, n) >= BLOCK and longest_lack(in_y, m) >= BLOCK:
+        of_x[found.entry[e].i] += found.entry[e].p
+        of_y[found.entry[e].j] += found.entry[e].p
+    for e in range(n + m):
+        in_x[e] = of_x[e] > 0.5
+        if of_x[e] > MUCH:
+            result = LACKS
+    if result == DONE and longest_lack(in_x, n) >= BLOCK and longest_lack(in_y, m) >= BLOCK:
         result = local_worth(x, n, in_x, y, m, in_y, ratio, letters)
-    free(in_x)
+    free(of_x)
     return result
 
 

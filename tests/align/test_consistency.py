@@ -19,7 +19,6 @@ from critpath.align.posteriors import (
 )
 from critpath.align.profiles import f81_model
 
-
 SEQUENCES = st.lists(
     st.lists(st.integers(0, 3), min_size=1, max_size=12).map(lambda x: np.array(x, np.uint8)),
     min_size=1,
