@@ -52,11 +52,14 @@ def consistency(
                         for e in range(begin[direct + i], begin[direct + i + 1]):
                             v = value[e]
                             k = onward + column[e]
+                            g = begin[row]
                             for f in range(begin[k], begin[k + 1]):
-                                for g in range(begin[row], begin[row + 1]):
-                                    if column[g] == column[f]:
-                                        out[g] += v * value[f]
-                                        break
+                                while g < begin[row + 1] and column[g] < column[f]:
+                                    g += 1
+                                if g == begin[row + 1]:
+                                    break
+                                if column[g] == column[f]:
+                                    out[g] += v * value[f]
                 share = <float>(1.0 / (2 + asked))
                 for i in range(length):
                     for e in range(begin[there + i], begin[there + i + 1]):

@@ -40,6 +40,8 @@ cdef enum:
     LANES = 4
     RESCALE = 4  # rows between two rescalings: ratios stay below 1e9 a row
 
+cdef float MUCH = 1.001  # no chance; more than rounding makes of one
+
 cdef struct Entry:
     int i
     int j
@@ -49,6 +51,7 @@ cdef struct Found:
     Entry* entry
     Py_ssize_t count
     Py_ssize_t room
+    bint odd  # some figure cannot be right: what mattered was lost
 
 cdef struct Chain:
     float match
@@ -64,7 +67,7 @@ cdef bint push(Found* found, int i, int j, float p) noexcept nogil:
     cdef Py_ssize_t room
     cdef Entry* grown
     if found.count == found.room:
-        room = 2 * found.room + 256
+        room = 2 * found.room + 64
         grown = <Entry*>realloc(found.entry, room * sizeof(Entry))
         if grown == NULL:
             return False
@@ -130,6 +133,7 @@ cdef bint four_pairs(
     cdef float* lane
     cdef double z[LANES]
     cdef double total
+    cdef float chance
 
     memset(occurs, 0, sizeof(occurs))
     for i in range(n):
@@ -208,7 +212,10 @@ cdef bint four_pairs(
                     (<float*>&kept[i * band + m[l] - max(0, i + low)])[l] * edge_gap(chain, n - i),
                     <int>(exponent[i * LANES + l] - exponent[n * LANES + l]),
                 )
-        z[l] = 1 / total
+        if 0 < total < 1e300:
+            z[l] = 1 / total
+        else:
+            found[l].odd = True
 
     # Backward.  leave: emission times all that may follow a match.
     least = quad_of(threshold)
@@ -252,8 +259,12 @@ cdef bint four_pairs(
             p = (row[j] * factor) * now
             if quad_any_above(p, least):
                 for l in range(pairs):
-                    if (<float*>&p)[l] > threshold:
-                        if not push(&found[l], <int>i - 1, <int>j - 1, (<float*>&p)[l]):
+                    chance = (<float*>&p)[l]
+                    if chance > threshold:
+                        if chance > 1:
+                            found[l].odd = found[l].odd or chance > MUCH
+                            chance = 1
+                        if not push(&found[l], <int>i - 1, <int>j - 1, chance):
                             return False
         if i % RESCALE == 0:
             rows[0] = x1

@@ -10,5 +10,13 @@ I64: TypeAlias = npt.NDArray[np.int64]
 U8: TypeAlias = npt.NDArray[np.uint8]
 
 def pair_posteriors(
-    letters: U8, offset: I64, ratio: F32, gaps: F64, threshold: float, margin: int, star: bool
-) -> tuple[I64, I32, F32]: ...
+    letters: U8,
+    offset: I64,
+    ratio: F32,
+    gaps: F64,
+    threshold: float,
+    margin: int,
+    star: bool,
+    most: int,
+    wide_cells: int,
+) -> tuple[I64, I32, F32] | None: ...

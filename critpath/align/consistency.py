@@ -11,6 +11,7 @@ from critpath.align.posteriors import (
     MOST_BETWEEN,
     GapChances,
     Posteriors,
+    TooMuchError,
     expected_accuracy,
     find_posteriors,
     make_consistent,
@@ -24,11 +25,12 @@ ROUNDS = 1
 PASSES = 1
 NEAR = 0.1  # a pair of rows with this share of its letters in doubt counts half
 
-# Above any of these the alignment would take 10 s or 700 MB and more.
+# What is above these is not tried; below, `find_posteriors` may still give up.  Time
+# and memory at the corners: docs/decisions/8-aligner.md.
 MOST = 1_000  # sums of posteriors stay below 2**31
-LONGEST = 4_000  # 16 bytes a cell where a pair has to be done without a band
-PAIR_CELLS = 2_000_000_000
-TRIPLES = 200_000_000
+LONGEST = 3_000  # 16 bytes a cell where a pair has to be done without a band
+PAIR_CELLS = 1_300_000_000
+TRIPLES = 70_000_000
 
 
 def reason_against(sequences: Sequence[U8]) -> str | None:
@@ -79,6 +81,11 @@ def align_consistent(
     tuple of (codes, tree, notes)
         int8 [sequences, columns], -1 for a gap; the guide tree; nothing to note.
 
+    Raises
+    ------
+    TooMuchError
+        See `find_posteriors`; says what to note.
+
     Notes
     -----
     C. B. Do, M. S. P. Mahabhashyam, M. Brudno, S. Batzoglou, ProbCons: probabilistic
@@ -115,12 +122,16 @@ def add_row(codes: I8, sequence: U8, model: Model) -> I8 | None:
     Returns
     -------
     int8 [sequences + 1, columns] or None
-        The added row last; None where that would take too long (see `reason_against`).
+        The added row last; None where that would take too long (see `reason_against` and
+        `find_posteriors`).
     """
     rows = [row[row >= 0].astype(np.uint8) for row in codes]
     if len(sequence) > LONGEST or max(len(row) for row in rows) > LONGEST:
         return None
-    posteriors = find_posteriors([sequence, *rows], model.ratio, GapChances(), star=True)
+    try:
+        posteriors = find_posteriors([sequence, *rows], model.ratio, GapChances(), star=True)
+    except TooMuchError:
+        return None
     doubt = 1 - expected_accuracy(posteriors)
     columns = _Columns(posteriors, NEAR / (NEAR + doubt))
     added = sequence.astype(np.int8)[None, :]

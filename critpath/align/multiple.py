@@ -12,6 +12,7 @@ from critpath.align.canonical import Distinct, check_sequences, distinct_rows
 from critpath.align.consistency import align_consistent, reason_against
 from critpath.align.expansion import expand
 from critpath.align.loops import find_loops
+from critpath.align.posteriors import TooMuchError
 from critpath.align.profiles import I8, Model, f81_model, sum_of_pairs
 from critpath.align.programme import MAX_CELLS
 from critpath.align.repeats import Collapsed, collapse, find_units
@@ -81,7 +82,8 @@ def align(
     ``posteriors``: how likely any two states of two paths belong together, summed over
     all alignments of a pair-HMM and made consistent with the other paths; then along a
     tree the alignment with the largest sum (see `consistency.align_consistent`).  Paths
-    that are too many or too long for it are aligned by ``muscle``, with a note.
+    that are too many or too long for it, or have too little in common, are aligned by
+    ``muscle``, with a note.
 
     ``muscle``: stage 1: k-mer distances, UPGMB tree, progressive alignment of
     log-expectation profiles.  Stage 2: the same along the tree of Kimura distances
@@ -169,41 +171,60 @@ def align_core(
         raise ValueError(f"no method {method!r}: {' or '.join(METHODS)}")
     distinct = distinct_rows(sequences, alphabet)
     against = reason_against(distinct.rows) if method == POSTERIORS and distinct.rows else None
-    if against is not None:
-        method = MUSCLE
+    if method == POSTERIORS and against is None:
+        try:
+            return _core_by_posteriors(distinct, alphabet)
+        except TooMuchError as error:
+            against = str(error)
     units: frozenset[bytes] = frozenset()
-    if loops and method == MUSCLE:
+    if loops:
         # Copies of a row decide nothing, be they among the others.
         known = {row.tobytes(): row for row in distinct.rows}
         for other in others:
             row = distinct.label[other]
             known.setdefault(row.tobytes(), row)
         units = find_units(list(known.values()))
+    rows, of, letters = _leaves(distinct, units)
+    model = f81_model(_letters(letters, alphabet))
+    if not letters:
+        codes, weights = np.empty((0, 0), np.int8), np.empty(0)
+        return Core(distinct, units, rows, of, codes, None, weights, model, MUSCLE, ())
+    codes, tree, notes = align_distinct(
+        letters,
+        alphabet,
+        model,
+        refine=refine,
+        max_cells=max_cells,
+        refine_work=refine_work,
+    )
+    if against is not None:
+        notes = (*notes, against)
+    weights = clustalw_weights(tree)
+    return Core(distinct, units, rows, of, codes, tree, weights, model, MUSCLE, notes)
+
+
+def _core_by_posteriors(distinct: Distinct, alphabet: int) -> Core:
+    """Align rows as they are, loops and all; raise `TooMuchError` where that is too much."""
+    rows, of, letters = _leaves(distinct, frozenset())
+    model = f81_model(_letters(letters, alphabet))
+    if not letters:
+        codes, weights = np.empty((0, 0), np.int8), np.empty(0)
+        return Core(distinct, frozenset(), rows, of, codes, None, weights, model, POSTERIORS, ())
+    codes, tree, notes = align_consistent(letters, model)
+    weights = clustalw_weights(tree)
+    return Core(distinct, frozenset(), rows, of, codes, tree, weights, model, POSTERIORS, notes)
+
+
+def _leaves(
+    distinct: Distinct, units: frozenset[bytes]
+) -> tuple[tuple[Collapsed, ...], tuple[int, ...], list[U8]]:
+    """Return the rows collapsed, which of the sequences to align each is, and these."""
     rows = tuple(collapse(row, units) for row in distinct.rows)
     leaves = {row.letters.tobytes(): row.letters for row in rows}
     ordered = sorted(leaves, key=lambda key: (len(key), key))
     number = {key: i for i, key in enumerate(ordered)}
     of = tuple(number[row.letters.tobytes()] for row in rows)
-    letters = [leaves[key] for key in ordered]
-    model = f81_model(_letters(letters, alphabet))
-    if not letters:
-        codes, weights = np.empty((0, 0), np.int8), np.empty(0)
-        return Core(distinct, units, rows, of, codes, None, weights, model, method, ())
-    if method == POSTERIORS:
-        codes, tree, notes = align_consistent(letters, model)
-    else:
-        codes, tree, notes = align_distinct(
-            letters,
-            alphabet,
-            model,
-            refine=refine,
-            max_cells=max_cells,
-            refine_work=refine_work,
-        )
-    if against is not None:
-        notes = (*notes, against)
-    weights = clustalw_weights(tree)
-    return Core(distinct, units, rows, of, codes, tree, weights, model, method, notes)
+    return rows, of, [leaves[key] for key in ordered]
 
 
 def finish(core: Core, sequences: Sequence[U8], durations: Sequence[I64]) -> Alignment:

@@ -17,7 +17,13 @@ THRESHOLD = 0.02  # smaller posteriors are left out
 # Half the least width of the band; see `find_posteriors`.
 MARGIN = 32
 MOST_BETWEEN = 12
+MOST_ENTRIES = 12_000_000  # 100 MB, and three times that on the way
+WIDE_CELLS = 150_000_000  # some 6 s
 GRID = 4096.0  # expected accuracies are multiples of its reciprocal
+
+
+class TooMuchError(Exception):
+    """There is too much for posteriors; says why."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +80,10 @@ class Posteriors:
         """Number of sequences."""
         return len(self.offset) - 1
 
-    def pair_of_rows(self) -> I64:
+    def pair_of_rows(self) -> I32:
         """Return ``x * N + y`` for every row."""
         length = np.diff(self.offset)
-        pairs = np.arange(self.count * self.count)
+        pairs = np.arange(self.count * self.count, dtype=np.int32)
         return np.repeat(pairs, np.repeat(length, self.count))
 
     def by_entry(self, of_pairs: F64) -> F32:
@@ -94,6 +100,8 @@ def find_posteriors(
     threshold: float = THRESHOLD,
     margin: int = MARGIN,
     star: bool = False,
+    most: int = MOST_ENTRIES,
+    wide_cells: int = WIDE_CELLS,
 ) -> Posteriors:
     """Find, for every pair of sequences, which letters belong together.
 
@@ -118,14 +126,31 @@ def find_posteriors(
         Four pairs with one sequence in common share a margin.
     star : bool
         Only pairs of the first sequence with each of the others.
+    most : int
+        Posteriors above the threshold at most; every pair of letters has two.
+    wide_cells : int
+        Cells at most of pairs that are done again in numbers of a wider range (long
+        double): those in which both sequences have a stretch of some 24 letters
+        with hardly a partner and such letters have a good local alignment, or a sum that
+        cannot be right.  Single precision
+        loses what falls 1e38 below the best path of a row, even if it wins in the end.
+
+    Raises
+    ------
+    TooMuchError
+        Beyond `most` or `wide_cells`, or where even the wider range is too small.
+    ValueError
+        If `ratio` lacks a letter.
 
     Notes
     -----
     Memory: for each pair done 16 bytes a cell of the band (four pairs at a time); for
     the result 8 bytes a row and 8 an entry, of which there are about one or two a row.
     """
+    if max(int(s.max()) for s in sequences) >= len(ratio):
+        raise ValueError(f"a letter is not below {len(ratio)}")
     offset = np.cumsum([0, *(len(s) for s in sequences)]).astype(np.int64)
-    begin, column, value = _posteriors.pair_posteriors(
+    found = _posteriors.pair_posteriors(
         np.concatenate(sequences).astype(np.uint8),
         offset,
         np.ascontiguousarray(ratio, np.float32),
@@ -133,8 +158,16 @@ def find_posteriors(
         threshold,
         max(margin, 1),
         star,
+        most,
+        wide_cells,
     )
-    return Posteriors(offset, begin, column, value)
+    if found is None:
+        raise TooMuchError(
+            f"{len(sequences)} distinct paths of up to {max(len(s) for s in sequences):,} segments"
+            " have too little in common, or too few states, for an alignment by posteriors:"
+            " aligned by profiles"
+        )
+    return Posteriors(offset, *found)
 
 
 def make_consistent(posteriors: Posteriors, *, most: int = MOST_BETWEEN) -> Posteriors:

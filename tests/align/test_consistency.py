@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from critpath.align import _consistency
 from critpath.align.consistency import LONGEST, align_consistent, reason_against
+from critpath.align.multiple import align
 from critpath.align.posteriors import (
     GapChances,
+    TooMuchError,
     expected_accuracy,
     find_posteriors,
     make_consistent,
@@ -22,6 +24,7 @@ SEQUENCES = st.lists(
     min_size=1,
     max_size=7,
 )
+KEYWORDS = dict(find_posteriors.__kwdefaults__)
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +72,90 @@ def test_posteriors_are_those_of_all_alignments(twin, seed):
             if x != y:
                 expected = twin.posteriors(sequences[x], sequences[y], ratio, gaps)
                 assert dense(found, x, y) == pytest.approx(expected, abs=2e-6)
+
+
+def test_the_two_oracles_agree(twin):
+    rng = np.random.default_rng(3)
+    ratio = rng.uniform(0.1, 1, (4, 4)) + 3 * np.eye(4)
+    for n, m in ((1, 1), (1, 5), (5, 1), (4, 5), (5, 5)):
+        x, y = rng.integers(0, 4, n), rng.integers(0, 4, m)
+        expected = twin.posteriors(x, y, ratio, GapChances())
+        assert twin.long_posteriors(x, y, ratio, GapChances()) == pytest.approx(expected)
+
+
+def blocks(seed, *lengths, letters=10):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, letters, n).astype(np.uint8) for n in lengths]
+
+
+def same_as_the_oracle(twin, x, y, letters):
+    ratio = model_of([x, y], letters).ratio
+    found = dense(find_posteriors([x, y], ratio, GapChances()), 0, 1)
+    expected = twin.long_posteriors(x, y, ratio, GapChances())
+    assert found == pytest.approx(np.where(found > 0, expected, 0), abs=1e-3)
+    assert expected[found == 0].max() < 0.0201
+    return found.sum()
+
+
+@pytest.mark.parametrize("letters", [3, 10, 40])
+@pytest.mark.parametrize("length", [40, 80, 300])
+def test_blocks_in_swapped_order_are_not_lost(twin, length, letters):
+    a, b = blocks(length, length, length, letters=letters)
+    total = same_as_the_oracle(twin, np.concatenate([a, b]), np.concatenate([b, a]), letters)
+    assert total > 0.9 * length
+
+
+@pytest.mark.parametrize("missing", [300, 600, 900])
+def test_what_follows_a_long_missing_block_is_not_lost(twin, missing):
+    a, b, c = blocks(missing, 200, missing, missing)
+    total = same_as_the_oracle(twin, np.concatenate([a, c]), np.concatenate([a, b, c]), 10)
+    assert total > 0.99 * (200 + missing)
+
+
+def test_unrelated_sequences_are_as_the_oracle_says(twin):
+    same_as_the_oracle(twin, *blocks(1, 300, 420), 10)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_long_missing_block_leaves_the_others_in_their_place():
+    rng = np.random.default_rng(8)
+    whole = rng.integers(0, 10, 2000)
+
+    def noisy(path):
+        changed = rng.random(len(path)) < 0.03
+        return np.where(changed, rng.integers(0, 10, len(path)), path).astype(np.uint8)
+
+    rows = [noisy(whole) for _ in range(8)]
+    rows.append(noisy(np.concatenate([whole[:400], whole[1200:]])))
+    aligned = align(rows, [np.ones(len(row), np.int64) for row in rows], 10)
+    assert aligned.notes == ()
+    place = [{int(k): c for c, k in enumerate(row) if k >= 0} for row in aligned.rows]
+    origin = [*range(400), *range(1200, 2000)]
+    right = [place[8][k] == place[0][at] for k, at in enumerate(origin)]
+    assert np.mean(right) > 0.98
+
+
+@pytest.mark.parametrize("limit", [{"most": 100}, {"wide_cells": 100}])
+def test_too_much_is_given_up(limit):
+    a, b = blocks(5, 80, 80)
+    rows = [np.concatenate([a, b]), np.concatenate([b, a])]
+    with pytest.raises(TooMuchError, match="aligned by profiles"):
+        find_posteriors(rows, model_of(rows, 10).ratio, GapChances(), **limit)
+
+
+def test_what_was_given_up_is_aligned_by_profiles_and_said(monkeypatch):
+    monkeypatch.setattr(find_posteriors, "__kwdefaults__", KEYWORDS | {"most": 10})
+    a, b = blocks(6, 50, 60)
+    rows = [a, b, np.concatenate([a, [1, 2, 3] * 30, b]).astype(np.uint8)]
+    times = [np.ones(len(row), np.int64) for row in rows]
+    aligned, plain = align(rows, times, 10), align(rows, times, 10, method="muscle")
+    assert "for an alignment by posteriors: aligned by profiles" in aligned.notes[-1]
+    assert (aligned.rows == plain.rows).all()
+
+
+def test_letters_without_odds_are_refused():
+    with pytest.raises(ValueError, match="not below 3"):
+        find_posteriors([np.array([0, 3], np.uint8)] * 2, np.ones((3, 3)), GapChances())
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -78,3 +78,51 @@ def best_sum(scores):
             i, j = i + (step != "Y"), j + (step != "X")
         best = max(best, total)
     return best
+
+
+def long_posteriors(x, y, ratio, gaps):
+    """Return what `posteriors` does, for sequences of any length, by sums of logarithms."""
+    n, m, add = len(x), len(y), np.logaddexp
+    log = np.log(np.asarray(ratio, float))[np.asarray(x)[:, None], np.asarray(y)[None, :]]
+    kinds = [
+        (np.log(opened * (1 - stay)), np.log(edge * (1 - stay)), np.log(stay))
+        for opened, stay, edge in (
+            (gaps.open, gaps.extend, gaps.edge),
+            (gaps.long_open, gaps.long_extend, gaps.long_edge),
+        )
+    ]
+    pair = np.log(1 - 2 * (gaps.open + gaps.long_open))
+
+    def edge(size):  # of a gap at an end; 0 for none
+        if size == 0:
+            return 0.0
+        return np.logaddexp.reduce([at_edge + (size - 1) * stay for _, at_edge, stay in kinds])
+
+    def before(log):
+        """Return the sum over all ways to reach and make every pair, and their matches after."""
+        match = np.full((n, m), -np.inf)
+        down = [np.full(m, -np.inf) for _ in kinds]
+        columns = np.arange(m)
+        for i in range(n):
+            reach = np.full(m, -np.inf)
+            reach[0] = edge(i)
+            if i == 0:
+                reach = np.array([edge(j) for j in range(m)])
+            else:
+                # From row i - 1, column j - 1, across gaps in either sequence.
+                go_on = match[i - 1] + pair
+                for k, (opened, _, stay) in enumerate(kinds):
+                    so_far = np.logaddexp.accumulate(match[i - 1] - columns * stay)
+                    across = np.full(m, -np.inf)
+                    across[1:] = opened + so_far[:-1] + (columns[1:] - 1) * stay
+                    go_on = add(go_on, add(across, down[k]))
+                    down[k] = add(opened + match[i - 1], stay + down[k])
+                reach[1:] = add(reach[1:], go_on[:-1])
+            match[i] = reach + log[i]
+        return match
+
+    there = before(log)
+    back = before(log[::-1, ::-1])[::-1, ::-1]
+    ends = [there[n - 1, j] + edge(m - 1 - j) for j in range(m)]
+    ends += [there[i, m - 1] + edge(n - 1 - i) for i in range(n - 1)]
+    return np.exp(there + back - log - np.logaddexp.reduce(ends))
