@@ -52,11 +52,10 @@ def find_differences(
       what only moved from one state to another does not explain why the whole took
       longer;
     - a quarter of that if it is normal: no column of it stands out (`judge_columns`), and
-      the time in the symbol is within three standard deviations of the group's.  This
-      needs five normal rows.  The abnormal ones do not come first outright, lest a
+      nor does the time in the symbol (`judge_totals`).  This needs five normal rows.  The abnormal ones do not come first outright, lest a
       small one hide a large cause that many ordinary columns make up together;
-    - three quarters of that for running time of the subject's own thread within three
-      standard deviations, since on virtual machines it fluctuates.
+    - three quarters of that for running time of the subject's own thread that does not
+      stand out in total, since on virtual machines it fluctuates.
 
     Longer ones come first, then shorter ones, each by weight.  Measured on
     tests/benchmarks/injected.py with one block 4 to 25 times longer, four kinds of
