@@ -52,8 +52,9 @@ def find_differences(
       what only moved from one state to another does not explain why the whole took
       longer;
     - a quarter of that if it is normal: no column of it stands out (`judge_columns`), and
-      nor does the time in the symbol (`judge_totals`).  This needs five normal rows.  The abnormal ones do not come first outright, lest a
-      small one hide a large cause that many ordinary columns make up together;
+      nor does the time in the symbol (`judge_totals`).  This needs five normal rows.
+      The abnormal ones do not come first outright, lest a small one hide a large cause
+      that many ordinary columns make up together;
     - three quarters of that for running time of the subject's own thread that does not
       stand out in total, since on virtual machines it fluctuates.
 

@@ -50,8 +50,8 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     number)``.
 
     A state's score is its surprisal ``-log2((count + q) / (n + 1))``: how many of the
-    n other rows have it in this column, and its share q of all their columns; a gap is
-    a state.  The anomalous row is among the others of a normal one: a state that just
+    n other rows have it in this column, and its share q of all their columns (where a
+    row counts for no more than one above the median of all rows); a gap is a state.  The anomalous row is among the others of a normal one: a state that just
     two rows have is as rare for the one as for the other, whichever they are (full
     conformal prediction, Vovk et al. 2005).  What is tested are a row's states, and its
     gaps where less than half of the other rows have one: elsewhere a gap is only the
@@ -124,6 +124,8 @@ def _structure_scores(codes: I32, counts: I64) -> tuple[F64, F64]:
     everybody = counts.copy()
     everybody[codes[-1], places] += 1
     own = np.stack([np.bincount(row, minlength=gap + 1) for row in codes])
+    # A row that has a state very often must not make it common for all rows but itself.
+    own = np.minimum(own, np.median(own, axis=0) + 1)
     share = (own.sum(axis=0) - own + 1) / (n * columns + gap + 1)
     others = everybody[codes, places] - 1
     scores = -np.log2((others + SMOOTHING * _taken(share, codes)) / (n + SMOOTHING))

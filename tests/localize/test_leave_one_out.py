@@ -19,7 +19,8 @@ def surprisal(row, c, others, kinds):
     """Score what a row has in a column by the rows beside it."""
     mine, columns = row[c], len(row)
     count = sum(o[c] == mine for o in others)
-    everywhere = sum(o.count(mine) for o in others)
+    most = by_hand.median(o.count(mine) for o in [row, *others]) + 1
+    everywhere = sum(min(o.count(mine), most) for o in others)
     rows = len(others)
     if mine < 0 and 2 * count >= rows:
         return None
