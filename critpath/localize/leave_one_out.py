@@ -51,12 +51,13 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
 
     A state's score is its surprisal ``-log2((count + q) / (n + 1))``: how many of the
     n other rows have it in this column, and its share q of all their columns (where a
-    row counts for no more than one above the median of all rows); a gap is a state.  The anomalous row is among the others of a normal one: a state that just
-    two rows have is as rare for the one as for the other, whichever they are (full
-    conformal prediction, Vovk et al. 2005).  What is tested are a row's states, and its
-    gaps where less than half of the other rows have one: elsewhere a gap is only the
-    other side of somebody's insertion.  Both are in one test, so that one level holds
-    for all that is odd in the structure.
+    row counts for no more than one above the median of all rows); a gap is a state.
+    The anomalous row is among the others of a normal one: a state that just two rows
+    have is as rare for the one as for the other, whichever they are (full conformal
+    prediction, Vovk et al. 2005).  What is tested are a row's states, and its gaps
+    where less than half of the other rows have one: elsewhere a gap is only the other
+    side of somebody's insertion.  Both are in one test, so that one level holds for all
+    that is odd in the structure.
 
     A duration's score is the absolute robust z of its logarithm: from the median of
     the rows with the same state in the column, in units of their MAD * 1.4826, shrunk
