@@ -51,12 +51,12 @@ def held_by(rows, holders):
     return make
 
 
-def three_beside_the_last(normals):
-    """Let the last row and three normal ones have a state in every third column."""
+def three_beside_the_last(normals, step):
+    """Let the last row and three normal ones have a state in every step-th column."""
 
     def make(rng):
         letters = np.tile(rng.integers(0, KINDS, COLUMNS), (normals + 1, 1))
-        for column in range(0, COLUMNS, 3):
+        for column in range(0, COLUMNS, step):
             letters[rng.permutation(normals)[3:], column] = -1
         return letters, durations_of(rng, letters, 0.2)
 
@@ -86,7 +86,15 @@ def test_few_normal_executions_do_not_make_all_columns_odd(normals, sd):
     assert (marked > 0).mean() <= 0.15
 
 
-@pytest.mark.parametrize("make", [three_beside_the_last(20), held_by(21, 4), held_by(21, 5)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        three_beside_the_last(20, 1),
+        three_beside_the_last(20, 3),
+        held_by(21, 4),
+        held_by(21, 5),
+    ],
+)
 def test_states_that_few_have_are_not_odd(make):
     marked = flagged(make)
     assert marked.mean() <= 0.5
