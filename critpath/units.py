@@ -29,15 +29,16 @@ def format_ns(ns: float, *, sign: bool = False) -> str:
     str
         For example ``30.1 ms``; three significant digits, whole nanoseconds.
     """
-    prefix = "-" if ns < 0 else "+" if sign and ns > 0 else ""
     value = abs(ns)
+    prefix = "-" if ns < 0 else "+" if sign else ""
     for scale, unit in _SCALES:
         # 999.95 us would round to "1000 us": hand it to the next larger unit.
         if value >= scale * 0.9995:
             scaled = value / scale
             digits = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
             return f"{prefix}{scaled:.{digits}f} {unit}"
-    return f"{prefix}{value:.0f} ns"
+    whole = f"{value:.0f}"
+    return f"{prefix if whole != '0' else ''}{whole} ns"  # nothing has no sign
 
 
 def format_share(share: float) -> str:

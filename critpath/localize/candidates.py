@@ -9,16 +9,16 @@ import numpy as np
 
 from critpath.localize.matrix import Matrix
 from critpath.localize.places import find_place
+from critpath.localize.totals import LEAST_NORMALS, judge_totals
 from critpath.model import I64, RUNNING, ColumnStatistics, Symbol
 
 EXPLAINED = 0.9  # stop once no more than a tenth of the excess is unexplained
 MOST = 10
 LEAST = 0.01  # of the excess: smaller differences stay in the rest
-FLUCTUATION = 3.0  # standard deviations within which own running time is noise ...
-DISCOUNT = 0.75  # ... and ranks as if it were this much of itself
+DISCOUNT = 0.75  # own running time that is noise ranks as if it were this much of itself
 MOVED = 0.5  # so much of what only moved from one symbol to another is left out
 ORDINARY = 0.25  # what normal executions do as well ranks as if it were so much of itself
-ENOUGH_NORMALS = 5  # to tell that
+ENOUGH_NORMALS = LEAST_NORMALS  # to tell that
 NEAR = 2  # columns: what lies no further apart is one place
 
 
@@ -59,6 +59,7 @@ def find_candidates(
     result = []
     total = 0
     enough = matrix.n >= ENOUGH_NORMALS
+    beyond_all = judge_totals(matrix.totals)
     sums = np.zeros((len(matrix.values), matrix.values.shape[1] + 1), np.int64)
     np.cumsum(matrix.values, axis=1, out=sums[:, 1:])
     for letter in np.flatnonzero(matrix.totals.any(axis=0) | matrix.support.any(axis=1)).tolist():
@@ -66,7 +67,7 @@ def find_candidates(
         values = matrix.values[letter, columns]
         whole = int(values.sum())
         total += whole
-        beyond = _beyond_fluctuation(matrix.totals[:, letter])
+        beyond = bool(beyond_all[letter])
         own_run = symbols[letter].role == "" and symbols[letter].state in RUNNING
         factor = DISCOUNT if own_run and not beyond else 1.0
         unit = _units(matrix, letter, columns)
@@ -130,14 +131,6 @@ def _verdict(
     known = p[~np.isnan(p)]
     least = float(known.min()) if len(known) else float("nan")
     return least, bool(statistics.abnormal[about].any())
-
-
-def _beyond_fluctuation(totals: I64) -> bool:
-    """Tell whether the last total is far outside what the others do."""
-    normal = totals[:-1].astype(np.float64)
-    if len(normal) < 2:
-        return False
-    return bool(abs(totals[-1] - normal.mean()) > FLUCTUATION * normal.std(ddof=1))
 
 
 def choose(candidates: list[Candidate], net_total: int) -> list[Candidate]:

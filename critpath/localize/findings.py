@@ -53,17 +53,18 @@ def find_differences(
       what only moved from one state to another does not explain why the whole took
       longer;
     - a quarter of that if it is normal: no column of it stands out (`judge_columns`), and
-      the time in the symbol is within three standard deviations of the group's.  This
-      needs five normal rows.  The abnormal ones do not come first outright, lest a
-      small one hide a large cause that many ordinary columns make up together;
-    - three quarters of that for running time of the subject's own thread within three
-      standard deviations, since on virtual machines it fluctuates.
+      nor does the time in the symbol (`judge_totals`).  This needs five normal rows.
+      The abnormal ones do not come first outright, lest a small one hide a large cause
+      that many ordinary columns make up together;
+    - three quarters of that for running time of the subject's own thread that does not
+      stand out in total, since on virtual machines it fluctuates.
 
     Longer ones come first, then shorter ones, each by weight.  Measured on
     tests/benchmarks/injected.py with one block 4 to 25 times longer, four kinds of
     family, 40 of each: the block came first in 491 of 640 by size alone, in 545 with
     the quarter, in 541 with half of the offset as well, in 509 with all of it; with 12
     normal rows in 342 of 400, without the quarter in 327; with 6 in 315 and in 302.
+    Totals stood out beyond three standard deviations then; `judge_totals` is stricter.
 
     Parameters
     ----------

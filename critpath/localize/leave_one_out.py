@@ -15,7 +15,7 @@ LEAST_NORMALS = 3  # every row is judged by the others: by two at least
 SHARP_NORMALS = 20  # 1 / LEVEL: fewer cannot make a single column stand out
 SMOOTHING = 1.0  # pseudo-count of a column's states, spread like the states in all columns
 PRIOR = 5.0  # observations that a state's own spread is worth in a column
-SUPPORT = 3  # rows with the state that a column needs to have a median of its own
+SUPPORT = 3  # other rows with the state that a column needs to have a median of its own
 BLUR_NS = 1000.0  # added before the logarithm: below a microsecond nothing is measured
 LEAST_SPREAD = 0.05  # of log durations: where all are alike five per cent is no difference
 _CHUNK = 1 << 14  # groups at a time, for memory
@@ -44,24 +44,28 @@ class Verdict:
 def judge_columns(letters: I32, durations: I64) -> Verdict:
     """Judge the last row's states and durations by what the other rows do.
 
-    Every normal row is scored against the other normal rows in the way in which the
-    anomalous row is scored against all of them.  These scores, pooled over rows and
-    columns, are the null distribution: ``p = (1 + how many of them are at least as
-    large) / (1 + their number)``.
+    Every normal row is scored against the other rows in the way in which the anomalous
+    row is scored against them.  These scores, pooled over rows and columns, are the
+    null distribution: ``p = (1 + how many of them are at least as large) / (1 + their
+    number)``.
 
-    A state's score is its surprisal ``-log2((count + q) / (rows + 1))``: how many rows
-    have it in this column, and its share q of all columns; a gap is a state.  Counts
-    are scaled to one row less, so that a state that nobody else has scores the same
-    for the anomalous row as for a normal one.  What is tested are a row's states, and
-    its gaps where less than half of the other rows have one: elsewhere a gap is only
-    the other side of somebody's insertion.  Both are in one test, so that one level
-    holds for all that is odd in the structure.
+    A state's score is its surprisal ``-log2((count + q) / (n + 1))``: how many of the
+    n other rows have it in this column, and its share q of all their columns (where a
+    row counts for no more than one above the median of all rows); a gap is a state.
+    The anomalous row is among the others of a normal one: a state that just two rows
+    have is as rare for the one as for the other, whichever they are (full conformal
+    prediction, Vovk et al. 2005).  What is tested are a row's states, and its gaps
+    where less than half of the other rows have one: elsewhere a gap is only the other
+    side of somebody's insertion.  Both are in one test, so that one level holds for all
+    that is odd in the structure.
 
     A duration's score is the absolute robust z of its logarithm: from the median of
     the rows with the same state in the column, in units of their MAD * 1.4826, shrunk
-    to the state's spread within columns, which counts as five observations.  With less
-    than three such rows it is measured by all durations of the state; a state seen
-    less than three times has no score.
+    to the state's spread within columns, which counts as five observations.  Here a
+    normal row is measured by the other normal ones only.  With less than three such
+    rows beside it - four normal ones for the anomalous row, so that theirs are measured
+    by three - it is measured by all durations of the state; a state seen less than
+    three times has no score.
 
     Parameters
     ----------
@@ -88,7 +92,7 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     for row in codes[:-1]:
         counts[row, places] += 1
     p_structure, odd_structure = _test(*_structure_scores(codes, counts))
-    logs = np.log(durations + BLUR_NS)
+    logs = np.log(np.maximum(durations, 0) + BLUR_NS)
     p_duration, odd_duration = _test(*_duration_scores(codes, logs, counts))
     said = ""
     if n < SHARP_NORMALS:
@@ -117,21 +121,17 @@ def _structure_scores(codes: I32, counts: I64) -> tuple[F64, F64]:
     """Return the surprisals of the normal rows (flat) and of the last one (bits)."""
     n, columns = len(codes) - 1, codes.shape[1]
     gap = len(counts) - 1
-    own = np.stack([np.bincount(row, minlength=gap + 1) for row in codes[:-1]])
-    total = own.sum(axis=0)
-    less = (n - 1) / n
-    cells = (n - 1) * columns + gap + 1
-    share = (total - own + 1) / cells
     places = np.arange(columns)
-    others = counts[codes[:-1], places] - 1
-    null = -np.log2((others + SMOOTHING * _taken(share, codes[:-1])) / (n - 1 + SMOOTHING))
-    null[(codes[:-1] == gap) & (2 * others >= n - 1)] = np.nan
-    mine = codes[-1]
-    count = counts[mine, places]
-    scaled = less * count + SMOOTHING * ((less * total + 1) / cells)[mine]
-    scores = -np.log2(scaled / (n - 1 + SMOOTHING))
-    scores[(mine == gap) & (2 * count >= n)] = np.nan
-    return null.ravel(), scores
+    everybody = counts.copy()
+    everybody[codes[-1], places] += 1
+    own = np.stack([np.bincount(row, minlength=gap + 1) for row in codes])
+    # A row that has a state very often must not make it common for all rows but itself.
+    own = np.minimum(own, np.median(own, axis=0) + 1)
+    share = (own.sum(axis=0) - own + 1) / (n * columns + gap + 1)
+    others = everybody[codes, places] - 1
+    scores = -np.log2((others + SMOOTHING * _taken(share, codes)) / (n + SMOOTHING))
+    scores[(codes == gap) & (2 * others >= n)] = np.nan
+    return scores[:-1].ravel(), scores[-1]
 
 
 def _taken(table: F64, codes: I32) -> F64:
@@ -195,9 +195,12 @@ def _duration_scores(codes: I32, logs: F64, counts: I64) -> tuple[F64, F64]:
     mine = codes[-1:]
     safe = np.minimum(mine, gap - 1)
     places = np.arange(codes.shape[1])
-    scores = _score(
-        logs[-1:], counts[mine, places], medians[safe, places], mads[safe, places], every, safe
-    )
+    size = counts[mine, places]
+    # Of three rows with the state each has two others, too few for a median of its own.
+    # Measured by narrower means than theirs the last one would be odd wherever it is.
+    own = size > SUPPORT
+    middle, scale = medians[safe, places], mads[safe, places]
+    scores = _score(logs[-1:], np.where(own, size, 0), middle, scale, every, safe)
     scores[mine == gap] = np.nan
     return null.ravel(), scores[0]
 

@@ -180,7 +180,9 @@ def test_steady_running_time_gives_way_to_nothing(drawing, explanation, symbols)
     findings, _, _ = explanation(
         drawing("""
             r13.9  -
+            r13.9  -
             r14    -
+            r14.1  -
             r14.1  -
             r23    t8
         """)

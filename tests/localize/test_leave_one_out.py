@@ -15,12 +15,13 @@ from critpath.localize.leave_one_out import judge_columns
 MS = 1_000_000
 
 
-def surprisal(row, c, others, kinds, weight):
-    """Score what a row has in a column by rows beside it that count `weight` each."""
+def surprisal(row, c, others, kinds):
+    """Score what a row has in a column by the rows beside it."""
     mine, columns = row[c], len(row)
-    count = weight * sum(o[c] == mine for o in others)
-    everywhere = weight * sum(o.count(mine) for o in others)
-    rows = weight * len(others)
+    count = sum(o[c] == mine for o in others)
+    most = by_hand.median(o.count(mine) for o in [row, *others]) + 1
+    everywhere = sum(min(o.count(mine), most) for o in others)
+    rows = len(others)
     if mine < 0 and 2 * count >= rows:
         return None
     q = (everywhere + 1) / (rows * columns + kinds + 1)
@@ -32,8 +33,11 @@ def deviation(values):
     return middle, by_hand.median([abs(v - middle) for v in values])
 
 
-def robust(row, log, c, others, logs, residuals):
-    """Score a duration by the rows beside it; `residuals` is what is left of every cell."""
+def robust(row, log, c, others, logs, residuals, least):
+    """Score a duration by the rows beside it, by those of its column if they are `least`.
+
+    `residuals` is what is left of every cell.
+    """
     mine = row[c]
     if mine < 0:
         return None
@@ -41,7 +45,7 @@ def robust(row, log, c, others, logs, residuals):
     everywhere = [
         w[k] for o, w in zip(others, logs, strict=True) for k in range(len(row)) if o[k] == mine
     ]
-    if len(everywhere) < 3 and len(here) < 3:
+    if len(everywhere) < 3:
         return None
     rest = [
         r[k]
@@ -51,7 +55,7 @@ def robust(row, log, c, others, logs, residuals):
     ]
     overall = max(by_hand.pstdev(everywhere), 0.05)
     within = max(math.sqrt(sum(r * r for r in rest) / len(rest)), 0.05) if rest else overall
-    if len(here) < 3:
+    if len(here) < least:
         return abs(log[c] - by_hand.mean(everywhere)) / overall
     middle, mad = deviation(here)
     size = len(here)
@@ -84,12 +88,12 @@ def slowly(letters, durations):
         rest = [j for j in range(n) if j != i]
         for c in range(columns):
             others = [rows[j] for j in rest]
-            nulls[0].append(surprisal(rows[i], c, others, kinds, 1))
+            nulls[0].append(surprisal(rows[i], c, [*others, rows[n]], kinds))
             left = [logs[j] for j in rest], [residuals[j] for j in rest]
-            nulls[1].append(robust(rows[i], logs[i], c, others, *left))
+            nulls[1].append(robust(rows[i], logs[i], c, others, *left, 3))
     mine = [
-        [surprisal(rows[n], c, rows[:n], kinds, (n - 1) / n) for c in range(columns)],
-        [robust(rows[n], logs[n], c, rows[:n], logs[:n], residuals) for c in range(columns)],
+        [surprisal(rows[n], c, rows[:n], kinds) for c in range(columns)],
+        [robust(rows[n], logs[n], c, rows[:n], logs[:n], residuals, 4) for c in range(columns)],
     ]
     return [p_values(null, scores) for null, scores in zip(nulls, mine, strict=True)]
 
