@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -29,6 +30,12 @@ def pytest_configure() -> None:
     if os.geteuid() == 0 and place.is_dir() and not (place / "instances").exists():
         command = ["mount", "-t", "tracefs", "nodev", str(place)]
         subprocess.run(command, check=False, capture_output=True)
+    # A shell starts what runs in the background, and nohup what it runs, with signals
+    # ignored; a recording keeps them so, and tests of signals would test nothing.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            default = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if default else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
