@@ -392,9 +392,9 @@ def recorded(instance: Path) -> list[tuple[int, str]]:
 
 PROGRAM = """
     import os, threading, critpath
-    print(threading.get_native_id())
+    print(threading.get_native_id(), flush=True)
     def work():
-        print(threading.get_native_id())
+        print(threading.get_native_id(), flush=True)
         with critpath.execution("thread"):
             pass
     with critpath.execution("main", key=5):
