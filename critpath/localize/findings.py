@@ -158,6 +158,7 @@ class _Describer:
             iterations=made_of.iterations,
             normal_iterations=made_of.normal_iterations,
             longest=float(held[-1].max(initial=0)),
+            details=self.holders.shares(mine),
         )
 
     def _when(self, mine: I32, column: int) -> tuple[int, int, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model import I64, freeze_columns
+from critpath.model import I32, I64, freeze_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +117,16 @@ class Holders:
             for column in zip(*held, strict=True)
         )
         return self._largest(code, time, np.full(len(code), -1))
+
+    def shares(self, mine: I32) -> tuple[tuple[str, float], ...]:
+        """Return each detail of some segments of the anomalous row, and its share of their time."""
+        row = self.rows[-1]
+        tally: Counter[str] = Counter()
+        for i, time in zip(mine.tolist(), (row.end[mine] - row.begin[mine]).tolist(), strict=True):
+            tally[row.detail[i]] += time
+        whole = sum(tally.values())
+        ranked = sorted(tally.items(), key=lambda item: (-item[1], item[0]))
+        return tuple((detail, time / whole) for detail, time in ranked) if whole else ()
 
     def _largest(self, code: I64, time: I64, tid: I64) -> tuple[str, int, str]:
         pairs, where = np.unique(np.stack([code, tid]), axis=1, return_inverse=True)

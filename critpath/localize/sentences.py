@@ -185,6 +185,12 @@ def _detail(findings: Sequence[Finding]) -> str:
     if findings[0].symbol.state == State.WAIT_CPU:
         # Threads of one name, such as a compiler's, are one culprit with many ids, and so
         # are those of one family, such as workers that have the cpu in turn.
+        pairs = [
+            (detail, abs(f.contribution) * share)
+            for f in findings
+            for detail, share in f.details or ((f.detail, 1.0),)
+        ]
+        ways = [pairs]
         names = [(re.sub(r" \(\d+\)$", "", text), weight) for text, weight in pairs]
         ways += [names, [(re.sub(r"\d+", "#", text), weight) for text, weight in names]]
     for share in (NEARLY_ALL, HALF):

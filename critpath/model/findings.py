@@ -128,6 +128,9 @@ class Finding:
         Mean and standard deviation of the normal group; NaN for no loop.
     longest : float
         Its longest segment in this execution (ns), 0 if it has none; NaN if not known.
+    details : tuple of (str, float)
+        Every qualifier of its segments in this execution, with its share of their time:
+        `detail` may hold the largest part and yet not half.
     """
 
     execution: int
@@ -153,6 +156,7 @@ class Finding:
     iterations: float = float("nan")
     normal_iterations: tuple[float, float] = (float("nan"), float("nan"))
     longest: float = float("nan")
+    details: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -262,6 +262,14 @@ def test_a_part_that_is_nearly_all_is_said_alone():
     assert "+31.0 ms: " in cause.sentence
 
 
+def test_who_had_the_cpu_for_less_than_half_of_one_wait_is_not_named_alone():
+    wait = waiting_for_cpu("", "kworker/0:1 (25)", 12 * MS)
+    shares = (("kworker/0:1 (25)", 0.4), ("cc1 (7)", 0.35), ("idle", 0.25))
+    assert "for a cpu that `kworker/0:1` (tid 25) had" in sentence_of(wait)
+    said = sentence_of(replace(wait, details=shares))
+    assert "for a cpu that others had, above all `kworker/0:1`" in said
+
+
 def test_throttling_is_one_cause_whichever_thread_it_hits():
     findings = [
         waiting_for_cpu("", "idle", 90 * MS),
