@@ -59,12 +59,8 @@ def find_differences(
     - three quarters of that for running time of the subject's own thread that does not
       stand out in total, since on virtual machines it fluctuates.
 
-    Longer ones come first, then shorter ones, each by weight.  Measured on
-    tests/benchmarks/injected.py with one block 4 to 25 times longer, four kinds of
-    family, 40 of each: the block came first in 491 of 640 by size alone, in 545 with
-    the quarter, in 541 with half of the offset as well, in 509 with all of it; with 12
-    normal rows in 342 of 400, without the quarter in 327; with 6 in 315 and in 302.
-    Totals stood out beyond three standard deviations then; `judge_totals` is stricter.
+    Longer ones come first, then shorter ones, each by weight.  The shares were chosen on
+    families like those of tests/benchmarks/injected.py, which measures the outcome.
 
     Parameters
     ----------
