@@ -18,9 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from critpath.align.consistency import align_consistent
-from critpath.align.multiple import align
-from critpath.align.profiles import f81_model
+from critpath.align.multiple import METHODS, align
 from critpath.localize.chosen import rows_of
 from critpath.model import CompareSettings
 from critpath.pipeline import compare, extract
@@ -31,18 +29,9 @@ SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
-def by_le(sequences: list[np.ndarray], alphabet: int) -> np.ndarray:
+def aligned(method: str, sequences: list[np.ndarray], alphabet: int) -> np.ndarray:
     durations = [np.zeros(len(s), np.int64) for s in sequences]
-    return align(sequences, durations, alphabet).rows >= 0
-
-
-def by_consistency(sequences: list[np.ndarray], alphabet: int) -> np.ndarray:
-    keys = sorted({s.tobytes() for s in sequences}, key=lambda key: (len(key), key))
-    distinct = [np.frombuffer(key, np.uint8) for key in keys]
-    letters = np.bincount(np.concatenate(distinct), minlength=alphabet).astype(np.int64)
-    codes, _, _ = align_consistent(distinct, f81_model(letters))
-    place = {key: i for i, key in enumerate(keys)}
-    return codes[[place[s.tobytes()] for s in sequences]] >= 0
+    return align(sequences, durations, alphabet, method=method).rows >= 0
 
 
 def describe(
@@ -66,7 +55,7 @@ def main() -> int:
     write = sys.stdout.write
     write(f"{'group: executions, distinct, longest':40} {'aligner':12}")
     write(" columns  single   within    like       s\n")
-    totals: dict[str, list[tuple[float, ...]]] = {"le": [], "consistency": []}
+    totals: dict[str, list[tuple[float, ...]]] = {method: [] for method in METHODS}
     for name in sys.argv[1:] or ["normal", "normal-2", "steady-normal"]:
         with tempfile.TemporaryDirectory() as directory:
             with tarfile.open(TRACES / f"{name}.tar.xz") as archive:
@@ -85,17 +74,17 @@ def main() -> int:
             if distinct < 2:
                 continue
             head = f"{name} {group}: {len(rows)}, {distinct}, {max(map(len, sequences))}"
-            for aligner in (by_le, by_consistency):
+            for method in METHODS:
                 begin = time.perf_counter()
-                present = aligner(sequences, len(table.symbols))
+                present = aligned(method, sequences, len(table.symbols))
                 seconds = time.perf_counter() - begin
                 columns, single, within, like = describe(present, sequences, durations)
                 write(
-                    f"{head:40} {aligner.__name__[3:]:12} {columns:7} {single:7}"
+                    f"{head:40} {method:12} {columns:7} {single:7}"
                     f" {within:8.4f} {like:7.4f} {seconds:7.3f}\n"
                 )
                 head = ""
-                totals[aligner.__name__[3:]].append((columns, single, within, like, seconds))
+                totals[method].append((columns, single, within, like, seconds))
     for aligner_name, measured in totals.items():
         columns, single, within, like, seconds = np.mean(measured, axis=0)
         write(
