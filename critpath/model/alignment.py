@@ -96,18 +96,20 @@ class Alignment:
             result[i, present] = durations[self.rows[i, present]]
         return result
 
-    def to_biopython(self, names: Sequence[str] = ()) -> Any:
+    def to_biopython(self, names: Sequence[str] = (), letters: str = LETTERS) -> Any:
         """Return this alignment as Biopython has it.
 
         Parameters
         ----------
         names : sequence of str
             Ids of the rows; their indices, as in `tree`, if omitted.
+        letters : str
+            The letter of every symbol.
 
         Returns
         -------
         Bio.Align.Alignment
-            A `SeqRecord` per row, its sequence degapped and written in `LETTERS`, its
+            A `SeqRecord` per row, its sequence degapped and written in `letters`, its
             letter annotation ``duration`` in `DOUBLINGS` (writers of text take one
             character a letter; nanoseconds are in `durations`).  With loops, the column
             annotation ``iteration`` numbers the iterations of every loop modulo 10, and
@@ -118,7 +120,7 @@ class Alignment:
         ImportError
             If Biopython is not installed; it comes with ``critpath[bio]``.
         ValueError
-            If names are not one a row, or a symbol has no letter (a code above 63).
+            If names are not one a row, or a symbol has no letter.
         """
         from Bio import Align  # noqa: PLC0415 - slow, and optional
         from Bio.Seq import Seq  # noqa: PLC0415 - as above
@@ -127,11 +129,11 @@ class Alignment:
         if names and len(names) != len(self.sequences):
             raise ValueError(f"{len(names)} names for {len(self.sequences)} rows")
         most = max((int(np.max(s)) for s in self.sequences if len(s)), default=0)
-        if most >= len(LETTERS):
-            raise ValueError(f"symbol {most}: there are letters for {len(LETTERS)} only")
+        if most >= len(letters):
+            raise ValueError(f"symbol {most}: there are letters for {len(letters)} only")
         records = []
         for i, (sequence, durations) in enumerate(zip(self.sequences, self.durations, strict=True)):
-            text = "".join(LETTERS[code] for code in sequence)
+            text = "".join(letters[code] for code in sequence)
             record = SeqRecord(Seq(text), id=names[i] if names else str(i), description="")
             record.letter_annotations["duration"] = "".join(map(in_doublings, durations.tolist()))
             if self.loops:
@@ -151,8 +153,8 @@ class Alignment:
             for loop in self.loops:
                 # As the row that runs it most often counts.
                 there = passed[int(loop.iterations.argmax()), loop.first : loop.last]
-                for column, letters in enumerate((there - there[0]).tolist(), loop.first):
-                    track[column] = digits[(letters // loop.period + 1) % 10]
+                for column, passed_here in enumerate((there - there[0]).tolist(), loop.first):
+                    track[column] = digits[(passed_here // loop.period + 1) % 10]
             result.column_annotations = {"iteration": "".join(track)}
         return result
 

@@ -151,7 +151,10 @@ def _walk_all(
         specification=specification,
         losses=events.losses,
         lossy=overlaps_loss(events.losses, executions.host, executions.begin, executions.end),
-        environment=events.environment,
+        environment=(
+            *events.environment,
+            {"recording": str(recording), "clock_epoch": events.clock.epoch},
+        ),
         events=events.total,
         warnings=(*events.warnings, *timelines.warnings, *notes),
     )

@@ -12,6 +12,7 @@ import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import LETTERS, Alignment, Loop, in_doublings
+from critpath.report.palette import letter_of
 from critpath.units import format_ns, safe_text
 
 # Biopython's Clustal writer cuts longer ones.
@@ -95,13 +96,14 @@ def write_trees(aligned: Sequence[dict[str, Any]]) -> str:
 
 def in_biopython(document: dict[str, Any], aligned: dict[str, Any]) -> Any:
     """Return one alignment of a comparison as a ``Bio.Align.Alignment`` with its tracks."""
-    if any(max(row["symbols"], default=-1) >= len(LETTERS) for row in aligned["rows"]):
+    letters = "".join(letter_of(symbol) for symbol in document["symbols"])
+    if any(max(row["symbols"], default=-1) >= len(letters) for row in aligned["rows"]):
         raise UnreadableError(
             f"more than {len(LETTERS)} symbols: there are no letters for them",
             "give a file that `critpath compare --json FILE` wrote",
         )
     names = row_names(aligned)
-    result = alignment_of(aligned).to_biopython(names)
+    result = alignment_of(aligned).to_biopython(names, letters)
     rows = {(e["set"], e["position"]): e for e in document["executions"]}
     for record, row in zip(result.sequences, aligned["rows"], strict=True):
         execution = rows.get((row["set"], row["position"]))
@@ -118,7 +120,7 @@ def in_biopython(document: dict[str, Any], aligned: dict[str, Any]) -> Any:
     }
     # Biopython has the attribute only once it is set.
     mine = getattr(result, "column_annotations", None) or {}
-    result.column_annotations = {**_tracks(aligned), **mine}
+    result.column_annotations = {**_tracks(aligned, letters), **mine}
     return result
 
 
@@ -182,8 +184,7 @@ def _word(text: str) -> str:
 
 
 def _legend(document: dict[str, Any]) -> str:
-    names = [symbol["name"] for symbol in document["symbols"]]
-    return " ".join(f"{letter}={_word(name)}" for letter, name in zip(LETTERS, names, strict=False))
+    return " ".join(f"{letter_of(s)}={_word(s['name'])}" for s in document["symbols"])
 
 
 def _about(row: dict[str, Any], execution: dict[str, Any] | None) -> dict[str, str]:
@@ -204,10 +205,10 @@ def _described(row: dict[str, Any], execution: dict[str, Any] | None) -> str:
     return _text(", ".join(parts))
 
 
-def _tracks(aligned: dict[str, Any]) -> dict[str, str]:
+def _tracks(aligned: dict[str, Any], letters: str) -> dict[str, str]:
     statistics = aligned["statistics"]
     last = aligned["rows"][-1]
-    symbols = [LETTERS[s] if s >= 0 else "-" for s in statistics["normal_symbol"]]
+    symbols = [letters[s] if s >= 0 else "-" for s in statistics["normal_symbol"]]
     # Comparisons that were saved before there was a verdict on columns have none.
     verdict = statistics.get("abnormal")
     said = {} if verdict is None else {"abnormal": "".join("*" if a else "." for a in verdict)}

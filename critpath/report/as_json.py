@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from critpath.errors import UnreadableError
 from critpath.report.document import COMPARISON_FORMAT
 from critpath.report.document_path import PATH_FORMAT
+from critpath.report.palette import with_letters
 from critpath.report.schema import COMPARISON, PATH, Invalid, check, check_comparison
 
 _DO = "give a file that `critpath compare --json FILE` wrote"
@@ -81,6 +82,8 @@ def load_document(text: str) -> dict[str, Any]:
         if name == COMPARISON_FORMAT:
             check(document, COMPARISON)
             check_comparison(document)
+            # They follow from the symbols, and the first files of this version have none.
+            document["symbols"] = with_letters(document["symbols"], document["aligned"])
         elif name == PATH_FORMAT:
             check(document, PATH)
         else:

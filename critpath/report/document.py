@@ -14,6 +14,7 @@ from typing import Any
 from critpath.model import Clustering, Comparison, Finding, PathSet, StateTest
 from critpath.report.document_alignment import aligned_document, plane_of_counts
 from critpath.report.document_set import set_document
+from critpath.report.palette import with_letters
 from critpath.report.plain import number, plain
 
 COMPARISON_FORMAT = "critpath/comparison/1"
@@ -88,10 +89,10 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         ],
     }
     # Stages may leave numpy's scalars in their results; a document has Python's.
-    return {
-        **plain(document),
-        "aligned": [aligned_document(comparison, one) for one in comparison.aligned],
-    }
+    result: dict[str, Any] = plain(document)
+    result["aligned"] = [aligned_document(comparison, one) for one in comparison.aligned]
+    result["symbols"] = with_letters(result["symbols"], result["aligned"])
+    return result
 
 
 def _alphabet(comparison: Comparison) -> Sequence[Any]:

@@ -106,6 +106,7 @@ def _segments(comparison: Comparison, aligned: Aligned) -> list[dict[str, Any]]:
                 "begin": int(ends[item] - durations[item]),
                 "end": int(ends[item]),
                 "tid": int(paths.tid[at]),
+                "cpu": int(paths.cpu[at]),
                 "comm": paths.strings[paths.comm[at]],
                 "state": State(int(paths.state[at])).name,
                 "detail": paths.strings[paths.detail[at]],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from critpath.model import PathSet
+from critpath.units import NS_PER_S
 
 # Losses are listed one by one up to here; their sums are always complete.
 _MOST_LOSSES = 200
+_END_OF_DATES: Final = 253_402_300_800 * NS_PER_S  # the year 10000
 
 
 def set_document(paths: PathSet) -> dict[str, Any]:
@@ -50,6 +53,8 @@ def set_document(paths: PathSet) -> dict[str, Any]:
         "hosts": _from_environment(paths, "hostname"),
         "kernels": _from_environment(paths, "kernel_release"),
         "tracers": _tracers(paths),
+        "epochs": _epochs(paths),
+        "recorded": [_utc(moment) for moment in _moments(paths)],
         "loss": {
             "events": sum(loss.events for loss in paths.losses),
             "packets": sum(loss.packets for loss in paths.losses),
@@ -61,6 +66,29 @@ def set_document(paths: PathSet) -> dict[str, Any]:
         "notes": list(executions.notes),
         "warnings": list(paths.warnings),
     }
+
+
+def _epochs(paths: PathSet) -> list[int]:
+    """Return what to add to a time of each source for ns since 1970, 0 where unknown."""
+    known = {e["recording"]: e["clock_epoch"] for e in paths.environment if "clock_epoch" in e}
+    return [int(known.get(source, 0)) for source in paths.sources]
+
+
+def _moments(paths: PathSet) -> list[int]:
+    """Return when each source's first execution began (ns since 1970), 0 where unknown."""
+    found = []
+    for source, epoch in enumerate(_epochs(paths)):
+        begins = paths.executions.begin[paths.session == source]
+        found.append(int(begins.min()) + epoch if epoch and len(begins) else 0)
+    return found
+
+
+def _utc(moment: int) -> str:
+    """Return a time as ``2026-11-21T04:35:27Z``, "" where it is unknown or no date."""
+    if not 0 < moment < _END_OF_DATES:
+        return ""
+    whole = datetime.fromtimestamp(moment // NS_PER_S, UTC).replace(tzinfo=None)
+    return f"{whole.isoformat()}Z"
 
 
 def _from_environment(paths: PathSet, key: str) -> list[str]:

@@ -3,12 +3,16 @@
 The colours are those of Okabe and Ito (2008), made to be told apart with any kind
 of colour vision; states of one family share a colour and differ in pattern, and
 the letter repeats it all for whoever sees no colour.  Time on the subject's own
-thread has a capital letter, time on another thread a small one.
+thread has a capital letter; on another thread a small one, or where two helpers
+would have the same, any that is free: a letter means one symbol in every report.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, Final
 
 from critpath.model import State
@@ -33,7 +37,7 @@ class Look:
     Attributes
     ----------
     letter : str
-        One capital letter or sign, unique among the states.
+        One capital letter, unique among the states.
     colour : str
         ``#rrggbb``.
     pattern : str
@@ -73,7 +77,7 @@ LOOKS: Final[dict[str, Look]] = {
     State.NET_TRANSIT.name: Look("X", BLUE, "diagonal", "a packet in flight"),
     State.WAIT_TIMER.name: Look("T", YELLOW, "solid", "waiting for a timer"),
     State.WAIT_UNEXPLAINED.name: Look("Q", GREY, "diagonal", "blocked, cause not in the trace"),
-    State.UNKNOWN.name: Look("?", GREY, "solid", "not observed"),
+    State.UNKNOWN.name: Look("M", GREY, "solid", "not observed"),
 }
 
 KINDS: Final[dict[str, str]] = {
@@ -86,11 +90,48 @@ KINDS: Final[dict[str, str]] = {
 }
 
 
+# All of the model's, small ones first: they stand for other threads.
+_FREE: Final = ascii_lowercase + digits + ascii_uppercase + "@%"
+
+
+def with_letters(
+    symbols: Iterable[dict[str, Any]], aligned: Iterable[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Give every symbol of a document its letter, the same in every report of it.
+
+    Parameters
+    ----------
+    symbols : iterable of dict
+        ``state`` and ``role``, at most 64 different ones.
+    aligned : iterable of dict
+        The document's alignments.
+
+    Returns
+    -------
+    list of dict
+        With ``letter``: the state's own on the subject's thread, a small one on another
+        thread.  Where several threads would have the same, it goes to the one that is
+        seen most in the anomalous rows, and the others have whatever is free.
+    """
+    symbols = list(symbols)
+    seen = Counter(code for one in aligned for code in one["rows"][-1]["symbols"])
+    taken: dict[int, str] = {
+        code: LOOKS[symbol["state"]].letter
+        for code, symbol in enumerate(symbols)
+        if not symbol["role"]
+    }
+    helpers = [code for code, symbol in enumerate(symbols) if symbol["role"]]
+    for code in sorted(helpers, key=lambda code: (-seen[code], code)):
+        small = LOOKS[symbols[code]["state"]].letter.lower()
+        if small not in taken.values():
+            taken[code] = small
+    free = iter([letter for letter in _FREE if letter not in taken.values()])
+    return [{**s, "letter": taken.get(code) or next(free, "")} for code, s in enumerate(symbols)]
+
+
 def letter_of(symbol: dict[str, Any]) -> str:
-    """Return the letter of a document's symbol: small on another thread."""
-    letter = LOOKS[symbol["state"]].letter
-    # "?" has no small form: a helper that is not observed is "/".
-    return (letter.lower() if letter.isalpha() else "/") if symbol["role"] else letter
+    """Return the letter of a document's symbol."""
+    return str(symbol["letter"])
 
 
 def words_of(symbol: dict[str, Any]) -> str:

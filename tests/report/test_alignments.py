@@ -26,9 +26,10 @@ from critpath.report.document import comparison_document
 FORMATS = ("fasta", "clustal", "stockholm")
 
 
-def rows_of(aligned):
+def rows_of(aligned, document=None):
+    letters = LETTERS if document is None else [s["letter"] for s in document["symbols"]]
     return [
-        "".join("-" if s < 0 else LETTERS[s] for s in row["symbols"]) for row in aligned["rows"]
+        "".join("-" if s < 0 else letters[s] for s in row["symbols"]) for row in aligned["rows"]
     ]
 
 
@@ -67,7 +68,7 @@ def entry(symbols, ids=None, **more):
 
 
 def document_of(*entries, symbols=64):
-    names = [{"name": f"S{i}"} for i in range(symbols)]
+    names = [{"name": f"S{i}", "letter": LETTERS[i]} for i in range(symbols)]
     return {"symbols": names, "executions": [], "aligned": list(entries)}
 
 
@@ -79,7 +80,7 @@ def test_readers_of_biopython_give_back_the_rows(factory, as_, reader):
     read = reader.read(StringIO(write_alignments(document, [aligned], as_)), as_)
     shown = [str(row.seq) for row in read] if reader is AlignIO else list(read)
     names = [row.id for row in (read if reader is AlignIO else read.sequences)]
-    assert shown == rows_of(aligned)
+    assert shown == rows_of(aligned, document)
     assert names == row_names(aligned)
     assert names[0] == "n_1"
     assert names[-1] == f"s_{aligned['execution']}"
@@ -124,7 +125,7 @@ def test_tracks_of_stockholm(factory):
     aligned = document["aligned"][0]
     text = write_alignments(document, document["aligned"], "stockholm")
     read, second = Align.parse(StringIO(text), "stockholm")
-    assert list(second) == rows_of(document["aligned"][1])
+    assert list(second) == rows_of(document["aligned"][1], document)
     tracks, statistics = read.column_annotations, aligned["statistics"]
     assert {len(track) for track in tracks.values()} == {aligned["columns"]}
     for character, p in zip(tracks["probability"], statistics["probability"], strict=True):
@@ -138,7 +139,7 @@ def test_tracks_of_stockholm(factory):
     for character, mean in zip(tracks["normal_duration"], statistics["mean"], strict=True):
         assert character == ("." if mean is None else in_doublings(mean))
     for character, symbol in zip(tracks["normal_symbol"], statistics["normal_symbol"], strict=True):
-        assert character == ("-" if symbol < 0 else LETTERS[symbol])
+        assert character == ("-" if symbol < 0 else document["symbols"][symbol]["letter"])
     paper = {"s": "abnormal_state", "d": "abnormal_duration", "m": "missing"}
     assert set(tracks["paper"]) == {"s", "d", "m", "."} - {
         letter for letter, name in paper.items() if not any(statistics[name])
@@ -146,7 +147,7 @@ def test_tracks_of_stockholm(factory):
     for column, letter in enumerate(tracks["paper"]):
         assert any(statistics[name][column] for name in paper.values()) == (letter != ".")
         assert letter == "." or statistics[paper[letter]][column]
-    assert "A=RUN B=WAIT_CPU" in read.annotations["comment"]
+    assert "R=RUN C=WAIT_CPU" in read.annotations["comment"]
     assert read.annotations["identifier"] == "s_1"
     record = read.sequences[0]
     assert record.annotations["set"] == "normal"
@@ -237,7 +238,7 @@ def test_text_of_a_trace_cannot_add_lines(factory):
     document = comparison_document(factory.comparison(names=names))
     for as_ in FORMATS:
         text = write_alignments(document, document["aligned"][:1], as_)
-        assert list(Align.read(StringIO(text), as_)) == rows_of(document["aligned"][0])
+        assert list(Align.read(StringIO(text), as_)) == rows_of(document["aligned"][0], document)
         assert "\x1b" not in text
         assert sum(line == "//" for line in text.splitlines()) == (as_ == "stockholm")
 
