@@ -22,17 +22,30 @@ _TERMS: Final = (
         "type (cluster)",
         (
             "executions that enter each state about equally often: n0, n1 … of the normal set, "
-            "s0, s1 … of the sample set, the largest first. Numbers, colours and shapes of a "
-            "sample type are those of the normal type it is paired with."
+            "s0, s1 … of the sample set, the largest first. A sample type has the colour and "
+            "shape of the normal type it is paired with, unless a larger one has them already."
         ),
     ),
     ("pair", "the normal type that a sample type is held against."),
-    ("score", "silhouette of the pair, -1 to 1: how much nearer it is than the next one."),
+    (
+        "score",
+        (
+            "silhouette of the pair, -1 to 1: how much nearer it is than the next one; none where "
+            "there was nothing to choose from."
+        ),
+    ),
     (
         "component",
         (
             "one of the two directions in which the executions' counts differ most (principal "
             "components): near marks have like counts."
+        ),
+    ),
+    (
+        "reachability",
+        (
+            "how far an execution's counts are from those of a dense group visited before it. A "
+            "valley between steep edges is a type; how steep is the method's xi, not a height."
         ),
     ),
 )
@@ -41,13 +54,12 @@ _TERMS: Final = (
 def clusters(document: dict[str, Any]) -> str:
     """Return the pairs of clusters, the planes of counts and the reachability plots."""
     found = document["clusters"]
-    methods = [f"{which} set: {found[which]['method']}" for which in _SETS]
     notes = [f"{which} set: {note}" for which in _SETS for note in found[which]["notes"]]
     return (
         _pairs(document)
         + scatter_panels(document)
         + reachability_plots(document)
-        + items([*methods, *notes, *found["notes"]], kind="notes")
+        + items([*notes, *found["notes"]], kind="notes")
         + terms(_TERMS)
     )
 

@@ -31,7 +31,7 @@ _OWN: Final[tuple[tuple[str, Callable[[dict[str, Any]], str]], ...]] = (
     ("executions", lambda s: f"{s['executions']:,}"),
     ("without begin or end", lambda s: f"{s['incomplete']:,}"),
     ("events", lambda s: f"{s['events']:,}"),
-    ("from first to last", lambda s: _window(s["window"])),
+    ("first begin to last end", lambda s: _window(s["window"])),
 )
 
 _LOST: Final[tuple[tuple[str, Callable[[dict[str, Any]], int]], ...]] = (

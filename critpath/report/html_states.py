@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from critpath.report import verdict
 from critpath.report.html_elements import paragraph, said, table, terms, text
-from critpath.report.palette import BLUE, VERMILLION, words_of
-from critpath.units import format_ns, format_share
+from critpath.report.palette import BLUE, LOOKS, VERMILLION
+from critpath.units import format_ns, format_share, plural
 
 MOST_STATES: Final = 70
 _HALF: Final = 80  # width of half an interval's drawing, px
@@ -56,10 +56,11 @@ def states(document: dict[str, Any]) -> str:
     shown = rest[:MOST_STATES]
     ends = ("effect", "effect_low", "effect_high")
     reach = max([abs(s[key] or 0.0) for s in shown + total for key in ends] + [1.0])
-    words = {symbol["name"]: words_of(symbol) for symbol in document["symbols"]}
+    words = {symbol["name"]: LOOKS[symbol["state"]].words for symbol in document["symbols"]}
+    words["total"] = "the whole duration"
     levels = any(s.get("level") for s in document["states"])
     fires = any(s["average_fires"] or s["probability_fires"] for s in document["states"])
-    headers = ["state", ">normal", ">sample", ">effect", "95 % interval, drawn"]
+    headers = ["state", "the path is", ">normal", ">sample", ">effect", "95 % interval, drawn"]
     headers += ["in figures", ">p", *(["the paper's rules that fire"] if fires else [])]
     headers += [*(["level"] if levels else []), "verdict"]
 
@@ -85,20 +86,20 @@ def states(document: dict[str, Any]) -> str:
 def _count(
     document: dict[str, Any], rest: list[dict[str, Any]], total: list[dict[str, Any]]
 ) -> str:
-    flagged = sum(s["flagged"] for s in rest)
+    flagged = [plural(count, "state")] if (count := sum(s["flagged"] for s in rest)) else []
+    flagged += ["the total"] if any(s["flagged"] for s in total) else []
     detection = document["detection"]
     level = verdict.figure(detection["alpha"])
-    also = " and the total" if any(s["flagged"] for s in total) else ""
     return (
-        f"{flagged:,} of {len(rest):,} states{also} flagged by the {detection['rule']} rule "
-        f"at level {level}; increases below {verdict.duration(detection['floor'])} are not judged."
+        f"Flagged by the {detection['rule']} rule at level {level}: "
+        f"{' and '.join(flagged) or 'nothing'}, of {plural(len(rest), 'state')} and the total. "
+        f"Increases below {verdict.duration(detection['floor'])} are not judged."
     )
 
 
 def _cells(
     state: dict[str, Any], words: str, reach: float, *, levels: bool, fires: bool
 ) -> list[str]:
-    name = "all states" if state["state"] == "total" else words
     rules = [
         word
         for word, key in (("average", "average_fires"), ("probability", "probability_fires"))
@@ -106,7 +107,8 @@ def _cells(
     ]
     flagged = ("flagged, new" if state["new_state"] else "flagged") if state["flagged"] else ""
     cells = [
-        f"<code>{text(state['state'])}</code> <small>{text(name)}</small>",
+        f"<code>{text(state['state'])}</code>",
+        f"<small>{text(words)}</small>",
         text(verdict.duration(state["normal_mean"])),
         text(verdict.duration(state["sample_mean"])),
         text(verdict.duration(state["effect"], sign=True) + _relative(state)),

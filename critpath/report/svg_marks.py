@@ -24,6 +24,12 @@ _SHAPES: Final = (
     ((-1.2, -0.55), (1.2, -0.55), (1.2, 0.55), (-1.2, 0.55)),
     ((-0.55, -1.2), (0.55, -1.2), (0.55, 1.2), (-0.55, 1.2)),
 )  # fmt: skip
+# Where a label may stand as seen from its mark, and how far off with a line to it (px).
+_DIRECTIONS: Final = (
+    (1.0, 0.0), (-1.0, 0.0), (0.0, -1.0), (0.0, 1.0),
+    (0.7, -0.7), (0.7, 0.7), (-0.7, -0.7), (-0.7, 0.7),
+)  # fmt: skip
+_FAR: Final = (22.0, 34.0, 48.0, 64.0)
 DIAMOND: Final = ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0))
 _COLOURS: Final = (SKY, ORANGE, GREEN, YELLOW, PURPLE, BLUE, GREY)
 
@@ -82,64 +88,73 @@ def swatch(mark: Mark) -> str:
 
 @dataclass
 class Labels:
-    """Text placed beside marks where there is room, and a count of what had none.
+    """Text placed beside marks where there is room.
 
     Attributes
     ----------
-    width, height : float
-        Of the drawing (px).
-    left_out : int
-        Labels that were not placed.
+    left, top, right, bottom : float
+        Where text may stand (px).
     """
 
-    width: float
-    height: float
-    left_out: int = 0
+    left: float
+    top: float
+    right: float
+    bottom: float
     _taken: list[tuple[float, float, float, float]] = field(default_factory=list)
     _drawn: list[str] = field(default_factory=list)
+    _leaders: list[str] = field(default_factory=list)
 
     def block(self, x: float, y: float, radius: float) -> None:
         """Keep labels off a mark."""
         self._taken.append((x - radius, y - radius, x + radius, y + radius))
 
-    def place(self, x: float, y: float, radius: float, words: str, *, bold: bool = False) -> bool:
-        """Place plain text beside a mark; False where there is no room."""
-        wide, high = 6.6 * len(words) + 2, 12.0
-        gap = radius + 3
-        corners = (
-            (x + gap, y - high / 2),
-            (x - gap - wide, y - high / 2),
-            (x - wide / 2, y - gap - high),
-            (x - wide / 2, y + gap),
-            (x + gap * 0.7, y - gap - high * 0.7),
-            (x + gap * 0.7, y + gap * 0.6),
-            (x - gap * 0.7 - wide, y - gap - high * 0.7),
-            (x - gap * 0.7 - wide, y + gap * 0.6),
-        )
-        for left, top in corners:
-            box = (left, top, left + wide, top + high)
-            if self._fits(box):
-                self._taken.append(box)
-                weight = ' font-weight="bold"' if bold else ""
-                self._drawn.append(
-                    f'<text x="{left + 1:.1f}" y="{top + 10:.1f}"{weight}>{text(words)}</text>'
-                )
-                return True
-        self.left_out += 1
+    def place(self, x: float, y: float, radius: float, words: str, *, name: bool = False) -> bool:
+        """Place plain text beside a mark; a name may stand apart, with a line to its mark.
+
+        Returns
+        -------
+        bool
+            False where there is no room.
+        """
+        wide, high = (7.2 if name else 6.4) * len(words) + 2, 12.0
+        near = radius + 3
+        for distance in (near, *(_FAR if name else ())):
+            for east, south in _DIRECTIONS:
+                left = x + distance * east - wide * (1 - east) / 2
+                top = y + distance * south - high * (1 - south) / 2
+                if self._fits((left, top, left + wide, top + high)):
+                    self._draw(left, top, wide, words, name=name)
+                    if distance > near:
+                        self._leaders.append(
+                            f"M{x:.1f} {y:.1f}L{x + distance * east:.1f} {y + distance * south:.1f}"
+                        )
+                    return True
         return False
 
     def svg(self) -> str:
         """Return every placed label."""
         if not self._drawn:
             return ""
+        lines = (
+            f'<path d="{"".join(self._leaders)}" fill="none" stroke="currentColor" '
+            'stroke-width="0.8" stroke-opacity="0.7"/>'
+        )
         return (
+            f"{lines if self._leaders else ''}"
             '<g font-size="11" font-family="sans-serif" fill="currentColor">'
             f"{''.join(self._drawn)}</g>"
         )
 
+    def _draw(self, left: float, top: float, wide: float, words: str, *, name: bool) -> None:
+        self._taken.append((left, top, left + wide, top + 12.0))
+        weight = ' font-weight="bold"' if name else ""
+        self._drawn.append(
+            f'<text x="{left + 1:.1f}" y="{top + 10:.1f}"{weight}>{text(words)}</text>'
+        )
+
     def _fits(self, box: tuple[float, float, float, float]) -> bool:
         left, top, right, bottom = box
-        if left < 0 or top < 0 or right > self.width or bottom > self.height:
+        if left < self.left or top < self.top or right > self.right or bottom > self.bottom:
             return False
         return not any(
             left < taken[2] and taken[0] < right and top < taken[3] and taken[1] < bottom

@@ -42,7 +42,7 @@ def reachability_plots(document: dict[str, Any]) -> str:
 def _plot(document: dict[str, Any], which: str, marks: dict[int, Mark]) -> str:
     found = document["clusters"][which]
     heights = found["reachability"]
-    visited = [i for i in found["ordering"] if 0 <= i < len(heights)]
+    visited = found["ordering"]
     if not visited:
         return ""
     clusters = {r["position"]: r["cluster"] for r in document["executions"] if r["set"] == which}
@@ -55,24 +55,19 @@ def _plot(document: dict[str, Any], which: str, marks: dict[int, Mark]) -> str:
     strip, unnamed = _strip(runs, width, which, marks)
     undefined = sum(bar.height is None for bar in every)
     zero = sum(bar.height == 0 for bar in every)
-    words = [
-        (
-            f"{which.capitalize()} set, {found['method']}: {plural(len(every), 'execution')} in "
-            "the order of visit; the higher a bar, the farther from those before it. Below: the "
-            "types as found."
-        )
-    ]
+    words = [f"{which.capitalize()} set in the order of visit; the strip has the types as found."]
     if undefined:
         words.append(
-            f"Undefined for {undefined:,} (dashed): the first visited of a group, or all of a "
-            "group that has nothing to tell its executions apart by."
+            f"Undefined for {undefined:,} of {len(every):,} (dashed): the first visited of a "
+            "group, and all of one that has nothing to tell its executions apart by."
         )
     if zero:
-        words.append(f"{zero:,} at 0: as many others have equal counts as make a group.")
+        words.append(f"{zero:,} at 0: enough others have the same counts.")
     if step > 1:
         words.append(f"A bar is the highest of {step} executions.")
     if unnamed:
         words.append(f"No room for {plural(unnamed, 'name')}.")
+    words.append(f"Method: {found['method']}.")
     said = " ".join(words)
     return figure(
         f'<svg class="reachability" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
@@ -107,28 +102,40 @@ def _bars(
     gap = 1.0 if width > 3 else 0.0
     parts = []
     for first, cluster, bars in runs:
-        solid, open_ = [], []
-        for i, bar in enumerate(bars, first):
-            x = _LEFT + i * width
-            if bar.height is None:
-                open_.append(
-                    f"M{x + 0.5:.1f} {_FLOOR}V{_TOP}h{max(width - gap - 1, 0.1):.1f}V{_FLOOR}"
-                )
-            else:
-                high = (_FLOOR - _TOP) * bar.height / reach if reach > 0 else 0.0
+        solid = []
+        for undefined, members in itertools.groupby(
+            enumerate(bars, first), key=lambda item: item[1].height is None
+        ):
+            places = list(members)
+            if undefined:
+                parts.append(_undefined(_LEFT + places[0][0] * width, len(places) * width - gap))
+                continue
+            for i, bar in places:
+                high = (_FLOOR - _TOP) * (bar.height or 0.0) / reach if reach > 0 else 0.0
+                x = _LEFT + i * width
                 solid.append(f"M{x:.1f} {_FLOOR}v-{max(high, 1.5):.1f}h{width - gap:.1f}V{_FLOOR}z")
-        colour = _look(cluster, marks).colour
         if solid:
             parts.append(
-                f'<path d="{"".join(solid)}" fill="{colour}" stroke="currentColor" '
-                'stroke-width="0.4" stroke-opacity="0.8"/>'
-            )
-        if open_:
-            parts.append(
-                f'<path d="{"".join(open_)}" fill="none" stroke="currentColor" '
-                'stroke-opacity="0.55" stroke-dasharray="2 2"/>'
+                f'<path d="{"".join(solid)}" fill="{_look(cluster, marks).colour}" '
+                'stroke="currentColor" stroke-width="0.4" stroke-opacity="0.8"/>'
             )
     return "".join(parts)
+
+
+def _undefined(x: float, width: float) -> str:
+    """Return a box over executions without a reachability, with the word where it fits."""
+    box = (
+        f'<rect x="{x + 0.5:.1f}" y="{_TOP}" width="{max(width - 1, 0.5):.1f}" '
+        f'height="{_FLOOR - _TOP}" fill="none" stroke="currentColor" stroke-opacity="0.5" '
+        'stroke-dasharray="2 2"/>'
+    )
+    if width < 12:
+        return box
+    at = f"translate({x + width / 2 + 4:.1f} {_FLOOR - 8}) rotate(-90)"
+    return (
+        f'{box}<text transform="{at}" font-size="11" font-family="sans-serif" '
+        'fill="currentColor" fill-opacity="0.8">undefined</text>'
+    )
 
 
 def _strip(

@@ -8,7 +8,7 @@ sample set, and both sets together with the anomalous executions marked.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,6 +24,7 @@ _HEIGHT: Final = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, _WIDTH - 26, 22, _HEIGHT - 38
 _MOST_MARKS: Final = 600  # per panel; each may stand for several executions
 _MOST_LABELS: Final = 40
+_LONGEST_NAME: Final = 22
 _GRID: Final = 3.0  # px: marks nearer than this are one mark
 
 _Scales = tuple[Callable[[float], float], Callable[[float], float]]
@@ -148,10 +149,18 @@ def _both_sets(document: dict[str, Any], scales: _Scales) -> list[_Point]:
             names[_cell(scales[0](x), scales[1](y))].append(name)
             items.append((x, y, "anomalous"))
     for (_, cell), at in _merged(items, scales).items():
-        first, *others = names[cell]
-        name = first[:18] + (f" +{len(others)}" if others else "")
+        name = _joined(names[cell])
         found.append(_Point(*at[0], kinds["anomalous"], name, len(at), marked=True))
     return found
+
+
+def _joined(names: list[str]) -> str:
+    """Return the names of executions under one mark, or the first of too many."""
+    every = ", ".join(names)
+    if len(every) <= _LONGEST_NAME:
+        return every
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return names[0][: _LONGEST_NAME - len(more)] + more
 
 
 def _panel(points: list[_Point], explained: list[float], title: str) -> str:
@@ -167,7 +176,7 @@ def _panel(points: list[_Point], explained: list[float], title: str) -> str:
         ranked = plain[:room] + marked[:_MOST_MARKS]
     else:
         ranked = ranked[:_MOST_MARKS]
-    labels = Labels(_WIDTH, _BOTTOM)
+    labels = Labels(_LEFT - 14, 2, _WIDTH, _BOTTOM + 6)
     for point in ranked:
         labels.block(point.x, point.y, point.radius * 0.8)
     labelled = _label(ranked, labels)
@@ -196,14 +205,12 @@ def _panel(points: list[_Point], explained: list[float], title: str) -> str:
 
 def _label(points: list[_Point], labels: Labels) -> str:
     """Name every cluster once, every anomalous mark, and how many a mark stands for."""
-    members: Counter[str] = Counter()
-    for point in points:
-        members[point.name] += point.count
     named: set[str] = set()
     unnamed = unnumbered = 0
     # Anomalous ones first, then each type at its largest mark.
     for point in sorted(points, key=lambda p: (not p.marked, -p.count, p.name, p.x, p.y)):
-        number = _times(point.count)
+        # The names of anomalous ones under one mark count them already.
+        number = "" if point.marked else _times(point.count)
         first = bool(point.name) and (point.marked or point.name not in named)
         words = f"{point.name} {number}".strip() if first else number
         if not words:
@@ -211,7 +218,7 @@ def _label(points: list[_Point], labels: Labels) -> str:
         if first and not point.marked:
             named.add(point.name)
         room = len(named) <= _MOST_LABELS
-        if room and labels.place(point.x, point.y, point.radius, words, bold=first):
+        if room and labels.place(point.x, point.y, point.radius, words, name=first):
             continue
         if first:
             unnamed += 1
