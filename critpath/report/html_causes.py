@@ -20,8 +20,7 @@ _UNITS: Final = (("s", NS_PER_S, 2), ("ms", 1_000_000, 2), ("us", 1_000, 1), ("n
 def causes(document: dict[str, Any]) -> str:
     """Return the causes, the largest first, each with the executions it explains."""
     if not document["causes"]:
-        none = paragraph("No cause: no execution is anomalous, or none could be explained.")
-        return none + said(verdict.unexplained(document))
+        return paragraph(_no_cause(document)) + said(verdict.unexplained(document))
     linkable = {aligned["position"] for aligned in drawn(document)}
     main = verdict.main_causes(document, MOST_CAUSES)
     entries = "".join(_cause(document, cause, linkable) for cause in main)
@@ -35,6 +34,16 @@ def causes(document: dict[str, Any]) -> str:
             f"{said(verdict.left_out(len(rest) - MOST_CAUSES, 'cause'))}</details>"
         )
     return shown + _accounts(document)
+
+
+def _no_cause(document: dict[str, Any]) -> str:
+    examined, anomalous = len(document["aligned"]), document["outliers"]["anomalous"]
+    if examined:
+        return f"No cause: no difference stands out in {plural(examined, 'examined execution')}."
+    if document["verdict"] == "inconclusive" and anomalous:
+        stands = "execution stands" if anomalous == 1 else "executions stand"
+        return f"{anomalous:,} {stands} out, but nothing can be concluded: none was examined."
+    return f"No cause: {plural(anomalous, 'execution')} anomalous, none was examined."
 
 
 def _cause(document: dict[str, Any], cause: dict[str, Any], linkable: set[int]) -> str:

@@ -61,7 +61,7 @@ def states(document: dict[str, Any]) -> str:
     levels = any(s.get("level") for s in document["states"])
     fires = any(s["average_fires"] or s["probability_fires"] for s in document["states"])
     headers = ["state", "the path is", ">normal", ">sample", ">effect", "95 % interval, drawn"]
-    headers += ["in figures", ">p", *(["the paper's rules that fire"] if fires else [])]
+    headers += [">in figures", ">p", *(["the paper's rules"] if fires else [])]
     headers += [*(["level"] if levels else []), "verdict"]
 
     def cells(state: dict[str, Any]) -> list[str]:
