@@ -75,11 +75,11 @@ def _print_warnings(document: dict[str, Any], console: Console) -> None:
 
 
 def _print_causes(document: dict[str, Any], console: Console) -> None:
-    left_over = verdict.unexplained(document)
-    if not document["causes"] and not left_over:
+    shown_causes = verdict.main_causes(document, _MOST_CAUSES)
+    account = verdict.account_sentence(document, len(shown_causes))
+    if not document["causes"] and not account:
         return
     _heading(console, "Causes")
-    shown_causes = verdict.main_causes(document, _MOST_CAUSES)
     for number, cause in enumerate(shown_causes, 1):
         print_line(console, f"{number}. {verdict.cause_sentence(cause)}")
     rest = verdict.other_causes(document, len(shown_causes))
@@ -87,8 +87,8 @@ def _print_causes(document: dict[str, Any], console: Console) -> None:
         print_line(
             console, f"{rest}; the HTML report lists them, the JSON has them all", style="dim"
         )
-    if left_over:
-        print_line(console, left_over)
+    if account:
+        print_line(console, account)
 
 
 def _print_states(document: dict[str, Any], console: Console) -> None:
