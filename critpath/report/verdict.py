@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from critpath.report.palette import KINDS
-from critpath.units import format_ns, format_share, plural
+from critpath.units import NS_PER_S, format_ns, format_share, plural
 
+_MOST_NAMES = 3
 _ALL = 1.05  # a share up to this is all of it: what else there is varies, too
 
 
@@ -98,6 +99,18 @@ def kind_of(aligned: dict[str, Any], finding: dict[str, Any]) -> str:
     kind = KINDS.get(finding["kind"], finding["kind"])
     usual = not finding["abnormal"] and not aligned["note"]
     return f"{kind} (not unusual)" if usual else kind
+
+
+def what_differs(aligned: dict[str, Any], finding: dict[str, Any]) -> str:
+    """Return a finding in a few words: state, qualifier, how it differs."""
+    detail = f" {finding['detail']}" if finding["detail"] else ""
+    return f"{finding['state']}{detail}, {kind_of(aligned, finding)}"
+
+
+def place_of(finding: dict[str, Any]) -> str:
+    """Return where a finding begins in the trace, to the microsecond."""
+    whole, rest = divmod(int(finding["begin"]), NS_PER_S)
+    return f"{whole}.{rest // 1000:06d} s"
 
 
 def figure(value: float | None) -> str:
@@ -280,6 +293,58 @@ def probability(value: float | None) -> str:
 def left_out(count: int, noun: str) -> str:
     """Return the line that says what a table does not show."""
     return f"{plural(count, noun)} left out; the JSON has them all." if count > 0 else ""
+
+
+def states_by_weight(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the states without the total: flagged ones first, then by how much they changed."""
+    states = [s for s in document["states"] if s["state"] != "total"]
+    return sorted(states, key=lambda s: (not s["flagged"], -abs(s["effect"] or 0), s["state"]))
+
+
+def flag(state: dict[str, Any]) -> str:
+    """Return what a table says of a state that the test flags, "" of others."""
+    if not state["flagged"]:
+        return ""
+    return "new" if state["new_state"] else "yes"
+
+
+def interval(state: dict[str, Any]) -> str:
+    """Return the 95 % interval of a state's effect, a dash where there is none."""
+    ends = [state["effect_low"], state["effect_high"]]
+    if None in ends:
+        return "-"
+    return " to ".join(format_ns(end, sign=True) for end in ends)
+
+
+def mostly(document: dict[str, Any], row: dict[str, Any]) -> str:
+    """Return what an anomalous execution's excess is, in a few words."""
+    findings = findings_of(document, row["position"])
+    if not findings:
+        return row["symbol"] or ""
+    first = findings[0]
+    detail = f" {first['detail']}" if first["detail"] else ""
+    where = f" in {first['comm']}" if first["role"] else ""
+    return f"{first['state']}{detail}{where}, {KINDS.get(first['kind'], first['kind'])}"
+
+
+def set_in_short(document: dict[str, Any], which: str) -> str:
+    """Return one of the two sets in a line: how many, from where, of what kernel, when."""
+    one = document["sets"][which]
+    parts = [
+        f"{which}: {plural(one['executions'], 'execution')} from {_several(one['sources'])}",
+        *([f"on {_several(one['hosts'])}"] if one["hosts"] else []),
+        *([f"kernel {_several(one['kernels'])}"] if one["kernels"] else []),
+    ]
+    moments = [moment for moment in one.get("recorded", []) if moment]
+    if moments:
+        parts.append(f"recorded {min(moments)}")
+    return ", ".join(parts)
+
+
+def _several(names: list[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    beyond = len(names) - _MOST_NAMES
+    return f"{shown} and {beyond} more" if beyond > 0 else shown or "nowhere"
 
 
 def by_excess(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
