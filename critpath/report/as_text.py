@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from critpath.report import verdict
+from critpath.report import sentences, verdict
 from critpath.report.text_alignment import print_alignment
 from critpath.report.text_table import Row, print_line, print_table
 from critpath.units import plural
@@ -37,7 +37,7 @@ def render_comparison(document: dict[str, Any], console: Console, *, short: bool
     for reason in verdict.further_reasons(document):
         print_line(console, reason)
     for which in ("normal", "sample"):
-        print_line(console, verdict.set_in_short(document, which), style="dim")
+        print_line(console, sentences.set_in_short(document, which), style="dim")
     _print_warnings(document, console)
     _print_causes(document, console)
     if document["states"]:

@@ -10,7 +10,6 @@ from typing import Any, Final
 from critpath.report.palette import KINDS
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
-_MOST_NAMES = 3
 _ALL = 1.05  # a share up to this is all of it: what else there is varies, too
 
 
@@ -325,26 +324,6 @@ def mostly(document: dict[str, Any], row: dict[str, Any]) -> str:
     detail = f" {first['detail']}" if first["detail"] else ""
     where = f" in {first['comm']}" if first["role"] else ""
     return f"{first['state']}{detail}{where}, {KINDS.get(first['kind'], first['kind'])}"
-
-
-def set_in_short(document: dict[str, Any], which: str) -> str:
-    """Return one of the two sets in a line: how many, from where, of what kernel, when."""
-    one = document["sets"][which]
-    parts = [
-        f"{which}: {plural(one['executions'], 'execution')} from {_several(one['sources'])}",
-        *([f"on {_several(one['hosts'])}"] if one["hosts"] else []),
-        *([f"kernel {_several(one['kernels'])}"] if one["kernels"] else []),
-    ]
-    moments = [moment for moment in one.get("recorded", []) if moment]
-    if moments:
-        parts.append(f"recorded {min(moments)}")
-    return ", ".join(parts)
-
-
-def _several(names: list[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
-    beyond = len(names) - _MOST_NAMES
-    return f"{shown} and {beyond} more" if beyond > 0 else shown or "nowhere"
 
 
 def by_excess(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
