@@ -97,10 +97,10 @@ def decide(
 
 def _slower(detection: Detection) -> str:
     states = [s for s in detection.states if s.flagged]
-    # The total is their sum, no state of its own.
-    named = [s for s in states if s.symbol is not None]
-    count = plural(len(named), "state") if named or not states else "only the total"
-    flagged = f"{count} flagged by the {detection.rule} rule"
+    counted = sum(s.name != "total" for s in states)  # the total is no state
+    named = [plural(counted, "state")] if counted else []
+    named += ["the total"] if counted < len(states) else []
+    flagged = f"{' and '.join(named)} flagged by the {detection.rule} rule"
     if detection.rule != "gate":
         worst = max(states, key=lambda s: s.effect)
         return f"{worst.name} is {format_ns(worst.effect, sign=True)} an execution; {flagged}"
