@@ -103,7 +103,8 @@ def _header(document: dict[str, Any], headline: str, sections: list[tuple[str, s
         warnings += f'<p><a href="#sets">{count} about the two sets</a></p>'
     told = verdict.further_reasons(document)
     sensitivity = verdict.sensitivity(document)
-    if sensitivity and document["verdict"] != "anomaly":
+    # The first reason of a good verdict says so already.
+    if sensitivity and document["verdict"] != "anomaly" and "would have shown" not in sentence:
         told.append(sensitivity)
     reasons = "".join(paragraph(reason) for reason in told)
     return (
