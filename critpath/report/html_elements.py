@@ -42,7 +42,7 @@ def table(
     headers : sequence of str
         Plain text; ``>`` in front sets the column's figures flush right.
     rows : iterable of sequences of HTML
-        A row that starts with ``*`` as its first cell is set in bold.
+        A row that has ``*`` in front of its cells is set in bold.
     kind : str
         Class of the table.
     heads : bool
@@ -66,7 +66,8 @@ def table(
 
 
 def _row(row: Sequence[str], right: Sequence[bool], *, heads: bool) -> str:
-    strong = row[0] == "*"
+    # By their number: a text of the trace may be "*" too.
+    strong = len(row) > len(right)
     cells: list[str] = []
     for cell, flush in zip(row[1:] if strong else row, right, strict=True):
         kind = _class("number" if flush else "")
