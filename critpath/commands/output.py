@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TextIO, cast
 
 from critpath.errors import InconclusiveError, UnreadableError, UsageError
-from critpath.units import plural, safe_text
+from critpath.units import log_text, plural, safe_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +102,7 @@ def warn(messages: Iterable[str], *, quiet: bool) -> None:
         return
     distinct = list(dict.fromkeys(messages))
     for message in distinct[:SHOWN_WARNINGS]:
-        print(f"critpath: warning: {safe_text(message)}", file=sys.stderr)
+        print(f"critpath: warning: {log_text(safe_text(message))}", file=sys.stderr)
     if len(distinct) > SHOWN_WARNINGS:
         rest = plural(len(distinct) - SHOWN_WARNINGS, "more warning")
         print(f"critpath: warning: {rest}, see the --json output", file=sys.stderr)
@@ -111,7 +111,7 @@ def warn(messages: Iterable[str], *, quiet: bool) -> None:
 def hint(message: str, *, quiet: bool) -> None:
     """Print what was done, or what to do next, on stderr."""
     if not quiet:
-        print(safe_text(message), file=sys.stderr)
+        print(log_text(safe_text(message)), file=sys.stderr)
 
 
 def messages_of(paths: PathSet) -> list[str]:
@@ -146,4 +146,19 @@ def make_console() -> Console:
             """Let the error through: rich would exit with 1, which here means an anomaly."""
             raise BrokenPipeError
 
-    return Pipe(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    stream = cast("IO[str]", _LogStream(sys.stdout))
+    return Pipe(file=stream, highlight=False, markup=False, emoji=False)
+
+
+class _LogStream:
+    """A stream whose lines mean nothing to a CI system: a name may stand at a line's begin."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write whole lines, as a console does."""
+        return self._stream.write(log_text(text))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
