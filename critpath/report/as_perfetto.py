@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from critpath.model import Bool, CriticalPaths, State
-from critpath.report.exported import Exported, execution_name, thread_name, wakes
+from critpath.report.exported import Exported, execution_name, thread_name
 from critpath.report.palette import KINDS, LOOKS, words_of
 from critpath.report.perfetto_packets import Slices
 
@@ -38,7 +38,7 @@ def perfetto_trace(sets: Sequence[Exported]) -> Iterator[bytes]:
     flows = 0
     for one in sets:
         above = slices.track(one.name) if len(sets) > 1 else 0
-        moves = wakes(one.paths.paths)
+        moves = one.paths.paths.wakes
         bodies = _Bodies(slices, one.paths.paths)
         for index in range(len(one.paths)):
             flows = _execution(slices, bodies, one, moves, index, above, flows)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from critpath.model import I64, Bool, CriticalPaths, Executions, PathSet, State
+from critpath.model import I64, CriticalPaths, Executions, PathSet, State
 from critpath.units import safe_text
 
 UNSEEN = "unknown thread"
@@ -37,30 +37,6 @@ class Exported:
     def cluster(self, index: int) -> int | None:
         """Return the type of an execution, None where it is not known."""
         return self.clusters[index] if self.clusters else None
-
-
-def wakes(paths: CriticalPaths) -> Bool:
-    """Return which segments end in a wake: their path goes on in another thread.
-
-    Parameters
-    ----------
-    paths : CriticalPaths
-
-    Returns
-    -------
-    bool [segments]
-        The thread of such a segment woke (or created, or sent to) that of the next.
-    """
-    result = np.zeros(len(paths.begin), np.bool_)
-    result[:-1] = (paths.tid[1:] != paths.tid[:-1]) | (paths.host[1:] != paths.host[:-1])
-    last = paths.start[1:][np.diff(paths.start) > 0] - 1
-    result[last] = False
-    return result
-
-
-def path_of(paths: CriticalPaths) -> I64:
-    """Return the path that every segment belongs to."""
-    return np.repeat(np.arange(len(paths), dtype=np.int64), np.diff(paths.start))
 
 
 def thread_name(comm: str, tid: int) -> str:
@@ -101,38 +77,54 @@ def executions_aligned(document: dict[str, Any], name: str, chosen: Sequence[str
     rows = [known[one["position"]] for one in aligned]
     segments = [s for one in aligned for s in one["segments"]]
     codes: dict[str, int] = {"": 0}
-    columns: dict[str, list[int]] = {
-        name: [s[name] for s in segments] for name in ("begin", "end", "tid", "cpu")
+    coded = {
+        name: np.array([codes.setdefault(s[name], len(codes)) for s in segments], np.int32)
+        for name in ("detail", "comm")
     }
-    for text in ("detail", "comm"):
-        columns[text] = [codes.setdefault(s[text], len(codes)) for s in segments]
     counts = [len(one["segments"]) for one in aligned]
+    lossy = np.array([row["lossy"] for row in rows], np.bool_)
     source = document["sets"]["sample"]
-    environment = [
-        {"recording": recording, "clock_epoch": epoch}
-        for recording, epoch in zip(source["sources"], source.get("epochs", ()), strict=False)
-    ]
+
+    def texts(key: str) -> tuple[str, ...]:
+        return tuple(row[key] for row in rows)
+
+    def numbers(of: Sequence[dict[str, Any]], key: str) -> I64:
+        # Segments say their cpu since there are reports that show it.
+        return np.array([row.get(key, -1) for row in of], np.int64)
+
     paths = PathSet(
         executions=Executions(
-            **{key: tuple(row[key] for row in rows) for key in ("id", "comm", "label")},
-            **{key: np.array([r[key] for r in rows], np.int64) for key in ("begin", "end", "tid")},
+            id=texts("id"),
+            begin=numbers(rows, "begin"),
+            end=numbers(rows, "end"),
+            tid=numbers(rows, "tid"),
             host=np.zeros(len(rows), np.int64),
+            comm=texts("comm"),
+            label=texts("label"),
         ),
         paths=CriticalPaths(
             start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            begin=numbers(segments, "begin"),
+            end=numbers(segments, "end"),
             state=np.array([State[s["state"]] for s in segments], np.uint8),
-            **{key: np.array(columns[key], np.int64) for key in ("begin", "end", "tid")},
-            **{key: np.array(columns[key], np.int32) for key in ("detail", "comm", "cpu")},
+            detail=coded["detail"],
+            comm=coded["comm"],
+            tid=numbers(segments, "tid"),
             host=np.zeros(len(segments), np.int64),
-            lossy=np.repeat(np.array([row["lossy"] for row in rows], np.bool_), counts),
+            cpu=numbers(segments, "cpu").astype(np.int32),
+            lossy=np.repeat(lossy, counts),
             strings=tuple(codes),
         ),
-        session=np.array([row["source"] for row in rows], np.int64),
+        session=numbers(rows, "source"),
         sources=tuple(source["sources"]),
         specification=source["specification"],
         losses=(),
-        lossy=np.array([row["lossy"] for row in rows], np.bool_),
-        environment=tuple(environment),
+        lossy=lossy,
+        environment=tuple(
+            {"recording": recording, "clock_epoch": epoch}
+            for recording, epoch in zip(source["sources"], source.get("epochs", ()), strict=False)
+            if epoch
+        ),
     )
     findings = tuple(
         tuple(f for f in document["findings"] if f["position"] == one["position"])
