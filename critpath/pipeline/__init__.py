@@ -12,13 +12,17 @@ from critpath.executions.specification import parse_specification
 from critpath.model import CompareSettings
 from critpath.pipeline.calibration import calibrate
 from critpath.pipeline.comparison import compare
+from critpath.pipeline.exporting import choose_executions, vectors, window
 from critpath.pipeline.extraction import extract, thread_paths
 
 __all__ = [
     "CompareSettings",
     "calibrate",
+    "choose_executions",
     "compare",
     "extract",
     "parse_specification",
     "thread_paths",
+    "vectors",
+    "window",
 ]
