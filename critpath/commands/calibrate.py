@@ -18,7 +18,8 @@ from critpath.commands.output import (
 )
 from critpath.commands.parser import checked
 from critpath.commands.progress import Progress
-from critpath.commands.settings import COMPARING, READING, Settings, whole
+from critpath.commands.settings import COMPARING, READING, Settings
+from critpath.commands.values import whole
 from critpath.errors import EXIT_ANOMALY, EXIT_OK
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from critpath import __version__
-from critpath.commands.settings import SETTINGS, Setting, Settings, WrongValueError
+from critpath.commands.settings import SETTINGS, Setting, Settings
+from critpath.commands.values import WrongValueError
 from critpath.errors import UsageError
 
 
@@ -173,7 +174,7 @@ def _add_global(parser: argparse.ArgumentParser) -> None:
 def _add_settings(parser: argparse._ActionsContainer, settings: Iterable[Setting]) -> None:
     for setting in settings:
         shown = setting.help.replace("%", "%%")
-        if setting.default is not None and not setting.flag:
+        if setting.default not in {None, ()} and not setting.flag:
             shown += f" (default: {setting.default})"
         if setting.flag:
             parser.add_argument(
@@ -187,6 +188,7 @@ def _add_settings(parser: argparse._ActionsContainer, settings: Iterable[Setting
             parser.add_argument(
                 f"--{setting.name}",
                 dest="setting_" + setting.name,
+                action="append" if setting.repeated else "store",
                 type=checked(setting.parse),
                 default=argparse.SUPPRESS,
                 metavar=setting.metavar,
