@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         help="known to be good, three or more made at different times are best: recordings, "
-        "directories of them, CTF traces, extract files",
+        "directories of them, CTF traces, extract files, baselines",
     )
     parser.add_argument(
         "--splits",
