@@ -88,7 +88,7 @@ def check_inputs(paths: Iterable[Path]) -> None:
         if not found:
             raise UnreadableError(
                 f"{path} does not exist",
-                "name a recording, a directory of recordings, a CTF trace or an extract file",
+                "name a recording, a directory of them, a CTF trace, an extract file or a baseline",
             )
 
 
