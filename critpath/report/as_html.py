@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from importlib.resources import files
 from typing import Any, Final
 
-from critpath.report import html_tables, verdict
-from critpath.report.html_aligned import drawings, page_data
+from critpath.report import html_tables, page, verdict
+from critpath.report.html_aligned import drawings
 from critpath.report.html_elements import items, paragraph, section, text
+from critpath.report.page_data import data_elements
 from critpath.report.svg_patterns import definitions
-
-_ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
 _SIGNS: Final = {"ok": "✓", "anomaly": "▲", "inconclusive": "?"}
 
@@ -36,7 +34,7 @@ def render_html(document: dict[str, Any]) -> str:
     str
         HTML; the same document gives the same bytes.
     """
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = _asset("report.css") + page.style(), page.script()
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -54,8 +52,8 @@ def render_html(document: dict[str, Any]) -> str:
         '<meta name="referrer" content="no-referrer">\n'
         f"<title>critpath: {text(headline)}</title>\n<style>{style}</style></head>\n"
         f"<body>{definitions()}{body}<footer>{paragraph(made_by)}</footer>\n"
-        f'<script type="application/json" id="data">{_embedded(page_data(document))}</script>\n'
-        f"<script>{script}</script></body></html>\n"
+        f"{data_elements(document)}"
+        f'<script type="module">{script}</script></body></html>\n'
     )
 
 
@@ -119,12 +117,6 @@ def _losses(document: dict[str, Any]) -> list[str]:
                 f"{which} set: {loss['events']:,} events and {loss['packets']:,} packets were lost."
             )
     return said
-
-
-def _embedded(data: dict[str, Any]) -> str:
-    """Return JSON in which nothing can end the script element or a line of script."""
-    compact = json.dumps(data, sort_keys=True, allow_nan=False, separators=(",", ":"))
-    return compact.translate(_ESCAPES)
 
 
 def _asset(name: str) -> str:

@@ -1,0 +1,33 @@
+"""The script and the style of the page's viewer, hand-written, put together in order."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final
+
+# One inline module: every part may use what stands in the parts before it.
+PARTS: Final = (
+    "text.js",
+    "data.js",
+    "paint.js",
+    "view.js",
+    "drawing.js",
+    "details.js",
+    "article.js",
+    "filters.js",
+    "links.js",
+)
+
+
+def script() -> str:
+    """Return the page's script: one ES module, the same bytes every time."""
+    return "".join(_asset(name) for name in PARTS)
+
+
+def style() -> str:
+    """Return the style of what the script adds to the page."""
+    return _asset("viewer.css")
+
+
+def _asset(name: str) -> str:
+    return files("critpath.report.page").joinpath(name).read_text(encoding="utf-8")
