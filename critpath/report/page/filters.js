@@ -8,7 +8,7 @@ const setUpFilters = () => {
     const select = make("select", { id: "filter-" + name }, make("option", { value: "" }, "all"));
     for (const [value, text] of options) select.append(make("option", { value }, text));
     form.append(make("label", { for: select.id }, label), select);
-    select.addEventListener("change", apply);
+    select.addEventListener("change", () => apply());
     return select;
   };
   const tally = (values) => {
