@@ -16,6 +16,7 @@ MOST_DRAWN: Final = 30
 _MOST_FINDINGS: Final = 20
 _MOST_SEGMENTS: Final = 60
 
+
 def drawings(document: dict[str, Any]) -> str:
     """Return an article per anomalous execution, the largest excess first."""
     aligned = verdict.by_excess(document["aligned"])
@@ -23,8 +24,15 @@ def drawings(document: dict[str, Any]) -> str:
     if not aligned:
         return paragraph("No execution is anomalous, or none could be aligned with its group.")
     rows = {r["position"]: r for r in document["executions"] if r["set"] == "sample"}
+    findings = findings_by_execution(document)
     parts = [_legend(document, aligned)]
-    parts += [_article(document, one, rows.get(one["position"])) for one in shown]
+    for one in aligned:
+        position = one["position"]
+        still = len(parts) <= len(shown)
+        mine = findings.get(position, [])
+        article = _article(document, one, rows.get(position), mine, still=still)
+        # The script takes it from here when it is asked for; nobody else sees it.
+        parts.append(article if still else f'<template id="t{position}">{article}</template>')
     said = verdict.left_out(len(aligned) - len(shown), "drawing")
     if said:
         said += " Where scripts run, the list of executions above draws them too."
@@ -34,6 +42,14 @@ def drawings(document: dict[str, Any]) -> str:
 def drawn(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the alignments that have an article, the largest excess first."""
     return verdict.by_excess(document["aligned"])[:MOST_DRAWN]
+
+
+def findings_by_execution(document: dict[str, Any]) -> dict[int, list[dict[str, Any]]]:
+    """Return the findings of every sample execution that has some, by rank."""
+    result: dict[int, list[dict[str, Any]]] = {}
+    for finding in sorted(document["findings"], key=lambda f: f["rank"]):
+        result.setdefault(finding["position"], []).append(finding)
+    return result
 
 
 def _legend(document: dict[str, Any], aligned: list[dict[str, Any]]) -> str:
@@ -47,76 +63,61 @@ def _legend(document: dict[str, Any], aligned: list[dict[str, Any]]) -> str:
     return f'<ul class="legend" aria-label="Legend">{entries}{gap}</ul>'
 
 
-def title(one: dict[str, Any], row: dict[str, Any] | None) -> str:
-    """Return the heading of an aligned execution as plain text, not yet safe to show."""
-    label = f", {row['label']}" if row and row["label"] else ""
-    return f"Execution {one['execution']}{label}"
-
-
-def facts(one: dict[str, Any], row: dict[str, Any] | None) -> str:
-    """Return the line below the heading as plain text, not yet safe to show."""
-    told = [f"{verdict.duration(one['excess'], sign=True)} against its normal group"]
-    if row:
-        told.insert(0, f"{row['comm']} {row['tid']}, {format_ns(row['end'] - row['begin'])}")
-        told.append(f"p {verdict.probability(row['p_value'])}")
-        if row["lossy"]:
-            told.append("touches a loss")
-    told.append(f"{verdict.duration(one['unexplained'], sign=True)} of it unexplained")
-    if one["note"]:
-        told.append(one["note"])
-    return "; ".join(told)
-
-
-def _article(document: dict[str, Any], one: dict[str, Any], row: dict[str, Any] | None) -> str:
+def _article(
+    document: dict[str, Any],
+    one: dict[str, Any],
+    row: dict[str, Any] | None,
+    findings: list[dict[str, Any]],
+    *,
+    still: bool = True,
+) -> str:
     position = one["position"]
+    label = f", {row['label']}" if row and row["label"] else ""
+    facts = [f"{verdict.duration(one['excess'], sign=True)} against its normal group"]
+    if row:
+        facts.insert(0, f"{row['comm']} {row['tid']}, {format_ns(row['end'] - row['begin'])}")
+        facts.append(f"p {verdict.probability(row['p_value'])}")
+        if row["lossy"]:
+            facts.append("touches a loss")
+    facts.append(f"{verdict.duration(one['unexplained'], sign=True)} of it unexplained")
+    if one["note"]:
+        facts.append(one["note"])
+    drawing, said = "", ""
+    if still:
+        drawing = f'<div class="still">{alignment_svg(document, one)}</div>'
+        said = text(caption(document, one))
     return (
         f'<article id="x{position}" aria-labelledby="x{position}-title">'
-        f'<h3 id="x{position}-title">{text(title(one, row))}</h3>'
-        f'<p class="facts">{text(facts(one, row))}</p>'
-        f'<figure data-position="{position}">'
-        f'<div class="still">{alignment_svg(document, one)}</div>'
-        f"<figcaption>{text(caption(document, one))}</figcaption></figure>"
-        f"{_findings(document, one)}{_segments(one)}</article>"
+        f'<h3 id="x{position}-title">Execution {text(one["execution"] + label)}</h3>'
+        f'<p class="facts">{text("; ".join(facts))}</p>'
+        f'<figure data-position="{position}">{drawing}<figcaption>{said}</figcaption></figure>'
+        f"{_findings(one, findings)}{_segments(one) if still else ''}</article>"
     )
 
 
-def finding_headers() -> list[str]:
-    """Return the headers of `finding_rows`, as `html_elements.table` takes them."""
-    headers = [">#", "state", "how", "thread", ">trace time", ">here", ">normal", ">difference"]
-    return [*headers, ">share", ">normals with it"]
-
-
-def finding_rows(one: dict[str, Any], findings: list[dict[str, Any]]) -> list[list[str]]:
-    """Return an execution's findings as rows of plain text, not yet safe to show."""
-    return [
-        [
-            str(f["rank"]),
-            f"{f['state']} {f['detail']}".strip(),
-            verdict.kind_of(one, f),
-            f"{f['comm']} {f['tid']}",
-            f"{f['begin'] / 1e9:.6f} s",
-            verdict.duration(f["observed"]),
-            verdict.duration(f["expected"]),
-            verdict.duration(f["contribution"], sign=True),
-            verdict.share(f["share"]),
-            verdict.share(f["probability"]),
-        ]
-        for f in findings[:_MOST_FINDINGS]
-    ]
-
-
-def _findings(document: dict[str, Any], one: dict[str, Any]) -> str:
-    findings = verdict.findings_of(document, one["position"])
+def _findings(one: dict[str, Any], findings: list[dict[str, Any]]) -> str:
     if not findings:
         return paragraph("No difference stands out.")
     rows = [
-        [text(cell) for cell in row] for row in finding_rows(one, findings)
+        [
+            str(f["rank"]),
+            f"<code>{text(f['state'])}</code> {text(f['detail'])}",
+            text(verdict.kind_of(one, f)),
+            text(f"{f['comm']} {f['tid']}"),
+            text(f"{f['begin'] / 1e9:.6f} s"),
+            text(verdict.duration(f["observed"])),
+            text(verdict.duration(f["expected"])),
+            text(verdict.duration(f["contribution"], sign=True)),
+            text(verdict.share(f["share"])),
+            text(verdict.share(f["probability"])),
+        ]
+        for f in findings[:_MOST_FINDINGS]
     ]
-    for row, finding in zip(rows, findings, strict=False):
-        row[1] = f"<code>{text(finding['state'])}</code> {text(finding['detail'])}"
+    headers = [">#", "state", "how", "thread", ">trace time", ">here", ">normal", ">difference"]
+    headers += [">share", ">normals with it"]
     words = f"What differs in execution {one['execution']}"
     said = verdict.left_out(len(findings) - _MOST_FINDINGS, "finding")
-    shown = table(words, finding_headers(), rows, kind="findings")
+    shown = table(words, headers, rows, kind="findings")
     return shown + (paragraph(said, kind="said") if said else "")
 
 

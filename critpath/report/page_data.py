@@ -21,7 +21,7 @@ from critpath.report.compact import (
     pack_symbols,
     runs,
 )
-from critpath.report.html_aligned import drawn, facts, finding_headers, finding_rows, title
+from critpath.report.html_aligned import findings_by_execution
 from critpath.report.palette import KINDS, LOOKS, letter_of, words_of
 from critpath.units import format_ns, safe_text
 
@@ -43,21 +43,13 @@ def data_elements(document: dict[str, Any]) -> str:
 
 def _elements(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "data", page_data(document)
-    findings = _findings(document)
+    findings = findings_by_execution(document)
     rows = {r["position"]: r for r in document["executions"] if r["set"] == "sample"}
-    still = {one["position"] for one in drawn(document)}
     for one, normals in zip(_ranked(document), rows_shipped(document), strict=True):
         position = one["position"]
         mine = findings.get(position, [])
         data = _aligned_data(document, one, mine, normals)
         data["epoch"] = str(_epoch(document, rows.get(position)))
-        if position not in still:
-            data["article"] = {
-                "title": safe_text(title(one, rows.get(position))),
-                "facts": safe_text(facts(one, rows.get(position))),
-                "headers": finding_headers(),
-                "rows": [[safe_text(cell) for cell in row] for row in finding_rows(one, mine)],
-            }
         yield f"d{position}", data
 
 
@@ -83,7 +75,7 @@ def rows_shipped(document: dict[str, Any]) -> list[int]:
 def page_data(document: dict[str, Any]) -> dict[str, Any]:
     """Return what the page's script needs before it draws, every text of it inert."""
     rows = {r["position"]: r for r in document["executions"] if r["set"] == "sample"}
-    findings = _findings(document)
+    findings = findings_by_execution(document)
     threads: dict[str, int] = {}
     index = [
         _entry(document, one, rows.get(one["position"]), findings, threads)
@@ -111,13 +103,6 @@ def page_data(document: dict[str, Any]) -> dict[str, Any]:
 
 def _ranked(document: dict[str, Any]) -> list[dict[str, Any]]:
     return verdict.by_excess(document["aligned"])
-
-
-def _findings(document: dict[str, Any]) -> dict[int, list[dict[str, Any]]]:
-    result: dict[int, list[dict[str, Any]]] = {}
-    for finding in sorted(document["findings"], key=lambda f: f["rank"]):
-        result.setdefault(finding["position"], []).append(finding)
-    return result
 
 
 def _entry(
@@ -189,7 +174,8 @@ def _aligned_data(
                 "rank": f["rank"],
                 "columns": f["columns"],
                 "words": safe_text(f"{f['state']} {KINDS.get(f['kind'], f['kind'])}"),
-                "difference": "" if f["contribution"] is None
+                "difference": ""
+                if f["contribution"] is None
                 else format_ns(f["contribution"], sign=True),
             }
             for f in findings

@@ -20,8 +20,12 @@ PARTS: Final = (
 
 
 def script() -> str:
-    """Return the page's script: one ES module, the same bytes every time."""
-    return "".join(_asset(name) for name in PARTS)
+    """Return the page's script, one ES module: less its comments and indentation.
+
+    No text in it goes over several lines, so a line's beginning means nothing.
+    """
+    lines = (line.strip() for name in PARTS for line in _asset(name).splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
 
 
 def style() -> str:

@@ -96,27 +96,13 @@ const near = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "300px" });
 
-// An article for an execution that the page did not draw.
+// An article that the page carries without a drawing.
 const build = (position) => {
-  const one = load(position);
-  if (!one?.article) return null;
-  const { title, facts, headers, rows } = one.article, name = "x" + position + "-title";
-  const article = make("article", { id: "x" + position, "aria-labelledby": name },
-    make("h3", { id: name }, title), make("p", { class: "facts" }, facts),
-    make("figure", { "data-position": position, class: "drawn" }, make("figcaption")));
-  if (rows.length) {
-    const fill = (tag, cells, scope) => make("tr", {}, ...cells.map((text, i) => {
-      const cell = make(tag, scope ? { scope: "col" } : {}, text.replace(/^>/, ""));
-      if (headers[i].startsWith(">")) cell.className = "number";
-      return cell;
-    }));
-    article.append(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What differs" },
-      make("table", { class: "findings" }, make("thead", {}, fill("th", headers, true)),
-        make("tbody", {}, ...rows.map((row) => fill("td", row))))));
-  } else article.append(make("p", {}, "No difference stands out."));
-  find("#drawn-on-demand").append(article);
-  enliven(article, position);
-  return article;
+  const made = document.getElementById("t" + position)?.content.cloneNode(true).firstElementChild;
+  if (!made) return null;
+  find("#drawn-on-demand").append(made);
+  enliven(made, position);
+  return made;
 };
 
 // Brings an execution into view; says whether there is one.

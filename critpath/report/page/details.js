@@ -59,6 +59,7 @@ const fillDetails = (panel, one, where, unpin, link) => {
   if (!where) return panel.replaceChildren();
   const { row, column } = where, line = row === ANOMALY ? one.anomaly : one.group[row].open();
   const code = line.symbols[column], symbol = data.symbols[code];
+  let table = "";
   const list = make("dl"), fact = (name, ...values) => {
     list.append(make("div", {}, make("dt", {}, name), make("dd", {}, ...values)));
   };
@@ -76,26 +77,27 @@ const fillDetails = (panel, one, where, unpin, link) => {
     if (next && next.thread !== step.thread) fact("wakes", next.thread);
     fact("since its begin", "+" + duration(step.at));
     const begin = one.begin + BigInt(step.at);
-    times(list, [["begin", begin], ["end", begin + BigInt(step.ns)]], one.epoch);
+    table = times(begin, begin + BigInt(step.ns), one.epoch);
   }
   for (const f of row === ANOMALY ? covering(one, column) : []) {
     fact("finding " + f.rank, [f.words, f.difference].filter(Boolean).join(", "));
     fact("link to it", ...copyable(link(f), "the link to finding " + f.rank));
   }
-  panel.replaceChildren(make("div", { class: "head" }, head, button("close", unpin, "Close the details")), list);
-  return panel;
+  panel.replaceChildren(make("div", { class: "head" }, head, button("close", unpin, "Close the details")), list, table);
 };
 
-const times = (list, moments, epoch) => {
-  const table = make("table", { class: "times" });
-  table.append(make("caption", {}, "Timestamps of this segment"));
-  for (const [name, ns] of moments) {
-    const texts = [["ns of the trace clock", String(ns)], ["seconds", seconds(ns)]];
-    if (epoch) texts.push(["UTC", wallClock(ns + epoch)]);
-    for (const [kind, text] of texts.filter(([, text]) => text)) {
-      table.append(make("tr", {}, make("th", { scope: "row" }, name + ", " + kind),
-        make("td", {}, ...copyable(text, name + " in " + kind))));
+const times = (begin, end, epoch) => {
+  const table = make("table", {}, make("caption", {}, "Timestamps of this segment"));
+  const line = (name, form) => {
+    const cells = [["begin", begin], ["end", end]].map(([what, ns]) => [what + ", " + name, form(ns)]);
+    if (cells.every(([, text]) => text)) {
+      table.append(make("tr", {}, make("th", { scope: "row" }, name),
+        ...cells.map(([what, text]) => make("td", {}, ...copyable(text, what)))));
     }
-  }
-  list.append(make("div", { class: "wide" }, make("dt", {}, "timestamps"), make("dd", {}, table)));
+  };
+  table.append(make("tr", {}, make("td"), make("th", { scope: "col" }, "begin"), make("th", { scope: "col" }, "end")));
+  line("trace clock, ns", String);
+  line("trace clock, s", seconds);
+  if (epoch) line("UTC", (ns) => wallClock(ns + epoch));
+  return table;
 };

@@ -92,15 +92,10 @@ const after = (starts, value) => {
   return low;
 };
 
-const box = (c, look, x, y, width, height, lit, fill = look.colour) => {
-  c.globalAlpha = lit ? 1 : 0.15;
-  c.fillStyle = fill;
-  c.fillRect(x, y, width, height);
-  if (look.other) {
-    c.fillStyle = "rgba(0,0,0,0.55)";
-    c.fillRect(x, y + height * 0.8, width, height * 0.2);
-  }
-  c.globalAlpha = 1;
+const box = (c, look, x, y, width, height, lit, colour = look.colour) => {
+  fill(c, colour, x, y, width, height, lit ? 1 : 0.15);
+  // The dark foot of time on another thread.
+  if (look.other) fill(c, "#000", x, y + height * 0.8, width, height * 0.2, lit ? 0.55 : 0.1);
 };
 
 const cell = (c, look, x, y, width, height, place, lit) => {

@@ -31,7 +31,7 @@ class View extends Drawing {
     this.listen();
     this.mode(false);
     // Whole, a long path is a carpet: begin where something is wrong.
-    if (one.columns > SCREEN) this.place_(this.cursor.column - SCREEN / 2, this.cursor.column + SCREEN / 2);
+    if (one.columns > SCREEN) this.move(this.cursor.column - SCREEN / 2, this.cursor.column + SCREEN / 2);
     this.resize();
   }
 
@@ -50,8 +50,6 @@ class View extends Drawing {
     this.modes[0].setAttribute("aria-pressed", String(!time));
     this.modes[1].setAttribute("aria-pressed", String(time));
   }
-
-  reset() { this.from = 0; this.to = this.whole(); }
 
   listen() {
     const { canvas } = this, held = new Map();
@@ -85,7 +83,7 @@ class View extends Drawing {
       } else if (drag) {
         drag.moved ||= Math.hypot(x - drag.x, y - drag.y) > 4;
         const shift = (drag.x - x) * (drag.to - drag.from) / this.room();
-        if (drag.moved) this.place_(drag.from + shift, drag.to + shift);
+        if (drag.moved) this.move(drag.from + shift, drag.to + shift);
       } else {
         this.point(x, y);
       }
@@ -109,7 +107,7 @@ class View extends Drawing {
   key(e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
     const step = (this.to - this.from) / 5, { cursor } = this;
-    const pan = (way) => this.place_(this.from + way * step, this.to + way * step);
+    const pan = (way) => this.move(this.from + way * step, this.to + way * step);
     const keys = {
       ArrowLeft: () => e.shiftKey ? pan(-1) : this.go(cursor.row, cursor.column - 1),
       ArrowRight: () => e.shiftKey ? pan(1) : this.go(cursor.row, cursor.column + 1),
@@ -130,7 +128,7 @@ class View extends Drawing {
     announce(this.words());
   }
 
-  place_(from, to) {
+  move(from, to) {
     const width = Math.min(to - from, this.whole());
     this.from = Math.min(Math.max(0, from), this.whole() - width);
     this.to = this.from + width;
@@ -147,7 +145,7 @@ class View extends Drawing {
     const centre = this.centre(), inside = centre >= this.from && centre <= this.to;
     const at = around ?? (inside ? centre : (this.from + this.to) / 2);
     const share = (at - this.from) / (this.to - this.from);
-    this.place_(at - share * width, at + (1 - share) * width);
+    this.move(at - share * width, at + (1 - share) * width);
   }
 
   // The row above or below; the anomaly stands below the group.
@@ -160,7 +158,7 @@ class View extends Drawing {
   go(row, column) {
     this.cursor = { row, column: Math.min(Math.max(0, column), Math.max(0, this.one.columns - 1)) };
     const at = this.centre(), width = this.to - this.from;
-    if (at < this.from || at > this.to) this.place_(at - width / 2, at + width / 2);
+    if (at < this.from || at > this.to) this.move(at - width / 2, at + width / 2);
     if (row === ANOMALY) return;
     const y = row * PITCH;
     if (y < this.top) this.stage.scrollTop = y;
@@ -182,7 +180,7 @@ class View extends Drawing {
     const at = this.spanOf(finding);
     // All of it in view, where it fits.
     if (!this.time && at && end - begin <= width && (begin < this.from || end > this.to)) {
-      this.place_((begin + end - width) / 2, (begin + end + width) / 2);
+      this.move((begin + end - width) / 2, (begin + end + width) / 2);
     }
     this.pin(this.cursor);
     return finding;
