@@ -18,7 +18,7 @@ return {
   causes: all("#causes li").map(words),
   findings: all("#aligned table.findings tbody tr").map(cells),
   facts: all("#aligned .facts").map(words),
-  states: all("#states tbody tr").map(cells),
+  states: all("#states tbody tr, #states tfoot tr").map(cells),
   executions: all("#executions tbody tr").map(cells),
   sets: all("#sets tbody tr").map(cells),
   drawings: all("#aligned svg.aligned").map((e) => e.getAttribute("aria-label")),
@@ -69,8 +69,14 @@ def test_hostile_names_run_nothing_and_add_nothing(show, factory, tmp_path, name
     def written(name, file):
         safe = name.replace("{", "{{").replace("}", "}}")
         names = factory.Names(
-            comm=name, helper=name, role=name, detail=name, label=name, host=name,
-            source=safe, execution=safe + "{}",
+            comm=name,
+            helper=name,
+            role=name,
+            detail=name,
+            label=name,
+            host=name,
+            source=safe,
+            execution=safe + "{}",
         )
         comparison = factory.comparison(
             names=names, normals=5, samples=3, anomalous=2, columns=9, warnings=(name,)
