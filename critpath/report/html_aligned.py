@@ -98,12 +98,12 @@ def _article(
 def _findings(one: dict[str, Any], findings: list[dict[str, Any]]) -> str:
     if not findings:
         return paragraph("No difference stands out.")
+    anchor = f"x{one['position']}f"
     rows = [
         [
             str(f["rank"]),
             # The causes link here.
-            f'<code id="x{one["position"]}f{f["rank"]}">{text(f["state"])}</code> '
-            f"{text(f['detail'])}",
+            f'<code id="{anchor}{f["rank"]}">{text(f["state"])}</code> {text(f["detail"])}',
             text(verdict.kind_of(one, f)),
             text(f"{f['comm']} {f['tid']}"),
             text(f"{f['begin'] / 1e9:.6f} s"),

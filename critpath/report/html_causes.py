@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from critpath.report import verdict
 from critpath.report.html_aligned import MOST_FINDINGS, drawn, findings_by_execution
-from critpath.report.html_elements import paragraph, said, table, text
+from critpath.report.html_elements import paragraph, prose, said, table, text
 from critpath.report.palette import VERMILLION
 from critpath.units import plural
 
@@ -77,7 +77,8 @@ def _cause(document: dict[str, Any], cause: dict[str, Any], linkable: dict[int, 
     elif (cause["contribution"] or 0.0) < 0:
         bar = ""
         facts.insert(0, "took less time: no part of the excess")
-    return f'<li><p>{text(cause["sentence"])}</p><p class="facts">{bar}{"; ".join(facts)}</p></li>'
+    told = f'<p class="facts">{bar}{"; ".join(facts)}</p>'
+    return f"<li><p>{prose(cause['sentence'])}</p>{told}</li>"
 
 
 def _link(position: int, name: str, shown: int | None) -> str:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from critpath.units import safe_text
+
+# Escaping adds no backtick; one in a name moves the ends of the code, and does nothing else.
+_QUOTED: Final = re.compile("`([^`]+)`")
 
 
 def text(value: str) -> str:
     """Return text as HTML: inert, escaped with both quotes, fit for attributes too."""
     return html.escape(safe_text(value), quote=True)
+
+
+def prose(value: str) -> str:
+    """Return a sentence as HTML: names between backticks as code, everything escaped."""
+    return _QUOTED.sub(r"<code>\1</code>", text(value))
 
 
 def paragraph(value: str, *, kind: str = "") -> str:

@@ -49,7 +49,7 @@ def test_nothing_comes_from_a_network_and_no_markup_carries_code_or_style(factor
 def test_the_essentials_are_there_without_script(factory):
     document = comparison_document(factory.comparison())
     body = scripts_off(render_html(document))
-    assert "2 of 6 executions, +30.0 ms each: waiting for a timer in `worker`" in body
+    assert "2 of 6 executions, +30.0 ms each: waiting for a timer in <code>worker</code>" in body
     assert body.count('<svg class="aligned"') == 2
     assert body.count('<svg class="scatter"') == 3
     assert body.count('<svg class="reachability"') == 2

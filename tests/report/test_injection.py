@@ -109,7 +109,10 @@ def test_html_has_the_same_elements_whatever_the_name(factory, name):
     parsed = Elements(page)
     assert not parsed.open
     assert set(parsed.elements) == set(usual.elements)
-    assert [tag for tag, _ in parsed.elements] == [tag for tag, _ in usual.elements]
+    # Names stand in backticks and are code; with one of their own, more or less of it.
+    assert [tag for tag, _ in parsed.elements if tag != "code"] == [
+        tag for tag, _ in usual.elements if tag != "code"
+    ]
     # Nothing that acts or hides: not in the text, and not in the script's data either.
     assert not {c for c in page if unicodedata.category(c) in {"Cf", "Cs", "Zl", "Zp"}}
     assert not {c for c in page if unicodedata.category(c) == "Cc"} - {"\n"}
