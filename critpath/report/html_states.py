@@ -158,7 +158,8 @@ def _interval(state: dict[str, Any], reach: float) -> str:
 
     colour, kind = (VERMILLION, "flagged") if state["flagged"] else (BLUE, "usual")
     return (
-        f'<svg class="interval" width="{2 * _HALF}" height="16" aria-hidden="true">'
+        f'<svg class="interval" viewBox="0 0 {2 * _HALF} 16" width="{2 * _HALF}" height="16" '
+        'aria-hidden="true">'
         f'<path d="M{_HALF} 0v16" stroke="currentColor" stroke-opacity="0.5"/>'
         f'<path d="M0 8h{2 * _HALF}" stroke="currentColor" stroke-opacity="0.15"/>'
         f'<g class="{kind}" fill="{colour}" stroke="{colour}">'
