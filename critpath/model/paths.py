@@ -188,11 +188,11 @@ class PathSet(Table):
         """
         rest = self.paths.table_columns()
         path = rest.pop("path").values
-        some = len(self) > 0
+        codes = path.astype(np.int32)
         return {
-            "recording": Column(self.session[path], self.sources if some else ("",)),
-            "execution": Column(path, self.executions.id if some else ("",)),
+            "recording": Column(self.session[path].astype(np.int32), self.sources or ("",)),
+            "execution": Column(codes, self.executions.id or ("",)),
             "position": Column(path),
-            "label": Column(path, self.executions.label if some else ("",)),
+            "label": Column(codes, self.executions.label or ("",)),
             **rest,
         }

@@ -170,7 +170,8 @@ def _distinct(codes: Any, words: list[str]) -> tuple[Any, list[str]]:
     table = [places.setdefault(word, len(places)) for word in words]
     if len(places) == len(words):
         return codes, words
-    return np.array(table, np.int32)[codes], list(places)
+    # No code is larger than before, so the type of the codes is large enough.
+    return np.array(table, np.asarray(codes).dtype)[codes], list(places)
 
 
 def _utf8(text: str) -> str:
