@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TextIO, cast
 
 from critpath.errors import InconclusiveError, UnreadableError, UsageError
-from critpath.units import plural, safe_text
+from critpath.units import log_text, plural, safe_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,7 +88,7 @@ def check_inputs(paths: Iterable[Path]) -> None:
         if not found:
             raise UnreadableError(
                 f"{path} does not exist",
-                "name a recording, a directory of recordings, a CTF trace or an extract file",
+                "name a recording, a directory of them, a CTF trace, an extract file or a baseline",
             )
 
 
@@ -138,7 +138,7 @@ def warn(messages: Iterable[str], *, quiet: bool) -> None:
         return
     distinct = list(dict.fromkeys(messages))
     for message in distinct[:SHOWN_WARNINGS]:
-        print(f"critpath: warning: {safe_text(message)}", file=sys.stderr)
+        print(f"critpath: warning: {log_text(safe_text(message))}", file=sys.stderr)
     if len(distinct) > SHOWN_WARNINGS:
         rest = plural(len(distinct) - SHOWN_WARNINGS, "more warning")
         print(f"critpath: warning: {rest}, see the --json output", file=sys.stderr)
@@ -147,7 +147,7 @@ def warn(messages: Iterable[str], *, quiet: bool) -> None:
 def hint(message: str, *, quiet: bool) -> None:
     """Print what was done, or what to do next, on stderr."""
     if not quiet:
-        print(safe_text(message), file=sys.stderr)
+        print(log_text(safe_text(message)), file=sys.stderr)
 
 
 def messages_of(paths: PathSet) -> list[str]:
@@ -182,4 +182,19 @@ def make_console(stream: IO[str] | None = None) -> Console:
             """Let the error through: rich would exit with 1, which here means an anomaly."""
             raise BrokenPipeError
 
-    return Pipe(file=stream or sys.stdout, highlight=False, markup=False, emoji=False)
+    file = stream or cast("IO[str]", _LogStream(sys.stdout))
+    return Pipe(file=file, highlight=False, markup=False, emoji=False)
+
+
+class _LogStream:
+    """A stream whose lines mean nothing to a CI system: a name may stand at a line's begin."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write whole lines, as a console does."""
+        return self._stream.write(log_text(text))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)

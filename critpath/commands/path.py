@@ -32,7 +32,8 @@ from critpath.commands.output import (
 )
 from critpath.commands.parser import checked
 from critpath.commands.progress import Progress
-from critpath.commands.settings import READING, Settings, whole
+from critpath.commands.settings import READING, Settings
+from critpath.commands.values import whole
 from critpath.errors import UsageError
 from critpath.units import plural
 
