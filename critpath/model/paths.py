@@ -123,9 +123,9 @@ class CriticalPaths(Table):
         return {
             "path": Column(path),
             "segment": Column(np.arange(len(path), dtype=np.int64) - self.start[path]),
-            "begin": Column(self.begin),
-            "end": Column(self.end),
-            "duration": Column(self.duration),
+            "begin_ns": Column(self.begin),
+            "end_ns": Column(self.end),
+            "duration_ns": Column(self.duration),
             "state": Column(self.state, STATES),
             "detail": Column(self.detail, self.strings or ("",)),
             "tid": Column(self.tid, valid=self.tid >= 0),

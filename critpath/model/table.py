@@ -72,7 +72,10 @@ class Table:
     """Columns of equal length that other programs take as they are."""
 
     def table_columns(self) -> Mapping[str, Column]:
-        """Return every column by its name, in the order to show them."""
+        """Return every column by its name, in the order to show them.
+
+        Names are words that SQL takes without quotes, so no ``end`` and no ``column``.
+        """
         raise NotImplementedError
 
     def to_arrow(self) -> pa.Table:

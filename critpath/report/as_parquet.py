@@ -63,7 +63,7 @@ def _vectors(one: Exported, table: VectorTable) -> pa.Table:
         **executions,
         "lossy": Column(one.paths.lossy),
         "segments": Column(np.diff(one.paths.paths.start)),
-        **{k: v for k, v in table.table_columns().items() if k != "total"},
+        **{k: v for k, v in table.table_columns().items() if k != "total_ns"},
     }
     return Rows("", columns).to_arrow()
 

@@ -75,7 +75,7 @@ def test_every_format_of_a_recording_holds_the_same_paths(critpath, guest, tmp_p
         assert [len(profile["samples"]) for profile in profiles] == segments
         assert [profile["endValue"] for profile in profiles] == time
         rows = duckdb.execute(
-            "SELECT count(*), sum(duration)::BIGINT, count(wakes) > 0 "
+            "SELECT count(*), sum(duration_ns)::BIGINT, count(wakes) > 0 "
             "FROM read_parquet(?) GROUP BY position ORDER BY position",
             [str(out / "segments.parquet")],
         ).fetchall()
@@ -85,7 +85,7 @@ def test_every_format_of_a_recording_holds_the_same_paths(critpath, guest, tmp_p
         counts = [name for name in vectors.columns if name.startswith("count_")]
         assert vectors.select(pl.sum_horizontal(counts)).to_series().to_list() == segments
         assert vectors["segments"].to_list() == segments
-        assert vectors["duration"].to_list() == time
+        assert vectors["duration_ns"].to_list() == time
     # Both verbs, the same bytes: but for what the set is called, and that is the same here.
     for file in sorted((tmp_path / "path").iterdir()):
         assert file.read_bytes() == (tmp_path / "export" / file.name).read_bytes()

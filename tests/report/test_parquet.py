@@ -42,7 +42,7 @@ def test_segments_are_the_paths_in_every_program(sets, tmp_path):
     assert of_duckdb == of_polars.rows()
     assert list(of_pandas.columns) == of_polars.columns
     assert len(of_pandas) == len(of_duckdb) == sum(len(one.paths.paths.begin) for one in sets)
-    assert of_pandas["begin"].to_list() == of_polars["begin"].to_list()
+    assert of_pandas["begin_ns"].to_list() == of_polars["begin_ns"].to_list()
     at = 0
     for one in sets:
         paths, executions = one.paths.paths, one.paths.executions
@@ -52,8 +52,8 @@ def test_segments_are_the_paths_in_every_program(sets, tmp_path):
             assert found["set"] == one.name
             assert (found["execution"], found["position"]) == (executions.id[path], path)
             assert found["segment"] == row - paths.start[path]
-            assert (found["begin"], found["end"]) == (paths.begin[row], paths.end[row])
-            assert found["duration"] == found["end"] - found["begin"]
+            assert (found["begin_ns"], found["end_ns"]) == (paths.begin[row], paths.end[row])
+            assert found["duration_ns"] == found["end_ns"] - found["begin_ns"]
             assert found["state"] == State(int(paths.state[row])).name
             assert found["detail"] == paths.strings[paths.detail[row]]
             assert found["comm"] == paths.strings[paths.comm[row]]
@@ -71,7 +71,7 @@ def test_vectors_are_one_row_an_execution(sets, comparison, tmp_path):
     times = frame.select(pl.selectors.starts_with("ns_")).to_numpy()
     assert (counts == np.concatenate([table.counts for table in tables])).all()
     assert (times == np.concatenate([table.durations for table in tables])).all()
-    assert (times.sum(axis=1) == frame["duration"].to_numpy()).all()
+    assert (times.sum(axis=1) == frame["duration_ns"].to_numpy()).all()
     # No quotes needed, which is what the names are for.
     rows = duckdb.execute(
         "SELECT execution, count_RUN, ns_RUN_at_kworker FROM read_parquet(?) ORDER BY ALL", [file]
