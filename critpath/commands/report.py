@@ -44,16 +44,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - numpy
     from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
 
-    if arguments.file != STDOUT and (is_paths_file(source) or is_baseline_file(source)):
+    saved = arguments.file != STDOUT
+    if saved and (is_paths_file(source) or is_baseline_file(source)):
         if arguments.html is not None:
             raise UsageError(
                 f"{source} holds paths, and --html shows a comparison",
                 f"critpath compare {source} SAMPLE --html {arguments.html}",
             )
-        # A file of extract, or a baseline: nothing is read anew.
         from critpath import pipeline  # noqa: PLC0415 - the stages
 
-        print_paths(pipeline.extract([source], specification=None), arguments.format)
+        print_paths(pipeline.saved_paths(source), arguments.format)
         return 0
     _render(load_saved(arguments.file), arguments)
     return 0
