@@ -174,6 +174,13 @@ def saved_paths(file: Path) -> PathSet:
     return join_sets(sets_of(baseline, file, interrupts=baseline.interrupts))
 
 
+def join_sets(parts: Sequence[PathSet]) -> PathSet:
+    """Join recordings into one set, one session each."""
+    from critpath.graph.concatenate import join_sets as join
+
+    return join(parts)
+
+
 def said_of(baseline: Baseline) -> str:
     """Return what is in a baseline, in a few words."""
     count = sum(len(session.paths) for session in baseline.sessions)
