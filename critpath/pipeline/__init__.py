@@ -13,11 +13,13 @@ from critpath.model import CompareSettings
 from critpath.pipeline.baselines import join_sets, make_sessions, said_of, saved_paths, update
 from critpath.pipeline.calibration import calibrate
 from critpath.pipeline.comparison import compare
+from critpath.pipeline.exporting import choose_executions, vectors, window
 from critpath.pipeline.extraction import extract, extract_each, thread_paths
 
 __all__ = [
     "CompareSettings",
     "calibrate",
+    "choose_executions",
     "compare",
     "extract",
     "extract_each",
@@ -28,4 +30,6 @@ __all__ = [
     "saved_paths",
     "thread_paths",
     "update",
+    "vectors",
+    "window",
 ]

@@ -189,6 +189,16 @@ def _walk_all(
     )
 
 
+def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
+    """Read the kernel's events of a recording, and what every thread did."""
+    from critpath.read.layout import KERNEL
+    from critpath.read.manifest import open_manifest, with_manifest
+
+    manifest, _ = open_manifest(source)
+    events = with_manifest(_read(source, KERNEL, reader), manifest)
+    return events, _timelines(events)
+
+
 def thread_paths(
     source: Path,
     *,
@@ -216,12 +226,10 @@ def thread_paths(
         If no thread matches, or nothing was recorded in the window.
     """
     from critpath.graph.subjects import lives_of
-    from critpath.read.layout import KERNEL
-    from critpath.read.manifest import open_manifest, with_manifest
+    from critpath.read.manifest import open_manifest
 
-    manifest, said = open_manifest(source)
-    events = with_manifest(_read(source, KERNEL, reader), manifest)
-    timelines = _timelines(events)
+    _, said = open_manifest(source)
+    events, timelines = read_timelines(source, reader)
     executions = lives_of(timelines, tid, comm, (begin, end), (events.begin, events.end))
     path_set = _walk_all(events, timelines, executions, source, "thread", interrupts)
     return replace(path_set, warnings=(*said, *path_set.warnings))
