@@ -115,7 +115,7 @@ def opened(browser: ModuleType, page: Path) -> Iterator[Any]:
         driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _WATCH})
         driver.execute_cdp_cmd("Performance.enable", {})
         driver.get(page.as_uri())
-        browser.until(driver, "return document.querySelector('article canvas')?.width > 0")
+        browser.until(driver, "return document.querySelector('article .about')?.textContent")
         yield driver
 
 

@@ -46,7 +46,7 @@ def test_the_same_facts_are_there_without_scripts(show, driver, real):
     place, document = real
     page = show(place)
     page.run("document.querySelector('#aligned').scrollIntoView()")
-    page.until("return document.querySelector('#aligned canvas')?.width > 0")
+    page.until("return document.querySelector('#aligned .about')?.textContent")
     with_scripts = page.run(_FACTS)
     driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
@@ -87,7 +87,7 @@ def test_hostile_names_run_nothing_and_add_nothing(show, factory, tmp_path, name
     for which, file in ((name, "hostile.html"), ("w", "plain.html")):
         page = show(written(which, file))
         page.run("document.querySelector('#aligned').scrollIntoView()")
-        page.until("return document.querySelector('#aligned canvas')?.width > 0")
+        page.until("return document.querySelector('#aligned .about')?.textContent")
         # Everything that writes names: the details, the filters, a link to a finding.
         page.run(
             "document.querySelectorAll('.rank').forEach((b) => b.click());"

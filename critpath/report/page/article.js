@@ -34,7 +34,8 @@ const enliven = (article, position) => {
     const cell = row.cells[0], rank = Number(cell.textContent);
     cell.replaceChildren(button(String(rank), () => {}, "Show finding " + rank + " in the drawing", "rank"));
     row.addEventListener("click", () => {
-      if (String(getSelection())) return;
+      const marked = getSelection();
+      if (!marked.isCollapsed && marked.containsNode(row, true)) return;
       const view = mount(position), finding = view?.one.findings.find((f) => f.rank === rank);
       if (!finding) return;
       chosen(position, view.select(finding));
