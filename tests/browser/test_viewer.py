@@ -153,9 +153,7 @@ def test_a_click_pins_the_details_with_times_to_paste(show, real):
     first_canvas(page)
     # Further on, where the thread on the path is another one than before.
     segments = one["segments"]
-    woken = next(
-        i for i in range(1, len(segments)) if segments[i]["tid"] != segments[i - 1]["tid"]
-    )
+    woken = next(i for i in range(1, len(segments)) if segments[i]["tid"] != segments[i - 1]["tid"])
     press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[woken]["column"], Keys.ENTER)
     panel = page.one("#aligned .details")
     assert panel.is_displayed()
@@ -168,7 +166,8 @@ def test_a_click_pins_the_details_with_times_to_paste(show, real):
     here, before = segments[woken], segments[woken - 1]
     assert told["thread"] == f"{here['comm']} {here['tid']}"
     assert told["cpu"] == str(here["cpu"])
-    assert told["woken by"] == f"{before['comm']} {before['tid']}"
+    # The first change of thread is one going to sleep, the last one a wake.
+    assert told["here while this sleeps"] == f"{before['comm']} {before['tid']}"
     if here["state"] == "WAIT_CPU":
         assert told["ran instead"] == here["detail"]
     codes = [code.text for code in page.all("#aligned .details td code")]
@@ -181,6 +180,10 @@ def test_a_click_pins_the_details_with_times_to_paste(show, real):
     assert codes[4] == f"{whole:%Y-%m-%dT%H:%M:%S}.{(here['begin'] + epoch) % 10**9:09d}Z"
     press(page, Keys.ESCAPE)
     assert not panel.is_displayed()
+    back = max(i for i in range(1, len(segments)) if segments[i]["tid"] != segments[i - 1]["tid"])
+    press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[back]["column"], Keys.ENTER)
+    waker = segments[back - 1]
+    assert f"woken by{waker['comm']} {waker['tid']}" in panel.get_attribute("textContent")
 
 
 def test_times_near_the_end_of_64_bits_keep_every_digit(show, factory, tmp_path):
@@ -268,15 +271,19 @@ def test_links_lead_to_a_finding_on_load_and_later(show, real):
     page.until("return document.querySelector(arguments[0] + ' .details dt')", inside)
     page.settle()
     at = f"Column {finding['columns'][0] + 1} of {one['columns']}"
-    page.until("return document.querySelector(arguments[0]).textContent.startsWith(arguments[1])",
-               f"{inside} .about", at)
+    page.until(
+        "return document.querySelector(arguments[0]).textContent.startsWith(arguments[1])",
+        f"{inside} .about",
+        at,
+    )
     assert page.text(f"{inside} tr.chosen .rank") == str(finding["rank"])
     top = page.run(f"return document.querySelector('{inside}').getBoundingClientRect().top")
     assert 0 <= top < 300
     other = ranked[0]
     page.run("location.hash = arguments[0]", f"#execution={quote(other['execution'])}&finding=1")
-    page.until("return document.querySelector(arguments[0] + ' tr.chosen')",
-               f"#x{other['position']}")
+    page.until(
+        "return document.querySelector(arguments[0] + ' tr.chosen')", f"#x{other['position']}"
+    )
 
 
 def test_choosing_a_finding_makes_the_address_a_link(show, real):

@@ -63,13 +63,13 @@ const mount = (position) => {
   if (still) still.hidden = true;
   // The caption speaks of the still drawing, which leaves out other things.
   const beyond = one.normals - one.group.length;
-  const said = [
+  caption.textContent = listed([
     one.left_out ? count(one.left_out, "normal execution") + " of the group not aligned." : "",
     beyond ? count(beyond, "normal row") + " left out for size; all are in \u201cmost of " + one.normals + "\u201d." : "",
     one.group.length ? "Durations of normal rows are rounded, by 0.4 % at most." : "",
-  ];
-  caption.textContent = said.filter(Boolean).join(" ");
+  ], " ");
   views.set(position, view);
+  view.stage.view = view;
   view.wanted = wantedOf(one);
   near.observe(view.stage);
   return view;
@@ -91,8 +91,7 @@ const near = new IntersectionObserver((entries) => {
       near.unobserve(target);
       mount(Number(target.dataset.position));
     } else {
-      const view = [...views.values()].find((v) => v.stage === target);
-      view?.show(isIntersecting);
+      target.view.show(isIntersecting);
     }
   }
 }, { rootMargin: "300px" });
@@ -112,8 +111,8 @@ const open = (position) => {
   if (!article) return null;
   if (article.hidden) resetFilters();
   const view = mount(position);
-  article.scrollIntoView({ block: "start" });
+  article.scrollIntoView();
   // Drawings above may have come to life meanwhile and moved it.
-  requestAnimationFrame(() => requestAnimationFrame(() => article.scrollIntoView({ block: "start" })));
+  requestAnimationFrame(() => requestAnimationFrame(() => article.scrollIntoView()));
   return view ?? article;
 };

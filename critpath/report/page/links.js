@@ -33,17 +33,13 @@ const follow = (hash, update) => {
   view.canvas.focus({ preventScroll: true });
 };
 
-const stored = {
-  get: () => { try { return localStorage.getItem("critpath-theme"); } catch { return null; } },
-  set: (value) => { try { localStorage.setItem("critpath-theme", value); } catch { /* no storage here */ } },
-};
 const darkness = matchMedia("(prefers-color-scheme: dark)");
 const setUpTheme = () => {
   const root = document.documentElement;
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : darkness.matches);
   const toggle = button("", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
-    stored.set(root.dataset.theme);
+    try { localStorage.setItem("critpath-theme", root.dataset.theme); } catch { /* no storage here */ }
     renew();
   }, "", "theme");
   const renew = () => {
@@ -52,11 +48,13 @@ const setUpTheme = () => {
     refreshLooks();
     views.forEach((view) => view.ask());
   };
-  const known = stored.get();
-  if (known === "dark" || known === "light") root.dataset.theme = known;
+  try {
+    const known = localStorage.getItem("critpath-theme");
+    if (known === "dark" || known === "light") root.dataset.theme = known;
+  } catch { /* no storage here */ }
   darkness.addEventListener("change", renew);
   addEventListener("resize", renew);
-  find("header").append(toggle);
+  find("header").prepend(toggle);
   renew();
 };
 

@@ -32,6 +32,7 @@ const duration = (ns, sign) => {
   return mark + value.toFixed(0) + " ns";
 };
 
+const listed = (parts, between = ", ") => parts.filter(Boolean).join(between);
 const count = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
 
 // Times are BigInt: nanoseconds of a clock do not fit a number.

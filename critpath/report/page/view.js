@@ -167,13 +167,12 @@ class View extends Drawing {
   next() {
     const { findings } = this.one;
     if (!findings.length) return;
-    const at = this.started ? findings.indexOf(this.selected) + 1 : 0;
+    const at = this.pinned ? findings.indexOf(this.selected) + 1 : 0;
     this.hooks.chosen(this.select(findings[at % findings.length]));
   }
 
   select(finding) {
     this.selected = finding;
-    this.started = true;
     const [begin, end] = finding.columns, width = this.to - this.from;
     this.go(ANOMALY, begin);
     const at = this.spanOf(finding);
