@@ -36,8 +36,8 @@ def without_assets(page):
     """Return a page with a line per element, less what has golden tests nowhere."""
     for name, pattern in (
         ("style", r"(?<=<style>).*?(?=</style>)"),
-        ("script", r"(?<=<script>).*?(?=</script>)"),
-        ("data", r'(?<=id="data">).*?(?=</script>)'),
+        ("script", r'(?<=<script type="module">).*?(?=</script>)'),
+        ("data", r'(?<=id="data">).*(?=</script>\n<script type="module">)'),
         ("hash", r"(?<=sha256-)[A-Za-z0-9+/=]+"),
         ("patterns", r"(?<=<defs>).*?(?=</defs>)"),
         ("aligned", r'(?<=<section id="aligned" aria-labelledby="aligned-title">).*?(?=</section>)'),
