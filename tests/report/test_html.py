@@ -8,7 +8,6 @@ import json
 import math
 import re
 
-
 from critpath.report import html_aligned, page_data, verdict
 from critpath.report.as_html import render_html
 from critpath.report.document import comparison_document
