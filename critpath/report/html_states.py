@@ -45,6 +45,11 @@ _TERMS: Final = (
     ),
 )
 
+_LEVEL: Final = (
+    "level",
+    "what the settings make of a flagged state: an error fails the gate, a warning is only told.",
+)
+
 
 def states(document: dict[str, Any]) -> str:
     """Return the table of states, flagged ones first, with the interval of each effect."""
@@ -57,7 +62,8 @@ def states(document: dict[str, Any]) -> str:
     reach = max([abs(s[key] or 0.0) for s in shown + total for key in ends] + [1.0])
     words = {symbol["name"]: LOOKS[symbol["state"]].words for symbol in document["symbols"]}
     words["total"] = "the whole duration"
-    levels = any(s.get("level") for s in document["states"])
+    # Everything fails a build by itself where the settings say nothing else.
+    levels = any(s.get("level", "error") not in {"error", None} for s in document["states"])
     fires = any(s["average_fires"] or s["probability_fires"] for s in document["states"])
     headers = ["state", "the path is", ">normal", ">sample", ">effect", "95 % interval, drawn"]
     headers += [">in figures", ">p", *(["the paper's rules"] if fires else [])]
@@ -78,7 +84,7 @@ def states(document: dict[str, Any]) -> str:
         )
         + said(verdict.left_out(len(rest) - MOST_STATES, "state"))
         + said(_count(document, rest, total))
-        + terms(_TERMS)
+        + terms((*_TERMS, *([_LEVEL] if levels else [])))
     )
 
 

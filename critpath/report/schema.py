@@ -294,6 +294,7 @@ def check_comparison(document: dict[str, Any]) -> None:
 def _check_set(document: dict[str, Any], which: str) -> None:
     for name in _CIRCUMSTANCES:
         check(document["sets"][which].get(name, []), TEXTS, f"sets.{which}.{name}")
+    check(document["sets"][which].get("epochs", []), [int], f"sets.{which}.epochs")
     found = document["clusters"][which]
     known = all(0 <= i < len(found["reachability"]) for i in found["ordering"])
     _expect(known, f"clusters.{which}.ordering", "places of reachability")

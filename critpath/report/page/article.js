@@ -53,10 +53,10 @@ const mount = (position) => {
   if (!figure || !one) return null;
   const panel = make("section", { class: "details", "aria-label": "Details of the pinned segment" });
   panel.hidden = true;
-  const address = (finding) => location.href.split("#")[0] + linkTo(position, finding);
   const view = new View(one, {
     chosen: (finding) => chosen(position, finding),
-    pinned: (where) => fillDetails(panel, one, where, () => { view.pin(null); view.canvas.focus(); }, address),
+    pinned: (where) => fillDetails(panel, one, where, () => { view.pin(null); view.canvas.focus(); },
+      (finding) => linkTo(position, finding)),
   });
   const still = find(".still", figure), caption = find("figcaption", figure);
   caption.before(view.tools, view.stage, view.about, panel);

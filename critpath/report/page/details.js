@@ -81,8 +81,7 @@ const fillDetails = (panel, one, where, unpin, link) => {
     table = times(begin, begin + BigInt(step.ns), one.epoch);
   }
   for (const f of row === ANOMALY ? covering(one, column) : []) {
-    fact("finding " + f.rank, listed([f.words, f.difference]));
-    fact("link to it", ...copyable(link(f), "the link to finding " + f.rank));
+    fact("finding", make("a", { href: link(f) }, f.rank + ": " + listed([f.words, f.difference])));
   }
   panel.replaceChildren(make("div", { class: "head" }, head, button("close", unpin, "Close the details")), list, table);
 };

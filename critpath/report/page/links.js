@@ -6,18 +6,16 @@ const complain = (text) => {
   complaint.textContent = text;
 };
 
-// #execution=ID&finding=RANK, and #x17 where there is no article 17 in the page.
+// #execution=ID&finding=RANK; and #x17 and #x17f2, as the page's links say without scripts.
 const follow = (hash, update) => {
   complain("");
-  const plain = /^#x(\d+)$/.exec(hash), asked = new URLSearchParams(plain ? "" : hash.slice(1).replaceAll("+", "%2B"));
+  const plain = /^#x(\d+)(?:f(\d+))?$/.exec(hash), asked = new URLSearchParams(plain ? "" : hash.slice(1).replaceAll("+", "%2B"));
   if (!plain && !asked.has("execution")) return;
-  const id = plain ? null : asked.get("execution"), rank = asked.get("finding");
+  const id = plain ? null : asked.get("execution"), rank = plain ? plain[2] : asked.get("finding");
   const one = plain ? executions.get(Number(plain[1])) : data.executions.find((e) => e.id === id
     && (!asked.has("position") || String(e.position) === asked.get("position")));
   if (!one) {
-    if (!plain || !articleOf(plain[1])) {
-      complain("This report has no aligned execution " + (plain ? plain[1] : "\u201c" + id + "\u201d") + ".");
-    }
+    complain("This report has no aligned execution " + (plain ? plain[1] : "\u201c" + id + "\u201d") + ".");
     return;
   }
   const view = open(one.position);
@@ -26,7 +24,7 @@ const follow = (hash, update) => {
   if (finding) {
     view.select(finding);
     markRow(one.position, finding);
-  } else if (rank !== null) {
+  } else if (rank) {
     complain("Execution \u201c" + one.id + "\u201d has no finding " + rank + ".");
   }
   if (update) chosen(one.position, finding ?? null);
@@ -66,6 +64,11 @@ if (section) {
     enliven(figure.closest("article"), Number(figure.dataset.position));
     near.observe(figure);
   }
+}
+// Executions that the page did not draw are named with their position: now they can be linked.
+for (const place of all("span[data-position]")) {
+  const position = Number(place.dataset.position);
+  if (executions.has(position)) place.replaceChildren(make("a", { href: linkTo(position) }, place.textContent));
 }
 addEventListener("hashchange", () => follow(location.hash, false));
 if (location.hash) follow(location.hash, false);
