@@ -268,7 +268,7 @@ def test_links_lead_to_a_finding_on_load_and_later(show, real):
     finding = verdict.findings_of(document, one["position"])[1]
     page = show(place, f"#execution={quote(one['execution'])}&finding={finding['rank']}")
     inside = f"#x{one['position']}"
-    page.until("return document.querySelector(arguments[0] + ' .details dt')", inside)
+    page.until("return document.querySelector(arguments[0] + ' tr.chosen')", inside)
     page.settle()
     at = f"Column {finding['columns'][0] + 1} of {one['columns']}"
     page.until(

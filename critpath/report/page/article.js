@@ -24,7 +24,7 @@ const markRow = (position, finding) => {
   for (const row of all("table.findings tbody tr", articleOf(position))) {
     const mine = row.cells[0].textContent === String(finding.rank);
     row.classList.toggle("chosen", mine);
-    if (mine) row.setAttribute("aria-current", "true"); else row.removeAttribute("aria-current");
+    row.ariaCurrent = mine ? "true" : null;
   }
 };
 
@@ -96,23 +96,19 @@ const near = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "300px" });
 
-// An article that the page carries without a drawing.
-const build = (position) => {
-  const made = document.getElementById("t" + position)?.content.cloneNode(true).firstElementChild;
-  if (!made) return null;
-  find("#drawn-on-demand").append(made);
-  enliven(made, position);
-  return made;
-};
-
-// Brings an execution into view; says whether there is one.
+// Brings an execution into view; the page carries articles without a drawing as templates.
 const open = (position) => {
-  const article = articleOf(position) ?? build(position);
-  if (!article) return null;
+  let article = articleOf(position);
+  if (!article) {
+    article = document.getElementById("t" + position)?.content.cloneNode(true).firstElementChild;
+    if (!article) return null;
+    find("#drawn-on-demand").append(article);
+    enliven(article, position);
+  }
   if (article.hidden) resetFilters();
   const view = mount(position);
   article.scrollIntoView();
   // Drawings above may have come to life meanwhile and moved it.
   requestAnimationFrame(() => requestAnimationFrame(() => article.scrollIntoView()));
-  return view ?? article;
+  return view;
 };

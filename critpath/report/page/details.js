@@ -33,15 +33,15 @@ const covering = (one, column) =>
 
 // Copies a text, or selects it where the browser does not let us.
 const copy = async (source) => {
+  let done = "copied";
   try {
     await navigator.clipboard.writeText(source.textContent);
-    announce("copied " + source.textContent);
-    return "copied";
   } catch {
     getSelection().selectAllChildren(source);
-    announce("selected, not copied");
-    return "selected";
+    done = "selected";
   }
+  announce(done + " " + source.textContent);
+  return done;
 };
 
 const copyable = (text, what) => {

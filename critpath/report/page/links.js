@@ -19,10 +19,11 @@ const follow = (hash, update) => {
     return;
   }
   const view = open(one.position);
-  if (!view?.one) return;
+  if (!view) return;
   const finding = view.one.findings.find((f) => String(f.rank) === rank);
   if (finding) {
-    view.select(finding);
+    // The details would push the findings out of view.
+    view.select(finding, false);
     markRow(one.position, finding);
   } else if (rank) {
     complain("Execution \u201c" + one.id + "\u201d has no finding " + rank + ".");
@@ -42,7 +43,7 @@ const setUpTheme = () => {
   }, "", "theme");
   const renew = () => {
     toggle.textContent = isDark() ? "light" : "dark";
-    toggle.setAttribute("aria-label", "Switch to " + toggle.textContent + " colours");
+    toggle.title = toggle.ariaLabel = "Switch to " + toggle.textContent + " colours";
     refreshLooks();
     views.forEach((view) => view.ask());
   };

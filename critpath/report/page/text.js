@@ -13,8 +13,7 @@ const make = (name, attributes = {}, ...children) => {
 
 const button = (text, action, label, kind) => {
   const made = make("button", { type: "button" }, text);
-  if (label) made.setAttribute("aria-label", label);
-  if (label) made.title = label;
+  if (label) made.title = made.ariaLabel = label;
   if (kind) made.className = kind;
   made.addEventListener("click", action);
   return made;

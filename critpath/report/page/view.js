@@ -47,8 +47,7 @@ class View extends Drawing {
     this.layout();
     this.resize();
     this.reset();
-    this.modes[0].setAttribute("aria-pressed", String(!time));
-    this.modes[1].setAttribute("aria-pressed", String(time));
+    this.modes.forEach((mode, i) => { mode.ariaPressed = String(time === Boolean(i)); });
   }
 
   listen() {
@@ -167,12 +166,13 @@ class View extends Drawing {
   next() {
     const { findings } = this.one;
     if (!findings.length) return;
-    const at = this.pinned ? findings.indexOf(this.selected) + 1 : 0;
+    const at = this.chosen ? findings.indexOf(this.selected) + 1 : 0;
     this.hooks.chosen(this.select(findings[at % findings.length]));
   }
 
-  select(finding) {
+  select(finding, pin = true) {
     this.selected = finding;
+    this.chosen = true;
     const [begin, end] = finding.columns, width = this.to - this.from;
     this.go(ANOMALY, begin);
     const at = this.spanOf(finding);
@@ -180,7 +180,7 @@ class View extends Drawing {
     if (!this.time && at && end - begin <= width && (begin < this.from || end > this.to)) {
       this.move((begin + end - width) / 2, (begin + end + width) / 2);
     }
-    this.pin(this.cursor);
+    this.pin(pin ? this.cursor : null);
     return finding;
   }
 
