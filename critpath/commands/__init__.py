@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from critpath.commands import (
+    baseline,
     calibrate,
     compare,
     demo,
@@ -39,6 +40,7 @@ VERBS: Final[dict[str, Verb]] = {
     "extract": extract,
     "compare": compare,
     "calibrate": calibrate,
+    "baseline": baseline,
     "report": report,
     "export": export,
     "doctor": doctor,

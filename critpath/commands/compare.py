@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from critpath.commands.output import check_inputs, hint, require_executions, war
 from critpath.commands.progress import Progress
 from critpath.commands.reports import add_output_arguments, wanted_outputs, write_reports
 from critpath.commands.settings import COMPARING, READING, Settings
-from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK
+from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError
 
 if TYPE_CHECKING:
     from critpath.model import Comparison, PathSet
@@ -32,14 +33,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name,
             metavar=name.upper(),
             type=Path,
-            help=f"what is {what}: a recording, a directory of them, a CTF trace, an extract file",
+            help=f"what is {what}: a recording, a directory of them, a CTF trace, an extract file, "
+            "a baseline",
         )
+    parser.add_argument(
+        "--allow-missing-baseline",
+        action="store_true",
+        help="if NORMAL does not exist, say so and exit with 0: for the first run of a CI job",
+    )
     add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Compare, write what was asked for and return the verdict's exit code."""
     sources = [arguments.normal, arguments.sample]
+    if not os.path.lexists(arguments.normal):
+        absent = missing_baseline(arguments.normal, arguments.sample)
+        if not arguments.allow_missing_baseline:
+            raise absent
+        check_inputs([arguments.sample])
+        warn([f"{absent.what}: nothing was compared"], quiet=False)
+        hint(absent.do, quiet=settings["quiet"])
+        return EXIT_OK
     check_inputs(sources)
     outputs = wanted_outputs(arguments, sources)
     comparison = compare_sources(arguments.normal, arguments.sample, settings)
@@ -52,6 +67,21 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     elif "html" not in outputs.places and not outputs.github:
         hint("next: --html report.html shows it side by side", quiet=settings["quiet"])
     return EXIT_CODES[comparison.verdict]
+
+
+def missing_baseline(normal: Path, sample: Path) -> UnreadableError:
+    """Return what is wrong if there is nothing to compare with, and how to come by it."""
+    if normal.suffix != ".json":
+        return UnreadableError(
+            f"{normal} does not exist",
+            "name a recording, a directory of them, a CTF trace, an extract file or a baseline",
+        )
+    good = "RECORDING" if sample.suffix == ".json" else str(sample)
+    return UnreadableError(
+        f"the baseline {normal} does not exist",
+        f"make it of a recording that is known to be good: critpath baseline save {good} "
+        f"-o {normal}",
+    )
 
 
 def compare_sources(normal: Path, sample: Path, settings: Settings) -> Comparison:

@@ -53,13 +53,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if outputs.github and arguments.format == "json":
         raise UsageError("--format json and --github both write to stdout", "use one of them")
 
-    from critpath.store import is_paths_file, load_paths  # noqa: PLC0415 - numpy
+    from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - numpy
+    from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
 
-    if inputs and is_paths_file(source):
+    if inputs and (is_paths_file(source) or is_baseline_file(source)):
         _refuse_outputs(
             outputs, f"{source} holds paths", f"critpath compare {source} SAMPLE shows them"
         )
-        print_paths(load_paths(source), arguments.format)
+        # A file of extract, or a baseline: nothing is read anew.
+        from critpath import pipeline  # noqa: PLC0415 - the stages
+
+        print_paths(pipeline.extract([source], specification=None), arguments.format)
         return 0
     document = load_saved(arguments.file)
     kind = str(document["format"]).split("/")[1]

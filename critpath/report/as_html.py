@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from importlib.resources import files
 from typing import Any, Final
 
-from critpath.report import html_tables, verdict
-from critpath.report.html_aligned import drawings, page_data
+from critpath.report import page, verdict
+from critpath.report.html_aligned import drawings
+from critpath.report.html_causes import causes
+from critpath.report.html_clusters import clusters
 from critpath.report.html_elements import items, paragraph, section, text
+from critpath.report.html_executions import executions
+from critpath.report.html_method import method
+from critpath.report.html_sets import sets
+from critpath.report.html_states import states
+from critpath.report.page_data import data_elements
 from critpath.report.svg_patterns import definitions
-
-_ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
+from critpath.units import plural
 
 _SIGNS: Final = {"ok": "✓", "anomaly": "▲", "inconclusive": "?"}
 
@@ -36,7 +41,7 @@ def render_html(document: dict[str, Any]) -> str:
     str
         HTML; the same document gives the same bytes.
     """
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = _asset("report.css") + page.style(), page.script()
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -45,7 +50,7 @@ def render_html(document: dict[str, Any]) -> str:
     made_by = f"critpath {document['version']}, {document['format']}"
     sections = _sections(document)
     body = _header(document, headline, [(anchor, title) for anchor, title, _ in sections])
-    body += "".join(section(*one) for one in sections)
+    body += f"<main>{''.join(section(*one) for one in sections)}</main>"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -54,25 +59,22 @@ def render_html(document: dict[str, Any]) -> str:
         '<meta name="referrer" content="no-referrer">\n'
         f"<title>critpath: {text(headline)}</title>\n<style>{style}</style></head>\n"
         f"<body>{definitions()}{body}<footer>{paragraph(made_by)}</footer>\n"
-        f'<script type="application/json" id="data">{_embedded(page_data(document))}</script>\n'
-        f"<script>{script}</script></body></html>\n"
+        f"{data_elements(document)}"
+        f'<script type="module">{script}</script></body></html>\n'
     )
 
 
 def _sections(document: dict[str, Any]) -> list[tuple[str, str, str]]:
     found = document["causes"] or document["aligned"] or document["outliers"]["anomalous"]
     title = "Anomalous executions against their normal group"
-    anomalies = [
-        ("causes", "Causes", html_tables.causes(document)),
-        ("aligned", title, drawings(document)),
-    ]
     return [
-        *(anomalies if found else []),
-        ("states", "States", html_tables.states(document)),
-        ("clusters", "Types of executions", html_tables.clusters(document)),
-        ("executions", "Executions", html_tables.executions(document)),
-        ("sets", "The two sets", html_tables.sets(document)),
-        ("method", "How this was decided", html_tables.method(document)),
+        *([("causes", "Causes", causes(document))] if found else []),
+        ("sets", "The two sets", sets(document)),
+        ("states", "States", states(document)),
+        *([("aligned", title, drawings(document))] if found else []),
+        ("clusters", "Types of executions", clusters(document)),
+        ("executions", "Executions", executions(document)),
+        ("method", "How this was decided", method(document)),
     ]
 
 
@@ -93,12 +95,14 @@ def _header(document: dict[str, Any], headline: str, sections: list[tuple[str, s
         figures.append((detectable, "would have shown"))
     shown = "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for v, k in figures)
     links = "".join(f'<li><a href="#{anchor}">{text(title)}</a></li>' for anchor, title in sections)
-    warnings = items(
-        (f"Warning: {w}" for w in document["warnings"] + _losses(document)), kind="warnings"
-    )
+    warnings = items((f"Warning: {w}" for w in _losses(document)), kind="warnings")
+    if document["warnings"]:
+        count = plural(len(document["warnings"]), "warning")
+        warnings += f'<p><a href="#sets">{count} about the two sets</a></p>'
     told = verdict.further_reasons(document)
     sensitivity = verdict.sensitivity(document)
-    if sensitivity and document["verdict"] != "anomaly":
+    # The first reason of a good verdict says so already.
+    if sensitivity and document["verdict"] != "anomaly" and "would have shown" not in sentence:
         told.append(sensitivity)
     reasons = "".join(paragraph(reason) for reason in told)
     return (
@@ -119,12 +123,6 @@ def _losses(document: dict[str, Any]) -> list[str]:
                 f"{which} set: {loss['events']:,} events and {loss['packets']:,} packets were lost."
             )
     return said
-
-
-def _embedded(data: dict[str, Any]) -> str:
-    """Return JSON in which nothing can end the script element or a line of script."""
-    compact = json.dumps(data, sort_keys=True, allow_nan=False, separators=(",", ":"))
-    return compact.translate(_ESCAPES)
 
 
 def _asset(name: str) -> str:

@@ -42,6 +42,10 @@ def check_document(document: dict[str, Any]) -> None:
 
 
 def _check_comparison(document: dict[str, Any]) -> None:
+    for which in ("normal", "sample"):
+        found = document["clusters"][which]
+        known = all(0 <= i < len(found["reachability"]) for i in found["ordering"])
+        expect(known, f"clusters.{which}.ordering", "places of reachability")
     for i, aligned in enumerate(document["aligned"]):
         _check_aligned(aligned, len(document["symbols"]), f"aligned[{i}]")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from critpath.model import State
+from critpath.report.schema_set import SET
 from critpath.report.shapes import (
     MAYBE,
     NONE,
@@ -20,64 +21,8 @@ from critpath.report.shapes import (
 
 STATE_NAME: Final = Named("state_name", Choice(tuple(State.__members__)))
 SET_NAME: Final = Choice(("normal", "sample"))
+LEVEL: Final = Choice(("off", "warn", "error"))
 _PAIR: Final = Items(NUMBER, 2, 2)
-
-_PLACE = {
-    **fields(
-        int,
-        ("begin", "begin of the time that the loss may lie in, in ns of the trace's clock"),
-        ("end", "end of that time"),
-        ("host", "which of the traced hosts, counted from 0"),
-        ("cpu", "on which processor, -1 if that is not known"),
-        ("events", "events lost there"),
-        ("packets", "packets lost there"),
-    ),
-    "reason": Field(str, "how it is known"),
-}
-
-_LOSS = {
-    **fields(
-        int,
-        ("events", "events that the tracer lost"),
-        ("packets", "packets that the tracer lost"),
-    ),
-    "places": Field([Named("loss_place", _PLACE)], "where, the first of them"),
-    "places_left_out": Field(int, "how many places are not listed"),
-}
-
-_WINDOW = fields(
-    int,
-    ("begin", "begin of the first execution, in ns of the trace's clock"),
-    ("end", "end of the last execution"),
-)
-
-_SET = {
-    "sources": Field(TEXTS, "recordings, as they were named"),
-    "specification": Field(str, "what an execution is, as --execution says it"),
-    "executions": Field(int, "complete executions"),
-    "events": Field(int, "events that were read"),
-    "window": Field((_WINDOW, NONE), "the time they span, null without executions"),
-    **fields(
-        TEXTS,
-        ("hosts", "names of the hosts"),
-        ("kernels", "kernel releases"),
-        ("tracers", "tracers and their versions"),
-    ),
-    "epochs": Field(
-        [int], "per source, what to add to a time for ns since 1970; 0 if not known", optional=True
-    ),
-    "recorded": Field(
-        TEXTS, "per source, when its first execution began (UTC); '' if not known", optional=True
-    ),
-    "loss": Field(Named("loss", _LOSS), "what the tracer lost"),
-    "lossy": Field(int, "executions that overlap a loss"),
-    "incomplete": Field(int, "executions without a begin or an end, not counted"),
-    **fields(
-        TEXTS,
-        ("notes", "how the executions were found"),
-        ("warnings", "what a reader of this set must know"),
-    ),
-}
 
 _SYMBOL = {
     "name": Field(str, "the state, and after an @ the role"),
@@ -113,10 +58,15 @@ _STATE_TEST = {
         ("probability_fires", "the paper's probability rule fires"),
     ),
     "level": Field(
-        Choice(("off", "warn", "error")),
+        LEVEL,
         "what the state counts for when it is flagged; error if not given",
         optional=True,
     ),
+}
+
+_LEVEL = {
+    "pattern": Field(str, "of a state's name"),
+    "level": Field(LEVEL, "what it says of these"),
 }
 
 _DETECTION = {
@@ -128,6 +78,8 @@ _DETECTION = {
     "permutations": Field(int, "of each test"),
     "enough": Field(bool, "whether there are executions enough to decide"),
     "needed": Field(int, "how many the smaller set needs"),
+    "minimum": Field(int, "how many executions each set is to have, 0 for any", optional=True),
+    "levels": Field([Named("level", _LEVEL)], "levels of states, as set", optional=True),
     "paper_false_alarms": Field(
         MAYBE, "share of random splits of these executions in which the paper's rules fire"
     ),
@@ -337,8 +289,8 @@ COMPARISON: Final[dict[str, Any]] = {
     "settings": Field(dict, "the settings in force"),
     "sets": Field(
         {
-            "normal": Field(Named("set", _SET), "what is known to be good"),
-            "sample": Field(Named("set", _SET), "what was judged"),
+            "normal": Field(Named("set", SET), "what is known to be good"),
+            "sample": Field(Named("set", SET), "what was judged"),
         },
         "what was compared",
     ),
