@@ -25,14 +25,19 @@ _TITLES: Final = {
 _COMMENT: Final = (
     "Times are ns of the trace's clock and durations ns, as 64-bit integers where the schema "
     "says integer (critpath reads no 1.0 there); what is not defined is null. Keys may be added "
-    "within this version. What parts of a document must agree on beyond this schema, such as as "
-    "many durations as columns, critpath checks as it reads."
+    "within this version. What parts of a document must agree on beyond this schema, for instance "
+    "as many durations as columns, critpath checks as it reads."
 )
 
 
 def file_names() -> dict[str, str]:
     """Return the name of every schema's file by the format it is of."""
     return {name: f"{_stem(name)}-{name.rpartition('/')[2]}.schema.json" for name in SHAPES}
+
+
+def schema_texts() -> dict[str, str]:
+    """Return every schema by its file's name, as docs/schema/ holds them."""
+    return {file: schema_text(name) for name, file in file_names().items()}
 
 
 def schema_text(name: str) -> str:
