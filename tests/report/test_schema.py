@@ -194,7 +194,7 @@ def test_the_check_and_the_schema_refuse_the_same(documents, data):
         for step in way:
             inner = inner[step]
         if data.draw(st.booleans()) or isinstance(inner, list):
-            inner[last] = data.draw(st.sampled_from(ODD))
+            inner[last] = copy.deepcopy(data.draw(st.sampled_from(ODD)))
         else:
             del inner[last]
     try:
