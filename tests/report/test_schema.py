@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from rich.console import Console
 
 from critpath.errors import UnreadableError
 from critpath.report.as_json import load_document, to_json
+from critpath.report.calibration_text import render_calibration
 from critpath.report.document import comparison_document
 from critpath.report.document_path import path_document
 from critpath.report.json_schema import file_names, json_schema, schema_text
@@ -207,3 +210,22 @@ def test_the_check_and_the_schema_refuse_the_same(documents, data):
     if not ours:
         with pytest.raises(UnreadableError):
             load_document(json.dumps(broken))
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_calibration_that_passes_the_reader_renders(documents, data):
+    broken = copy.deepcopy(documents["critpath/calibration/1"])
+    *way, last = data.draw(st.sampled_from(places(broken)))
+    inner = broken
+    for step in way:
+        inner = inner[step]
+    if data.draw(st.booleans()):
+        inner[last] = copy.deepcopy(data.draw(st.sampled_from(ODD)))
+    else:
+        del inner[last]
+    try:
+        read = load_document(json.dumps(broken))
+    except UnreadableError:
+        return
+    render_calibration(read, Console(file=io.StringIO(), width=80))
