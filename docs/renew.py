@@ -20,7 +20,6 @@ from typing import Final
 from critpath.commands import VERBS
 from critpath.commands.parser import build_parser
 from critpath.commands.settings import SETTINGS, Setting
-from critpath.report.json_schema import schema_texts
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -177,8 +176,6 @@ def main() -> int:
     """Write all of it."""
     README.write_text(readme(), encoding="utf-8")
     COMMANDS.write_text(commands(), encoding="utf-8")
-    for name, text in schema_texts().items():
-        (ROOT / "docs" / "schema" / name).write_text(text, encoding="ascii")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         sys.stderr.write("no chromium here: the pictures stay as they are\n")

@@ -35,11 +35,6 @@ def file_names() -> dict[str, str]:
     return {name: f"{_stem(name)}-{name.rpartition('/')[2]}.schema.json" for name in SHAPES}
 
 
-def schema_texts() -> dict[str, str]:
-    """Return every schema by its file's name, as docs/schema/ holds them."""
-    return {file: schema_text(name) for name, file in file_names().items()}
-
-
 def schema_text(name: str) -> str:
     """Return the schema of a format, such as ``critpath/comparison/1``, as a file holds it."""
     return json.dumps(json_schema(name), indent=1, ensure_ascii=True) + "\n"
