@@ -102,7 +102,7 @@ def reference() -> str:
             for action in choices.choices[name]._actions  # noqa: SLF001 - as above
             if not (action.dest.startswith("setting_") or action.dest in _EVERYWHERE)
         ]
-        parts += [f"### critpath {name}", "", f"{verb.SUMMARY[0].upper()}{verb.SUMMARY[1:]}.", ""]
+        parts += [f"## critpath {name}", "", f"{verb.SUMMARY[0].upper()}{verb.SUMMARY[1:]}.", ""]
         parts += _table(("argument", "meaning"), rows)
         if verb.SETTINGS:
             names = ", ".join(f"`{setting}`" for setting in verb.SETTINGS)
