@@ -49,6 +49,12 @@ build: $(VENV)/built ## the virtual environment .venv, with critpath in it
 docs: build packages-test ## renew what README.md and docs/ show of critpath
 	$(BIN)/python docs/renew.py
 
+screenshots: build packages-test ## the pictures of the report in docs/images, with chromium
+	$(BIN)/python docs/renew.py screenshots
+
+tutorial: build ## type the tutorial's commands and show what they print (needs root)
+	$(BIN)/python docs/renew.py tutorial
+
 site: build ## docs/*.md as pages, in build/site; a link that leads nowhere is an error
 	$(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going -c docs/site . build/site
 	@echo "build/site/index.html"

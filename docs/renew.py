@@ -1,7 +1,8 @@
 """Make what the documentation shows of critpath anew: ``make docs`` runs this.
 
-The transcript in README.md, the reference in docs/commands.md and, where chromium is
-there, docs/images/.  tests/test_project.py checks that the texts are up to date.
+The transcript in README.md and the reference in docs/commands.md; where chromium is there,
+docs/images/; where this machine may be recorded, the tutorial.  tests/test_project.py
+checks that the texts are up to date.  ``renew.py PART...`` makes only these parts.
 """  # noqa: INP001 - a script beside the documents, no package
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -29,8 +29,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FIXTURES: Final = ROOT / "fixtures" / "lttng-guest"
 README: Final = ROOT / "README.md"
 COMMANDS: Final = ROOT / "docs" / "commands.md"
-IMAGES: Final = ROOT / "docs" / "images"
-BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 COMPARE: Final = (
     *("compare", "normal", "sample-lock"),
     *("--execution", "events:app:request_begin,app:request_end,key=id"),
@@ -141,34 +140,44 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines]
 
 
-def picture(browser: str) -> None:
-    """Take a picture of the demo's report."""
-    IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as place:
-        run(("demo", "--shipped", "--quiet", "demo"), Path(place)).check_returncode()
-        subprocess.run(  # noqa: S603 - the browser that was found
-            [
-                *(browser, "--headless=new", "--hide-scrollbars", "--window-size=1200,1500"),
-                "--no-sandbox",  # chromium has none for root, as in a container
-                *(f"--user-data-dir={place}/browser", "--virtual-time-budget=2000"),
-                f"--screenshot={IMAGES / 'report-light.png'}",
-                (Path(place) / "demo" / "report.html").as_uri(),
-            ],
-            check=True,
-            capture_output=True,
-            timeout=120,
+def tutorial() -> None:
+    """Run the tutorial's commands and show what they print now."""
+    import transcripts  # noqa: PLC0415 - stands beside this script
+
+    with tempfile.TemporaryDirectory(prefix="critpath-tutorial-") as place:
+        text, steps = transcripts.renew(
+            TUTORIAL.read_text(encoding="utf-8"), TUTORIAL.with_suffix(""), Path(place)
         )
+    for step in steps:
+        sys.stderr.write(f"{step.code:3} {step.command}\n")
+    TUTORIAL.write_text(text, encoding="utf-8")
+
+
+def texts() -> None:
+    """Renew what needs neither a browser nor a recorder."""
+    README.write_text(readme(), encoding="utf-8")
+    COMMANDS.write_text(commands(), encoding="utf-8")
+
+
+def pictures() -> None:
+    """Take the pictures again."""
+    import screenshots  # noqa: PLC0415 - stands beside this script
+
+    screenshots.take()
+
+
+PARTS: Final = {"texts": texts, "screenshots": pictures, "tutorial": tutorial}
 
 
 def main() -> int:
-    """Write all of it."""
-    README.write_text(readme(), encoding="utf-8")
-    COMMANDS.write_text(commands(), encoding="utf-8")
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        sys.stderr.write("no chromium here: the pictures stay as they are\n")
-    else:
-        picture(browser)
+    """Make the parts that are named, or all that can be made here."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    named = parser.parse_args().parts
+    if wrong := set(named) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(wrong))}")
+    for name in named or PARTS:
+        PARTS[name]()
     return 0
 
 

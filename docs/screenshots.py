@@ -1,0 +1,197 @@
+"""Take pictures of the report's main views: ``make screenshots`` runs this.
+
+Light and dark, 1400 and 700 pixels wide, of two comparisons of the recordings in
+fixtures/lttng-guest.  The browser is Debian's chromium through its driver.
+"""  # noqa: INP001 - a script beside the documents, no package
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+FIXTURES: Final = ROOT / "fixtures" / "lttng-guest"
+IMAGES: Final = ROOT / "docs" / "images"
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+EXECUTION: Final = "events:app:request_begin,app:request_end,key=id"
+# Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
+DATA_ONLY: Final = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
+THEMES: Final = ("light", "dark")
+WIDTHS: Final = (1400, 700)
+HEIGHT: Final = 1000
+MARGIN: Final = 8
+COLOURS: Final = 255
+
+
+@dataclass(frozen=True)
+class View:
+    """What a picture shows.
+
+    Parameters
+    ----------
+    name : str
+        The file is ``report-NAME-THEME-WIDTH.png``.
+    sample : str
+        The recording that is compared with ``normal``.
+    show : tuple of str
+        CSS selectors; the picture holds the first element that each matches, and all between.
+    fragment : str
+        What follows ``#`` in the address.
+    action : str
+        A script that does what a reader would do by mouse or keyboard.
+    most : int
+        Greatest height in pixels; what is longer is cut below.
+    """
+
+    name: str
+    sample: str
+    show: tuple[str, ...]
+    fragment: str = ""
+    action: str = ""
+    most: int = 1100
+
+
+VIEWS: Final = (
+    View("top", "sample-lock", ("header", "#causes")),
+    View("states", "sample-lock", ("#states",), most=700),
+    View("clusters", "sample-delay", ("#clusters",)),
+)
+
+
+def take(place: Path = IMAGES) -> None:
+    """Take every picture, and remove those of views that are no more."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None or shutil.which("chromedriver") is None:
+        sys.stderr.write("no chromium with its driver here: the pictures stay as they are\n")
+        return
+    place.mkdir(exist_ok=True)
+    made = set()
+    with tempfile.TemporaryDirectory(prefix="critpath-pictures-") as scratch:
+        pages = {name: page(name, Path(scratch)) for name in sorted({v.sample for v in VIEWS})}
+        for theme in THEMES:
+            for width in WIDTHS:
+                with driver(browser, theme, width) as chromium:
+                    for view in VIEWS:
+                        file = place / f"report-{view.name}-{theme}-{width}.png"
+                        file.write_bytes(small(picture(chromium, view, pages[view.sample])))
+                        made.add(file)
+    for old in set(place.glob("report-*.png")) - made:
+        old.unlink()
+    total = sum(file.stat().st_size for file in made)
+    sys.stderr.write(f"{len(made)} pictures, {total / 1000:.0f} kB in all\n")
+
+
+def page(sample: str, place: Path) -> str:
+    """Compare two recordings and return the address of the report."""
+    for name in ("normal", sample):
+        with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
+            tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
+    report = place / f"{sample}.html"
+    command = [sys.executable, "-m", "critpath", "compare", "normal", sample, "--quiet"]
+    done = subprocess.run(  # noqa: S603 - our own command
+        [*command, "--execution", EXECUTION, "--html", str(report)],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in {0, 1}:
+        raise RuntimeError(done.stderr)
+    return report.as_uri()
+
+
+@contextmanager
+def driver(browser: str, theme: str, width: int) -> Iterator[Any]:
+    """Give a browser with this theme and width."""
+    from selenium import webdriver  # noqa: PLC0415 - the texts are made without it
+    from selenium.webdriver.chrome.service import Service  # noqa: PLC0415
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for option in ("headless=new", "hide-scrollbars", "force-device-scale-factor=1"):
+        options.add_argument(f"--{option}")
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")  # chromium has none for root, as in a container
+    chromium = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    try:
+        command = chromium.execute_cdp_cmd
+        features = [
+            {"name": "prefers-color-scheme", "value": theme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
+        command("Emulation.setEmulatedMedia", {"features": features})
+        command(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False},
+        )
+        yield chromium
+    finally:
+        chromium.quit()
+
+
+_PAINTED: Final = "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 150));"
+_PLACE: Final = """
+const found = arguments[0].map((s) => document.querySelector(s));
+if (found.includes(null)) return null;
+const boxes = found.map((e) => e.getBoundingClientRect());
+const top = Math.min(...boxes.map((b) => b.top)) + window.scrollY;
+return [top, Math.max(...boxes.map((b) => b.bottom)) + window.scrollY - top];
+"""
+
+
+def picture(chromium: Any, view: View, address: str) -> bytes:
+    """Open the report as `view` says and return the picture.
+
+    Raises
+    ------
+    LookupError
+        If the report has no such element: the view has to follow the page.
+    """
+    chromium.get("about:blank")  # a new fragment alone would not load the page again
+    chromium.get(address + (f"#{view.fragment}" if view.fragment else ""))
+    if view.action:
+        chromium.execute_script(view.action)
+    chromium.execute_async_script(_PAINTED)
+    where = chromium.execute_script(_PLACE, list(view.show))
+    if where is None:
+        raise LookupError(f"view {view.name}: {' or '.join(view.show)} is not in the report")
+    top, height = where
+    width = chromium.execute_script("return window.innerWidth")
+    clip = {
+        "x": 0,
+        "y": max(0, top - MARGIN),
+        "width": width,
+        "scale": 1,
+        "height": min(height + 2 * MARGIN, view.most),
+    }
+    taken = chromium.execute_cdp_cmd(
+        "Page.captureScreenshot", {"format": "png", "clip": clip, "captureBeyondViewport": True}
+    )
+    return base64.b64decode(taken["data"])
+
+
+def small(png: bytes) -> bytes:
+    """Return a picture with a palette: a third of the bytes, and no difference to be seen."""
+    from PIL import Image  # noqa: PLC0415 - the texts are made without it
+
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    flat = image.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    made = io.BytesIO()
+    flat.save(made, "PNG", optimize=True)
+    return made.getvalue()
+
+
+if __name__ == "__main__":
+    take()
