@@ -43,15 +43,17 @@ if TYPE_CHECKING:
         Manifest,
         Run,
     )
+    from critpath.model.table import Column, Rows, Table
     from critpath.model.timelines import (
         INTERFERENCE,
         RUNNING,
+        STATES,
         TRACE_COMPASS,
         State,
         Timelines,
         Workers,
     )
-    from critpath.model.vectors import Symbol, VectorTable
+    from critpath.model.vectors import Symbol, VectorTable, identifiers
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
@@ -70,8 +72,11 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         *("COMPLETE", "INTERRUPTED", "MANIFEST", "MANIFEST_FORMAT", "RECORDING"),
         *("CpuLoss", "Manifest", "Run"),
     ),
-    "timelines": ("INTERFERENCE", "RUNNING", "State", "TRACE_COMPASS", "Timelines", "Workers"),
-    "vectors": ("Symbol", "VectorTable"),
+    "table": ("Column", "Rows", "Table"),
+    "timelines": (
+        *("INTERFERENCE", "RUNNING", "STATES", "State", "TRACE_COMPASS", "Timelines", "Workers"),
+    ),
+    "vectors": ("Symbol", "VectorTable", "identifiers"),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -96,6 +101,7 @@ __all__ = [
     "MANIFEST_FORMAT",
     "RECORDING",
     "RUNNING",
+    "STATES",
     "TRACE_COMPASS",
     "U8",
     "Aligned",
@@ -107,6 +113,7 @@ __all__ = [
     "Clock",
     "ClusterPairs",
     "Clustering",
+    "Column",
     "ColumnStatistics",
     "CompareSettings",
     "Comparison",
@@ -128,14 +135,17 @@ __all__ = [
     "Outliers",
     "PathSet",
     "Rate",
+    "Rows",
     "Run",
     "State",
     "StateTest",
     "Symbol",
+    "Table",
     "Timelines",
     "VectorTable",
     "Wanted",
     "Workers",
     "freeze_columns",
+    "identifiers",
     "in_doublings",
 ]

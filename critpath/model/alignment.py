@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.model.columns import I32, I64, U8, freeze_columns
+from critpath.model.table import Column, Table
 
 # A letter per symbol code, as text formats of sequences have it.  Left out is what means
 # a gap, an end or an unknown letter somewhere: - . * ~ ? and the like.
@@ -20,7 +21,7 @@ DOUBLINGS: Final = digits + ascii_uppercase + ascii_lowercase
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
+class Loop(Table):
     """A block of columns in which rows repeat one unit of states.
 
     Attributes
@@ -42,9 +43,16 @@ class Loop:
     def __post_init__(self) -> None:
         freeze_columns(self, -1, iterations=np.int32)
 
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per sequence."""
+        return {
+            "sequence": Column(np.arange(len(self.iterations), dtype=np.int64)),
+            "iterations": Column(self.iterations),
+        }
+
 
 @dataclass(frozen=True, eq=False)
-class Alignment:
+class Alignment(Table):
     """A multiple alignment of critical paths.
 
     Attributes
@@ -95,6 +103,17 @@ class Alignment:
             present = self.rows[i] >= 0
             result[i, present] = durations[self.rows[i, present]]
         return result
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per segment of a sequence; gaps have none."""
+        sequence, column = np.nonzero(self.rows >= 0)
+        return {
+            "sequence": Column(sequence.astype(np.int64)),
+            "column": Column(column.astype(np.int64)),
+            "segment": Column(self.rows[sequence, column]),
+            "symbol": Column(self.symbols[sequence, column]),
+            "duration": Column(self.column_durations[sequence, column]),
+        }
 
     def to_biopython(self, names: Sequence[str] = (), letters: str = LETTERS) -> Any:
         """Return this alignment as Biopython has it.

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.model.columns import F64, I64, Bool, freeze_columns
+from critpath.model.table import Column, Table
 
 
 @dataclass(frozen=True, eq=False)
-class Clustering:
+class Clustering(Table):
     """Execution types of one set.
 
     Attributes
@@ -55,9 +56,20 @@ class Clustering:
         """Number of clusters."""
         return int(self.labels.max()) + 1 if len(self.labels) else 0
 
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per execution."""
+        return {
+            "position": Column(np.arange(len(self.labels), dtype=np.int64)),
+            "cluster": Column(self.labels),
+            "raw_cluster": Column(self.raw_labels, valid=self.raw_labels >= 0),
+            "weak": Column(self.weak),
+            "reachability": Column(self.reachability),
+            "ordering": Column(self.ordering),
+        }
+
 
 @dataclass(frozen=True, eq=False)
-class ClusterPairs:
+class ClusterPairs(Table):
     """Algorithm 2: the normal cluster that each sample cluster belongs to.
 
     Attributes
@@ -89,9 +101,19 @@ class ClusterPairs:
             novel=np.bool_,
         )
 
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per sample cluster."""
+        return {
+            "sample": Column(np.arange(len(self.pair), dtype=np.int64)),
+            "normal": Column(self.pair),
+            "score": Column(self.score),
+            "weak": Column(self.weak),
+            "novel": Column(self.novel),
+        }
+
 
 @dataclass(frozen=True, eq=False)
-class Outliers:
+class Outliers(Table):
     """Which sample executions are outliers of their paired normal cluster.
 
     Attributes
@@ -132,3 +154,15 @@ class Outliers:
             excess=np.int64,
             symbol=np.int64,
         )
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per sample execution."""
+        return {
+            "position": Column(np.arange(len(self.score), dtype=np.int64)),
+            "score": Column(self.score),
+            "p_value": Column(self.p_value),
+            "anomalous": Column(self.anomalous),
+            "paper": Column(self.paper),
+            "excess": Column(self.excess),
+            "symbol": Column(self.symbol, valid=self.symbol >= 0),
+        }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from critpath.model.table import Column, Rows, Table, escaped
 
 if TYPE_CHECKING:
     from critpath.model.clusters import Clustering, ClusterPairs, Outliers
@@ -106,3 +110,118 @@ class Comparison:
     findings: tuple[Finding, ...]
     causes: tuple[Cause, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def tables(self) -> dict[str, Table]:
+        """Return what a data frame can hold of the answer.
+
+        Returns
+        -------
+        dict of str to Table
+            ``states`` (the tests), ``executions`` (of both sets, with type and
+            verdict), ``findings`` and ``causes``.
+        """
+        return {
+            "states": self.detection,
+            "executions": self._executions(),
+            "findings": self._findings(),
+            "causes": self._causes(),
+        }
+
+    def _executions(self) -> Rows:
+        sets = (self.normal.executions, self.sample.executions)
+        first, count = len(sets[0]), len(sets[0]) + len(sets[1])
+        clusters = np.concatenate([self.normal_clusters.labels, self.sample_clusters.labels])
+        # A stage that did not run (too few executions) leaves its columns empty.
+        clustered = len(clusters) == count
+        judged = len(self.outliers.score) == len(sets[1])
+        of_sample = np.arange(count) >= first
+
+        def judgement(values: Any, dtype: type[np.generic]) -> Column:
+            filled = np.zeros(count, dtype)
+            if judged:
+                filled[first:] = values
+            return Column(filled, valid=of_sample & judged)
+
+        columns = [executions.table_columns() for executions in sets]
+        both = {
+            name: [x for table in columns for x in table[name].values]
+            for name in ("execution", "label", "comm")
+        }
+        times = {
+            name: Column(np.concatenate([table[name].values for table in columns]))
+            for name in ("begin", "end", "duration", "tid")
+        }
+        return Rows(
+            "Executions",
+            {
+                "set": Column(of_sample.astype(np.int8), ("normal", "sample")),
+                "execution": Column(both["execution"]),
+                "label": Column(both["label"]),
+                "cluster": Column(
+                    clusters if clustered else np.zeros(count, np.int64),
+                    valid=np.full(count, clustered),
+                ),
+                **times,
+                "comm": Column(both["comm"]),
+                "anomalous": judgement(self.outliers.anomalous, np.bool_),
+                "excess": judgement(self.outliers.excess, np.int64),
+                "score": judgement(self.outliers.score, np.float64),
+                "p_value": judgement(self.outliers.p_value, np.float64),
+            },
+        )
+
+    def _findings(self) -> Rows:
+        found, ids = self.findings, self.sample.executions.id
+
+        def numbers(name: str, dtype: type[np.generic]) -> Column:
+            return Column(np.array([getattr(f, name) for f in found], dtype))
+
+        return Rows(
+            "Findings",
+            {
+                "execution": Column([ids[f.execution] for f in found]),
+                "rank": numbers("rank", np.int64),
+                "kind": Column([f.kind for f in found]),
+                "state": Column([f.symbol.state.name for f in found]),
+                "role": Column([f.symbol.role for f in found]),
+                "detail": Column([f.detail for f in found]),
+                "tid": numbers("tid", np.int64),
+                "comm": Column([f.comm for f in found]),
+                "begin": numbers("begin", np.int64),
+                "end": numbers("end", np.int64),
+                "observed": numbers("observed", np.float64),
+                "expected": numbers("expected", np.float64),
+                "contribution": numbers("contribution", np.float64),
+                "share": numbers("share", np.float64),
+                "probability": numbers("probability", np.float64),
+                "abnormal": numbers("abnormal", np.bool_),
+            },
+        )
+
+    def _causes(self) -> Rows:
+        causes = self.causes
+        return Rows(
+            "Causes",
+            {
+                "sentence": Column([cause.sentence for cause in causes]),
+                "executions": Column(np.array([len(c.executions) for c in causes], np.int64)),
+                "contribution": Column(np.array([c.contribution for c in causes], np.float64)),
+                "share": Column(np.array([c.share for c in causes], np.float64)),
+                "minor": Column(np.array([c.minor for c in causes], np.bool_)),
+            },
+        )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, why, the causes, the states."""
+
+        def listed(title: str, lines: Sequence[str]) -> str:
+            items = "".join(f"<li>{escaped(line)}</li>" for line in lines)
+            return f"<p>{title}</p><ul>{items}</ul>" if lines else ""
+
+        return (
+            f"<p><strong>{escaped(self.verdict)}</strong></p>"
+            + listed("Why", self.reasons)
+            + listed("Causes", [cause.sentence for cause in self.causes])
+            + listed("Warnings", self.warnings)
+            + self.detection._repr_html_()
+        )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from critpath.model.table import Column, Table, optional
 
 if TYPE_CHECKING:
     from critpath.model.vectors import Symbol
@@ -101,7 +105,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Detection:
+class Detection(Table):
     """Outcome of the coarse detection over two sets.
 
     Attributes
@@ -145,3 +149,34 @@ class Detection:
     slower: tuple[Change, ...] = ()
     slight: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per state, and last the total."""
+
+        def floats(name: str) -> Column:
+            return optional([getattr(test, name) for test in self.states], np.float64)
+
+        def flags(name: str) -> Column:
+            values: list[Any] = [getattr(test, name) for test in self.states]
+            return Column(np.array(values, np.bool_))
+
+        return {
+            "state": Column([test.name for test in self.states]),
+            "normal_mean": floats("normal_mean"),
+            "sample_mean": floats("sample_mean"),
+            "effect": floats("effect"),
+            "effect_low": floats("effect_low"),
+            "effect_high": floats("effect_high"),
+            "p_value": floats("p_value"),
+            "flagged": flags("flagged"),
+            "new_state": flags("new_state"),
+            "cliffs_delta": floats("cliffs_delta"),
+            "median_ratio": floats("median_ratio"),
+            "normal_std": floats("normal_std"),
+            "average_threshold": floats("average_threshold"),
+            "average_fires": flags("average_fires"),
+            "normal_above": floats("normal_above"),
+            "sample_above": floats("sample_above"),
+            "probability_threshold": floats("probability_threshold"),
+            "probability_fires": flags("probability_fires"),
+        }

@@ -9,6 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from critpath.model.columns import I32, I64, freeze_columns
+from critpath.model.table import Column, Table
 
 
 class Kind(IntEnum):
@@ -143,7 +144,7 @@ class Clock:
 
 
 @dataclass(frozen=True, eq=False)
-class Events:
+class Events(Table):
     """The events of one recording that were asked for, in order of time.
 
     Attributes
@@ -203,6 +204,19 @@ class Events:
 
     def __len__(self) -> int:
         return len(self.timestamp)
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per event, without its fields."""
+        of = [(c.name, c.kind.name, c.domain) for c in self.classes]
+        names, kinds, domains = ([row[i] for row in of] or [""] for i in range(3))
+        return {
+            "time": Column(self.timestamp),
+            "cpu": Column(self.cpu, valid=self.cpu >= 0),
+            "event": Column(self.event_class, names),
+            "kind": Column(self.event_class, kinds),
+            "domain": Column(self.event_class, domains),
+            "host": Column(self.event_class, [self.hosts[c.host] for c in self.classes] or [""]),
+        }
 
     def rows(self, name: str) -> I64:
         """Return the positions of every event of that name."""

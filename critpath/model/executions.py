@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.model.columns import I64, freeze_columns
+from critpath.model.table import Column, Table
 
 
 @dataclass(frozen=True, eq=False)
-class Executions:
+class Executions(Table):
     """The executions of one recording: who, from when to when.
 
     Attributes
@@ -47,3 +48,16 @@ class Executions:
 
     def __len__(self) -> int:
         return len(self.id)
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per execution."""
+        return {
+            "execution": Column(self.id),
+            "label": Column(self.label),
+            "begin": Column(self.begin),
+            "end": Column(self.end),
+            "duration": Column(self.end - self.begin),
+            "tid": Column(self.tid),
+            "comm": Column(self.comm),
+            "host": Column(self.host),
+        }

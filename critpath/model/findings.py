@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from critpath.model.columns import F64, I32, I64, Bool, freeze_columns
+from critpath.model.table import Column, Table
 
 if TYPE_CHECKING:
     from critpath.model.alignment import Alignment
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnStatistics:
+class ColumnStatistics(Table):
     """What the normal group does in every column of an alignment.
 
     Attributes
@@ -76,6 +77,25 @@ class ColumnStatistics:
             p_duration=np.float64,
             abnormal=np.bool_,
         )
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per column of the alignment."""
+        gap = self.normal_symbol < 0
+        return {
+            "column": Column(np.arange(len(self.probability), dtype=np.int64)),
+            "probability": Column(self.probability),
+            "normal_symbol": Column(self.normal_symbol, valid=~gap),
+            "normal_probability": Column(self.normal_probability),
+            "mean": Column(self.mean),
+            "std": Column(self.std),
+            "contribution": Column(self.contribution),
+            "abnormal_state": Column(self.abnormal_state),
+            "abnormal_duration": Column(self.abnormal_duration),
+            "missing": Column(self.missing),
+            "p_structure": Column(self.p_structure),
+            "p_duration": Column(self.p_duration),
+            "abnormal": Column(self.abnormal),
+        }
 
 
 @dataclass(frozen=True)

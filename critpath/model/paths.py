@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from critpath.model.columns import I32, I64, U8, Bool, freeze_columns
+from critpath.model.table import Column, Table
+from critpath.model.timelines import STATES
 
 if TYPE_CHECKING:
     from critpath.model.events import Loss
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class CriticalPaths:
+class CriticalPaths(Table):
     """Critical paths of several executions, one after the other.
 
     ``start[i]:start[i + 1]`` are the segments of path ``i``; they tile
@@ -75,9 +77,49 @@ class CriticalPaths:
         """Duration of every segment (ns)."""
         return self.end - self.begin
 
+    @property
+    def path(self) -> I64:
+        """Which path every segment belongs to."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.start))
+
+    @property
+    def wakes(self) -> Bool:
+        """Whether a segment ends in a wake: its path goes on in another thread.
+
+        The segment's thread woke the thread of the next segment (or created it, or sent
+        it a packet).
+        """
+        result = np.zeros(len(self.begin), np.bool_)
+        result[:-1] = (self.tid[1:] != self.tid[:-1]) | (self.host[1:] != self.host[:-1])
+        result[self.start[1:][np.diff(self.start) > 0] - 1] = False
+        return result
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per segment.
+
+        ``path`` and ``segment`` number the paths and the segments of each from 0;
+        ``wakes`` is the thread that the segment's own woke at its end, where it did.
+        """
+        path = self.path
+        return {
+            "path": Column(path),
+            "segment": Column(np.arange(len(path), dtype=np.int64) - self.start[path]),
+            "begin": Column(self.begin),
+            "end": Column(self.end),
+            "duration": Column(self.duration),
+            "state": Column(self.state, STATES),
+            "detail": Column(self.detail, self.strings or ("",)),
+            "tid": Column(self.tid, valid=self.tid >= 0),
+            "comm": Column(self.comm, self.strings or ("",)),
+            "cpu": Column(self.cpu, valid=self.cpu >= 0),
+            "host": Column(self.host),
+            "lossy": Column(self.lossy),
+            "wakes": Column(np.append(self.tid, -1)[1:][: len(path)], valid=self.wakes),
+        }
+
 
 @dataclass(frozen=True, eq=False)
-class PathSet:
+class PathSet(Table):
     """Executions with their critical paths: what ``extract`` saves and ``compare`` reads.
 
     Attributes
@@ -118,3 +160,20 @@ class PathSet:
 
     def __len__(self) -> int:
         return len(self.executions)
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per segment, with the execution that it is of.
+
+        ``recording`` is where the execution comes from; ``position`` numbers the
+        executions, whose ids need not differ, from 0.
+        """
+        rest = self.paths.table_columns()
+        path = rest.pop("path").values
+        some = len(self) > 0
+        return {
+            "recording": Column(self.session[path], self.sources if some else ("",)),
+            "execution": Column(path, self.executions.id if some else ("",)),
+            "position": Column(path),
+            "label": Column(path, self.executions.label if some else ("",)),
+            **rest,
+        }

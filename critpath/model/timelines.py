@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.model.columns import I32, I64, U8, freeze_columns
+from critpath.model.table import Column, Table
 
 if TYPE_CHECKING:
     from critpath.model.events import Loss
@@ -38,6 +39,9 @@ class State(IntEnum):
     NET_TRANSIT = 18
     WAIT_UNEXPLAINED = 19
 
+
+# Names by code.
+STATES: Final = tuple(State(code).name for code in range(len(State)))
 
 RUNNING: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL})
 
@@ -70,7 +74,7 @@ TRACE_COMPASS: Final[dict[State, str]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Workers:
+class Workers(Table):
     """The threads of a recording: one row per life of a thread id.
 
     Idle threads are one row per (host, cpu) with tid 0.  All columns have one
@@ -121,9 +125,24 @@ class Workers:
     def __len__(self) -> int:
         return len(self.tid)
 
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per life of a thread id; `Timelines` knows the names."""
+        return {
+            "worker": Column(np.arange(len(self), dtype=np.int64)),
+            "host": Column(self.host),
+            "tid": Column(self.tid),
+            "pid": Column(self.pid, valid=self.pid >= 0),
+            "name": Column(self.name),
+            "first": Column(self.first, valid=self.first >= 0),
+            "last": Column(self.last, valid=self.last >= 0),
+            "parent": Column(self.parent, valid=self.parent >= 0),
+            "born": Column(self.born, valid=self.born >= 0),
+            "idle_cpu": Column(self.idle_cpu, valid=self.idle_cpu >= 0),
+        }
+
 
 @dataclass(frozen=True, eq=False)
-class Timelines:
+class Timelines(Table):
     """What every thread was doing, when, and who woke it.
 
     Intervals are sorted by (worker, begin) and do not overlap within a worker;
@@ -208,3 +227,20 @@ class Timelines:
             self, len(self.ran_begin), ran_begin=np.int64, ran_end=np.int64, ran_worker=np.int32
         )
         freeze_columns(self, len(self.processors) + 1, stolen_start=np.int64, ran_start=np.int64)
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per interval of a thread, with the thread it is of."""
+        worker = np.repeat(np.arange(len(self.workers), dtype=np.int64), np.diff(self.start))
+        return {
+            "worker": Column(worker),
+            "tid": Column(self.workers.tid[worker]),
+            "comm": Column(self.workers.name[worker], self.strings or ("",)),
+            "begin": Column(self.begin),
+            "end": Column(self.end),
+            "duration": Column(self.end - self.begin),
+            "state": Column(self.state, STATES),
+            "detail": Column(self.detail, self.strings or ("",)),
+            "cpu": Column(self.cpu, valid=self.cpu >= 0),
+            "waker": Column(self.waker, valid=self.waker >= 0),
+            "woken": Column(self.woken, valid=self.woken >= 0),
+        }

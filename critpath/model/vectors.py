@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from critpath.model.columns import I64, freeze_columns
+from critpath.model.table import Column, Table
 
 if TYPE_CHECKING:
     from critpath.model.timelines import State
@@ -36,7 +39,7 @@ class Symbol:
 
 
 @dataclass(frozen=True, eq=False)
-class VectorTable:
+class VectorTable(Table):
     """Count and duration vectors of executions, over one alphabet.
 
     Attributes
@@ -74,3 +77,42 @@ class VectorTable:
     def total(self) -> I64:
         """Duration of every execution (ns)."""
         return np.asarray(self.durations.sum(axis=1), dtype=np.int64)
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per execution: ``total``, then ``count_X`` and ``ns_X`` per symbol X.
+
+        What stands for a symbol is made by `identifiers`.
+        """
+        result = {"total": Column(self.total)}
+        for code, name in enumerate(identifiers(self.symbols)):
+            result[f"count_{name}"] = Column(self.counts[:, code])
+            result[f"ns_{name}"] = Column(self.durations[:, code])
+        return result
+
+
+def identifiers(symbols: Sequence[Symbol]) -> list[str]:
+    """Return a name for every symbol that no language has to quote.
+
+    Parameters
+    ----------
+    symbols : sequence of Symbol
+
+    Returns
+    -------
+    list of str
+        ``STATE``, or ``STATE_at_role`` with one ``_`` for whatever of the role is no
+        ASCII letter or digit.  They differ even where a program ignores case: the
+        second of two has ``_2`` behind it.
+    """
+    result: list[str] = []
+    taken: set[str] = set()
+    for symbol in symbols:
+        role = re.sub(r"[^A-Za-z0-9]+", "_", symbol.role).strip("_") or "other"
+        stem = f"{symbol.state.name}_at_{role}" if symbol.role else symbol.state.name
+        name, number = stem, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{stem}_{number}"
+        taken.add(name.lower())
+        result.append(name)
+    return result

@@ -1,0 +1,178 @@
+"""What every table of the model offers to other programs, and to a notebook.
+
+A table says its columns once (`Table.table_columns`); from that come the Arrow
+PyCapsule interface, through which pyarrow, polars, pandas, DuckDB and nanoarrow take
+it, and the HTML that a notebook shows.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from critpath.units import plural, safe_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# What a notebook shows of a table; the rest is counted.
+SHOWN_ROWS: Final = 20
+SHOWN_COLUMNS: Final = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column of a table.
+
+    Attributes
+    ----------
+    values : numpy array, or sequence of str
+        With ``words`` the codes.
+    words : sequence of str
+        What the codes mean; none if empty.
+    valid : bool array or None
+        Where there is a value at all; None for everywhere.
+    """
+
+    values: Any
+    words: Sequence[str] = ()
+    valid: Any = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def shown(self, row: int) -> str:
+        """Return one value as text, "" where there is none."""
+        if self.valid is not None and not self.valid[row]:
+            return ""
+        value = self.values[row]
+        if self.words:
+            return self.words[int(value)]
+        return str(value.item() if isinstance(value, np.generic) else value)
+
+    def to_arrow(self) -> pa.Array:
+        """Return the column; numbers are not copied, codes become a dictionary."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+        missing = None if self.valid is None else ~np.asarray(self.valid, np.bool_)
+        if self.words:
+            codes, words = _distinct(self.values, [_utf8(word) for word in self.words])
+            indices = pa.array(codes, mask=missing)
+            return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
+        if isinstance(self.values, np.ndarray):
+            return pa.array(self.values, mask=missing)
+        return pa.array([_utf8(value) for value in self.values], pa.string(), mask=missing)
+
+
+class Table:
+    """Columns of equal length that other programs take as they are."""
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return every column by its name, in the order to show them."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> pa.Table:
+        """Return the table as pyarrow has it.
+
+        Returns
+        -------
+        pyarrow.Table
+            Times and durations int64 nanoseconds, states and names of the trace as
+            dictionaries of strings.  Columns of numbers share their memory with this
+            table.  Text that UTF-8 has no bytes for has ``?`` in its place.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+        columns = self.table_columns()
+        return pa.table({name: column.to_arrow() for name, column in columns.items()})
+
+    def __arrow_c_schema__(self) -> object:
+        return self.to_arrow().schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the first rows, and how many there are."""
+        return html_table(type(self).__name__, self.table_columns())
+
+
+class Rows(Table):
+    """A table that is made of other things than columns.
+
+    Parameters
+    ----------
+    title : str
+    columns : mapping of str to Column
+    """
+
+    def __init__(self, title: str, columns: Mapping[str, Column]) -> None:
+        self.title = title
+        self._columns = dict(columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return every column by its name."""
+        return self._columns
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, self._columns)
+
+
+def html_table(title: str, columns: Mapping[str, Column]) -> str:
+    """Return the first rows and columns of a table as HTML; what is left out is said.
+
+    Parameters
+    ----------
+    title : str
+    columns : mapping of str to Column
+    """
+    names = list(columns)
+    length = len(columns[names[0]]) if names else 0
+    shown, rows = names[:SHOWN_COLUMNS], min(length, SHOWN_ROWS)
+    left_out = [
+        *([plural(length - rows, "more row")] if length > rows else []),
+        *([plural(len(names) - len(shown), "more column")] if len(names) > len(shown) else []),
+    ]
+    head = "".join(f"<th>{escaped(name)}</th>" for name in shown)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escaped(columns[n].shown(row))}</td>" for n in shown) + "</tr>"
+        for row in range(rows)
+    )
+    return (
+        f"<p>{escaped(title)}: {plural(length, 'row')}</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        + (f"<p>{' and '.join(left_out)}</p>" if left_out else "")
+    )
+
+
+def escaped(text: str) -> str:
+    """Return text, of a trace or not, for HTML."""
+    return html.escape(safe_text(text))
+
+
+def optional(values: Sequence[Any], dtype: type[np.generic]) -> Column:
+    """Return a column of numbers where None stands for none."""
+    valid = np.array([value is not None for value in values], np.bool_)
+    filled = np.array([0 if value is None else value for value in values], dtype)
+    return Column(filled, valid=valid)
+
+
+def _distinct(codes: Any, words: list[str]) -> tuple[Any, list[str]]:
+    """Return codes into words of which no two are equal, as a dictionary must have them."""
+    places: dict[str, int] = {}
+    table = [places.setdefault(word, len(places)) for word in words]
+    if len(places) == len(words):
+        return codes, words
+    return np.array(table, np.int32)[codes], list(places)
+
+
+def _utf8(text: str) -> str:
+    """Arrow holds UTF-8 only; a trace's text may hold what is none."""
+    return text.encode("utf-8", "replace").decode("utf-8")
