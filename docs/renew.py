@@ -21,6 +21,12 @@ from critpath.commands import VERBS
 from critpath.commands.parser import build_parser
 from critpath.commands.settings import SETTINGS, Setting
 
+# Its parts stand beside this script, also where a test loads it from elsewhere.
+sys.path[:0] = [str(Path(__file__).resolve().parent)]
+
+import transcripts  # noqa: E402
+from reference import calls, table  # noqa: E402
+
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
@@ -29,6 +35,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FIXTURES: Final = ROOT / "fixtures" / "lttng-guest"
 README: Final = ROOT / "README.md"
 COMMANDS: Final = ROOT / "docs" / "commands.md"
+PYTHON: Final = ROOT / "docs" / "python.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 COMPARE: Final = (
     *("compare", "normal", "sample-lock"),
@@ -50,12 +57,25 @@ def run(arguments: tuple[str, ...], directory: Path) -> subprocess.CompletedProc
     )
 
 
+def unpack(place: Path) -> None:
+    """Put there the recordings that the examples compare."""
+    for name in COMPARE[1:3]:
+        with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
+            tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
+
+
+def python() -> str:
+    """Return docs/python.md with what its examples give now."""
+    with tempfile.TemporaryDirectory() as place:
+        unpack(Path(place))
+        text = between(PYTHON.read_text(encoding="utf-8"), "calls", calls())
+        return transcripts.renew(text, Path(place), Path(place))[0]
+
+
 def transcript() -> str:
     """Return a comparison as a terminal shows it, shortened: ``...`` where it is cut."""
     with tempfile.TemporaryDirectory() as place:
-        for name in COMPARE[1:3]:
-            with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
-                tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
+        unpack(Path(place))
         done = run(COMPARE, Path(place))
     sections = done.stdout.rstrip("\n").split("\n\n")
     kept = []
@@ -72,11 +92,11 @@ def transcript() -> str:
 
 def between(text: str, name: str, content: str) -> str:
     """Replace what stands between two markers."""
-    begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if not pattern.search(text):
         raise ValueError(f"no marker {begin.strip()}")
-    return pattern.sub(lambda _: begin + content + end, text, count=1)
+    return pattern.sub(lambda _: f"{begin}{content}\n{end}", text, count=1)
 
 
 def readme() -> str:
@@ -102,14 +122,14 @@ def reference() -> str:
             if not (action.dest.startswith("setting_") or action.dest in _EVERYWHERE)
         ]
         parts += [f"## critpath {name}", "", f"{verb.SUMMARY[0].upper()}{verb.SUMMARY[1:]}.", ""]
-        parts += _table(("argument", "meaning"), rows)
+        parts += table(("argument", "meaning"), rows)
         if verb.SETTINGS:
             names = ", ".join(f"`{setting}`" for setting in verb.SETTINGS)
             parts += ["", f"Settings that it heeds: {names}."]
         parts.append("")
     parts += ["## Settings", ""]
     rows = [(f"`{s.name}`", s.help, _default(s)) for s in SETTINGS.values()]
-    return "\n".join([*parts, *_table(("setting", "meaning", "default"), rows)])
+    return "\n".join([*parts, *table(("setting", "meaning", "default"), rows)])
 
 
 _EVERYWHERE: Final = {"help", "config", "show_config", "debug"}
@@ -135,15 +155,8 @@ def _default(setting: Setting) -> str:
     return f"`{setting.default}`"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines]
-
-
 def tutorial() -> None:
     """Run the tutorial's commands and show what they print now."""
-    import transcripts  # noqa: PLC0415 - stands beside this script
-
     with tempfile.TemporaryDirectory(prefix="critpath-tutorial-") as place:
         text, steps = transcripts.renew(
             TUTORIAL.read_text(encoding="utf-8"), TUTORIAL.with_suffix(""), Path(place)
@@ -157,11 +170,12 @@ def texts() -> None:
     """Renew what needs neither a browser nor a recorder."""
     README.write_text(readme(), encoding="utf-8")
     COMMANDS.write_text(commands(), encoding="utf-8")
+    PYTHON.write_text(python(), encoding="utf-8")
 
 
 def pictures() -> None:
     """Take the pictures again."""
-    import screenshots  # noqa: PLC0415 - stands beside this script
+    import screenshots  # noqa: PLC0415 - not without a browser
 
     screenshots.take()
 

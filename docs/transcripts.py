@@ -10,10 +10,15 @@ A document says with a comment what the block below it is:
     a file that the reader writes, as it stands in the block
 ``<!-- source NAME -->``
     a file that the reader has: the block is made from it
+``<!-- python -->``
+    a Python session, which goes on in the next such block
 """  # noqa: INP001 - a script beside the documents, no package
 
 from __future__ import annotations
 
+import code
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -24,7 +29,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 BLOCK: Final = re.compile(
-    r"<!-- (?P<kind>run|file|source)(?: (?P<argument>[^>]+?))? -->\n"
+    r"<!-- (?P<kind>run|file|source|python)(?: (?P<argument>[^>]+?))? -->\n"
     r"```(?P<language>\w+)\n(?P<body>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
@@ -68,10 +73,11 @@ def renew(text: str, sources: Path, directory: Path) -> tuple[str, list[Step]]:
     tuple of str and list of Step
         The document with what the commands print now; the commands.
     """
-    for path in sources.iterdir():
-        if path.is_file():
+    if sources != directory:
+        for path in filter(Path.is_file, sources.iterdir()):
             shutil.copy(path, directory)
     steps: list[Step] = []
+    session = code.InteractiveInterpreter({"__name__": "__console__"})
 
     def anew(match: re.Match[str]) -> str:
         argument = match["argument"] or ""
@@ -80,6 +86,9 @@ def renew(text: str, sources: Path, directory: Path) -> tuple[str, list[Step]]:
             (directory / argument).write_text(body, encoding="utf-8")
         elif match["kind"] == "source":
             body = (sources / argument).read_text(encoding="utf-8")
+        elif match["kind"] == "python":
+            with contextlib.chdir(directory):
+                body = "".join(_talk(body, session))
         else:
             body = "".join(_run(body, argument, directory, steps))
         whole = match.group(0)
@@ -100,6 +109,22 @@ def _run(body: str, argument: str, directory: Path, steps: list[Step]) -> Iterat
         steps.append(Step(command, done.returncode, "\n".join(lines)))
         yield "$ " + command.replace("\n", "\n> ") + "\n"
         yield "".join(f"{line}\n" for line in lines)
+
+
+def _talk(body: str, session: code.InteractiveInterpreter) -> Iterator[str]:
+    """Say what Python answers to every statement; ``...`` goes on with one."""
+    said: list[str] = []
+    for line in body.splitlines():
+        if line.startswith(">>> "):
+            said.append(line)
+        elif line.startswith("...") and said:
+            said[-1] += "\n" + line
+    for statement in said:
+        lines = [line[4:] for line in statement.splitlines()]
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            session.runsource("\n".join(lines) + "\n" * (len(lines) > 1), symbol="single")
+        yield f"{statement}\n{printed.getvalue()}"
 
 
 def _shell(command: str, before: int, directory: Path) -> subprocess.CompletedProcess[str]:

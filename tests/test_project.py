@@ -72,6 +72,12 @@ def test_the_reference_of_commands_is_the_parsers(renew):
     )
 
 
+def test_the_examples_in_python_give_what_is_shown(renew):
+    shown = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    assert "Traceback" not in shown
+    assert shown == renew.python(), "run make docs"
+
+
 def anchors(text: str) -> set[str]:
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
