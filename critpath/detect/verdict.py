@@ -97,7 +97,10 @@ def decide(
 
 def _slower(detection: Detection) -> str:
     states = [s for s in detection.states if s.flagged]
-    flagged = f"{plural(len(states), 'state')} flagged by the {detection.rule} rule"
+    counted = sum(s.name != "total" for s in states)  # the total is no state
+    named = [plural(counted, "state")] if counted else []
+    named += ["the total"] if counted < len(states) else []
+    flagged = f"{' and '.join(named)} flagged by the {detection.rule} rule"
     if detection.rule != "gate":
         worst = max(states, key=lambda s: s.effect)
         return f"{worst.name} is {format_ns(worst.effect, sign=True)} an execution; {flagged}"

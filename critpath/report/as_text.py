@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rich.console import Console
-from rich.text import Text
 
-from critpath.report import verdict
-from critpath.report.palette import KINDS
+from critpath.report import sentences, verdict
 from critpath.report.text_alignment import print_alignment
-from critpath.report.text_table import new_table, print_line, shown
+from critpath.report.text_table import Row, print_line, print_table
 from critpath.units import plural
 
 _COLOURS: Final = {"ok": "bold green", "anomaly": "bold red", "inconclusive": "bold yellow"}
@@ -38,6 +36,8 @@ def render_comparison(document: dict[str, Any], console: Console, *, short: bool
     print_line(console, verdict.headline(document), style=_COLOURS[document["verdict"]])
     for reason in verdict.further_reasons(document):
         print_line(console, reason)
+    for which in ("normal", "sample"):
+        print_line(console, sentences.set_in_short(document, which), style="dim")
     _print_warnings(document, console)
     _print_causes(document, console)
     if document["states"]:
@@ -75,11 +75,11 @@ def _print_warnings(document: dict[str, Any], console: Console) -> None:
 
 
 def _print_causes(document: dict[str, Any], console: Console) -> None:
-    left_over = verdict.unexplained(document)
-    if not document["causes"] and not left_over:
+    shown_causes = verdict.main_causes(document, _MOST_CAUSES)
+    account = verdict.account_sentence(document, len(shown_causes))
+    if not document["causes"] and not account:
         return
     _heading(console, "Causes")
-    shown_causes = verdict.main_causes(document, _MOST_CAUSES)
     for number, cause in enumerate(shown_causes, 1):
         print_line(console, f"{number}. {verdict.cause_sentence(cause)}")
     rest = verdict.other_causes(document, len(shown_causes))
@@ -87,30 +87,36 @@ def _print_causes(document: dict[str, Any], console: Console) -> None:
         print_line(
             console, f"{rest}; the HTML report lists them, the JSON has them all", style="dim"
         )
-    if left_over:
-        print_line(console, left_over)
+    if account:
+        print_line(console, account)
 
 
 def _print_states(document: dict[str, Any], console: Console) -> None:
     _heading(console, "States, mean per execution")
-    table = new_table(
-        console, "state", ">normal", ">sample", ">effect", ">p", "flagged", folding="state"
-    )
     total = [s for s in document["states"] if s["state"] == "total"]
-    states = [s for s in document["states"] if s["state"] != "total"]
-    states.sort(key=lambda s: (not s["flagged"], -abs(s["effect"] or 0), s["state"]))
-    for state in states[:_MOST_STATES] + total:
-        style = "bold" if state["flagged"] else ""
-        table.add_row(
-            shown(state["state"], console),
-            Text(verdict.duration(state["normal_mean"])),
-            Text(verdict.duration(state["sample_mean"])),
-            Text(verdict.duration(state["effect"], sign=True)),
-            Text(verdict.probability(state["p_value"])),
-            Text(("new" if state["new_state"] else "yes") if state["flagged"] else ""),
-            style=style,
+    states = verdict.states_by_weight(document)
+    rows = [
+        Row(
+            (
+                state["state"],
+                verdict.duration(state["normal_mean"]),
+                verdict.duration(state["sample_mean"]),
+                verdict.duration(state["effect"], sign=True),
+                verdict.interval(state),
+                verdict.probability(state["p_value"]),
+                verdict.flag(state),
+            ),
+            "bold" if state["flagged"] else "",
         )
-    console.print(table)
+        for state in states[:_MOST_STATES] + total
+    ]
+    print_table(
+        console,
+        ("state", ">normal", ">sample", ">effect", ">95 % interval", ">p", "flagged"),
+        rows,
+        folding=("state",),
+        spare=("95 % interval", "normal", "sample", "p"),
+    )
     _left_out(console, len(states) - _MOST_STATES, "state")
     for sentence in (verdict.difference(document), verdict.by_the_paper(document)):
         if sentence:
@@ -124,36 +130,25 @@ def _print_executions(document: dict[str, Any], console: Console) -> None:
     if not rows:
         return
     _heading(console, "Anomalous executions")
-    table = new_table(
+    print_table(
         console,
-        "execution",
-        ">duration",
-        ">excess",
-        ">p",
-        "mostly",
+        ("execution", ">duration", ">excess", ">p", "mostly"),
+        [
+            Row(
+                (
+                    row["id"] + (f" {row['label']}" if row["label"] else ""),
+                    verdict.duration(row["end"] - row["begin"]),
+                    verdict.duration(row["excess"], sign=True),
+                    verdict.probability(row["p_value"]),
+                    verdict.mostly(document, row),
+                )
+            )
+            for row in rows[:_MOST_EXECUTIONS]
+        ],
         folding=("execution", "mostly"),
+        spare=("p", "duration"),
     )
-    for row in rows[:_MOST_EXECUTIONS]:
-        label = f" {row['label']}" if row["label"] else ""
-        table.add_row(
-            shown(row["id"] + label, console),
-            Text(verdict.duration(row["end"] - row["begin"])),
-            Text(verdict.duration(row["excess"], sign=True)),
-            Text(verdict.probability(row["p_value"])),
-            shown(_mostly(document, row), console),
-        )
-    console.print(table)
     _left_out(console, len(rows) - _MOST_EXECUTIONS, "anomalous execution")
-
-
-def _mostly(document: dict[str, Any], row: dict[str, Any]) -> str:
-    findings = verdict.findings_of(document, row["position"])
-    if not findings:
-        return row["symbol"] or ""
-    first = findings[0]
-    detail = f" {first['detail']}" if first["detail"] else ""
-    where = f" in {first['comm']}" if first["role"] else ""
-    return f"{first['state']}{detail}{where}, {KINDS.get(first['kind'], first['kind'])}"
 
 
 def _print_aligned(document: dict[str, Any], console: Console) -> None:
@@ -173,23 +168,26 @@ def _print_clusters(document: dict[str, Any], console: Console) -> None:
         which: {c["cluster"]: c for c in document["clusters"][which]["clusters"]}
         for which in ("normal", "sample")
     }
-    table = new_table(
-        console, "sample", ">size", ">mean", "normal", ">size", ">mean", ">score", "note"
-    )
+    rows = []
     for pair in pairs[:_MOST_CLUSTERS]:
-        cells = [Text(f"s{pair['sample']}"), *_size(sizes["sample"].get(pair["sample"]))]
-        cells += [Text(f"n{pair['normal']}"), *_size(sizes["normal"].get(pair["normal"]))]
+        cells = [f"s{pair['sample']}", *_size(sizes["sample"].get(pair["sample"]))]
+        cells += [f"n{pair['normal']}", *_size(sizes["normal"].get(pair["normal"]))]
         score = "-" if pair["score"] is None else f"{pair['score']:.2f}"
         notes = [word for word in ("weak", "novel") if pair[word]]
-        table.add_row(*cells, Text(score), Text(", ".join(notes)))
-    console.print(table)
+        rows.append(Row((*cells, score, ", ".join(notes))))
+    print_table(
+        console,
+        ("sample", ">size", ">mean", "normal", ">of", ">normal mean", ">score", "note"),
+        rows,
+        spare=("score", "normal mean", "note"),
+    )
     _left_out(console, len(pairs) - _MOST_CLUSTERS, "pair")
 
 
-def _size(cluster: dict[str, Any] | None) -> list[Text]:
+def _size(cluster: dict[str, Any] | None) -> list[str]:
     if cluster is None:
-        return [Text("-"), Text("-")]
-    return [Text(f"{cluster['size']:,}"), Text(verdict.duration(cluster["mean_duration"]))]
+        return ["-", "-"]
+    return [f"{cluster['size']:,}", verdict.duration(cluster["mean_duration"])]
 
 
 def _heading(console: Console, text: str) -> None:

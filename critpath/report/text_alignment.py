@@ -11,21 +11,28 @@ from rich.text import Text
 from critpath.report import verdict
 from critpath.report.columns import GAP, consensus, flagged_columns, layout
 from critpath.report.palette import LOOKS, letter_of, words_of
-from critpath.report.text_table import new_table, print_line, shown
+from critpath.report.text_findings import print_findings
+from critpath.report.text_table import print_line, print_packed
 from critpath.units import plural
 
 _MOST_BLOCKS = 4
-_MOST_FINDINGS = 6
 
 _ELIDED: Final = -1
 _LABEL = 12
+
+# How long a column lasts: the first mark is less than 4 us, each further one four times
+# as long.  Paths are of segments between a microsecond and a second.
+_HEIGHTS: Final = "▁▂▃▄▅▆▇█"
+_DIGITS: Final = "12345678"
+_LOWEST_NS: Final = 4_000
+_STEP: Final = 4
 
 
 def print_alignment(document: dict[str, Any], aligned: dict[str, Any], console: Console) -> None:
     """Print the consensus of the normal group over the anomalous row, and the findings.
 
-    Where nothing is out of the ordinary, columns are left out (and counted); a row
-    too long for the console goes on in a further block.
+    Where nothing is out of the ordinary, columns are left out (and counted), and so are
+    those that neither row has; a path too long for the console goes on in a further block.
 
     Parameters
     ----------
@@ -34,28 +41,44 @@ def print_alignment(document: dict[str, Any], aligned: dict[str, Any], console: 
     console : Console
     """
     marks = flagged_columns(document, aligned)
-    cells = _cells(document, aligned)
+    cells, only_normals = _cells(document, aligned)
     width = max(10, console.width - _LABEL - 1)
     blocks = [cells[i : i + width] for i in range(0, len(cells), width)]
     rows = aligned["rows"]
     above, below = consensus(aligned), rows[-1]["symbols"]
+    usual, here = _usual(aligned), rows[-1]["durations"]
     for block in blocks[:_MOST_BLOCKS]:
+        _print_heights(usual, above, block, console)
         console.print(_row(f"normal {len(rows) - 1}", above, block, document, console))
         console.print(_row("anomaly", below, block, document, console))
+        _print_heights(here, below, block, console)
         ranks = "".join(_rank(marks.get(column)) for column in block).rstrip()
         if ranks:
             console.print(Text("finding".ljust(_LABEL) + ranks), soft_wrap=True)
-    _print_legend(aligned, cells, blocks, document, console)
-    _print_findings(document, aligned, console)
+    _print_legend(aligned, cells, document, console)
+    hidden = aligned["columns"] - sum(column != _ELIDED for column in cells) - only_normals
+    _print_left_out(aligned, hidden, only_normals, blocks, console)
+    print_findings(document, aligned, console)
 
 
-def _cells(document: dict[str, Any], aligned: dict[str, Any]) -> list[int]:
-    """Return the columns to show, with `_ELIDED` where a run of them is left out."""
-    shown_columns = layout(document, aligned)
-    return [
-        _ELIDED if i in shown_columns.elided else cell.start
-        for i, cell in enumerate(shown_columns.cells)
-    ]
+def _cells(document: dict[str, Any], aligned: dict[str, Any]) -> tuple[list[int], int]:
+    """Return the columns to show, and how many are not as neither row has them.
+
+    `_ELIDED` stands where a run of columns is left out.
+    """
+    laid_out = layout(document, aligned)
+    above, below = consensus(aligned), aligned["rows"][-1]["symbols"]
+    cells: list[int] = []
+    empty = 0
+    for i, cell in enumerate(laid_out.cells):
+        if i in laid_out.elided:
+            if not cells or cells[-1] != _ELIDED:
+                cells.append(_ELIDED)
+        elif above[cell.start] == below[cell.start] == GAP:
+            empty += 1
+        else:
+            cells.append(cell.start)
+    return cells, empty
 
 
 def _row(
@@ -64,7 +87,7 @@ def _row(
     line = Text(label.ljust(_LABEL), no_wrap=True)
     for column in block:
         if column == _ELIDED:
-            line.append("." if console.options.ascii_only else "…", style="dim")
+            line.append(_elided(console), style="dim")
         elif symbols[column] == GAP:
             line.append("-", style="dim")
         else:
@@ -74,79 +97,73 @@ def _row(
     return line
 
 
+def _elided(console: Console) -> str:
+    return "." if console.options.ascii_only else "…"
+
+
+def _usual(aligned: dict[str, Any]) -> list[int]:
+    """Return the mean duration of the normal rows that have the consensus, per column."""
+    rows = aligned["rows"][:-1]
+    result = []
+    for column, symbol in enumerate(consensus(aligned)):
+        found = [row["durations"][column] for row in rows if row["symbols"][column] == symbol]
+        result.append(sum(found) // len(found) if found and symbol != GAP else 0)
+    return result
+
+
+def _print_heights(
+    durations: list[int], symbols: list[int], block: list[int], console: Console
+) -> None:
+    marks = _DIGITS if console.options.ascii_only else _HEIGHTS
+    line = "".join(
+        " " if column == _ELIDED or symbols[column] == GAP else marks[_height(durations[column])]
+        for column in block
+    ).rstrip()
+    if line:
+        console.print(Text("lasts".ljust(_LABEL) + line, style="dim"), soft_wrap=True)
+
+
+def _height(ns: int) -> int:
+    height, limit = 0, _LOWEST_NS
+    while ns >= limit and height < len(_HEIGHTS) - 1:
+        height, limit = height + 1, limit * _STEP
+    return height
+
+
 def _rank(rank: int | None) -> str:
     return " " if rank is None else str(rank) if rank < 10 else "+"
 
 
 def _print_legend(
-    aligned: dict[str, Any],
-    cells: list[int],
-    blocks: list[list[int]],
-    document: dict[str, Any],
-    console: Console,
+    aligned: dict[str, Any], cells: list[int], document: dict[str, Any], console: Console
 ) -> None:
-    used = {aligned["rows"][-1]["symbols"][c] for c in cells if c != _ELIDED}
-    used |= {aligned["statistics"]["normal_symbol"][c] for c in cells if c != _ELIDED}
+    above, below = consensus(aligned), aligned["rows"][-1]["symbols"]
+    used = {row[c] for row in (above, below) for c in cells if c != _ELIDED}
     symbols = [document["symbols"][code] for code in sorted(used - {GAP})]
     words = [f"{letter_of(symbol)} {words_of(symbol)}" for symbol in symbols]
-    print_line(console, ", ".join([*words, "- nothing here"]), style="dim")
-    ordinary = aligned["columns"] - sum(column != _ELIDED for column in cells)
-    if ordinary:
-        mark = "." if console.options.ascii_only else "…"
-        print_line(
-            console,
-            f"{mark} {plural(ordinary, 'column')} with nothing out of the ordinary",
-            style="dim",
-        )
+    words += ["- nothing here"] if GAP in used else []
+    print_packed(console, words, style="dim")
+    marks = _DIGITS if console.options.ascii_only else _HEIGHTS
+    words = [f"lasts: {marks[0]} less than 4 us", "each step four times as long"]
+    print_packed(console, [*words, f"{marks[-1]} 16 ms or more"], style="dim")
+
+
+def _print_left_out(
+    aligned: dict[str, Any],
+    hidden: int,
+    only_normals: int,
+    blocks: list[list[int]],
+    console: Console,
+) -> None:
+    if hidden:
+        said = f"{plural(hidden, 'column')} with nothing out of the ordinary"
+        print_line(console, f"{_elided(console)} {said}", style="dim")
+    if only_normals:
+        said = f"{plural(only_normals, 'column')} that only a few normal executions have left out"
+        print_line(console, said, style="dim")
     beyond = sum(len(block) for block in blocks[_MOST_BLOCKS:])
     if beyond:
         print_line(console, verdict.left_out(beyond, "further column"), style="dim")
     if aligned["left_out"]:
-        print_line(
-            console,
-            f"{plural(aligned['left_out'], 'normal execution')} of the group not aligned",
-            style="dim",
-        )
-
-
-def _print_findings(document: dict[str, Any], aligned: dict[str, Any], console: Console) -> None:
-    findings = verdict.findings_of(document, aligned["position"])
-    if findings:
-        _print_table(aligned, findings, console)
-    if aligned["unexplained"] is not None and aligned["excess"] is not None:
-        print_line(
-            console,
-            f"excess {verdict.duration(aligned['excess'], sign=True)}, "
-            f"of it unexplained {verdict.duration(aligned['unexplained'], sign=True)}",
-        )
-    if all(p is None for p in aligned["statistics"]["p_structure"]) and aligned["note"]:
-        print_line(console, aligned["note"], style="dim")
-
-
-def _seconds(finding: dict[str, Any]) -> str:
-    whole, rest = divmod(int(finding["begin"]), 1_000_000_000)
-    return f"{whole}.{rest // 1000:06d} s"
-
-
-def _print_table(aligned: dict[str, Any], findings: list[dict[str, Any]], console: Console) -> None:
-    table = new_table(
-        console,
-        *("", "what", "thread", ">here", ">normal", ">difference", ">share"),
-        folding=("what", "thread"),
-    )
-    for finding in findings[:_MOST_FINDINGS]:
-        detail = f" {finding['detail']}" if finding["detail"] else ""
-        kind = verdict.kind_of(aligned, finding)
-        table.add_row(
-            Text(str(finding["rank"])),
-            # Where to look in the trace, for whoever opens it in another tool.
-            shown(f"{finding['state']}{detail}, {kind}, at {_seconds(finding)}", console),
-            shown(f"{finding['comm']} {finding['tid']}", console),
-            Text(verdict.duration(finding["observed"])),
-            Text(verdict.duration(finding["expected"])),
-            Text(verdict.duration(finding["contribution"], sign=True)),
-            Text(verdict.share(finding["share"])),
-        )
-    console.print(table)
-    if len(findings) > _MOST_FINDINGS:
-        print_line(console, verdict.left_out(len(findings) - _MOST_FINDINGS, "finding"))
+        said = f"{plural(aligned['left_out'], 'normal execution')} of the group not aligned"
+        print_line(console, said, style="dim")

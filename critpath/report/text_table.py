@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from critpath.units import safe_text
+
+_BETWEEN: Final = 3  # characters from one column to the next
+_LEAST_FOLDED: Final = 14
 
 
 def shown(text: str, console: Console, style: str = "") -> Text:
@@ -25,6 +33,22 @@ def shown(text: str, console: Console, style: str = "") -> Text:
 def print_line(console: Console, text: str, *, style: str = "") -> None:
     """Print one sentence on one line, however long: a pipe's reader greps lines."""
     console.print(shown(text, console, style), soft_wrap=True, highlight=False)
+
+
+def print_packed(console: Console, words: Sequence[str], *, style: str = "") -> None:
+    """Print entries separated by commas, as many on a line as fit and no entry broken.
+
+    One that is wider than the console has a line of its own, which is not broken either.
+    """
+    lines = [""]
+    for number, word in enumerate(words):
+        entry = shown(word, console).plain + ("," if number < len(words) - 1 else "")
+        if lines[-1] and cell_len(lines[-1]) + 1 + cell_len(entry) > console.width:
+            lines.append(entry)
+        else:
+            lines[-1] = f"{lines[-1]} {entry}".strip()
+    for line in lines:
+        print_line(console, line, style=style)
 
 
 def new_table(console: Console, *headers: str, folding: str | tuple[str, ...] = ()) -> Table:
@@ -49,3 +73,64 @@ def new_table(console: Console, *headers: str, folding: str | tuple[str, ...] = 
             no_wrap=name not in wrapping,
         )
     return table
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    Attributes
+    ----------
+    cells : tuple of str
+    style : str
+    """
+
+    cells: tuple[str, ...]
+    style: str = ""
+
+
+def print_table(
+    console: Console,
+    headers: Sequence[str],
+    rows: Sequence[Row],
+    *,
+    folding: tuple[str, ...] = (),
+    spare: tuple[str, ...] = (),
+) -> None:
+    """Print a table that fits the console: where there is no room, without the spare columns.
+
+    Parameters
+    ----------
+    console : Console
+    headers : sequence of str
+        With ``>`` in front where right-aligned.
+    rows : sequence of Row
+    folding : tuple of str
+        Headers of columns whose text may go on in the next line.
+    spare : tuple of str
+        Headers of columns to do without, the first to go first; it is said.
+    """
+    names = [header.removeprefix(">") for header in headers]
+    kept = list(range(len(names)))
+    dropped = []
+    for name in spare:
+        if _least_width(names, rows, kept, folding) <= console.width:
+            break
+        dropped.append(name)
+        kept.remove(names.index(name))
+    table = new_table(console, *(headers[i] for i in kept), folding=folding)
+    for row in rows:
+        table.add_row(*(shown(row.cells[i], console) for i in kept), style=row.style)
+    console.print(table)
+    if dropped:
+        print_line(console, f"no room for: {', '.join(sorted(dropped))}", style="dim")
+
+
+def _least_width(
+    names: Sequence[str], rows: Sequence[Row], kept: Sequence[int], folding: tuple[str, ...]
+) -> int:
+    widths = []
+    for i in kept:
+        width = max([cell_len(names[i]), *(cell_len(row.cells[i]) for row in rows)])
+        widths.append(min(width, _LEAST_FOLDED) if names[i] in folding else width)
+    return sum(widths) + _BETWEEN * (len(widths) - 1)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from critpath.report.palette import KINDS
-from critpath.units import format_ns, format_share, plural
+from critpath.units import NS_PER_S, format_ns, format_share, plural
 
 _ALL = 1.05  # a share up to this is all of it: what else there is varies, too
 
@@ -97,6 +100,18 @@ def kind_of(aligned: dict[str, Any], finding: dict[str, Any]) -> str:
     return f"{kind} (not unusual)" if usual else kind
 
 
+def what_differs(aligned: dict[str, Any], finding: dict[str, Any]) -> str:
+    """Return a finding in a few words: state, qualifier, how it differs."""
+    detail = f" {finding['detail']}" if finding["detail"] else ""
+    return f"{finding['state']}{detail}, {kind_of(aligned, finding)}"
+
+
+def place_of(finding: dict[str, Any]) -> str:
+    """Return where a finding begins in the trace, to the microsecond."""
+    whole, rest = divmod(int(finding["begin"]), NS_PER_S)
+    return f"{whole}.{rest // 1000:06d} s"
+
+
 def figure(value: float | None) -> str:
     """Return a plain figure, or a dash where it is undefined."""
     return "-" if value is None else f"{value:g}"
@@ -151,6 +166,109 @@ def other_causes(document: dict[str, Any], shown: int) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Amount:
+    """One line of the account: what it is, and how much.
+
+    Attributes
+    ----------
+    words : str
+        For example ``listed``.
+    ns : float
+        Nanoseconds, exactly.
+    shown, share : str
+        Rounded so that the parts' figures add up to the whole's, digit by digit; the
+        share is "" where the whole is no slow-down, or small beside a part.
+    """
+
+    words: str
+    ns: float
+    shown: str
+    share: str
+
+
+def account(document: dict[str, Any], shown: int) -> tuple[Amount, tuple[Amount, ...]] | None:
+    """Return the whole excess of the executions examined and the parts that make it up.
+
+    Parameters
+    ----------
+    document : dict
+    shown : int
+        How many of `main_causes` are listed.
+
+    Returns
+    -------
+    (Amount, tuple of Amount) or None
+        The whole; then what the causes that are listed add, what went the other way among
+        them, what is not listed, and what no cause explains.  Parts without a cause are
+        left out, and the last is the rest, so the parts' ``ns`` add up to the whole's.
+        None where nothing was examined.
+    """
+    excess = [one["excess"] for one in document["aligned"]]
+    if not excess or None in excess:
+        return None
+    listed = main_causes(document, shown)
+    sums: dict[str, list[float]] = {
+        "listed": [_in_all(c) for c in listed if _in_all(c) >= 0],
+        "that went the other way": [_in_all(c) for c in listed if _in_all(c) < 0],
+        "in smaller differences": [_in_all(c) for c in document["causes"] if c not in listed],
+    }
+    parts = [(words, sum(found)) for words, found in sums.items() if found]
+    whole = float(sum(excess))
+    parts.append(("unexplained", whole - sum(ns for _, ns in parts)))
+    amounts = [ns for _, ns in parts]
+    if not all(map(math.isfinite, [whole, *amounts])):
+        return None  # only in a file that nobody measured
+    scale, unit = _common_unit([whole, *amounts])
+    times = _adding_up(whole, amounts, scale / 100)
+    # What is many times the whole is no share of it.
+    sized = whole > 0 and max(map(abs, amounts)) <= _MOST_WHOLES * whole
+    shares = _adding_up(whole, amounts, whole / 100) if sized else []
+    said = [f"{round(whole / scale * 100) / 100:+.2f} {unit}"]
+    said += [f"{hundredths / 100:+.2f} {unit}" for hundredths in times]
+    of_whole = ["100 %", *(f"{percent} %" for percent in shares)] if shares else [""] * len(said)
+    names = [f"in {plural(len(excess), 'execution')} examined", *(words for words, _ in parts)]
+    rows = zip(names, [whole, *amounts], said, of_whole, strict=True)
+    first, *rest = (Amount(*row) for row in rows)
+    return first, tuple(rest)
+
+
+def account_sentence(document: dict[str, Any], shown: int) -> str:
+    """Return the account as one sentence whose figures add up; "" where there is none."""
+    found = account(document, shown)
+    if found is None:
+        return ""
+    whole, parts = found
+    said = [f"{p.shown}{f' ({p.share})' if p.share else ''} {p.words}" for p in parts]
+    return f"The whole excess, {whole.shown} {whole.words}: {', '.join(said)}."
+
+
+def _in_all(cause: dict[str, Any]) -> float:
+    return float((cause["contribution"] or 0.0) * len(cause["positions"]))
+
+
+_MOST_WHOLES: Final = 10
+_UNITS: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
+
+
+def _common_unit(amounts: Sequence[float]) -> tuple[float, str]:
+    """Return the unit in which the largest amount has a whole digit."""
+    largest = max(map(abs, amounts))
+    return next((unit for unit in _UNITS if largest >= unit[0]), (1.0, "ns"))
+
+
+def _adding_up(whole: float, parts: Sequence[float], step: float) -> list[int]:
+    """Round parts to whole steps so that they add up to the rounded whole.
+
+    Each is rounded down, and the steps that then lack go to those that lost most.
+    """
+    floors = [math.floor(part / step) for part in parts]
+    lost = sorted(range(len(parts)), key=lambda i: (floors[i] - parts[i] / step, i))
+    for i in lost[: max(0, round(whole / step) - sum(floors))]:
+        floors[i] += 1
+    return floors
+
+
 def unexplained(document: dict[str, Any]) -> str:
     """Return what the findings leave over, "" where nothing was examined."""
     rest = [one["unexplained"] for one in document["aligned"] if one["unexplained"] is not None]
@@ -174,6 +292,38 @@ def probability(value: float | None) -> str:
 def left_out(count: int, noun: str) -> str:
     """Return the line that says what a table does not show."""
     return f"{plural(count, noun)} left out; the JSON has them all." if count > 0 else ""
+
+
+def states_by_weight(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the states without the total: flagged ones first, then by how much they changed."""
+    states = [s for s in document["states"] if s["state"] != "total"]
+    return sorted(states, key=lambda s: (not s["flagged"], -abs(s["effect"] or 0), s["state"]))
+
+
+def flag(state: dict[str, Any]) -> str:
+    """Return what a table says of a state that the test flags, "" of others."""
+    if not state["flagged"]:
+        return ""
+    return "new" if state["new_state"] else "yes"
+
+
+def interval(state: dict[str, Any]) -> str:
+    """Return the 95 % interval of a state's effect, a dash where there is none."""
+    ends = [state["effect_low"], state["effect_high"]]
+    if None in ends:
+        return "-"
+    return " to ".join(format_ns(end, sign=True) for end in ends)
+
+
+def mostly(document: dict[str, Any], row: dict[str, Any]) -> str:
+    """Return what an anomalous execution's excess is, in a few words."""
+    findings = findings_of(document, row["position"])
+    if not findings:
+        return row["symbol"] or ""
+    first = findings[0]
+    detail = f" {first['detail']}" if first["detail"] else ""
+    where = f" in {first['comm']}" if first["role"] else ""
+    return f"{first['state']}{detail}{where}, {KINDS.get(first['kind'], first['kind'])}"
 
 
 def by_excess(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from critpath.model import Loss
+from critpath.report import verdict
 from critpath.report.as_text import render_comparison
 from critpath.report.document import comparison_document
 from critpath.report.document_path import path_document
@@ -61,7 +62,7 @@ def test_a_pipe_gets_plain_text_and_a_terminal_colours(factory, monkeypatch):
 def test_tables_and_alignments_fit_the_width(factory, width):
     document = comparison_document(factory.comparison(columns=400))
     text = printed(render_comparison, document, width=width)
-    rows = re.findall(r"^(?:normal \d|anomaly|finding).*$", text, re.MULTILINE)
+    rows = re.findall(r"^(?:normal \d|anomaly|finding|lasts ).*$", text, re.MULTILINE)
     assert len(rows) >= 4
     assert max(cell_len(row) for row in rows) <= width
     rules = re.findall(r"^[─ ]+$", text, re.MULTILINE)
@@ -73,10 +74,60 @@ def test_the_anomaly_stands_below_the_consensus(factory):
     document = comparison_document(factory.comparison(columns=14, normals=9))
     lines = printed(render_comparison, document).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("anomaly"))
-    above, below, ranks = lines[at - 1], lines[at], lines[at + 1]
+    above, below, lasts, ranks = lines[at - 1], lines[at], lines[at + 1], lines[at + 2]
     timer = below.index("T", 12)
     assert above[timer] == "-"
     assert ranks[timer] == "1"
+    # 30 ms, and in no normal execution.
+    assert lasts[timer] == "\N{FULL BLOCK}"
+    assert lines[at - 2][timer] == " "
+
+
+def test_columns_that_neither_row_has_are_not_drawn(factory):
+    document = comparison_document(factory.comparison(columns=40, normals=9))
+    text = printed(render_comparison, document)
+    pairs = list(zip(re.findall(r"^normal \d+ +(\S+)$", text, re.M), _rows(text), strict=True))
+    assert pairs
+    for above, below in pairs:
+        assert ("-", "-") not in set(zip(above, below, strict=True))
+    assert "only a few normal executions have left out" in text
+
+
+def _rows(text):
+    return re.findall(r"^anomaly +(\S+)$", text, re.M)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_legend_has_what_is_drawn_and_breaks_no_entry(factory, width):
+    document = comparison_document(factory.comparison(columns=30))
+    text = printed(render_comparison, document, width=width)
+    block = text[text.index("\nlasts ") : text.index("\nlasts: ")]
+    lines = block.splitlines()
+    legend = [line for line in lines if re.match(r"[A-Za-z-] (?!\d)", line)]
+    assert legend
+    drawn = set("".join(_rows(block) + re.findall(r"^normal \d+ +(\S+)$", block, re.M)))
+    entries = ", ".join(legend).replace(",,", ",").split(", ")
+    assert {entry[0] for entry in entries} == drawn - {"…"}
+    assert all(len(line) <= width or line.count(",") <= 1 for line in legend)
+
+
+@pytest.mark.parametrize("width", [40, 80, 110])
+def test_a_time_is_never_broken_over_lines(factory, width):
+    document = comparison_document(factory.comparison())
+    text = printed(render_comparison, document, width=width)
+    for finding in document["findings"]:
+        assert verdict.place_of(finding) in text
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_figures_are_whole_on_a_narrow_terminal(factory, width):
+    document = comparison_document(factory.comparison())
+    text = printed(render_comparison, document, width=width)
+    assert "no room for: 95 % interval" in text
+    table = text[text.index("States, mean") : text.index("no room")]
+    assert "WAIT_TIMER" in table
+    assert re.search(r"^total .*\+\d[\d.]* ms", table, re.M)
+    assert max(map(len, table.splitlines())) <= width
 
 
 def test_left_out_columns_and_rows_are_counted(factory):
@@ -144,10 +195,11 @@ def test_minor_causes_are_one_line_and_what_is_left_over_is_said(factory):
     assert "\n1. " in text
     assert "\n2. " not in text
     assert "\nand 2 smaller differences in 2 executions, +150 us in all; the HTML" in text
-    assert "\nunexplained: +400 us each of 2 executions examined" in text
+    assert re.search(r"\nThe whole excess, \+\S+ ms in 2 executions examined: .* unexplained", text)
     document["causes"] = []
-    assert "\nunexplained: +400 us each of 2 executions examined" in printed(
-        render_comparison, document
+    assert re.search(
+        r"\nThe whole excess, (\+\S+ ms) in 2 executions examined: \1 \(100 %\) unexplained",
+        printed(render_comparison, document),
     )
 
 

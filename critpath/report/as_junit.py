@@ -1,0 +1,155 @@
+"""A comparison as JUnit XML, which every CI system shows: a test case per state and per cause.
+
+Of the dialects this is the one that the schema of Jenkins' xunit plugin describes
+(junit-10.xsd), which others read as well.  No moment of now is in it: the same document gives
+the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from xml.etree import ElementTree as ET  # noqa: S405 - only written, never parsed
+
+from critpath.report import sentences, verdict
+from critpath.units import NS_PER_S, safe_text
+
+_SUITE: Final = "critpath"
+_MOST_CAUSES: Final = 100
+
+
+def render_junit(document: dict[str, Any]) -> str:
+    """Render a comparison as JUnit XML.
+
+    Parameters
+    ----------
+    document : dict
+        From `comparison_document` or `load_document`.
+
+    Returns
+    -------
+    str
+        XML 1.0 in UTF-8.  The case ``verdict`` fails with an anomaly and has an error
+        where the sets were not enough to decide.  A state's case fails where the state is
+        flagged at level ``error``; at ``warn`` it passes and says so in its output; at ``off``,
+        or where nothing could be decided, it is skipped.  Its time is the sample's mean
+        in seconds.  A cause's case fails with the cause's sentence where the verdict is an
+        anomaly and the cause took time.
+    """
+    cases = [_verdict(document)]
+    cases += [_state(document, state) for state in _states(document)]
+    main = verdict.main_causes(document, _MOST_CAUSES)
+    cases += [_cause(document, number, cause) for number, cause in enumerate(main, 1)]
+    sample = document["sets"]["sample"]
+    total = next((s for s in document["states"] if s["state"] == "total"), None)
+    counts = {
+        "tests": len(cases),
+        **{
+            name: sum(case.find(tag) is not None for case in cases)
+            for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
+        },
+    }
+    whole = {name: str(count) for name, count in counts.items() if name != "skipped"}
+    suites = ET.Element("testsuites", {"name": _SUITE, **whole})
+    attributes = {"name": _SUITE, **{name: str(count) for name, count in counts.items()}}
+    if total is not None and total["sample_mean"] is not None:
+        # The schema allows three digits here.
+        attributes["time"] = f"{max(total['sample_mean'], 0) / NS_PER_S:.3f}"
+    if sample["hosts"]:
+        attributes["hostname"] = safe_text(", ".join(sample["hosts"]))
+    suite = ET.SubElement(suites, "testsuite", attributes)
+    properties = ET.SubElement(suite, "properties")
+    for name, value in _properties(document):
+        ET.SubElement(properties, "property", {"name": safe_text(name), "value": safe_text(value)})
+    suite.extend(cases)
+    said = _said(document, len(main))
+    if said:
+        _text(suite, "system-out", said)
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
+
+
+def _states(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the total, then every state in the document's order: the same in every build."""
+    total = [s for s in document["states"] if s["state"] == "total"]
+    return total + [s for s in document["states"] if s["state"] != "total"]
+
+
+def _case(kind: str, name: str, seconds: str = "0") -> ET.Element:
+    attributes = {"classname": f"{_SUITE}.{kind}", "name": safe_text(name), "time": seconds}
+    return ET.Element("testcase", attributes)
+
+
+def _text(parent: ET.Element, tag: str, lines: list[str], **attributes: str) -> None:
+    safe = {name: safe_text(value) for name, value in attributes.items()}
+    ET.SubElement(parent, tag, safe).text = "\n".join(map(safe_text, lines))
+
+
+def _verdict(document: dict[str, Any]) -> ET.Element:
+    case = _case("verdict", "verdict")
+    headline = verdict.headline(document)
+    lines = [headline, *verdict.further_reasons(document)]
+    if document["verdict"] == "anomaly":
+        _text(case, "failure", lines, message=headline, type="anomaly")
+    elif document["verdict"] == "inconclusive":
+        _text(case, "error", lines, message=headline, type="inconclusive")
+    else:
+        _text(case, "system-out", lines)
+    return case
+
+
+def _state(document: dict[str, Any], state: dict[str, Any]) -> ET.Element:
+    mean = state["sample_mean"]
+    case = _case("states", state["state"], "0" if mean is None else f"{mean / NS_PER_S:.9f}")
+    level = sentences.level_of(state)
+    sentence = sentences.state_sentence(state)
+    lines = [sentence, *sentences.sentences_about(document, state)]
+    if level == "off":
+        _text(case, "skipped", [sentence], message="level off: not judged")
+    elif state["flagged"] and level == "error":
+        _text(case, "failure", lines, message=sentence, type="slower")
+    elif document["verdict"] == "inconclusive":
+        _text(case, "skipped", [sentence], message="inconclusive: not judged")
+    elif state["flagged"]:
+        _text(case, "system-out", [f"warning: {lines[0]}", *lines[1:]])
+    else:
+        _text(case, "system-out", [sentence])
+    return case
+
+
+def _cause(document: dict[str, Any], number: int, cause: dict[str, Any]) -> ET.Element:
+    case = _case("causes", f"{number}. {sentences.cause_in_short(document, cause)}")
+    sentence = verdict.cause_sentence(cause)
+    lines = [sentence, f"executions: {', '.join(cause['executions'])}"]
+    if document["verdict"] == "anomaly" and (cause["contribution"] or 0) > 0:
+        _text(case, "failure", lines, message=sentence, type="cause")
+    else:
+        _text(case, "system-out", lines)
+    return case
+
+
+def _said(document: dict[str, Any], listed: int) -> list[str]:
+    said = [f"warning: {warning}" for warning in document["warnings"]]
+    about_all = [
+        verdict.other_causes(document, listed),
+        verdict.account_sentence(document, listed),
+        verdict.difference(document),
+        verdict.sensitivity(document),
+    ]
+    return said + [sentence for sentence in about_all if sentence]
+
+
+def _properties(document: dict[str, Any]) -> list[tuple[str, str]]:
+    found = [("format", document["format"]), ("version", document["version"])]
+    for which in ("normal", "sample"):
+        one = document["sets"][which]
+        found += [
+            (f"{which}.executions", str(one["executions"])),
+            (f"{which}.sources", ", ".join(one["sources"])),
+            (f"{which}.hosts", ", ".join(one["hosts"])),
+            (f"{which}.kernels", ", ".join(one["kernels"])),
+            (f"{which}.tracers", ", ".join(one["tracers"])),
+            (f"{which}.recorded", ", ".join(filter(None, one.get("recorded", [])))),
+            (f"{which}.lost_events", str(one["loss"]["events"])),
+        ]
+    settings = sorted(document["settings"].items())
+    return found + [(f"settings.{name}", sentences.setting(value)) for name, value in settings]
