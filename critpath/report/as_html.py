@@ -13,10 +13,17 @@ import json
 from importlib.resources import files
 from typing import Any, Final
 
-from critpath.report import html_tables, verdict
+from critpath.report import verdict
 from critpath.report.html_aligned import drawings, page_data
+from critpath.report.html_causes import causes
+from critpath.report.html_clusters import clusters
 from critpath.report.html_elements import items, paragraph, section, text
+from critpath.report.html_executions import executions
+from critpath.report.html_method import method
+from critpath.report.html_sets import sets
+from critpath.report.html_states import states
 from critpath.report.svg_patterns import definitions
+from critpath.units import plural
 
 _ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
@@ -45,7 +52,7 @@ def render_html(document: dict[str, Any]) -> str:
     made_by = f"critpath {document['version']}, {document['format']}"
     sections = _sections(document)
     body = _header(document, headline, [(anchor, title) for anchor, title, _ in sections])
-    body += "".join(section(*one) for one in sections)
+    body += f"<main>{''.join(section(*one) for one in sections)}</main>"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -62,17 +69,14 @@ def render_html(document: dict[str, Any]) -> str:
 def _sections(document: dict[str, Any]) -> list[tuple[str, str, str]]:
     found = document["causes"] or document["aligned"] or document["outliers"]["anomalous"]
     title = "Anomalous executions against their normal group"
-    anomalies = [
-        ("causes", "Causes", html_tables.causes(document)),
-        ("aligned", title, drawings(document)),
-    ]
     return [
-        *(anomalies if found else []),
-        ("states", "States", html_tables.states(document)),
-        ("clusters", "Types of executions", html_tables.clusters(document)),
-        ("executions", "Executions", html_tables.executions(document)),
-        ("sets", "The two sets", html_tables.sets(document)),
-        ("method", "How this was decided", html_tables.method(document)),
+        *([("causes", "Causes", causes(document))] if found else []),
+        ("sets", "The two sets", sets(document)),
+        ("states", "States", states(document)),
+        *([("aligned", title, drawings(document))] if found else []),
+        ("clusters", "Types of executions", clusters(document)),
+        ("executions", "Executions", executions(document)),
+        ("method", "How this was decided", method(document)),
     ]
 
 
@@ -93,9 +97,10 @@ def _header(document: dict[str, Any], headline: str, sections: list[tuple[str, s
         figures.append((detectable, "would have shown"))
     shown = "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for v, k in figures)
     links = "".join(f'<li><a href="#{anchor}">{text(title)}</a></li>' for anchor, title in sections)
-    warnings = items(
-        (f"Warning: {w}" for w in document["warnings"] + _losses(document)), kind="warnings"
-    )
+    warnings = items((f"Warning: {w}" for w in _losses(document)), kind="warnings")
+    if document["warnings"]:
+        count = plural(len(document["warnings"]), "warning")
+        warnings += f'<p><a href="#sets">{count} about the two sets</a></p>'
     told = verdict.further_reasons(document)
     sensitivity = verdict.sensitivity(document)
     if sensitivity and document["verdict"] != "anomaly":

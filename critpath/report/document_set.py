@@ -24,7 +24,9 @@ def set_document(paths: PathSet) -> dict[str, Any]:
     -------
     dict
         ``window`` in ns from the first execution's begin to the last one's end,
-        None without executions; ``loss`` summed, and place by place up to 200.
+        None without executions; ``loss`` summed, and place by place up to 200;
+        ``machines``, ``processors``, ``cpus`` and ``profiles``: what critpath's own
+        recordings say of where and how they were made, empty for others.
     """
     executions = paths.executions
     window = (
@@ -53,6 +55,10 @@ def set_document(paths: PathSet) -> dict[str, Any]:
         "hosts": _from_environment(paths, "hostname"),
         "kernels": _from_environment(paths, "kernel_release"),
         "tracers": _tracers(paths),
+        "machines": _from_environment(paths, "recorded_on"),
+        "processors": _from_environment(paths, "recorded_cpu"),
+        "cpus": _from_environment(paths, "recorded_cpus"),
+        "profiles": _from_environment(paths, "recorded_profile"),
         "epochs": _epochs(paths),
         "recorded": [_utc(moment) for moment in _moments(paths)],
         "loss": {

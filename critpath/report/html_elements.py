@@ -25,7 +25,13 @@ def items(values: Iterable[str], *, kind: str = "") -> str:
 
 
 def table(
-    caption: str, headers: Sequence[str], rows: Iterable[Sequence[str]], *, kind: str = ""
+    caption: str,
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    kind: str = "",
+    heads: bool = False,
+    foot: Iterable[Sequence[str]] = (),
 ) -> str:
     """Return a table whose cells are HTML already.
 
@@ -39,25 +45,54 @@ def table(
         A row that starts with ``*`` as its first cell is set in bold.
     kind : str
         Class of the table.
+    heads : bool
+        The first cell of every row names the row.
+    foot : iterable of sequences of HTML
+        Rows below a line: sums.
     """
     right = [header.startswith(">") for header in headers]
     head = "".join(
         f'<th scope="col"{_class("number" if flush else "")}>{text(header.removeprefix(">"))}</th>'
         for header, flush in zip(headers, right, strict=True)
     )
-    body = []
-    for row in rows:
-        strong = row[0] == "*"
-        cells = "".join(
-            f"<td{_class('number' if flush else '')}>{cell}</td>"
-            for cell, flush in zip(row[1:] if strong else row, right, strict=True)
-        )
-        body.append(f"<tr{_class('strong' if strong else '')}>{cells}</tr>")
+    body = "".join(_row(row, right, heads=heads) for row in rows)
+    below = "".join(_row(row, right, heads=heads) for row in foot)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{text(caption)}">'
         f"<table{_class(kind)}><caption>{text(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+        f"{f'<tfoot>{below}</tfoot>' if below else ''}</table></div>"
     )
+
+
+def _row(row: Sequence[str], right: Sequence[bool], *, heads: bool) -> str:
+    strong = row[0] == "*"
+    cells: list[str] = []
+    for cell, flush in zip(row[1:] if strong else row, right, strict=True):
+        kind = _class("number" if flush else "")
+        if heads and not cells:
+            cells.append(f'<th scope="row"{kind}>{cell}</th>')
+        else:
+            cells.append(f"<td{kind}>{cell}</td>")
+    return f"<tr{_class('strong' if strong else '')}>{''.join(cells)}</tr>"
+
+
+def terms(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return what words mean, as a list of definitions; plain text both."""
+    entries = "".join(
+        f"<div><dt>{text(word)}</dt><dd>{text(meaning)}</dd></div>" for word, meaning in pairs
+    )
+    return f'<dl class="terms">{entries}</dl>' if entries else ""
+
+
+def said(words: str) -> str:
+    """Return a remark about what stands above it, nothing where there is none."""
+    return paragraph(words, kind="said") if words else ""
+
+
+def figure(drawing: str, words: str) -> str:
+    """Return a drawing (HTML) with its caption (plain text)."""
+    return f"<figure>{drawing}<figcaption>{text(words)}</figcaption></figure>"
 
 
 def section(anchor: str, title: str, content: str) -> str:

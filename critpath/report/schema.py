@@ -142,6 +142,8 @@ _ALIGNED: Final[dict[str, Any]] = {
 # Not in the first files of this version, so not required.
 _LOOPS: Final[list[Any]] = [{"first": int, "last": int, "period": int, "iterations": [int]}]
 
+_CIRCUMSTANCES: Final = ("recorded", "machines", "processors", "cpus", "profiles")
+
 COMPARISON: Final[dict[str, Any]] = {
     "format": str,
     "version": str,
@@ -276,6 +278,10 @@ def check_comparison(document: dict[str, Any]) -> None:
         _expect(finding["state"] in State.__members__, f"findings[{i}].state", "a state")
     for i, symbol in enumerate(document["symbols"]):
         _expect(symbol["state"] in State.__members__, f"symbols[{i}].state", "a state")
+    for which in ("normal", "sample"):
+        _check_set(document, which)
+    for i, state in enumerate(document["states"]):
+        check(state.get("level", ""), (str, NONE), f"states[{i}].level")
     if document["plane"] is not None:
         for which in ("normal", "sample"):
             for point in document["plane"][which]:
@@ -283,6 +289,14 @@ def check_comparison(document: dict[str, Any]) -> None:
         _expect(len(document["plane"]["explained"]) == 2, "plane.explained", "a pair")
     for i, aligned in enumerate(document["aligned"]):
         _check_aligned(aligned, len(document["symbols"]), f"aligned[{i}]")
+
+
+def _check_set(document: dict[str, Any], which: str) -> None:
+    for name in _CIRCUMSTANCES:
+        check(document["sets"][which].get(name, []), TEXTS, f"sets.{which}.{name}")
+    found = document["clusters"][which]
+    known = all(0 <= i < len(found["reachability"]) for i in found["ordering"])
+    _expect(known, f"clusters.{which}.ordering", "places of reachability")
 
 
 def _check_aligned(aligned: dict[str, Any], symbols: int, place: str) -> None:
