@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,8 +35,10 @@ DATA_ONLY: Final = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 THEMES: Final = ("light", "dark")
 WIDTHS: Final = (1400, 700)
 HEIGHT: Final = 1000
+# A report shows its own address in links to findings: the same one every time.
+HOST: Final = "ci.example"
 MARGIN: Final = 8
-COLOURS: Final = 255
+COLOURS: Final = 96
 
 
 @dataclass(frozen=True)
@@ -49,8 +55,12 @@ class View:
         CSS selectors; the picture holds the first element that each matches, and all between.
     fragment : str
         What follows ``#`` in the address.
-    action : str
-        A script that does what a reader would do by mouse or keyboard.
+    choose : tuple of (str, str)
+        A selector of a list, and the beginning of what is chosen from it.
+    press : str
+        Selector of a button that is pressed.
+    keys : str
+        Keys typed into the first drawing that `show` names.
     most : int
         Greatest height in pixels; what is longer is cut below.
     """
@@ -59,14 +69,32 @@ class View:
     sample: str
     show: tuple[str, ...]
     fragment: str = ""
-    action: str = ""
+    choose: tuple[str, str] = ("", "")
+    press: str = ""
+    keys: str = ""
     most: int = 1100
 
 
+ESCAPE: Final = "\ue00c"
 VIEWS: Final = (
     View("top", "sample-lock", ("header", "#causes")),
+    View("sets", "sample-lock", ("#sets",), most=700),
     View("states", "sample-lock", ("#states",), most=700),
-    View("clusters", "sample-delay", ("#clusters",)),
+    View("aligned", "sample-lock", ("#x8",), "execution=8&finding=1", keys=f"+{ESCAPE}"),
+    View(
+        "time",
+        "sample-lock",
+        ("#x8",),
+        "execution=8&finding=1",
+        press="#x8 button[aria-label^='Draw every']",
+    ),
+    View(
+        "filter",
+        "sample-lock",
+        ("#aligned form.filters", "#x0 canvas"),
+        choose=("#filter-thread", "holder"),
+    ),
+    View("clusters", "sample-delay", ("#clusters",), most=1300),
 )
 
 
@@ -79,13 +107,14 @@ def take(place: Path = IMAGES) -> None:
     place.mkdir(exist_ok=True)
     made = set()
     with tempfile.TemporaryDirectory(prefix="critpath-pictures-") as scratch:
-        pages = {name: page(name, Path(scratch)) for name in sorted({v.sample for v in VIEWS})}
-        for theme in THEMES:
-            for width in WIDTHS:
-                with driver(browser, theme, width) as chromium:
+        for sample in sorted({view.sample for view in VIEWS}):
+            page(sample, Path(scratch))
+        with served(Path(scratch)) as port:
+            for theme, width in itertools.product(THEMES, WIDTHS):
+                with driver(browser, theme, width, port) as chromium:
                     for view in VIEWS:
                         file = place / f"report-{view.name}-{theme}-{width}.png"
-                        file.write_bytes(small(picture(chromium, view, pages[view.sample])))
+                        file.write_bytes(small(picture(chromium, view)))
                         made.add(file)
     for old in set(place.glob("report-*.png")) - made:
         old.unlink()
@@ -93,8 +122,8 @@ def take(place: Path = IMAGES) -> None:
     sys.stderr.write(f"{len(made)} pictures, {total / 1000:.0f} kB in all\n")
 
 
-def page(sample: str, place: Path) -> str:
-    """Compare two recordings and return the address of the report."""
+def page(sample: str, place: Path) -> None:
+    """Compare two recordings and write the report."""
     for name in ("normal", sample):
         with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
             tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
@@ -109,12 +138,27 @@ def page(sample: str, place: Path) -> str:
     )
     if done.returncode not in {0, 1}:
         raise RuntimeError(done.stderr)
-    return report.as_uri()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files and says nothing of it."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
 
 
 @contextmanager
-def driver(browser: str, theme: str, width: int) -> Iterator[Any]:
-    """Give a browser with this theme and width."""
+def served(place: Path) -> Iterator[int]:
+    """Serve a directory on this machine, on the port that is given."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(place))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@contextmanager
+def driver(browser: str, theme: str, width: int, port: int) -> Iterator[Any]:
+    """Give a browser with this theme and width, to which `HOST` is this machine."""
     from selenium import webdriver  # noqa: PLC0415 - the texts are made without it
     from selenium.webdriver.chrome.service import Service  # noqa: PLC0415
 
@@ -122,6 +166,7 @@ def driver(browser: str, theme: str, width: int) -> Iterator[Any]:
     options.binary_location = browser
     for option in ("headless=new", "hide-scrollbars", "force-device-scale-factor=1"):
         options.add_argument(f"--{option}")
+    options.add_argument(f"--host-resolver-rules=MAP {HOST} 127.0.0.1:{port}")
     if os.geteuid() == 0:
         options.add_argument("--no-sandbox")  # chromium has none for root, as in a container
     chromium = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
@@ -141,7 +186,7 @@ def driver(browser: str, theme: str, width: int) -> Iterator[Any]:
         chromium.quit()
 
 
-_PAINTED: Final = "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 150));"
+_PAINTED: Final = "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 400));"
 _PLACE: Final = """
 const found = arguments[0].map((s) => document.querySelector(s));
 if (found.includes(null)) return null;
@@ -151,7 +196,7 @@ return [top, Math.max(...boxes.map((b) => b.bottom)) + window.scrollY - top];
 """
 
 
-def picture(chromium: Any, view: View, address: str) -> bytes:
+def picture(chromium: Any, view: View) -> bytes:
     """Open the report as `view` says and return the picture.
 
     Raises
@@ -160,9 +205,10 @@ def picture(chromium: Any, view: View, address: str) -> bytes:
         If the report has no such element: the view has to follow the page.
     """
     chromium.get("about:blank")  # a new fragment alone would not load the page again
-    chromium.get(address + (f"#{view.fragment}" if view.fragment else ""))
-    if view.action:
-        chromium.execute_script(view.action)
+    chromium.get(
+        f"http://{HOST}/{view.sample}.html" + (f"#{view.fragment}" if view.fragment else "")
+    )
+    use(chromium, view)
     chromium.execute_async_script(_PAINTED)
     where = chromium.execute_script(_PLACE, list(view.show))
     if where is None:
@@ -180,6 +226,22 @@ def picture(chromium: Any, view: View, address: str) -> bytes:
         "Page.captureScreenshot", {"format": "png", "clip": clip, "captureBeyondViewport": True}
     )
     return base64.b64decode(taken["data"])
+
+
+def use(chromium: Any, view: View) -> None:
+    """Do what a reader does by mouse and keyboard."""
+    from selenium.webdriver.common.by import By  # noqa: PLC0415 - as in driver
+    from selenium.webdriver.support.select import Select  # noqa: PLC0415
+
+    chromium.execute_async_script(_PAINTED)
+    if view.choose[0]:
+        entries = Select(chromium.find_element(By.CSS_SELECTOR, view.choose[0]))
+        texts = [option.text for option in entries.options]
+        entries.select_by_visible_text(next(x for x in texts if x.startswith(view.choose[1])))
+    if view.press:
+        chromium.find_element(By.CSS_SELECTOR, view.press).click()
+    if view.keys:
+        chromium.find_element(By.CSS_SELECTOR, f"{view.show[0]} canvas").send_keys(view.keys)
 
 
 def small(png: bytes) -> bytes:
