@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 
 NS_PER_S = 1_000_000_000
@@ -12,6 +13,9 @@ _SCALES = ((NS_PER_S, "s"), (1_000_000, "ms"), (1_000, "us"))
 # Categories that can move a terminal's cursor, reorder text or hide it: controls,
 # formats (bidi, zero-width), surrogates, private use, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+_COMMAND = re.compile(r"^(\s*)::", re.MULTILINE)
+_MARK = re.compile(r"##(?=\[|vso\[|teamcity\[)", re.IGNORECASE)
 
 
 def format_ns(ns: float, *, sign: bool = False) -> str:
@@ -78,3 +82,24 @@ def safe_text(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join("\ufffd" if unicodedata.category(c) in _UNSAFE else c for c in text)
+
+
+def log_text(text: str) -> str:
+    """Take its meaning from what the log readers of CI systems act on.
+
+    GitHub's runner takes a line that begins with ``::`` for a command, and ``##[``
+    anywhere in a line; Azure's takes ``##vso[`` and TeamCity's ``##teamcity[``.  A space
+    keeps the text readable.
+
+    Parameters
+    ----------
+    text : str
+        Lines as they are to be printed.
+
+    Returns
+    -------
+    str
+        The same lines, with a space put into those marks.
+    """
+    text = _COMMAND.sub(r"\1: :", text)
+    return _MARK.sub("# #", text)

@@ -116,20 +116,32 @@ def reference() -> str:
     choices = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001 - argparse shows them nowhere else
     parts = []
     for name, verb in VERBS.items():
-        rows = [
-            (_form(action), action.help or "")
-            for action in choices.choices[name]._actions  # noqa: SLF001 - as above
-            if not (action.dest.startswith("setting_") or action.dest in _EVERYWHERE)
-        ]
-        parts += [f"## critpath {name}", "", f"{verb.SUMMARY[0].upper()}{verb.SUMMARY[1:]}.", ""]
-        parts += table(("argument", "meaning"), rows)
-        if verb.SETTINGS:
-            names = ", ".join(f"`{setting}`" for setting in verb.SETTINGS)
-            parts += ["", f"Settings that it heeds: {names}."]
-        parts.append("")
+        parts += _section(f"critpath {name}", verb.SUMMARY, choices.choices[name])
     parts += ["## Settings", ""]
     rows = [(f"`{s.name}`", s.help, _default(s)) for s in SETTINGS.values()]
     return "\n".join([*parts, *table(("setting", "meaning", "default"), rows)])
+
+
+def _section(title: str, summary: str, parser: argparse.ArgumentParser) -> list[str]:
+    """Return what one verb takes; a verb of several actions has a section for each."""
+    parts = [f"## {title}", "", f"{summary[0].upper()}{summary[1:]}.", ""]
+    actions = parser._actions  # noqa: SLF001 - as above
+    inner = next((a for a in actions if isinstance(a, argparse._SubParsersAction)), None)  # noqa: SLF001 - as above
+    if inner is not None:
+        for choice in inner._choices_actions:  # noqa: SLF001 - as above
+            told = choice.help or ""
+            parts += _section(f"{title} {choice.dest}", told, inner.choices[choice.dest])
+        return parts
+    rows = [
+        (_form(action), action.help or "")
+        for action in actions
+        if not (action.dest.startswith("setting_") or action.dest in _EVERYWHERE)
+    ]
+    parts += table(("argument", "meaning"), rows)
+    heeded = [a.dest.removeprefix("setting_") for a in actions if a.dest.startswith("setting_")]
+    if names := ", ".join(f"`{name}`" for name in heeded if name != "quiet"):
+        parts += ["", f"Settings that it heeds: {names}."]
+    return [*parts, ""]
 
 
 _EVERYWHERE: Final = {"help", "config", "show_config", "debug"}
@@ -150,7 +162,7 @@ def _form(action: argparse.Action) -> str:
 def _default(setting: Setting) -> str:
     if setting.flag:
         return "yes" if setting.default else "no"
-    if setting.default is None:
+    if setting.default in {None, ()}:
         return "`auto`" if setting.name == "t2" else ""
     return f"`{setting.default}`"
 

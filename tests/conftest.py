@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tarfile
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,11 @@ DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
 SHARED = ROOT.parent / "shared"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--update``: what golden tests find is what they expect from now on."""
+    parser.addoption("--update", action="store_true", help="accept new golden outputs")
 
 
 def pytest_configure() -> None:
@@ -36,6 +42,37 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             default = number == signal.SIGINT
             signal.signal(number, signal.default_int_handler if default else signal.SIG_DFL)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """Return a function that compares a text with a golden file.
+
+    Where they differ, what was found is kept beside it (``*.actual``) to be looked at;
+    ``pytest --update`` accepts it.
+    """
+
+    def compare(expected: Path, found: str) -> None:
+        actual = expected.with_name(f"{expected.name}.actual")
+        if request.config.getoption("--update"):
+            expected.parent.mkdir(exist_ok=True)
+            expected.write_text(found, encoding="utf-8")
+        known = expected.read_text(encoding="utf-8") if expected.exists() else ""
+        if found == known:
+            actual.unlink(missing_ok=True)
+            return
+        actual.write_text(found, encoding="utf-8")
+        lines = zip_longest(known.splitlines(), found.splitlines(), fillvalue="(no line)")
+        number, (was, now) = next(
+            (i, pair) for i, pair in enumerate(lines, 1) if pair[0] != pair[1]
+        )
+        pytest.fail(
+            f"{expected.name} line {number}: expected {was[:300]!r}, found {now[:300]!r}; "
+            f"compare {actual} with it, accept with: pytest --update {request.node.nodeid}",
+            pytrace=False,
+        )
+
+    return compare
 
 
 @pytest.fixture(scope="session")

@@ -23,9 +23,10 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     **{leaf: set() for leaf in LEAVES},
     **{stage: set(LEAVES) for stage in STAGES},
     "store": set(LEAVES),
-    "pipeline": {*LEAVES, *STAGES, "store"},
+    "baseline": {*LEAVES, "store"},
+    "pipeline": {*LEAVES, *STAGES, "store", "baseline"},
     # The commands show the version, which is the package's own.
-    "commands": {*LEAVES, "pipeline", "store", "record", "read", "report", "__init__"},
+    "commands": {*LEAVES, "pipeline", "store", "baseline", "record", "read", "report", "__init__"},
     # What a program marks its executions with.
     "__init__": {"record"},
     "__main__": {"commands"},

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from critpath.commands import (
+    baseline,
     calibrate,
     compare,
     demo,
@@ -28,7 +29,7 @@ from critpath.commands import (
 from critpath.commands.parser import Verb, before_command, build_parser, given_settings
 from critpath.commands.settings import effective
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
-from critpath.units import safe_text
+from critpath.units import log_text, safe_text
 
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell has it
 EXIT_PIPE: Final = 141  # 128 + SIGPIPE
@@ -39,6 +40,7 @@ VERBS: Final[dict[str, Verb]] = {
     "extract": extract,
     "compare": compare,
     "calibrate": calibrate,
+    "baseline": baseline,
     "report": report,
     "export": export,
     "doctor": doctor,
@@ -152,5 +154,6 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(what: str, do: str, code: int) -> int:
-    print(f"critpath: {safe_text(what)}\n  {safe_text(do)}", file=sys.stderr)
+    what, do = (log_text(safe_text(text)) for text in (what, do))
+    print(f"critpath: {what}\n  {do}", file=sys.stderr)
     return code

@@ -18,7 +18,8 @@ from critpath.commands.output import (
 )
 from critpath.commands.parser import checked
 from critpath.commands.progress import Progress
-from critpath.commands.settings import COMPARING, READING, Settings, whole
+from critpath.commands.settings import COMPARING, READING, Settings
+from critpath.commands.values import whole
 from critpath.errors import EXIT_ANOMALY, EXIT_OK
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         help="known to be good, three or more made at different times are best: recordings, "
-        "directories of them, CTF traces, extract files",
+        "directories of them, CTF traces, extract files, baselines",
     )
     parser.add_argument(
         "--splits",

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from critpath.commands.output import (
-    STDOUT,
-    check_inputs,
-    check_outputs,
-    hint,
-    make_console,
-    require_executions,
-    warn,
-    write_output,
-)
+from critpath.commands.output import check_inputs, hint, require_executions, warn
 from critpath.commands.progress import Progress
+from critpath.commands.reports import add_output_arguments, wanted_outputs, write_reports
 from critpath.commands.settings import COMPARING, READING, Settings
-from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK
+from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError
 
 if TYPE_CHECKING:
     from critpath.model import Comparison, PathSet
@@ -40,28 +33,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name,
             metavar=name.upper(),
             type=Path,
-            help=f"what is {what}: a recording, a directory of them, a CTF trace, an extract file",
+            help=f"what is {what}: a recording, a directory of them, a CTF trace, an extract file, "
+            "a baseline",
         )
-    parser.add_argument("--html", metavar="FILE", help="write a report page (- for stdout)")
-    parser.add_argument("--json", metavar="FILE", help="write the comparison (- for stdout)")
+    parser.add_argument(
+        "--allow-missing-baseline",
+        action="store_true",
+        help="if NORMAL does not exist, say so and exit with 0: for the first run of a CI job",
+    )
+    add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Compare, write what was asked for and return the verdict's exit code."""
     sources = [arguments.normal, arguments.sample]
+    if not os.path.lexists(arguments.normal):
+        absent = missing_baseline(arguments.normal, arguments.sample)
+        if not arguments.allow_missing_baseline:
+            raise absent
+        check_inputs([arguments.sample])
+        warn([f"{absent.what}: nothing was compared"], quiet=False)
+        hint(absent.do, quiet=settings["quiet"])
+        return EXIT_OK
     check_inputs(sources)
-    check_outputs([arguments.html, arguments.json], sources)
+    outputs = wanted_outputs(arguments, sources)
     comparison = compare_sources(arguments.normal, arguments.sample, settings)
-    document = write_comparison(comparison, html=arguments.html, json=arguments.json)
-    if STDOUT not in {arguments.html, arguments.json}:
-        from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
-        render_comparison(document, make_console())
-        if arguments.html is None:
-            hint("next: --html report.html shows it side by side", quiet=settings["quiet"])
-    else:
+    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
+
+    write_reports(comparison_document(comparison), outputs)
+    if outputs.to_stdout:
         warn(comparison.warnings, quiet=settings["quiet"])
+    elif "html" not in outputs.places and not outputs.github:
+        hint("next: --html report.html shows it side by side", quiet=settings["quiet"])
     return EXIT_CODES[comparison.verdict]
+
+
+def missing_baseline(normal: Path, sample: Path) -> UnreadableError:
+    """Return what is wrong if there is nothing to compare with, and how to come by it."""
+    if normal.suffix != ".json":
+        return UnreadableError(
+            f"{normal} does not exist",
+            "name a recording, a directory of them, a CTF trace, an extract file or a baseline",
+        )
+    good = "RECORDING" if sample.suffix == ".json" else str(sample)
+    return UnreadableError(
+        f"the baseline {normal} does not exist",
+        f"make it of a recording that is known to be good: critpath baseline save {good} "
+        f"-o {normal}",
+    )
 
 
 def compare_sources(normal: Path, sample: Path, settings: Settings) -> Comparison:
@@ -86,26 +106,3 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Compariso
         sets = extract(normal), extract(sample)
         progress("comparing")
         return pipeline.compare(*sets, pipeline.CompareSettings(**options))
-
-
-def write_comparison(
-    comparison: Comparison, *, html: str | None, json: str | None
-) -> dict[str, Any]:
-    """Write a comparison where wanted, files before stdout, and return its document."""
-    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
-
-    document = comparison_document(comparison)
-    texts = {}
-    if html is not None:
-        from critpath.report.as_html import render_html  # noqa: PLC0415 - start-up time
-
-        texts[html] = render_html(document)
-    if json is not None:
-        from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
-
-        texts[json] = to_json(document)
-    # Everything is rendered before anything is written, so that a failure leaves no
-    # half of it; a reader of stdout that closes early comes last.
-    for place in sorted(texts, key=lambda p: p == STDOUT):
-        write_output(place, texts[place])
-    return document

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from critpath.commands import demo_live
-from critpath.commands.compare import compare_sources, write_comparison
+from critpath.commands.compare import compare_sources
 from critpath.commands.output import hint, make_console
+from critpath.commands.reports import write_files
 from critpath.commands.settings import Settings
 from critpath.errors import CritpathError, UsageError
 
@@ -80,9 +81,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     settings = replace(settings, values={**settings.values, "execution": specification})
     comparison = compare_sources(*places, settings)
     report = directory / "report.html"
-    document = write_comparison(
-        comparison, html=str(report), json=str(directory / "comparison.json")
-    )
+
+    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
+
+    document = comparison_document(comparison)
+    write_files(document, {"html": str(report), "json": str(directory / "comparison.json")})
     demo_live.hand_over(directory, entire=True)
 
     from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time

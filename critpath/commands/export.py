@@ -1,129 +1,184 @@
-"""``critpath export``: what was saved, in the formats of other programs."""
+"""``critpath export``: executions and alignments, in the formats of other programs."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from critpath.commands.output import STDOUT, check_outputs, hint, write_output
+from critpath.commands.formats import (
+    ALIGNMENTS,
+    FORMATS,
+    PATHS,
+    exported,
+    format_by_ending,
+    format_name,
+)
+from critpath.commands.output import (
+    STDOUT,
+    check_inputs,
+    check_outputs,
+    check_terminal,
+    hint,
+    messages_of,
+    require_executions,
+    warn,
+    write_pieces,
+)
+from critpath.commands.progress import Progress
 from critpath.commands.saved import load_comparison
-from critpath.commands.settings import Settings
+from critpath.commands.settings import READING, Settings
 from critpath.errors import UsageError
 from critpath.units import plural
 
-SUMMARY = "write a saved comparison's alignments, or their guide trees, for other programs"
-SETTINGS = ()
+if TYPE_CHECKING:
+    from critpath.report.exported import Exported
 
-Render = Callable[[dict[str, Any], Sequence[dict[str, Any]]], str]
-
-
-def _alignments(document: dict[str, Any], aligned: Sequence[dict[str, Any]], as_: str) -> str:
-    from critpath.report.alignments import write_alignments  # noqa: PLC0415 - start-up time
-
-    return write_alignments(document, aligned, as_)
-
-
-def _trees(_: dict[str, Any], aligned: Sequence[dict[str, Any]]) -> str:
-    from critpath.report.alignments import write_trees  # noqa: PLC0415 - start-up time
-
-    return write_trees(aligned)
-
-
-@dataclass(frozen=True)
-class Format:
-    """How one format is written.
-
-    Attributes
-    ----------
-    render : callable
-        Takes the document and those of its alignments that are wanted, returns text.
-    endings : tuple of str
-        File names that ask for it.
-    several : bool
-        A file may hold more than one.
-    """
-
-    render: Render
-    endings: tuple[str, ...]
-    several: bool
-
-
-FORMATS: Final[dict[str, Format]] = {
-    "fasta": Format(partial(_alignments, as_="fasta"), (".fasta", ".fa", ".afa"), several=False),
-    "clustal": Format(partial(_alignments, as_="clustal"), (".aln", ".clustal"), several=False),
-    "stockholm": Format(
-        partial(_alignments, as_="stockholm"), (".sto", ".stk", ".stockholm"), several=True
-    ),
-    "newick": Format(_trees, (".nwk", ".newick", ".tree"), several=True),
-}
+SUMMARY = "write executions, or a saved comparison's alignments, for other programs"
+SETTINGS = READING
+_OFFERED = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, ALIGNMENTS})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes beside settings."""
-    parser.add_argument("result", metavar="RESULT", help="of compare --json (- for stdin)")
     parser.add_argument(
-        "--format", choices=tuple(FORMATS), help="what to write (default: by the ending of FILE)"
+        "sources",
+        metavar="SOURCE",
+        nargs="+",
+        help="of compare --json (- for stdin); or recordings, CTF traces, directories of "
+        "recordings, extract files: each is a set of executions",
+    )
+    parser.add_argument(
+        "--format",
+        type=format_name,
+        choices=tuple(FORMATS),
+        help="what to write (default: by the ending of FILE)",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", default=STDOUT, help="where to (default: - for stdout)"
     )
     parser.add_argument(
-        "--execution",
+        "--id",
         metavar="ID",
         action="append",
-        help="only the alignment of this execution, as the report names it; may be repeated "
-        "(default: all)",
+        help="only the execution that reports name so; may be repeated (default: all)",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write and return 0: the verdict was given when the comparison was made."""
-    format_ = _format(arguments)
-    inputs = [] if arguments.result == STDOUT else [Path(arguments.result)]
-    check_outputs([arguments.output], inputs, force=arguments.force)
-    document = load_comparison(arguments.result)
-    chosen = _chosen(document, arguments)
-    if len(chosen) > 1 and not FORMATS[format_].several:
-        known = ", ".join(one["execution"] for one in chosen[:5]) + ", ..." * (len(chosen) > 5)
+    name = arguments.format or format_by_ending(arguments.output, _OFFERED)
+    format_ = FORMATS[name]
+    if name not in _OFFERED:
         raise UsageError(
-            f"a {format_} file holds one alignment, and {arguments.result} has {len(chosen)}",
-            f"choose one with --execution ({known}), or take --format stockholm for all",
+            f"{name} is the graph of a window, which only a trace has",
+            f"critpath path TRACE --from NS --to NS --format {name}",
         )
-    write_output(arguments.output, FORMATS[format_].render(document, chosen))
+    inputs = [Path(source) for source in arguments.sources if source != STDOUT]
+    check_inputs(inputs)
+    check_outputs([arguments.output], inputs, force=arguments.force)
+    check_terminal(arguments.output, name, binary=format_.binary)
+    if any(map(_is_saved, arguments.sources)) and settings.origins["execution"] == "command line":
+        raise UsageError(
+            "a saved comparison has its executions already", "choose some of them with --id ID"
+        )
+    if format_.of == ALIGNMENTS:
+        document, chosen = _alignments(arguments, name)
+        write_pieces(arguments.output, format_.render(document, chosen))
+        count, what = len(chosen), "guide tree" if name == "newick" else "alignment"
+    else:
+        sets = _sets(arguments, settings)
+        write_pieces(arguments.output, format_.render(sets))
+        count, what = sum(len(one.paths) for one in sets), "execution"
     if arguments.output != STDOUT:
-        what = "guide tree" if format_ == "newick" else "alignment"
-        hint(f"{plural(len(chosen), what)} written to {arguments.output}", quiet=settings["quiet"])
+        hint(f"{plural(count, what)} written to {arguments.output}", quiet=settings["quiet"])
     return 0
 
 
-def _format(arguments: argparse.Namespace) -> str:
-    if arguments.format is not None:
-        return str(arguments.format)
-    ending = Path(arguments.output).suffix.lower()
-    for name, format_ in FORMATS.items():
-        if ending in format_.endings:
-            return name
-    raise UsageError(
-        "which format to write is not said"
-        if arguments.output == STDOUT
-        else f"the name {arguments.output} does not say which format to write",
-        f"add --format {'|'.join(FORMATS)}",
-    )
+def _is_saved(source: str) -> bool:
+    """Tell a saved comparison from what executions are extracted from."""
+    from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
+
+    return source == STDOUT or (Path(source).is_file() and not is_paths_file(Path(source)))
 
 
-def _chosen(document: dict[str, Any], arguments: argparse.Namespace) -> Sequence[dict[str, Any]]:
+def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
+    """Return the executions of every source, those that are wanted."""
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exported import executions_aligned  # noqa: PLC0415 - start-up time
+
+    wanted = arguments.id or []
+    sets = []
+    with Progress(quiet=settings["quiet"]) as progress:
+        for source in arguments.sources:
+            if _is_saved(source):
+                document = load_comparison(source)
+                sets.append(executions_aligned(document, source, wanted))
+                _say_left_out(document, sets[-1], source, quiet=settings["quiet"])
+                continue
+            paths = pipeline.extract(
+                [Path(source)],
+                specification=settings["execution"],
+                reader=settings["reader"],
+                interrupts=settings["interrupts"],
+                progress=progress,
+            )
+            require_executions(paths, [source])
+            warn(messages_of(paths), quiet=settings["quiet"])
+            sets.append(exported(pipeline.choose_executions(paths, wanted), source))
+    found = {name for one in sets for name in one.paths.executions.id}
+    missing = [name for name in wanted if name not in found]
+    if missing or not found:
+        shown = " or ".join(arguments.sources)
+        raise UsageError(
+            f"{shown} has no execution {missing[0]}" if missing else f"{shown} has no execution",
+            "critpath path and critpath compare show what executions are called",
+        )
+    return sets
+
+
+def _say_left_out(document: dict[str, Any], one: Exported, source: str, *, quiet: bool) -> None:
+    """Say that a comparison knows only those segments that it has aligned."""
+    every = document["sets"]["sample"]["executions"] + document["sets"]["normal"]["executions"]
+    left = every - len(one.paths)
+    if left > 0:
+        held = plural(len(one.paths), "path")
+        said = f"{source} holds {held}, of what it explains, not those of {left:,} others"
+        warn([f"{said}: export the recordings for these"], quiet=quiet)
+
+
+def _alignments(
+    arguments: argparse.Namespace, name: str
+) -> tuple[dict[str, Any], Sequence[dict[str, Any]]]:
+    """Return the comparison and those of its alignments that are wanted."""
+    if len(arguments.sources) > 1:
+        raise UsageError(
+            f"{name} is of one saved comparison, not of {len(arguments.sources)} sources",
+            "name one file of critpath compare --json",
+        )
+    (source,) = arguments.sources
+    document = load_comparison(source)
+    chosen = _chosen(document, source, arguments.id)
+    if len(chosen) > 1 and not FORMATS[name].several:
+        known = ", ".join(one["execution"] for one in chosen[:5]) + ", ..." * (len(chosen) > 5)
+        raise UsageError(
+            f"a {name} file holds one alignment, and {source} has {len(chosen)}",
+            f"choose one with --id ({known}), or take --format stockholm for all",
+        )
+    return document, chosen
+
+
+def _chosen(
+    document: dict[str, Any], source: str, wanted: Sequence[str] | None
+) -> Sequence[dict[str, Any]]:
     aligned: list[dict[str, Any]] = document["aligned"]
     if not aligned:
         raise UsageError(
-            f"{arguments.result} has no alignment: no execution of it was found anomalous",
+            f"{source} has no alignment: no execution of it was found anomalous",
             "compare with a sample that is slower, or with --rule paper",
         )
-    wanted = arguments.execution
     if not wanted:
         return aligned
     chosen = [one for one in aligned if one["execution"] in wanted]
@@ -131,7 +186,7 @@ def _chosen(document: dict[str, Any], arguments: argparse.Namespace) -> Sequence
     if missing:
         names = ", ".join(one["execution"] for one in aligned[:5])
         raise UsageError(
-            f"{arguments.result} has no alignment of execution {missing[0]}",
+            f"{source} has no alignment of execution {missing[0]}",
             f"name one of {names}" + ", ..." * (len(aligned) > 5),
         )
     return chosen

@@ -26,7 +26,7 @@ SETTINGS = READING
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes beside settings."""
     parser.add_argument(
-        "traces", metavar="TRACE", type=Path, nargs="+", help="recordings or CTF traces"
+        "traces", metavar="TRACE", type=Path, nargs="+", help="recordings, CTF traces or baselines"
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE.parquet", required=True, help="where to save them"

@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TextIO, cast
 
 from critpath.errors import InconclusiveError, UnreadableError, UsageError
-from critpath.units import plural, safe_text
+from critpath.units import log_text, plural, safe_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +37,42 @@ def write_output(place: str, text: str) -> None:
         write_text(Path(place), text)
 
 
+def write_pieces(place: str, pieces: Iterable[bytes]) -> None:
+    """Write to a file, whole or not at all, or to stdout for ``-``.
+
+    What renders the pieces is asked for them one at a time: a large export is never in
+    memory as a whole.
+    """
+    from critpath.store import atomic  # noqa: PLC0415 - numpy
+
+    if place != STDOUT:
+        with atomic(Path(place)) as stream:
+            for piece in pieces:
+                stream.write(piece)
+        return
+    sys.stdout.flush()
+    binary = getattr(sys.stdout, "buffer", None)
+    for piece in pieces:
+        if binary is None:
+            sys.stdout.write(piece.decode("utf-8", "replace"))
+        else:
+            binary.write(piece)
+    sys.stdout.flush()
+
+
+def check_terminal(place: str, what: str, *, binary: bool) -> None:
+    """Refuse to write what is no text to a terminal.
+
+    Raises
+    ------
+    UsageError
+    """
+    if binary and place == STDOUT and sys.stdout.isatty():
+        raise UsageError(
+            f"{what} is no text, and stdout is a terminal", "name a file with -o FILE, or pipe it"
+        )
+
+
 def check_inputs(paths: Iterable[Path]) -> None:
     """Refuse inputs that are not there, before any work.
 
@@ -52,7 +88,7 @@ def check_inputs(paths: Iterable[Path]) -> None:
         if not found:
             raise UnreadableError(
                 f"{path} does not exist",
-                "name a recording, a directory of recordings, a CTF trace or an extract file",
+                "name a recording, a directory of them, a CTF trace, an extract file or a baseline",
             )
 
 
@@ -102,7 +138,7 @@ def warn(messages: Iterable[str], *, quiet: bool) -> None:
         return
     distinct = list(dict.fromkeys(messages))
     for message in distinct[:SHOWN_WARNINGS]:
-        print(f"critpath: warning: {safe_text(message)}", file=sys.stderr)
+        print(f"critpath: warning: {log_text(safe_text(message))}", file=sys.stderr)
     if len(distinct) > SHOWN_WARNINGS:
         rest = plural(len(distinct) - SHOWN_WARNINGS, "more warning")
         print(f"critpath: warning: {rest}, see the --json output", file=sys.stderr)
@@ -111,7 +147,7 @@ def warn(messages: Iterable[str], *, quiet: bool) -> None:
 def hint(message: str, *, quiet: bool) -> None:
     """Print what was done, or what to do next, on stderr."""
     if not quiet:
-        print(safe_text(message), file=sys.stderr)
+        print(log_text(safe_text(message)), file=sys.stderr)
 
 
 def messages_of(paths: PathSet) -> list[str]:
@@ -135,8 +171,8 @@ def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
     )
 
 
-def make_console() -> Console:
-    """Return a console on stdout in which text from a trace is only text."""
+def make_console(stream: IO[str] | None = None) -> Console:
+    """Return a console on stdout, or another stream, in which text from a trace is only text."""
     from rich.console import Console  # noqa: PLC0415 - start-up time
 
     class Pipe(Console):
@@ -146,4 +182,19 @@ def make_console() -> Console:
             """Let the error through: rich would exit with 1, which here means an anomaly."""
             raise BrokenPipeError
 
-    return Pipe(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    file = stream or cast("IO[str]", _LogStream(sys.stdout))
+    return Pipe(file=file, highlight=False, markup=False, emoji=False)
+
+
+class _LogStream:
+    """A stream whose lines mean nothing to a CI system: a name may stand at a line's begin."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write whole lines, as a console does."""
+        return self._stream.write(log_text(text))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from critpath import __version__
-from critpath.commands.settings import SETTINGS, Setting, Settings, WrongValueError
+from critpath.commands.settings import SETTINGS, Setting, Settings
+from critpath.commands.values import WrongValueError
 from critpath.errors import UsageError
 
 
@@ -105,7 +106,7 @@ def build_parser(verbs: Mapping[str, Verb], *, show_config: bool = False) -> Par
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"critpath {__version__}")
-    _add_global(parser)
+    add_global(parser)
     choices = parser.add_subparsers(
         dest="verb", metavar="COMMAND", required=not show_config, parser_class=Parser
     )
@@ -114,14 +115,22 @@ def build_parser(verbs: Mapping[str, Verb], *, show_config: bool = False) -> Par
             name, help=verb.SUMMARY, description=_sentence(verb.SUMMARY), allow_abbrev=False
         )
         verb.add_arguments(child)
-        _add_settings(child, (SETTINGS[s] for s in verb.SETTINGS))
-        _add_global(child)
+        add_settings(child, (SETTINGS[s] for s in verb.SETTINGS))
+        add_global(child)
         if show_config:
-            for action in child._actions:  # noqa: SLF001 - argparse has no other way to relax them
-                action.required = False
-                if not action.option_strings and action.nargs != argparse.REMAINDER:
-                    action.nargs = "*" if action.nargs == "+" else "?"
+            _relax(child)
     return parser
+
+
+def _relax(parser: argparse.ArgumentParser) -> None:
+    """Require nothing."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to relax them
+        action.required = False
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
+            for child in action.choices.values():
+                _relax(child)
+        elif not action.option_strings and action.nargs != argparse.REMAINDER:
+            action.nargs = "*" if action.nargs == "+" else "?"
 
 
 def before_command(arguments: Sequence[str]) -> Sequence[str]:
@@ -152,7 +161,8 @@ def _sentence(summary: str) -> str:
     return summary[0].upper() + summary[1:] + "."
 
 
-def _add_global(parser: argparse.ArgumentParser) -> None:
+def add_global(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every command has."""
     # Suppressed defaults: the same option before and after the verb is one option.
     group = parser.add_argument_group("everywhere")
     group.add_argument(
@@ -167,13 +177,14 @@ def _add_global(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks"
     )
-    _add_settings(group, [SETTINGS["quiet"]])
+    add_settings(group, [SETTINGS["quiet"]])
 
 
-def _add_settings(parser: argparse._ActionsContainer, settings: Iterable[Setting]) -> None:
+def add_settings(parser: argparse._ActionsContainer, settings: Iterable[Setting]) -> None:
+    """Add options for settings; what is not given leaves no trace in the namespace."""
     for setting in settings:
         shown = setting.help.replace("%", "%%")
-        if setting.default is not None and not setting.flag:
+        if setting.default not in {None, ()} and not setting.flag:
             shown += f" (default: {setting.default})"
         if setting.flag:
             parser.add_argument(
@@ -187,6 +198,7 @@ def _add_settings(parser: argparse._ActionsContainer, settings: Iterable[Setting
             parser.add_argument(
                 f"--{setting.name}",
                 dest="setting_" + setting.name,
+                action="append" if setting.repeated else "store",
                 type=checked(setting.parse),
                 default=argparse.SUPPRESS,
                 metavar=setting.metavar,

@@ -4,26 +4,46 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
+from critpath.commands.formats import (
+    FORMATS,
+    PATHS,
+    WINDOW,
+    exported,
+    format_by_ending,
+    format_name,
+)
 from critpath.commands.output import (
+    STDOUT,
     check_inputs,
+    check_outputs,
+    check_terminal,
+    hint,
     make_console,
     messages_of,
     require_executions,
     warn,
+    write_output,
+    write_pieces,
 )
 from critpath.commands.parser import checked
 from critpath.commands.progress import Progress
-from critpath.commands.settings import READING, Settings, whole
+from critpath.commands.settings import READING, Settings
+from critpath.commands.values import whole
 from critpath.errors import UsageError
+from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
 
 SUMMARY = "show what a thread, or every execution, spent its time on"
 SETTINGS = READING
+_SHOWN = ("text", "json")
+_WRITTEN = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, WINDOW})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,17 +63,89 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{what} of the window, in ns of the trace's clock",
         )
     parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="json: one object a line"
+        "--id",
+        metavar="ID",
+        action="append",
+        help="only the execution that reports name so; may be repeated (default: all)",
     )
+    parser.add_argument(
+        "--format",
+        type=format_name,
+        choices=(*_SHOWN, *_WRITTEN),
+        help="json: one object a line; graphml: the graph of one window (default: by the "
+        "ending of FILE, text for stdout)",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default=STDOUT, help="where to (default: - for stdout)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the paths and return the exit code."""
+    """Show or write the paths and return the exit code."""
     check_inputs([arguments.trace])
+    name = _format(arguments)
+    check_outputs([arguments.output], [arguments.trace], force=arguments.force)
+    check_terminal(arguments.output, name, binary=name in FORMATS and FORMATS[name].binary)
+    if name in FORMATS and FORMATS[name].of == WINDOW:
+        write_pieces(arguments.output, _window(arguments, settings, name))
+        return 0
     paths = _paths(arguments, settings)
     warn(messages_of(paths), quiet=settings["quiet"])
-    print_paths(paths, arguments.format)
+    if name in FORMATS:
+        sets = [exported(paths, str(arguments.trace))]
+        write_pieces(arguments.output, FORMATS[name].render(sets))
+        hint_written(arguments, paths, quiet=settings["quiet"])
+    elif arguments.output == STDOUT:
+        print_paths(paths, name)
+    else:
+        text = StringIO()
+        print_paths(paths, name, text)
+        write_output(arguments.output, text.getvalue())
+        hint_written(arguments, paths, quiet=settings["quiet"])
     return 0
+
+
+def hint_written(arguments: argparse.Namespace, paths: PathSet, *, quiet: bool) -> None:
+    """Say how many executions a file has."""
+    if arguments.output != STDOUT:
+        hint(f"{plural(len(paths), 'path')} written to {arguments.output}", quiet=quiet)
+
+
+def _format(arguments: argparse.Namespace) -> str:
+    """Return the format asked for by name, else by the file's ending."""
+    if arguments.format is not None:
+        return str(arguments.format)
+    if arguments.output == STDOUT:
+        return "text"
+    name = arguments.output.lower()
+    for ending, shown in ((".txt", "text"), (".json", "json")):
+        if name.endswith(ending) and not name.endswith(".speedscope.json"):
+            return shown
+    return format_by_ending(arguments.output, (*_SHOWN, *_WRITTEN))
+
+
+def _window(arguments: argparse.Namespace, settings: Settings, name: str) -> Iterable[bytes]:
+    """Return the file of a window's graph; one execution's path is marked in it."""
+    begin, end = arguments.begin, arguments.end
+    named = arguments.id or arguments.tid is not None or arguments.comm is not None
+    if not named and (begin is not None or end is not None):
+        _check_window(arguments)
+        return FORMATS[name].render(arguments.trace, settings, begin=begin, end=end)
+    paths = _paths(arguments, settings)
+    warn(messages_of(paths), quiet=settings["quiet"])
+    if len(paths) != 1:
+        raise UsageError(
+            f"{name} is the graph of one window, and {arguments.trace} has {len(paths):,} paths",
+            "choose one with --id ID or --tid N, or give --from and --to",
+        )
+    source = Path(paths.sources[int(paths.session[0])])
+    return FORMATS[name].render(source, settings, begin=begin, end=end, paths=paths)
+
+
+def _check_window(arguments: argparse.Namespace) -> None:
+    if None not in {arguments.begin, arguments.end} and arguments.begin >= arguments.end:
+        raise UsageError("--from is not before --to", "exchange them")
 
 
 def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
@@ -63,8 +155,7 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
         raise UsageError(
             "--execution together with a thread or a window", "use one way to say what to show"
         )
-    if None not in {arguments.begin, arguments.end} and arguments.begin >= arguments.end:
-        raise UsageError("--from is not before --to", "exchange them")
+    _check_window(arguments)
 
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
@@ -79,7 +170,7 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
                 progress=progress,
             )
             require_executions(paths, [arguments.trace])
-            return paths
+            return _chosen(paths, arguments)
         paths = pipeline.thread_paths(
             arguments.trace,
             tid=arguments.tid,
@@ -101,16 +192,33 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
             f"no {who} in {arguments.trace}" + " within the window" * window,
             f"critpath path {arguments.trace} --execution thread shows every thread",
         )
-    return paths
+    return _chosen(paths, arguments)
 
 
-def print_paths(paths: PathSet, format_: str) -> None:
+def _chosen(paths: PathSet, arguments: argparse.Namespace) -> PathSet:
+    """Return the executions that are wanted, all of them by default."""
+    wanted = arguments.id or []
+    missing = [name for name in wanted if name not in paths.executions.id]
+    if missing:
+        known = paths.executions.id[:5]
+        raise UsageError(
+            f"{arguments.trace} has no execution {missing[0]}",
+            f"name one of {', '.join(known)}" + ", ..." * (len(paths) > len(known)),
+        )
+    if not wanted:
+        return paths
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    return pipeline.choose_executions(paths, wanted)
+
+
+def print_paths(paths: PathSet, format_: str, stream: IO[str] | None = None) -> None:
     """Print every path of a set as text, or as JSON, one object a line."""
     if format_ == "json":
         from critpath.report.document_path import path_json  # noqa: PLC0415 - start-up time
 
         for index in range(len(paths)):
-            sys.stdout.write(
+            (stream or sys.stdout).write(
                 path_json(
                     paths.paths,
                     index,
@@ -123,7 +231,7 @@ def print_paths(paths: PathSet, format_: str) -> None:
     from critpath.report.document_path import path_document  # noqa: PLC0415 - start-up time
     from critpath.report.text_path import render_path  # noqa: PLC0415 - as above
 
-    console = make_console()
+    console = make_console(stream)
     for index in range(len(paths)):
         document = path_document(
             paths.paths,

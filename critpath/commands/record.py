@@ -16,7 +16,8 @@ from critpath.commands.output import hint
 from critpath.commands.parser import checked
 from critpath.commands.progress import Progress
 from critpath.commands.recorded import said_of
-from critpath.commands.settings import RECORDING, Settings, number, whole
+from critpath.commands.settings import RECORDING, Settings
+from critpath.commands.values import number, whole
 from critpath.errors import UsageError
 
 if TYPE_CHECKING:

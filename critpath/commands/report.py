@@ -1,25 +1,37 @@
-"""``critpath report``: a saved comparison or saved paths, rendered again."""
+"""``critpath report``: a saved comparison, calibration or saved paths, rendered again."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from critpath.commands.output import (
-    STDOUT,
-    check_inputs,
-    check_outputs,
-    make_console,
-    write_output,
-)
+from critpath.commands.output import STDOUT, check_inputs, make_console, write_output
 from critpath.commands.path import print_paths
+from critpath.commands.reports import (
+    Outputs,
+    add_output_arguments,
+    wanted_outputs,
+    write_files,
+    write_reports,
+)
 from critpath.commands.saved import load_saved
 from critpath.commands.settings import Settings
 from critpath.errors import UsageError
 
-SUMMARY = "render a saved comparison (compare --json) or saved paths (extract) again"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+SUMMARY = (
+    "render a saved comparison (compare --json), calibration (calibrate --json) or "
+    "saved paths (extract, path --format json) again"
+)
 SETTINGS = ()
+
+_COMPARISON: Final = "comparison"
+_KINDS: Final = {"path": "a path", "calibration": "a calibration"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="of compare --json or extract (- for JSON from stdin)"
     )
-    parser.add_argument("--html", metavar="FILE", help="write a report page (- for stdout)")
+    add_output_arguments(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
@@ -35,45 +47,63 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Render and return 0: the verdict was given when the comparison was made."""
     del settings
     source = Path(arguments.file)
-    if arguments.file != STDOUT:
-        check_inputs([source])
-        check_outputs([arguments.html], [source])
-    else:
-        check_outputs([arguments.html])
+    inputs = [] if arguments.file == STDOUT else [source]
+    check_inputs(inputs)
+    outputs = wanted_outputs(arguments, inputs)
+    if outputs.github and arguments.format == "json":
+        raise UsageError("--format json and --github both write to stdout", "use one of them")
 
-    from critpath.store import is_paths_file, load_paths  # noqa: PLC0415 - numpy
+    from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - numpy
+    from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
 
-    if arguments.file != STDOUT and is_paths_file(source):
-        if arguments.html is not None:
-            raise UsageError(
-                f"{source} holds paths, and --html shows a comparison",
-                f"critpath compare {source} SAMPLE --html {arguments.html}",
-            )
-        print_paths(load_paths(source), arguments.format)
+    if inputs and (is_paths_file(source) or is_baseline_file(source)):
+        _refuse_outputs(
+            outputs, f"{source} holds paths", f"critpath compare {source} SAMPLE shows them"
+        )
+        # A file of extract, or a baseline: nothing is read anew.
+        from critpath import pipeline  # noqa: PLC0415 - the stages
+
+        print_paths(pipeline.extract([source], specification=None), arguments.format)
         return 0
-    _render(load_saved(arguments.file), arguments)
+    document = load_saved(arguments.file)
+    kind = str(document["format"]).split("/")[1]
+    if kind != _COMPARISON:
+        _refuse_outputs(
+            outputs,
+            f"{arguments.file} holds {_KINDS[kind]}",
+            "give a file of critpath compare --json",
+        )
+    if arguments.format == "json":
+        _as_json(document, outputs)
+    elif kind == _COMPARISON:
+        write_reports(document, outputs)
+    else:
+        _renderer(kind)(document, make_console())
     return 0
 
 
-def _render(document: dict[str, Any], arguments: argparse.Namespace) -> None:
-    is_path = str(document.get("format", "")).startswith("critpath/path/")
-    if arguments.html is not None:
-        if is_path:
-            raise UsageError(
-                f"{arguments.file} holds a path, and --html shows a comparison",
-                "give a file of critpath compare --json",
-            )
-        from critpath.report.as_html import render_html  # noqa: PLC0415 - start-up time
+def _as_json(document: dict[str, Any], outputs: Outputs) -> None:
+    from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
 
-        write_output(arguments.html, render_html(document))
-    if arguments.html == STDOUT:
-        return
-    if arguments.format == "json":
-        from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+    text = to_json(document)
+    write_files(document, outputs.places)
+    if not outputs.to_stdout:
+        write_output(STDOUT, text)
 
-        write_output(STDOUT, to_json(document))
-        return
-    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - as above
-    from critpath.report.text_path import render_path  # noqa: PLC0415 - as above
 
-    (render_path if is_path else render_comparison)(document, make_console())
+def _refuse_outputs(outputs: Outputs, what: str, do: str) -> None:
+    options = [f"--{name}" for name in outputs.places] + ["--github"] * outputs.github
+    if options:
+        raise UsageError(f"{what}, and {options[0]} shows a comparison", do)
+
+
+def _renderer(kind: str) -> Callable[[dict[str, Any], Console], None]:
+    if kind == "path":
+        from critpath.report.text_path import render_path  # noqa: PLC0415 - start-up time
+
+        return render_path
+    from critpath.report.calibration_text import (  # noqa: PLC0415 - start-up time
+        render_calibration,
+    )
+
+    return render_calibration

@@ -8,18 +8,25 @@ directory upward; that wins over the default.
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from critpath.commands.values import (
+    WrongValueError,
+    as_bool,
+    as_level,
+    as_levels,
+    as_name,
+    as_size,
+    as_text,
+    auto_or,
+    number,
+    one_of,
+    whole,
+)
 from critpath.errors import UsageError
-
-
-class WrongValueError(ValueError):
-    """A value is not what its message says it should be."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,8 @@ class Setting:
     default : object
     help : str
     metavar : str
+    repeated : bool
+        The option may be given several times; its values add up to a tuple.
     """
 
     name: str
@@ -41,103 +50,12 @@ class Setting:
     default: Any
     help: str
     metavar: str = ""
+    repeated: bool = False
 
     @property
     def flag(self) -> bool:
         """Whether it is ``--NAME`` and ``--no-NAME`` without a value."""
         return self.parse is as_bool
-
-
-def as_bool(value: Any) -> bool:
-    """Accept true and false."""
-    if not isinstance(value, bool):
-        raise WrongValueError("true or false")
-    return value
-
-
-def as_text(value: Any) -> str:
-    """Accept a text that is not empty."""
-    if not isinstance(value, str) or not value:
-        raise WrongValueError("a text")
-    return value
-
-
-def one_of(*choices: str) -> Callable[[Any], str]:
-    """Accept one of some words."""
-
-    def parse(value: Any) -> str:
-        if value not in choices:
-            raise WrongValueError(" or ".join(choices))
-        return str(value)
-
-    return parse
-
-
-def number(low: float, high: float, what: str) -> Callable[[Any], float]:
-    """Accept a finite number within ``(low, high]``, or a percentage of 1."""
-
-    def parse(value: Any) -> float:
-        text = "" if isinstance(value, bool) else str(value).strip()
-        try:
-            result = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            raise WrongValueError(what) from None
-        if not (math.isfinite(result) and low < result <= high):
-            raise WrongValueError(what)
-        return result
-
-    return parse
-
-
-def whole(low: int, high: int) -> Callable[[Any], int]:
-    """Accept a whole number within ``[low, high]``."""
-
-    def parse(value: Any) -> int:
-        what = f"a whole number from {low:,} to {high:,}"
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise WrongValueError(what)
-        text = str(value).strip()
-        if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
-            raise WrongValueError(what)
-        return int(text)
-
-    return parse
-
-
-def auto_or(parse: Callable[[Any], float]) -> Callable[[Any], float | None]:
-    """Accept ``auto`` (None) besides."""
-
-    def parse_auto(value: Any) -> float | None:
-        if value is None or value == "auto":
-            return None
-        try:
-            return parse(value)
-        except WrongValueError as error:
-            raise WrongValueError(f"auto or {error}") from None
-
-    return parse_auto
-
-
-_SIZES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def as_size(value: Any) -> int:
-    """Accept bytes, or a whole number of KiB, MiB or GiB: ``512k``, ``8M``."""
-    what = "a size such as 8M (k, M and G are powers of 1024)"
-    found = re.fullmatch(r"(\d{1,15})\s*([kmg]?)(?:i?b)?", str(value).strip().lower(), re.ASCII)
-    if isinstance(value, bool) or found is None:
-        raise WrongValueError(what)
-    size = int(found[1]) * _SIZES[found[2]]
-    if size > 1 << 40:
-        raise WrongValueError(what)
-    return size
-
-
-def as_name(value: Any) -> str:
-    """Accept a name of letters, digits, ``-`` and ``_``."""
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w-]{0,63}", value, re.ASCII):
-        raise WrongValueError("a name of letters, digits, - and _")
-    return value
 
 
 _POSITIVE: Final = number(0, 1e9, "a number above 0")
@@ -183,6 +101,28 @@ SETTINGS: Final[dict[str, Setting]] = {
             0.05,
             "smallest increase that counts, as a share of the normal mean duration",
             "SHARE",
+        ),
+        Setting(
+            "minimum-executions",
+            whole(0, 1_000_000_000),
+            0,
+            "fewest executions of either set that a verdict may rest on; 0 for what the gate needs",
+            "N",
+        ),
+        Setting(
+            "strict-environment",
+            as_bool,
+            False,
+            "sets from different kernels, machines, processors or tracers are inconclusive",
+        ),
+        Setting(
+            "level",
+            as_level,
+            (),
+            "how much a state matters, such as WAIT_CPU=warn or RUN@kworker/*=off: off, warn or "
+            "error (repeatable; in a settings file: the table gate.states)",
+            "STATE=LEVEL",
+            repeated=True,
         ),
         Setting("t1", _POSITIVE, 1.5, "paper's average rule: mean + T1 * std", "T1"),
         Setting(
@@ -272,6 +212,9 @@ SETTINGS: Final[dict[str, Setting]] = {
 
 READING: Final = ("execution", "reader", "interrupts")
 RECORDING: Final = ("recorder", "profile", "buffer-size", "trace-format")
+# What a table [gate] may hold, besides its states.
+GATE: Final = ("alpha", "floor", "minimum-executions", "strict-environment")
+_STATES: Final = "gate.states"
 COMPARING: Final = tuple(n for n in SETTINGS if n not in {*READING, *RECORDING, "quiet"})
 
 
@@ -293,16 +236,18 @@ class Settings:
 
     def lines(self) -> list[str]:
         """Return one line per setting, as TOML with the origin as a comment."""
-        shown = {
-            name: "auto" if name == "t2" and value is None else value
-            for name, value in self.values.items()
-        }
-        texts = {
-            name: f"{name} = {json.dumps(value)}" if value is not None else f"# {name} is not set"
-            for name, value in shown.items()
-        }
+        texts = {name: _as_toml(name, value) for name, value in self.values.items()}
         width = max(map(len, texts.values()))
         return [f"{text:<{width}}  # {self.origins[name]}" for name, text in texts.items()]
+
+
+def _as_toml(name: str, value: Any) -> str:
+    if name == "level":
+        pairs = ", ".join(f"{json.dumps(p)} = {json.dumps(level)}" for p, level in value)
+        return f"{_STATES} = {{{f' {pairs} ' if pairs else ''}}}"
+    if name == "t2" and value is None:
+        value = "auto"
+    return f"{name} = {json.dumps(value)}" if value is not None else f"# {name} is not set"
 
 
 def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Settings:
@@ -324,28 +269,69 @@ def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Set
     """
     values = {name: setting.default for name, setting in SETTINGS.items()}
     origins = dict.fromkeys(SETTINGS, "default")
+    places: dict[str, str] = {}
     file, section = (config, _section(config, asked=True)) if config else _nearest(start)
-    for key, value in (section or {}).items():
-        name = key.replace("_", "-")
-        if name not in SETTINGS:
-            import difflib  # noqa: PLC0415 - start-up time, and rarely needed
-
-            near = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.4)
-            known = near[0] if near else ", ".join(SETTINGS)
-            raise UsageError(f"{file}: unknown setting {key}", f"did you mean {known}?")
-        if origins[name] != "default":
-            raise UsageError(f"{file}: {name} is set twice", "keep one of - and _ in its name")
+    for place, name, value in _entries(section or {}, file):
+        if name in places:
+            both = place if place == places[name] else f"{places[name]} and as {place}"
+            do = "keep one of them" if place != places[name] else "keep one of - and _ in its name"
+            raise UsageError(f"{file}: {name} is set twice, as {both}", do)
         try:
-            values[name] = SETTINGS[name].parse(value)
+            values[name] = as_levels(value) if name == "level" else SETTINGS[name].parse(value)
         except WrongValueError as error:
-            raise UsageError(
-                f"{file}: {key} = {json.dumps(value, default=str)} is not {error}", "correct it"
-            ) from None
+            shown = json.dumps(value, default=str)
+            raise UsageError(f"{file}: {place} = {shown} is not {error}", "correct it") from None
+        places[name] = place
         origins[name] = str(file)
     for name, value in given.items():
+        if SETTINGS[name].repeated:
+            # Both count, and what the command line says of a pattern comes last.
+            kept = dict(values[name])
+            for pattern, level in value:
+                kept.pop(pattern, None)
+                kept[pattern] = level
+            values[name] = tuple(kept.items())
+            origins[name] = ", ".join((*([str(file)] if name in places else []), "command line"))
+            continue
         values[name] = value
         origins[name] = "command line"
     return Settings(values, origins)
+
+
+def _entries(section: Mapping[str, Any], file: Path | None) -> Iterator[tuple[str, str, Any]]:
+    """Yield every entry of a file: where it stands, which setting it is, its value."""
+    for key, value in section.items():
+        if key == "gate":
+            if not isinstance(value, Mapping):
+                raise UsageError(f"{file}: gate is no table", "write [tool.critpath.gate]")
+            for inner, given in value.items():
+                name = inner.replace("_", "-")
+                if name == "states":
+                    yield _STATES, "level", given
+                elif name in GATE:
+                    yield f"gate.{inner}", name, given
+                elif name in SETTINGS and name != "level":
+                    raise UsageError(
+                        f"{file}: {inner} is no setting of the gate",
+                        "write it above [tool.critpath.gate], in [tool.critpath]",
+                    )
+                else:
+                    raise _unknown(f"{file}: unknown setting gate.{inner}", name, (*GATE, "states"))
+            continue
+        name = key.replace("_", "-")
+        if name not in SETTINGS or name == "level":
+            known = tuple(_STATES if each == "level" else each for each in SETTINGS)
+            raise _unknown(
+                f"{file}: unknown setting {key}", _STATES if name == "level" else name, known
+            )
+        yield key, name, value
+
+
+def _unknown(what: str, name: str, known: tuple[str, ...]) -> UsageError:
+    import difflib  # noqa: PLC0415 - start-up time, and rarely needed
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    return UsageError(what, f"did you mean {near[0] if near else ', '.join(known)}?")
 
 
 def _nearest(start: Path) -> tuple[Path | None, Mapping[str, Any] | None]:

@@ -38,6 +38,16 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ..
     for name, path_set in (("normal", normal), ("sample", sample)):
         own = [text for text in dict.fromkeys(path_set.warnings) if text not in result]
         result += [f"{name}: {text}" for text in own]
+    result += differing(normal, sample)
+    result += _apart(normal, sample)
+    if folded:
+        result.append(f"{plural(folded, 'rare kind')} of thread counted together as '*'")
+    return tuple(result)
+
+
+def differing(normal: PathSet, sample: PathSet) -> list[str]:
+    """Say in which surroundings that should be alike two sets were recorded; a line each."""
+    result = []
     for key, what in _ALIKE.items():
         seen = [_said(s, key) for s in (normal, sample)]
         # Only critpath's own recordings say the latter: silence is no difference there.
@@ -48,10 +58,7 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ..
                 f"the sets come from different {what}: "
                 f"{', '.join(seen[0]) or 'unknown'} and {', '.join(seen[1]) or 'unknown'}"
             )
-    result += _apart(normal, sample)
-    if folded:
-        result.append(f"{plural(folded, 'rare kind')} of thread counted together as '*'")
-    return tuple(result)
+    return result
 
 
 def unlike_recordings(normal: PathSet) -> tuple[str, ...]:

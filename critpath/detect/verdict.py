@@ -36,6 +36,8 @@ def decide(
     losses: tuple[Sequence[Loss], Sequence[Loss]],
     *,
     apart: bool = False,
+    minimum: int = 0,
+    unlike: Sequence[str] = (),
 ) -> tuple[str, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
@@ -51,6 +53,10 @@ def decide(
     losses : (losses of the normal set, of the sample set)
     apart : bool
         Each set is one session, and not the same: what sessions differ by is unknown.
+    minimum : int
+        Fewest executions of either set that a verdict may rest on.
+    unlike : sequence of str
+        Differences between the sets' surroundings that no verdict may rest on.
 
     Returns
     -------
@@ -74,8 +80,17 @@ def decide(
                 f"{describe_losses(lost)} were lost in the {name} set and "
                 f"{affected} of {plural(len(lossy), 'execution')} overlap a loss"
             )
+    reasons += unlike
+    reasons += [
+        f"the {name} set has {plural(len(lossy), 'execution')}, and {minimum:,} are wanted "
+        "(minimum-executions)"
+        for name, lossy in (("normal", normal_lossy), ("sample", sample_lossy))
+        if len(lossy) < minimum
+    ]
     if reasons:
         return "inconclusive", tuple(reasons)
+    if not any(s.level == "error" for s in detection.states[:-1]):
+        return "ok", ("no state decides: every one is at level warn or off",)
     if not detection.enough and detection.rule == "gate":
         what = f"too few executions to decide at alpha {detection.alpha:g}"
         if not detection.needed:
@@ -96,7 +111,7 @@ def decide(
 
 
 def _slower(detection: Detection) -> str:
-    states = [s for s in detection.states if s.flagged]
+    states = [s for s in detection.states if s.flagged and s.level == "error"]
     counted = sum(s.name != "total" for s in states)  # the total is no state
     named = [plural(counted, "state")] if counted else []
     named += ["the total"] if counted < len(states) else []
@@ -104,10 +119,11 @@ def _slower(detection: Detection) -> str:
     if detection.rule != "gate":
         worst = max(states, key=lambda s: s.effect)
         return f"{worst.name} is {format_ns(worst.effect, sign=True)} an execution; {flagged}"
-    return f"{_told(detection.slower[0])}; {flagged}"
+    return f"{told(detection.slower[0])}; {flagged}"
 
 
-def _told(change: Change) -> str:
+def told(change: Change) -> str:
+    """Return a change in words: what, by how much, in which type, and its p."""
     of = f" of type n{change.kind}" if change.kind >= 0 else ""
     size = format_ns(change.effect, sign=True)
     return f"{change.name} is {size} an execution{of} (p = {change.p_value:.2g})"
@@ -141,4 +157,4 @@ def _not_slower(detection: Detection) -> str:
         if most.effect < most.floor
         else "by a mean too uncertain to count"
     )
-    return f"no state is slower enough: {_told(most)}, {why}{shown}"
+    return f"no state is slower enough: {told(most)}, {why}{shown}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from critpath.model import CriticalPaths, Executions, PathSet
+from critpath.model import I64, CriticalPaths, Executions, PathSet
 
 
 def concatenate(parts: Sequence[CriticalPaths]) -> CriticalPaths:
@@ -76,4 +77,42 @@ def join_sets(parts: Sequence[PathSet]) -> PathSet:
         environment=tuple(e for part in parts for e in part.environment),
         events=sum(part.events for part in parts),
         warnings=tuple(w for part in parts for w in part.warnings),
+    )
+
+
+def take_executions(path_set: PathSet, rows: I64) -> PathSet:
+    """Return some executions of a set, with their paths, as a set.
+
+    Parameters
+    ----------
+    path_set : PathSet
+    rows : int64 array
+        Their positions, in the order wanted.
+    """
+    every, paths = path_set.executions, path_set.paths
+    counts = np.diff(paths.start)[rows]
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    segments = np.arange(start[-1]) + np.repeat(paths.start[rows] - start[:-1], counts)
+    columns = ("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy")
+
+    def texts(column: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(column[row] for row in rows.tolist())
+
+    return replace(
+        path_set,
+        executions=replace(
+            every,
+            id=texts(every.id),
+            begin=every.begin[rows],
+            end=every.end[rows],
+            tid=every.tid[rows],
+            host=every.host[rows],
+            comm=texts(every.comm),
+            label=texts(every.label),
+        ),
+        paths=replace(
+            paths, start=start, **{name: getattr(paths, name)[segments] for name in columns}
+        ),
+        session=path_set.session[rows],
+        lossy=path_set.lossy[rows],
     )

@@ -30,6 +30,13 @@ class CompareSettings:
         Family-wise level of the gate.
     floor : float
         Least effect of interest, as a share of the normal mean.
+    minimum_executions : int
+        Fewest executions of either set that a verdict may rest on.
+    strict_environment : bool
+        Sets from different kernels, machines, processors or tracers are inconclusive.
+    level : tuple of (str, str)
+        Patterns of states, and their levels ``off``, ``warn`` or ``error``; see
+        `critpath.detect.levels.level_of`.
     t1 : float
         Average rule: standard deviations.
     t2 : float or None
@@ -63,6 +70,9 @@ class CompareSettings:
     rule: str = "gate"
     alpha: float = 0.01
     floor: float = 0.05
+    minimum_executions: int = 0
+    strict_environment: bool = False
+    level: tuple[tuple[str, str], ...] = ()
     t1: float = 1.5
     t2: float | None = None
     y_reference: str = "a1"

@@ -49,6 +49,9 @@ class StateTest:
     median_ratio : float or None
         Typical sample over normal duration (Hodges-Lehmann on logarithms); None where
         half of the durations of a type are 0.
+    level : str
+        ``error``: it decides; ``warn`` or ``off``: its figures and ``flagged`` are those
+        of a test of everything, which decides nothing.
     """
 
     symbol: Symbol | None
@@ -69,6 +72,7 @@ class StateTest:
     flagged: bool
     cliffs_delta: float = 0.0
     median_ratio: float | None = None
+    level: str = "error"
 
     @property
     def name(self) -> str:
@@ -113,9 +117,9 @@ class Detection(Table):
     rule : str
         ``gate`` or ``paper``: the one that decides ``flagged``.
     states : tuple of StateTest
-        One per symbol, and last the total.
+        One per symbol, and last the total (of the states of level ``error``).
     flagged : bool
-        Any state flagged.
+        Any state of level ``error`` flagged.
     alpha : float
         Level of the gate.
     floor : float

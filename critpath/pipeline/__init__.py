@@ -10,15 +10,24 @@ from __future__ import annotations
 
 from critpath.executions.specification import parse_specification
 from critpath.model import CompareSettings
+from critpath.pipeline.baselines import make_sessions, said_of, update
 from critpath.pipeline.calibration import calibrate
 from critpath.pipeline.comparison import compare
-from critpath.pipeline.extraction import extract, thread_paths
+from critpath.pipeline.exporting import choose_executions, vectors, window
+from critpath.pipeline.extraction import extract, extract_each, thread_paths
 
 __all__ = [
     "CompareSettings",
     "calibrate",
+    "choose_executions",
     "compare",
     "extract",
+    "extract_each",
+    "make_sessions",
     "parse_specification",
+    "said_of",
     "thread_paths",
+    "update",
+    "vectors",
+    "window",
 ]

@@ -223,7 +223,8 @@ def _false_alarms(
         judgement = pool.judge(split, across=across, floor=in_force)
         kept += [judgement] if number <= _TRIALS else []
         detection = judgement.detection
-        bare += any(state.p_value <= detection.alpha for state in detection.states)
+        deciding = [state for state in detection.states if state.level == "error"]
+        bare += any(state.p_value <= detection.alpha for state in deciding)
         marked += bool(judgement.outliers.anomalous.any())
         alarms += detection.flagged
         # With a higher floor only what alarmed can alarm.

@@ -38,7 +38,7 @@ def compare(
     found before the coarse detection, whose tests compare like with like, so that a
     changed mix of types is no slow-down; the verdict comes from a permutation test.
     """
-    from critpath.detect.circumstances import apart, set_warnings
+    from critpath.detect.circumstances import apart, differing, set_warnings
     from critpath.detect.verdict import decide
     from critpath.model import Comparison
     from critpath.vectors.alphabet import ALPHABETS
@@ -72,11 +72,17 @@ def compare(
         sample.lossy,
         (normal.losses, sample.losses),
         apart=apart(normal, sample),
+        minimum=settings.minimum_executions,
+        unlike=differing(normal, sample) if settings.strict_environment else (),
     )
     result = Comparison(
         verdict=verdict,
         reasons=reasons,
-        warnings=(*set_warnings(normal, sample, alphabet.folded), *unlike),
+        warnings=(
+            *judgement.warnings,
+            *set_warnings(normal, sample, alphabet.folded),
+            *unlike,
+        ),
         normal=normal,
         sample=sample,
         normal_vectors=normal_vectors,

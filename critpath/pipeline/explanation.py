@@ -36,6 +36,7 @@ def explain(
     codes : (uint8 array, uint8 array)
         Symbol of every segment of the normal and of the sample set.
     """
+    from critpath.detect.levels import ERROR
     from critpath.localize.causes import Explained, group_causes, in_order_of_causes
     from critpath.localize.chosen import held_back, to_explain
     from critpath.localize.surroundings import surroundings
@@ -69,6 +70,11 @@ def explain(
         quota=quota,
         flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
     )
+    if settings.level:
+        # What the verdict rests on is told first.
+        level = {test.name: test.level for test in comparison.detection.states}
+        told = sorted(causes, key=lambda c: level[findings[c.main].symbol.name] != ERROR)
+        causes = tuple(told)
     ordered, causes = in_order_of_causes(findings, causes)
     return replace(
         comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings

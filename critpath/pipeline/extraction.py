@@ -38,8 +38,8 @@ def extract(
     Parameters
     ----------
     sources : sequence of Path
-        Recordings, directories of recordings, CTF trace directories, or files that
-        an earlier `extract` saved.
+        Recordings, directories of recordings, CTF trace directories, files that an
+        earlier `extract` saved, or baselines.
     specification : str or None
         What an execution is (``--execution``); None for what the recording says of
         itself.
@@ -59,13 +59,42 @@ def extract(
     UnreadableError, UsageError
         As the readers and finders do.
     """
-    from critpath import store
     from critpath.graph.concatenate import join_sets
+
+    return join_sets(
+        extract_each(
+            sources,
+            specification=specification,
+            reader=reader,
+            interrupts=interrupts,
+            progress=progress,
+        )
+    )
+
+
+def extract_each(
+    sources: Sequence[Path],
+    *,
+    specification: str | None,
+    reader: str = "auto",
+    interrupts: bool = True,
+    progress: Progress | None = None,
+) -> list[PathSet]:
+    """Extract as `extract` does, and leave every recording a set of its own."""
+    from critpath import store
+    from critpath.baseline.format import is_baseline_file
     from critpath.read.sessions import find_recordings
 
     tell = progress or (lambda _: None)
     parts: list[PathSet] = []
     for source in sources:
+        if is_baseline_file(source):
+            from critpath.baseline.read import load_baseline
+            from critpath.pipeline.baselines import sets_of
+
+            tell(f"loading {source}")
+            parts += sets_of(load_baseline(source), source, interrupts=interrupts)
+            continue
         if store.is_paths_file(source):
             tell(f"loading {source}")
             parts.append(store.load_paths(source))
@@ -73,7 +102,7 @@ def extract(
         for recording in find_recordings(source):
             tell(f"reading {recording}")
             parts.append(_extract_one(recording, specification, reader, interrupts, tell))
-    return join_sets(parts)
+    return parts
 
 
 def _extract_one(
@@ -160,6 +189,16 @@ def _walk_all(
     )
 
 
+def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
+    """Read the kernel's events of a recording, and what every thread did."""
+    from critpath.read.layout import KERNEL
+    from critpath.read.manifest import open_manifest, with_manifest
+
+    manifest, _ = open_manifest(source)
+    events = with_manifest(_read(source, KERNEL, reader), manifest)
+    return events, _timelines(events)
+
+
 def thread_paths(
     source: Path,
     *,
@@ -187,12 +226,10 @@ def thread_paths(
         If no thread matches, or nothing was recorded in the window.
     """
     from critpath.graph.subjects import lives_of
-    from critpath.read.layout import KERNEL
-    from critpath.read.manifest import open_manifest, with_manifest
+    from critpath.read.manifest import open_manifest
 
-    manifest, said = open_manifest(source)
-    events = with_manifest(_read(source, KERNEL, reader), manifest)
-    timelines = _timelines(events)
+    _, said = open_manifest(source)
+    events, timelines = read_timelines(source, reader)
     executions = lives_of(timelines, tid, comm, (begin, end), (events.begin, events.end))
     path_set = _walk_all(events, timelines, executions, source, "thread", interrupts)
     return replace(path_set, warnings=(*said, *path_set.warnings))

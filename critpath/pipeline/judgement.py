@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Judgement:
     pairs: ClusterPairs
     outliers: Outliers
     detection: Detection
+    warnings: tuple[str, ...] = ()
 
 
 def judge(
@@ -59,6 +61,7 @@ def judge(
     from critpath.cluster.outliers import outliers
     from critpath.cluster.types import find_types, usable_labels
     from critpath.detect.coarse import detect
+    from critpath.detect.levels import ERROR, levels_of, only, with_levels
     from critpath.vectors.fold import fold_interrupts
 
     tell = progress or (lambda _: None)
@@ -80,9 +83,8 @@ def judge(
         types_known=labelled,
     )
     tell("testing")
-    detection = detect(
-        normal,
-        sample,
+    gate = partial(
+        detect,
         rule=settings.rule,
         alpha=settings.alpha,
         floor=settings.floor,
@@ -94,7 +96,16 @@ def judge(
         sample_type=pairs.pair[sample_clusters.labels],
         normal_session=sessions[0],
         sample_session=sessions[1],
-        judged=judged,
         screening=screening,
     )
-    return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection)
+    detection = gate(normal, sample, judged=judged)
+    levels = levels_of(normal.symbols, settings.level)
+    if set(levels) == {ERROR}:
+        return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection)
+    # Interrupts are folded into what is left, so that a state that is left out cannot
+    # come back by that way.
+    rest = only(normal, levels), only(sample, levels)
+    folded = fold_interrupts(rest[0]), fold_interrupts(rest[1])
+    decided = gate(*rest, judged=folded) if rest[0].symbols else None
+    detection, warnings = with_levels(detection, decided, levels)
+    return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from importlib.resources import files
 from typing import Any, Final
 
-from critpath.report import verdict
-from critpath.report.html_aligned import drawings, page_data
+from critpath.report import page, verdict
+from critpath.report.html_aligned import drawings
 from critpath.report.html_causes import causes
 from critpath.report.html_clusters import clusters
 from critpath.report.html_elements import items, paragraph, section, text
@@ -22,10 +21,9 @@ from critpath.report.html_executions import executions
 from critpath.report.html_method import method
 from critpath.report.html_sets import sets
 from critpath.report.html_states import states
+from critpath.report.page_data import data_elements
 from critpath.report.svg_patterns import definitions
 from critpath.units import plural
-
-_ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
 _SIGNS: Final = {"ok": "✓", "anomaly": "▲", "inconclusive": "?"}
 
@@ -43,7 +41,7 @@ def render_html(document: dict[str, Any]) -> str:
     str
         HTML; the same document gives the same bytes.
     """
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = _asset("report.css") + page.style(), page.script()
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -61,8 +59,8 @@ def render_html(document: dict[str, Any]) -> str:
         '<meta name="referrer" content="no-referrer">\n'
         f"<title>critpath: {text(headline)}</title>\n<style>{style}</style></head>\n"
         f"<body>{definitions()}{body}<footer>{paragraph(made_by)}</footer>\n"
-        f'<script type="application/json" id="data">{_embedded(page_data(document))}</script>\n'
-        f"<script>{script}</script></body></html>\n"
+        f"{data_elements(document)}"
+        f'<script type="module">{script}</script></body></html>\n'
     )
 
 
@@ -103,7 +101,8 @@ def _header(document: dict[str, Any], headline: str, sections: list[tuple[str, s
         warnings += f'<p><a href="#sets">{count} about the two sets</a></p>'
     told = verdict.further_reasons(document)
     sensitivity = verdict.sensitivity(document)
-    if sensitivity and document["verdict"] != "anomaly":
+    # The first reason of a good verdict says so already.
+    if sensitivity and document["verdict"] != "anomaly" and "would have shown" not in sentence:
         told.append(sensitivity)
     reasons = "".join(paragraph(reason) for reason in told)
     return (
@@ -124,12 +123,6 @@ def _losses(document: dict[str, Any]) -> list[str]:
                 f"{which} set: {loss['events']:,} events and {loss['packets']:,} packets were lost."
             )
     return said
-
-
-def _embedded(data: dict[str, Any]) -> str:
-    """Return JSON in which nothing can end the script element or a line of script."""
-    compact = json.dumps(data, sort_keys=True, allow_nan=False, separators=(",", ":"))
-    return compact.translate(_ESCAPES)
 
 
 def _asset(name: str) -> str:

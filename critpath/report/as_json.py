@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from critpath.errors import UnreadableError
 from critpath.report.document import COMPARISON_FORMAT
-from critpath.report.document_path import PATH_FORMAT
+from critpath.report.document_path import PATH_FORMAT, escape_more
 from critpath.report.palette import with_letters
 from critpath.report.schema import COMPARISON, PATH, Invalid, check, check_comparison
 
@@ -47,8 +47,7 @@ def to_json_line(document: dict[str, Any]) -> str:
 
 def _compact(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, allow_nan=False, separators=(", ", ": "))
-    # JSON need not escape DEL, a terminal may act on it; it can only stand in a string.
-    return text.replace("\x7f", "\\u007f")
+    return escape_more(text)
 
 
 def load_document(text: str) -> dict[str, Any]:

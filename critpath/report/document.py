@@ -62,6 +62,11 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
             "permutations": detection.permutations,
             "enough": detection.enough,
             "needed": detection.needed,
+            "minimum": comparison.settings.get("minimum_executions", 0),
+            "levels": [
+                {"pattern": pattern, "level": level}
+                for pattern, level in comparison.settings.get("level", ())
+            ],
             "paper_false_alarms": number(detection.paper_false_alarms),
             "notes": list(detection.notes),
         },
@@ -163,6 +168,7 @@ def _state(test: StateTest) -> dict[str, Any]:
         "median_ratio": number(test.median_ratio),
         "p_value": number(test.p_value),
         "flagged": test.flagged,
+        "level": test.level,
         "new_state": test.new_state,
         "average_threshold": number(test.average_threshold),
         "average_fires": test.average_fires,

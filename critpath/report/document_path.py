@@ -97,8 +97,15 @@ def path_json(
     ]
     before, after = json.dumps(document).split('"segments": []', 1)
     text = f'{before}"segments": [{", ".join(segments)}]{after}\n'
-    # JSON need not escape DEL, a terminal may act on it; it can only stand in a string.
-    return text.replace("\x7f", "\\u007f")
+    return escape_more(text)
+
+
+def escape_more(text: str) -> str:
+    """Escape in JSON what it need not, but a terminal or a CI system's log reader acts on.
+
+    Both can only stand in a string: DEL, and ``##[``, which GitHub's runner looks for.
+    """
+    return text.replace("\x7f", "\\u007f").replace("##[", "#\\u0023[")
 
 
 class _Kinds(dict[tuple[int, int, int, int], str]):

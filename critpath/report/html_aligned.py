@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from critpath.report import verdict
-from critpath.report.columns import GAP, consensus
+from critpath.report.columns import GAP
 from critpath.report.html_elements import paragraph, table, text
-from critpath.report.palette import KINDS, LOOKS, letter_of, words_of
+from critpath.report.palette import words_of
 from critpath.report.svg_alignment import alignment_svg, caption
 from critpath.report.svg_patterns import swatch
-from critpath.units import format_ns, plural, safe_text
+from critpath.units import format_ns
 
 MOST_DRAWN: Final = 30
 _MOST_FINDINGS: Final = 20
 _MOST_SEGMENTS: Final = 60
-
-# Cells (a symbol and a duration) that go into the page for its script.
-MOST_CELLS: Final = 400_000
 
 
 def drawings(document: dict[str, Any]) -> str:
@@ -27,12 +24,18 @@ def drawings(document: dict[str, Any]) -> str:
     if not aligned:
         return paragraph("No execution is anomalous, or none could be aligned with its group.")
     rows = {r["position"]: r for r in document["executions"] if r["set"] == "sample"}
-    parts = [_legend(document, shown)]
-    parts += [_article(document, one, rows.get(one["position"])) for one in shown]
+    findings = findings_by_execution(document)
+    parts = [_legend(document, aligned)]
+    for one in aligned:
+        position = one["position"]
+        still = len(parts) <= len(shown)
+        mine = findings.get(position, [])
+        article = _article(document, one, rows.get(position), mine, still=still)
+        # The script takes it from here when it is asked for; nobody else sees it.
+        parts.append(article if still else f'<template id="t{position}">{article}</template>')
     said = verdict.left_out(len(aligned) - len(shown), "drawing")
-    still = len(shown) - len(interactive(document))
-    if still > 0:
-        said += f" {plural(still, 'drawing')} cannot be zoomed: their data is left out for size."
+    if said:
+        said += " Where scripts run, the list of executions above draws them too."
     return "".join(parts) + (paragraph(said, kind="said") if said else "")
 
 
@@ -41,68 +44,12 @@ def drawn(document: dict[str, Any]) -> list[dict[str, Any]]:
     return verdict.by_excess(document["aligned"])[:MOST_DRAWN]
 
 
-def interactive(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the alignments whose data goes into the page, up to `MOST_CELLS` cells."""
-    chosen, cells = [], 0
-    for one in drawn(document):
-        cells += one["columns"] * len(one["rows"])
-        if cells > MOST_CELLS:
-            break
-        chosen.append(one)
-    return chosen
-
-
-def page_data(document: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page's script needs, every text of it inert."""
-    return {
-        "symbols": [
-            {
-                "name": safe_text(symbol["name"]),
-                "words": safe_text(words_of(symbol)),
-                "letter": letter_of(symbol),
-                "colour": LOOKS[symbol["state"]].colour,
-                "ink": LOOKS[symbol["state"]].ink,
-                "pattern": LOOKS[symbol["state"]].pattern,
-                "other": bool(symbol["role"]),
-            }
-            for symbol in document["symbols"]
-        ],
-        "aligned": [_aligned_data(document, one) for one in interactive(document)],
-    }
-
-
-def _aligned_data(document: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
-    statistics = one["statistics"]
-    return {
-        "position": one["position"],
-        "columns": one["columns"],
-        "left_out": one["left_out"],
-        "rows": [
-            {"id": safe_text(r["id"]), "symbols": r["symbols"], "durations": r["durations"]}
-            for r in one["rows"]
-        ],
-        "consensus": consensus(one),
-        "probability": statistics["probability"],
-        "mean": statistics["mean"],
-        "segments": [
-            {
-                "column": s["column"],
-                "begin": s["begin"],
-                "thread": safe_text(f"{s['comm']} {s['tid']}"),
-                "detail": safe_text(s["detail"]),
-            }
-            for s in one["segments"]
-        ],
-        "findings": [
-            {
-                "rank": f["rank"],
-                "columns": f["columns"],
-                "words": safe_text(f"{f['state']} {KINDS.get(f['kind'], f['kind'])}"),
-                "contribution": f["contribution"],
-            }
-            for f in verdict.findings_of(document, one["position"])
-        ],
-    }
+def findings_by_execution(document: dict[str, Any]) -> dict[int, list[dict[str, Any]]]:
+    """Return the findings of every sample execution that has some, by rank."""
+    result: dict[int, list[dict[str, Any]]] = {}
+    for finding in sorted(document["findings"], key=lambda f: f["rank"]):
+        result.setdefault(finding["position"], []).append(finding)
+    return result
 
 
 def _legend(document: dict[str, Any], aligned: list[dict[str, Any]]) -> str:
@@ -116,7 +63,14 @@ def _legend(document: dict[str, Any], aligned: list[dict[str, Any]]) -> str:
     return f'<ul class="legend" aria-label="Legend">{entries}{gap}</ul>'
 
 
-def _article(document: dict[str, Any], one: dict[str, Any], row: dict[str, Any] | None) -> str:
+def _article(
+    document: dict[str, Any],
+    one: dict[str, Any],
+    row: dict[str, Any] | None,
+    findings: list[dict[str, Any]],
+    *,
+    still: bool = True,
+) -> str:
     position = one["position"]
     label = f", {row['label']}" if row and row["label"] else ""
     facts = [f"{verdict.duration(one['excess'], sign=True)} against its normal group"]
@@ -128,20 +82,20 @@ def _article(document: dict[str, Any], one: dict[str, Any], row: dict[str, Any] 
     facts.append(f"{verdict.duration(one['unexplained'], sign=True)} of it unexplained")
     if one["note"]:
         facts.append(one["note"])
-    left_out = caption(document, one)
+    drawing, said = "", ""
+    if still:
+        drawing = f'<div class="still">{alignment_svg(document, one)}</div>'
+        said = text(caption(document, one))
     return (
         f'<article id="x{position}" aria-labelledby="x{position}-title">'
         f'<h3 id="x{position}-title">Execution {text(one["execution"] + label)}</h3>'
         f'<p class="facts">{text("; ".join(facts))}</p>'
-        f'<figure data-position="{position}">'
-        f'<div class="still">{alignment_svg(document, one)}</div>'
-        f"<figcaption>{text(left_out)}</figcaption></figure>"
-        f"{_findings(document, one)}{_segments(one)}</article>"
+        f'<figure data-position="{position}">{drawing}<figcaption>{said}</figcaption></figure>'
+        f"{_findings(one, findings)}{_segments(one) if still else ''}</article>"
     )
 
 
-def _findings(document: dict[str, Any], one: dict[str, Any]) -> str:
-    findings = verdict.findings_of(document, one["position"])
+def _findings(one: dict[str, Any], findings: list[dict[str, Any]]) -> str:
     if not findings:
         return paragraph("No difference stands out.")
     rows = [
@@ -163,7 +117,8 @@ def _findings(document: dict[str, Any], one: dict[str, Any]) -> str:
     headers += [">share", ">normals with it"]
     words = f"What differs in execution {one['execution']}"
     said = verdict.left_out(len(findings) - _MOST_FINDINGS, "finding")
-    return table(words, headers, rows) + (paragraph(said, kind="said") if said else "")
+    shown = table(words, headers, rows, kind="findings")
+    return shown + (paragraph(said, kind="said") if said else "")
 
 
 def _segments(one: dict[str, Any]) -> str:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from critpath.report import verdict
-from critpath.report.accounts import accounts, in_steps
 from critpath.report.html_aligned import drawn
 from critpath.report.html_elements import paragraph, said, table, text
 from critpath.report.palette import VERMILLION
-from critpath.units import NS_PER_S, plural
+from critpath.units import plural
 
 MOST_CAUSES: Final = 40
 _MOST_LINKS: Final = 20
-# Unit, its nanoseconds, decimals: the first of which the whole has ten is used.
-_UNITS: Final = (("s", NS_PER_S, 2), ("ms", 1_000_000, 2), ("us", 1_000, 1), ("ns", 1, 0))
 
 
 def causes(document: dict[str, Any]) -> str:
@@ -33,7 +30,7 @@ def causes(document: dict[str, Any]) -> str:
             f'<ol class="causes" start="{len(main) + 1}">{entries}</ol>'
             f"{said(verdict.left_out(len(rest) - MOST_CAUSES, 'cause'))}</details>"
         )
-    return shown + _accounts(document)
+    return shown + _account(document)
 
 
 def _no_cause(document: dict[str, Any]) -> str:
@@ -82,35 +79,20 @@ def _link(position: int, name: str, rank: int | None) -> str:
     return f'<a href="#x{position}" data-position="{position}"{finding}>{text(name)}</a>'
 
 
-def _accounts(document: dict[str, Any]) -> str:
+def _account(document: dict[str, Any]) -> str:
     """Return what all causes add up to, in figures that add up as they are printed."""
-    found = accounts(document, MOST_CAUSES)
+    found = verdict.account(document, MOST_CAUSES)
     if found is None:
         return said(verdict.unexplained(document))
-    unit, ns, digits = next((one for one in _UNITS if found.whole >= 9.995 * one[1]), _UNITS[-1])
-    step = ns / 10**digits
-    values = [value for _, value in found.parts]
-    times = in_steps(values, step)
-    shares = in_steps([value / found.whole for value in values], 0.001)
-
-    def cells(words: str, time: int, share: int, sign: str) -> list[str]:
-        return [
-            text(words),
-            f"{time / 10**digits:{sign},.{digits}f} {unit}",
-            f"{share / 10:{sign}.1f} %",
-        ]
-
-    rows = [
-        cells(words, time, share, "+")
-        for (words, _), time, share in zip(found.parts, times, shares, strict=True)
-    ]
-    examined = plural(found.executions, "examined execution")
-    whole = cells(f"the whole excess of {examined}", sum(times), sum(shares), "")
+    whole, parts = found
+    width = 2 if whole.share else 1  # what is no slow-down has no shares
     return table(
-        "How the shares add up",
-        ["", ">time in all", ">of the excess"],
-        rows,
+        "How the causes add up",
+        ["", *[">time in all", ">of the excess"][:width]],
+        [[text(part.words.removeprefix("that ")), *[text(part.shown), text(part.share)][:width]] for part in parts],
         kind="sum",
         heads=True,
-        foot=[whole],
+        foot=[
+            [text(f"whole excess {whole.words}"), *[text(whole.shown), text(whole.share)][:width]]
+        ],
     ) + said("The excess of an execution is its duration less the mean of its normal group.")

@@ -14,7 +14,7 @@ _ORDER: Final = {"sample": 0, "normal": 1}
 _MARKS: Final = {
     "anomalous": "anomalous",
     "paper": "marked by the paper's rule",
-    "weak": "noise that joined its nearest cluster",
+    "weak": "in no dense group: joined its nearest type",
     "lossy": "touches a loss",
 }
 _TERMS: Final = (
@@ -59,7 +59,7 @@ def executions(document: dict[str, Any]) -> str:
         ]
         rows.append(["*", *cells] if row["anomalous"] else cells)
     headers = ["execution", "set", *(["label"] if labels else []), "thread", ">begins"]
-    headers += [">duration", ">excess", ">p", "cluster", "marks"]
+    headers += [">duration", ">excess", ">p", "type", "marks"]
     caption = "Executions: anomalous ones first, then the sample's, then the normal ones"
     return (
         table(caption, headers, rows, kind="long", heads=True)

@@ -51,8 +51,7 @@ def states(document: dict[str, Any]) -> str:
     if not document["states"]:
         return paragraph("No state was tested.")
     total = [s for s in document["states"] if s["state"] == "total"]
-    rest = [s for s in document["states"] if s["state"] != "total"]
-    rest.sort(key=lambda s: (not s["flagged"], -abs(s["effect"] or 0), s["state"]))
+    rest = verdict.states_by_weight(document)
     shown = rest[:MOST_STATES]
     ends = ("effect", "effect_low", "effect_high")
     reach = max([abs(s[key] or 0.0) for s in shown + total for key in ends] + [1.0])
@@ -113,7 +112,7 @@ def _cells(
         text(verdict.duration(state["sample_mean"])),
         text(verdict.duration(state["effect"], sign=True) + _relative(state)),
         _interval(state, reach),
-        text(_figures(state)),
+        text(verdict.interval(state)),
         text(verdict.probability(state["p_value"])),
     ]
     if fires:
@@ -129,13 +128,6 @@ def _relative(state: dict[str, Any]) -> str:
     if not mean or effect is None or abs(effect) > 10 * mean or not round(effect / mean, 3):
         return ""
     return f" ({'+' if effect > 0 else ''}{format_share(effect / mean)})"
-
-
-def _figures(state: dict[str, Any]) -> str:
-    low, high = state["effect_low"], state["effect_high"]
-    if low is None or high is None:
-        return "-"
-    return f"{format_ns(low, sign=True)} to {format_ns(high, sign=True)}"
 
 
 def _interval(state: dict[str, Any], reach: float) -> str:

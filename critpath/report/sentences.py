@@ -19,13 +19,13 @@ def level_of(state: dict[str, Any]) -> str:
 
 def state_sentence(state: dict[str, Any]) -> str:
     """Return one state's test in a sentence: difference, interval, p, both means."""
-    means = f"{verdict.duration(state['normal_mean'])} normally, {verdict.duration(state['sample_mean'])} here"
-    between = (
-        f" (95 % interval {verdict.interval(state)})" if verdict.interval(state) != "-" else ""
-    )
+    effect = verdict.duration(state["effect"], sign=True)
+    between = verdict.interval(state)
+    between = f" (95 % interval {between})" if between != "-" else ""
+    normal, sample = (verdict.duration(state[f"{which}_mean"]) for which in ("normal", "sample"))
     return (
-        f"{state['state']} is {verdict.duration(state['effect'], sign=True)} an execution{between}, "
-        f"p {verdict.probability(state['p_value'])}: {means}"
+        f"{state['state']} is {effect} an execution{between}, "
+        f"p {verdict.probability(state['p_value'])}: {normal} normally, {sample} here"
     )
 
 
@@ -55,7 +55,7 @@ def _state_of(document: dict[str, Any], cause: dict[str, Any]) -> str:
     finding = _main_finding(document, cause)
     if finding is None:
         return ""
-    return finding["state"] + (f"@{finding['role']}" if finding["role"] else "")
+    return str(finding["state"]) + (f"@{finding['role']}" if finding["role"] else "")
 
 
 def setting(value: object) -> str:

@@ -81,8 +81,8 @@ def scatter_panels(document: dict[str, Any]) -> str:
     if plane["normal"] and plane["sample"]:
         found = _both_sets(document, scales)
         many = document["outliers"]["anomalous"]
-        title = f"Both sets, {plural(many, 'anomalous execution')} marked: "
-        title += "circles normal, triangles sample, diamonds anomalous"
+        title = "Both sets: circles normal, triangles sample"
+        title += f", diamonds the {plural(many, 'anomalous execution')}" if many else ""
         panels.append(_panel(found, plane["explained"], title))
     return f'<div class="panels">{"".join(panels)}</div>'
 

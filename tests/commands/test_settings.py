@@ -25,7 +25,8 @@ def test_defaults(run):
     assert found["t2"] == ('"auto"', "default")
     assert "# execution is not set" in done.out
     assert len(done.out.splitlines()) == len(SETTINGS)
-    assert set(tomllib.loads(done.out)) == set(SETTINGS) - {"execution"}
+    assert set(tomllib.loads(done.out)) == {*SETTINGS, "gate"} - {"execution", "level"}
+    assert tomllib.loads(done.out)["gate"] == {"states": {}}
 
 
 def test_the_command_line_wins_over_the_file(run, tmp_path):
@@ -78,6 +79,15 @@ def test_config_names_the_only_file(run, tmp_path):
         ("critpath.toml", "t2 = -1", ("is not auto or a number above 0", "")),
         ("critpath.toml", "t1 = 1979-05-27", ("is not a number", "")),
         ("critpath.toml", "outlier-k = 1\noutlier_k = 2", ("set twice", "")),
+        ("critpath.toml", "alpha = 0.1\n[gate]\nalpha = 0.2", ("twice, as alpha", "gate.alpha")),
+        ("critpath.toml", "gate = 1", ("gate is no table", "")),
+        ("critpath.toml", "[gate]\nalhpa = 1", ("unknown setting gate.alhpa", "alpha")),
+        ("critpath.toml", "[gate]\nrule = 'paper'", ("rule is no setting of the gate", "above")),
+        ("critpath.toml", "level = 'RUN=off'", ("unknown setting level", "gate.states")),
+        ("critpath.toml", "[gate]\nstates = 1", ("gate.states = 1 is not a table", "")),
+        ("critpath.toml", "[gate.states]\nWAIT_CPU = 'loud'", ("off, warn or error", "")),
+        ("critpath.toml", "[gate.states]\nWAIT_CUP = 'off'", ("no state 'WAIT_CUP'", "WAIT_CPU?")),
+        ("critpath.toml", "[gate.states]\n'total@x' = 'off'", ("no state 'total'", "")),
         ("critpath.toml", "alpha =", ("not valid TOML", "")),
         ("pyproject.toml", "[tool]\ncritpath = 3", ("is no table", "")),
         ("pyproject.toml", "[tool.critpath]\ncolour = 3", ("unknown setting colour", "")),
@@ -101,7 +111,7 @@ def test_config_that_is_not_there_or_has_no_section(run, tmp_path):
 
 def test_every_default_is_a_value_that_may_be_given(tmp_path):
     for setting in SETTINGS.values():
-        if setting.default is not None:
+        if setting.default is not None and not setting.repeated:
             assert setting.parse(setting.default) == setting.default
     assert effective({}, None, tmp_path).values == {n: s.default for n, s in SETTINGS.items()}
 
@@ -129,3 +139,56 @@ def test_the_pipeline_has_the_same_defaults(tmp_path):
     values = effective({}, None, tmp_path).values
     mine = {name.replace("-", "_"): values[name] for name in (*COMPARING, "interrupts")}
     assert mine == {name: fields[name] for name in mine}
+
+
+GATE = """
+t1 = 2
+[gate]
+alpha = 0.02
+floor = "10%"
+minimum_executions = 20
+[gate.states]
+WAIT_CPU = "warn"
+"RUN@kworker/*" = "off"
+"""
+
+
+def test_the_gate_has_a_table_of_its_own(run, tmp_path):
+    (tmp_path / "critpath.toml").write_text(GATE)
+    here = str(tmp_path / "critpath.toml")
+    found = shown(run("--show-config"))
+    assert found["alpha"] == ("0.02", here)
+    assert found["floor"] == ("0.1", here)
+    assert found["minimum-executions"] == ("20", here)
+    states = '{ "WAIT_CPU" = "warn", "RUN@kworker/*" = "off" }'
+    assert found["gate.states"] == (states, here)
+    done = run("compare", "--show-config", "--level", "WAIT_CPU=error", "--level", "total=off")
+    states = '{ "RUN@kworker/*" = "off", "WAIT_CPU" = "error", "total" = "off" }'
+    assert shown(done)["gate.states"] == (states, f"{here}, command line")
+    assert shown(run("compare", "--show-config", "--alpha", "0.3"))["alpha"][0] == "0.3"
+    (tmp_path / "critpath.toml").unlink()
+    text = GATE.replace("[gate", "[tool.critpath.gate").replace("t1 =", "[tool.critpath]\nt1 =")
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert shown(run("--show-config"))["gate.states"][1] == str(tmp_path / "pyproject.toml")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("WAIT_CUP=warn", "did you mean WAIT_CPU?"),
+        ("WAIT_CPU", "a level of off, warn or error"),
+        ("WAIT_CPU=loud", "a level of off, warn or error"),
+        ("=off", "a level of off"),
+        ("zzz=off", "the states are UNKNOWN, RUN"),
+    ],
+)
+def test_wrong_levels_on_the_command_line(run, given, says):
+    done = run("compare", "normal", "sample", "--level", given)
+    assert (done.code, says in done.err) == (2, True), done.err
+
+
+def test_levels_reach_the_comparison(run, fake):
+    run("compare", "normal", "sample", "--level", "RUN@a=b=off", "--minimum-executions", "7")
+    [(arguments, _)] = fake.called("compare")
+    assert arguments[2].level == (("RUN@a=b", "off"),)
+    assert arguments[2].minimum_executions == 7

@@ -59,7 +59,8 @@ def test_the_essentials_are_there_without_script(factory):
     body = scripts_off(render_html(document))
     assert "2 of 6 executions, +30.0 ms each: waiting for a timer in `worker`" in body
     assert body.count('<svg class="aligned"') == 2
-    assert body.count('<svg class="scatter"') == 1
+    assert body.count('<svg class="scatter"') == 3
+    assert body.count('<svg class="reachability"') == 2
     for state in document["states"]:
         assert f"<code>{state['state']}</code>" in body
     for row in document["executions"]:

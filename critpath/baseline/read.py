@@ -1,0 +1,253 @@
+"""A baseline's text, checked in every respect: whoever may commit to a project wrote it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from critpath.baseline.format import FORMAT, STATES, STEP, Baseline, Session, mean_times
+from critpath.errors import UnreadableError
+from critpath.model import CriticalPaths, Executions, Loss, PathSet
+
+_END: Final = 2**63
+# Times are within this, so that no difference of two overflows.
+_TIME: Final = 2**62
+_DO: Final = "restore the file, or make it again with critpath baseline save"
+
+
+class _Wrong(Exception):  # noqa: N818 - never seen outside
+    """Something in the file is not what it should be; says where and what."""
+
+
+def load_baseline(file: Path) -> Baseline:
+    """Load what `save_baseline` saved, checked in every respect.
+
+    Raises
+    ------
+    UnreadableError
+        If the file cannot be read, is not of this format or contradicts itself; the
+        place is named.
+    """
+    try:
+        text = file.read_bytes().decode("utf-8")
+        document = json.loads(text, object_pairs_hook=_object)
+        return _baseline(document)
+    except OSError as error:
+        raise UnreadableError(f"{file}: cannot be read: {error.strerror or error}", _DO) from None
+    except UnicodeDecodeError:
+        raise UnreadableError(f"{file}: no text in UTF-8", _DO) from None
+    except json.JSONDecodeError as error:
+        what = f"{file}:{error.lineno}: no valid JSON: {error.msg}"
+        raise UnreadableError(what, _DO) from None
+    except (_Wrong, RecursionError, ValueError) as error:
+        # A ValueError is a number of more digits than Python reads.
+        what = str(error).splitlines()[0] if str(error) else "damaged"
+        raise UnreadableError(f"{file}: {what}", _DO) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Wrong(f"a key is there twice among {', '.join(k for k, _ in pairs)[:80]}")
+    return found
+
+
+def _wrong(place: str, wanted: str) -> NoReturn:
+    raise _Wrong(f"{place} lacks or is not {wanted}")
+
+
+def _text(value: object, place: str) -> str:
+    if type(value) is not str:
+        _wrong(place, "a text")
+    return str(value).encode("utf-8", "replace").decode("utf-8")
+
+
+def _whole(value: object, place: str, low: int = 0, high: int = _END) -> int:
+    if type(value) is not int or not low <= value < high:
+        _wrong(place, f"a whole number from {low} to below {high}")
+    return value
+
+
+def _items(value: object, place: str, kind: type = dict) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a list, all of a kind, each with its place."""
+    if type(value) is not list:
+        _wrong(place, "a list")
+    for i, item in enumerate(value):
+        if type(item) is not kind:
+            _wrong(f"{place}[{i}]", "an object" if kind is dict else f"a {kind.__name__}")
+        yield f"{place}[{i}]", item
+
+
+def _texts(of: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
+    return tuple(_text(v, p) for p, v in _items(of.get(key), f"{place}.{key}", str))
+
+
+def _baseline(document: object) -> Baseline:
+    if type(document) is not dict:
+        raise _Wrong("no baseline: not a JSON object")
+    found = document.get("format")
+    if found != FORMAT:
+        raise _Wrong(f"format {found!r:.60}, this critpath reads {FORMAT}")
+    if type(document.get("interrupts")) is not bool:
+        _wrong("interrupts", "true or false")
+    sessions = [_session(s, place) for place, s in _items(document.get("sessions"), "sessions")]
+    if not sessions:
+        raise _Wrong("a baseline without sessions")
+    version = _text(document.get("critpath"), "critpath")
+    return Baseline(tuple(sessions), document["interrupts"], version)
+
+
+def _session(given: Mapping[str, Any], place: str) -> Session:
+    sources = _texts(given, "sources", place)
+    recorded = _texts(given, "recorded", place)
+    if not sources or len(recorded) != len(sources):
+        _wrong(f"{place}.recorded", "a time for each of one or more sources")
+    paths = _paths(given, place, len(sources))
+    path_set = PathSet(
+        executions=paths[0],
+        paths=paths[1],
+        session=paths[2],
+        sources=sources,
+        specification=_text(given.get("specification"), f"{place}.specification"),
+        losses=tuple(_loss(v, p) for p, v in _items(given.get("losses"), f"{place}.losses")),
+        lossy=paths[3],
+        environment=tuple(
+            _environment(v, p) for p, v in _items(given.get("environment"), f"{place}.environment")
+        ),
+        events=_whole(given.get("events"), f"{place}.events"),
+        warnings=_texts(given, "warnings", place),
+    )
+    if given.get("means") != [list(pair) for pair in mean_times(path_set)]:
+        raise _Wrong(f"{place}.means are not those of its executions: the file was changed")
+    return Session(path_set, recorded, _whole(given.get("left_out"), f"{place}.left_out"))
+
+
+def _loss(given: Mapping[str, Any], place: str) -> Loss:
+    if given.keys() != {field.name for field in fields(Loss)}:
+        _wrong(place, "a loss")
+    return Loss(
+        reason=_text(given["reason"], f"{place}.reason"),
+        **{
+            field.name: _whole(given[field.name], f"{place}.{field.name}", -_END)
+            for field in fields(Loss)
+            if field.name != "reason"
+        },
+    )
+
+
+def _environment(given: Mapping[str, Any], place: str) -> Mapping[str, str | int]:
+    return {
+        _text(key, place): _text(value, f"{place}.{key:.40}")
+        if type(value) is str
+        else _whole(value, f"{place}.{key:.40}", -_END)
+        for key, value in given.items()
+    }
+
+
+def _paths(
+    given: Mapping[str, Any], place: str, sources: int
+) -> tuple[Executions, CriticalPaths, Any, Any]:
+    """Return the executions, their paths, sources and losses."""
+    strings: dict[str, int] = {"": 0}
+    kinds, threads = _tables(given, place, strings)
+    origin = _whole(given.get("origin"), f"{place}.origin", -_END)
+    begins, ends, steps, lossy = [], [], [], []
+    columns: dict[str, list[Any]] = {name: [] for name in ("id", "label", "thread", "session")}
+    affected = []
+    for where, row in _items(given.get("executions"), f"{place}.executions"):
+        begin = origin + _whole(row.get("begin"), f"{where}.begin", -_END)
+        path = _path(row.get("path"), f"{where}.path", len(kinds), len(threads))
+        end = begin + sum(path[3::STEP])
+        if not -_TIME <= begin <= end < _TIME:
+            _wrong(f"{where}.begin", "within the range of times")
+        begins.append(begin)
+        ends.append(end)
+        steps.append(np.array(path, np.int64).reshape(-1, STEP))
+        columns["id"].append(_text(row.get("id"), f"{where}.id"))
+        columns["label"].append(_text(row.get("label", ""), f"{where}.label"))
+        columns["session"].append(_whole(row.get("source", 0), f"{where}.source", 0, sources))
+        columns["thread"].append(
+            threads[_whole(row.get("thread"), f"{where}.thread", 0, len(threads))]
+        )
+        if type(row.get("lossy", False)) is not bool:
+            _wrong(f"{where}.lossy", "true or false")
+        affected.append(row.get("lossy", False))
+        lossy.append(_marks(row.get("lossy_segments", []), f"{where}.lossy_segments", path))
+    texts = tuple(strings)
+    executions = Executions(
+        id=tuple(columns["id"]),
+        begin=np.array(begins, np.int64),
+        end=np.array(ends, np.int64),
+        tid=np.array([thread[0] for thread in columns["thread"]], np.int64),
+        host=np.array([thread[1] for thread in columns["thread"]], np.int64),
+        comm=tuple(texts[thread[2]] for thread in columns["thread"]),
+        label=tuple(columns["label"]),
+        incomplete=_whole(given.get("incomplete"), f"{place}.incomplete"),
+        notes=_texts(given, "notes", place),
+    )
+    table = np.concatenate([np.zeros((0, STEP), np.int64), *steps])
+    durations = [np.cumsum(each[:, 3]) for each in steps]
+    ended = np.concatenate(
+        [np.zeros(0, np.int64), *(b + d for b, d in zip(begins, durations, strict=True))]
+    ).astype(np.int64)
+    kind_table = np.array(kinds, np.int64).reshape(-1, 2)[table[:, 0]]
+    thread_table = np.array(threads, np.int64).reshape(-1, 3)[table[:, 1]]
+    paths = CriticalPaths(
+        start=np.concatenate([[0], np.cumsum([len(each) for each in steps])]).astype(np.int64),
+        begin=ended - table[:, 3],
+        end=ended,
+        state=kind_table[:, 0].astype(np.uint8),
+        detail=kind_table[:, 1].astype(np.int32),
+        comm=thread_table[:, 2].astype(np.int32),
+        tid=thread_table[:, 0],
+        host=thread_table[:, 1],
+        cpu=table[:, 2].astype(np.int32),
+        lossy=np.concatenate([np.zeros(0, np.bool_), *lossy]),
+        strings=texts,
+    )
+    return executions, paths, np.array(columns["session"], np.int64), np.array(affected, np.bool_)
+
+
+def _tables(
+    given: Mapping[str, Any], place: str, strings: dict[str, int]
+) -> tuple[list[tuple[int, int]], list[tuple[int, int, int]]]:
+    """Return kinds (state, detail) and threads (tid, host, name), texts as codes."""
+
+    def code(value: object, where: str) -> int:
+        return strings.setdefault(_text(value, where), len(strings))
+
+    kinds, threads = [], []
+    for where, kind in _items(given.get("kinds"), f"{place}.kinds", list):
+        if len(kind) != 2 or kind[0] not in STATES:
+            _wrong(where, "a state and its detail")
+        kinds.append((STATES.index(kind[0]), code(kind[1], where)))
+    for where, thread in _items(given.get("threads"), f"{place}.threads", list):
+        if len(thread) != 3:
+            _wrong(where, "a thread's tid, host and name")
+        tid, host = _whole(thread[0], where, -_END), _whole(thread[1], where)
+        threads.append((tid, host, code(thread[2], where)))
+    return kinds, threads
+
+
+def _path(value: object, place: str, kinds: int, threads: int) -> list[int]:
+    if type(value) is not list or len(value) % STEP or not set(map(type, value)) <= {int}:
+        _wrong(place, f"whole numbers, {STEP} for each segment")
+    for column, low, high in ((0, 0, kinds), (1, 0, threads), (2, -1, 2**31), (3, 0, _END)):
+        mine = value[column::STEP]
+        if mine and not low <= min(mine) <= max(mine) < high:
+            _wrong(place, "of known kinds and threads, cpus from -1 and durations from 0")
+    return value
+
+
+def _marks(value: object, place: str, path: Sequence[int]) -> Any:
+    marks = np.zeros(len(path) // STEP, np.bool_)
+    if type(value) is not list:
+        _wrong(place, "a list")
+    for each in value:
+        marks[_whole(each, place, 0, len(marks))] = True
+    return marks

@@ -1,0 +1,222 @@
+"""``critpath baseline``: what is normal, in a file that is kept with the source."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from critpath.commands.baseline_shown import show
+from critpath.commands.output import (
+    STDOUT,
+    check_inputs,
+    check_outputs,
+    hint,
+    make_console,
+    messages_of,
+    require_executions,
+    warn,
+)
+from critpath.commands.parser import Parser, add_global, add_settings, checked
+from critpath.commands.progress import Progress
+from critpath.commands.settings import COMPARING, READING, Settings
+from critpath.commands.settings import SETTINGS as ALL
+from critpath.commands.values import whole
+from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UsageError
+from critpath.units import plural
+
+if TYPE_CHECKING:
+    from critpath.model import CompareSettings, PathSet
+
+SUMMARY = "keep what is normal in a small file, so that compare needs no recording of it"
+SETTINGS = ()
+
+_EXECUTIONS = 300
+_SESSIONS = 5
+_FEW = 10
+_REFUSED = {"anomaly": EXIT_ANOMALY, "inconclusive": EXIT_INCONCLUSIVE}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    choices = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, parser_class=Parser
+    )
+    save = choices.add_parser("save", help="make a baseline of recordings", allow_abbrev=False)
+    _add_recordings(save)
+    save.add_argument("-o", "--output", metavar="FILE", required=True, help="where to save it")
+    save.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    _add_executions(save)
+    add_settings(save, [ALL[name] for name in READING])
+    shown = choices.add_parser("show", help="say what is in a baseline", allow_abbrev=False)
+    shown.add_argument("file", metavar="FILE", type=Path, help="a baseline")
+    shown.add_argument("--json", action="store_true", help="write it as JSON")
+    update = choices.add_parser(
+        "update",
+        help="compare recordings with a baseline, and add them if nothing is slower",
+        allow_abbrev=False,
+    )
+    update.add_argument("file", metavar="FILE", type=Path, help="a baseline")
+    _add_recordings(update)
+    update.add_argument(
+        "--accept",
+        action="store_true",
+        help="if something is slower (or nothing can be said): begin anew with the recordings",
+    )
+    update.add_argument(
+        "--sessions",
+        type=checked(whole(1, 10_000)),
+        default=_SESSIONS,
+        metavar="K",
+        help=f"recordings that are kept; the oldest make way ({_SESSIONS})",
+    )
+    _add_executions(update)
+    add_settings(update, [ALL[name] for name in (*READING, *COMPARING)])
+    for each in (save, shown, update):
+        add_global(each)
+
+
+def _add_recordings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "recordings",
+        metavar="RECORDING",
+        type=Path,
+        nargs="+",
+        help="recordings, directories of them, CTF traces, extract files",
+    )
+
+
+def _add_executions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--executions",
+        type=checked(whole(0, 1_000_000)),
+        default=_EXECUTIONS,
+        metavar="N",
+        help="executions that are kept of a recording, evenly spread within each label; "
+        f"0 for all ({_EXECUTIONS})",
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Save, show or update, and return the exit code."""
+    return {"save": _save, "show": _show, "update": _update}[arguments.action](arguments, settings)
+
+
+def _save(arguments: argparse.Namespace, settings: Settings) -> int:
+    if arguments.output == STDOUT:
+        raise UsageError("a baseline cannot go to stdout", "name a file with -o")
+    check_inputs(arguments.recordings)
+    check_outputs([arguments.output], arguments.recordings, force=arguments.force)
+
+    from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.baseline.format import Baseline  # noqa: PLC0415 - numpy
+    from critpath.baseline.write import save_baseline  # noqa: PLC0415 - numpy
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        parts = _extract(arguments.recordings, settings, progress)
+        sessions = pipeline.make_sessions(parts, arguments.executions)
+        baseline = Baseline(sessions, settings["interrupts"], __version__)
+        save_baseline(baseline, Path(arguments.output))
+    quiet = settings["quiet"]
+    warn([text for part in parts for text in messages_of(part)], quiet=quiet)
+    left_out = sum(session.left_out for session in sessions)
+    kept = sum(len(session.paths) for session in sessions)
+    lossy = sum(int(session.paths.lossy.sum()) for session in sessions)
+    if lossy:
+        warn([f"{plural(lossy, 'execution')} overlap a loss: record again"], quiet=quiet)
+    if kept < _FEW:
+        warn([f"{plural(kept, 'execution')} can hardly tell a change from chance"], quiet=quiet)
+    rest = f", {left_out:,} left out (--executions)" if left_out else ""
+    hint(
+        f"{pipeline.said_of(baseline)} saved to {arguments.output}{rest}; "
+        f"next: critpath compare {arguments.output} SAMPLE",
+        quiet=quiet,
+    )
+    return EXIT_OK
+
+
+def _show(arguments: argparse.Namespace, settings: Settings) -> int:
+    del settings
+    check_baseline(arguments.file)
+    from critpath.baseline.read import load_baseline  # noqa: PLC0415 - numpy
+
+    show(load_baseline(arguments.file), as_json=arguments.json)
+    return EXIT_OK
+
+
+def _update(arguments: argparse.Namespace, settings: Settings) -> int:
+    check_baseline(arguments.file)
+    check_inputs(arguments.recordings)
+    check_outputs([str(arguments.file)], arguments.recordings)
+
+    from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.baseline.read import load_baseline  # noqa: PLC0415 - numpy
+    from critpath.baseline.write import save_baseline  # noqa: PLC0415 - numpy
+    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
+    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        baseline = load_baseline(arguments.file)
+        parts = _extract(arguments.recordings, settings, progress)
+        progress("comparing")
+        outcome = pipeline.update(
+            baseline,
+            arguments.file,
+            parts,
+            compare_settings(settings),
+            version=__version__,
+            executions=arguments.executions,
+            sessions=arguments.sessions,
+            accept=arguments.accept,
+        )
+        if outcome.baseline is not None:
+            save_baseline(outcome.baseline, arguments.file)
+    render_comparison(comparison_document(outcome.comparison), make_console(), short=True)
+    quiet = settings["quiet"]
+    if outcome.baseline is None:
+        hint(
+            f"{arguments.file} stays as it is; if this is how the program is to be from now on: "
+            "the same with --accept",
+            quiet=quiet,
+        )
+        return _REFUSED[outcome.comparison.verdict]
+    if outcome.dropped:
+        hint(f"made way: {', '.join(outcome.dropped)}", quiet=quiet)
+    hint(f"{arguments.file} has {pipeline.said_of(outcome.baseline)} now", quiet=quiet)
+    return EXIT_OK
+
+
+def _extract(recordings: Sequence[Path], settings: Settings, progress: Progress) -> list[PathSet]:
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    parts = pipeline.extract_each(
+        recordings,
+        specification=settings["execution"],
+        reader=settings["reader"],
+        interrupts=settings["interrupts"],
+        progress=progress,
+    )
+    for part in parts:
+        require_executions(part, part.sources)
+    return parts
+
+
+def compare_settings(settings: Settings) -> CompareSettings:
+    """Return what `compare` is called with."""
+    from critpath import pipeline  # noqa: PLC0415 - numpy
+
+    options: dict[str, Any] = {
+        name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")
+    }
+    return pipeline.CompareSettings(**options)
+
+
+def check_baseline(file: Path) -> None:
+    """Refuse a baseline that is not there, before any work.
+
+    Raises
+    ------
+    UnreadableError
+    """
+    check_inputs([file])

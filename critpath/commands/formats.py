@@ -1,0 +1,148 @@
+"""The formats of other programs that ``export`` and ``path`` write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from critpath.commands.output import STDOUT
+from critpath.errors import UsageError
+
+if TYPE_CHECKING:
+    from critpath.model import PathSet
+    from critpath.report.exported import Exported
+
+# What a format can be made of.
+ALIGNMENTS, PATHS, WINDOW = "alignments", "paths", "window"
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How one format is written.
+
+    Attributes
+    ----------
+    of : str
+        ``alignments`` (of a saved comparison), ``paths`` or ``window``.
+    render : callable
+        Takes what `of` says, returns the file piece by piece.
+    endings : tuple of str
+        File names that ask for it.
+    several : bool
+        A file may hold more than one alignment or path.
+    binary : bool
+        Nothing for a terminal.
+    """
+
+    of: str
+    render: Callable[..., Iterable[bytes]]
+    endings: tuple[str, ...]
+    several: bool = True
+    binary: bool = False
+
+
+def _alignments(document: Document, aligned: Sequence[Document], as_: str) -> Iterable[bytes]:
+    from critpath.report.alignments import write_alignments  # noqa: PLC0415 - start-up time
+
+    yield write_alignments(document, aligned, as_).encode("utf-8", "replace")
+
+
+def _trees(_: Document, aligned: Sequence[Document]) -> Iterable[bytes]:
+    from critpath.report.alignments import write_trees  # noqa: PLC0415 - start-up time
+
+    yield write_trees(aligned).encode("utf-8", "replace")
+
+
+def _perfetto(sets: Sequence[Exported]) -> Iterable[bytes]:
+    from critpath.report.as_perfetto import perfetto_trace  # noqa: PLC0415 - start-up time
+
+    return perfetto_trace(sets)
+
+
+def _speedscope(sets: Sequence[Exported]) -> Iterable[bytes]:
+    from critpath.report.as_speedscope import speedscope_profiles  # noqa: PLC0415 - start-up time
+
+    return speedscope_profiles(sets)
+
+
+def _segments(sets: Sequence[Exported]) -> Iterable[bytes]:
+    from critpath.report.as_parquet import segments_parquet  # noqa: PLC0415 - start-up time
+
+    return segments_parquet(sets)
+
+
+def _vectors(sets: Sequence[Exported]) -> Iterable[bytes]:
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.as_parquet import vectors_parquet  # noqa: PLC0415 - start-up time
+
+    return vectors_parquet(sets, pipeline.vectors([one.paths for one in sets]))
+
+
+def _graphml(source: Path, settings: Any, **of: Any) -> Iterable[bytes]:
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.as_graphml import graphml  # noqa: PLC0415 - start-up time
+
+    return graphml(*pipeline.window(source, reader=settings["reader"], **of))
+
+
+FORMATS: Final[dict[str, Format]] = {
+    "perfetto": Format(PATHS, _perfetto, (".pftrace", ".perfetto-trace"), binary=True),
+    "speedscope": Format(PATHS, _speedscope, (".speedscope.json",)),
+    "segments": Format(PATHS, _segments, (".parquet",), binary=True),
+    "vectors": Format(PATHS, _vectors, (".parquet",), binary=True),
+    "graphml": Format(WINDOW, _graphml, (".graphml",), several=False),
+    "fasta": Format(
+        ALIGNMENTS, partial(_alignments, as_="fasta"), (".fasta", ".fa", ".afa"), several=False
+    ),
+    "clustal": Format(
+        ALIGNMENTS, partial(_alignments, as_="clustal"), (".aln", ".clustal"), several=False
+    ),
+    "stockholm": Format(
+        ALIGNMENTS, partial(_alignments, as_="stockholm"), (".sto", ".stk", ".stockholm")
+    ),
+    "newick": Format(ALIGNMENTS, _trees, (".nwk", ".newick", ".tree")),
+}
+# Who asks for networkx wants the graph; GraphML is how networkx writes and reads one.
+_ALSO: Final = {"networkx": "graphml"}
+
+
+def format_name(text: str) -> str:
+    """Return the name of a format, by any of its names."""
+    return _ALSO.get(text, text)
+
+
+def format_by_ending(place: str, among: Iterable[str]) -> str:
+    """Return the format that a file's name asks for.
+
+    Raises
+    ------
+    UsageError
+        If it asks for none, or for several.
+    """
+    among = list(among)
+    name = Path(place).name.lower()
+    found = [known for known in among if known in FORMATS and name.endswith(FORMATS[known].endings)]
+    if len(found) == 1 and place != STDOUT:
+        return found[0]
+    if len(found) > 1:
+        raise UsageError(
+            f"the name {place} says {' or '.join(found)}", f"add --format {'|'.join(found)}"
+        )
+    raise UsageError(
+        "which format to write is not said"
+        if place == STDOUT
+        else f"the name {place} does not say which format to write",
+        f"add --format {'|'.join(among)}",
+    )
+
+
+def exported(paths: PathSet, name: str) -> Exported:
+    """Return critical paths as what the formats of paths take."""
+    from critpath.report.exported import Exported  # noqa: PLC0415 - start-up time
+
+    return Exported(name, paths)

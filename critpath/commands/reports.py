@@ -1,0 +1,132 @@
+"""What ``compare`` and ``report`` write of a comparison, and where."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.commands import github
+from critpath.commands.output import STDOUT, check_outputs, make_console, write_output
+from critpath.errors import UsageError
+from critpath.units import log_text
+
+_FILES: Final = {
+    "html": "write a report page (- for stdout)",
+    "json": "write the comparison (- for stdout)",
+    "junit": "write JUnit XML, a test case per state and per cause, for CI systems (- for stdout)",
+    "markdown": "write GitHub-flavoured Markdown, at most 60 kB (- for stdout)",
+}
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What is wanted of a comparison.
+
+    Attributes
+    ----------
+    places : dict of str to str
+        By kind of document the file, or ``-``.
+    github : bool
+        Annotations and a job's summary as well.
+    """
+
+    places: dict[str, str]
+    github: bool
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether stdout is a document's, so that nothing else may stand there."""
+        return STDOUT in self.places.values()
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what to write."""
+    for name, what in _FILES.items():
+        parser.add_argument(f"--{name}", metavar="FILE", help=what)
+    parser.add_argument(
+        "--github",
+        action="store_true",
+        help="in a GitHub workflow: append the Markdown to the job's summary, annotate the run",
+    )
+
+
+def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Outputs:
+    """Return what the options ask for, checked before any work.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be written, or two outputs would have one place.
+    """
+    given = {name: getattr(arguments, name) for name in _FILES}
+    places = {name: place for name, place in given.items() if place is not None}
+    outputs = Outputs(places, bool(arguments.github))
+    if outputs.github and outputs.to_stdout:
+        name = next(name for name, place in places.items() if place == STDOUT)
+        raise UsageError(
+            f"--{name} - and --github both write to stdout", f"give --{name} a file's name"
+        )
+    summary = github.summary_file() if outputs.github else None
+    check_outputs([*places.values(), summary], inputs)
+    return outputs
+
+
+def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
+    """Write every document, and the text of the terminal unless stdout is one's.
+
+    Everything is rendered before anything is written, so that a failure leaves no half of
+    it; files come first, as a reader of stdout may close early.
+
+    Parameters
+    ----------
+    document : dict
+        A comparison's.
+    outputs : Outputs
+    """
+    texts = {place: _render(name, document) for name, place in outputs.places.items()}
+    for_github = github.prepare(document) if outputs.github else None
+    _write(texts)
+    if for_github is not None:
+        github.append(for_github)
+    if outputs.to_stdout:
+        return
+    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
+
+    render_comparison(document, make_console())
+    if for_github is not None:
+        sys.stdout.write("".join(f"{line}\n" for line in for_github.annotations))
+
+
+def write_files(document: dict[str, Any], places: dict[str, str]) -> None:
+    """Write documents of a comparison, by kind of document the file; all or none."""
+    _write({place: _render(name, document) for name, place in places.items()})
+
+
+def _write(texts: dict[str, str]) -> None:
+    for place in sorted(texts, key=lambda place: place == STDOUT):
+        text = texts[place]
+        # JSON is inert by itself, and must stay what it is.
+        inert = text if place != STDOUT or text.startswith("{") else log_text(text)
+        write_output(place, inert)
+
+
+def _render(name: str, document: dict[str, Any]) -> str:
+    if name == "html":
+        from critpath.report.as_html import render_html  # noqa: PLC0415 - start-up time
+
+        return render_html(document)
+    if name == "junit":
+        from critpath.report.as_junit import render_junit  # noqa: PLC0415 - start-up time
+
+        return render_junit(document)
+    if name == "markdown":
+        from critpath.report.as_markdown import render_markdown  # noqa: PLC0415 - start-up time
+
+        return render_markdown(document)
+    from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+
+    return to_json(document)

@@ -1,0 +1,91 @@
+"""What exports need beyond critical paths: vectors of some sets, the graph of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from critpath.errors import UsageError
+from critpath.pipeline.extraction import read_timelines
+
+if TYPE_CHECKING:
+    from critpath.model import PathSet, Timelines, VectorTable
+
+
+def vectors(path_sets: Sequence[PathSet]) -> list[VectorTable]:
+    """Return the vectors of several sets, over one alphabet of states and threads."""
+    from critpath.vectors.alphabet import by_thread
+    from critpath.vectors.table import vector_table
+
+    found = by_thread(path_sets)
+    return [
+        vector_table(paths, found.symbols, codes)
+        for paths, codes in zip(path_sets, found.codes, strict=True)
+    ]
+
+
+def choose_executions(paths: PathSet, ids: Sequence[str]) -> PathSet:
+    """Return the executions of these ids; all if there is none to choose."""
+    from critpath.graph.concatenate import take_executions
+
+    if not ids:
+        return paths
+    wanted = set(ids)
+    rows = [i for i, name in enumerate(paths.executions.id) if name in wanted]
+    return take_executions(paths, np.array(rows, np.int64))
+
+
+def window(
+    source: Path,
+    *,
+    begin: int | None,
+    end: int | None,
+    paths: PathSet | None = None,
+    reader: str = "auto",
+) -> tuple[Any, Timelines]:
+    """Return the execution graph of a window of a recording.
+
+    Parameters
+    ----------
+    source : Path
+        A recording or a CTF trace.
+    begin, end : int or None
+        The window (ns); None for the begin or end of the recording.
+    paths : PathSet or None
+        One execution: its path is marked and, where begin and end are None, its window
+        is taken.
+
+    Returns
+    -------
+    graph : networkx.MultiDiGraph
+        See `graph.window.window_graph`.
+    timelines : Timelines
+        Names of its workers, details of its intervals.
+
+    Raises
+    ------
+    UsageError
+        If nothing was recorded in the window, or it is too large.
+    """
+    from critpath.graph.execution_graph import build_graph
+    from critpath.graph.subjects import subject_workers
+    from critpath.graph.window import window_graph
+
+    events, timelines = read_timelines(source, reader)
+    subject = None
+    if paths is not None:
+        begin = int(paths.executions.begin[0]) if begin is None else begin
+        end = int(paths.executions.end[0]) if end is None else end
+        worker = int(subject_workers(timelines, paths.executions)[0])
+        subject = worker if worker >= 0 else None
+    low = events.begin if begin is None else begin
+    high = events.end if end is None else end
+    if low >= min(high, events.end) or high <= events.begin:
+        raise UsageError(
+            f"nothing was recorded between {low} and {high}",
+            f"the recording lasts from {events.begin} to {events.end}",
+        )
+    return window_graph(build_graph(timelines), low, high, subject), timelines

@@ -1,0 +1,118 @@
+// Articles: those in the page get their drawing when they come near, others are made.
+const views = new Map();
+const section = find("#aligned");
+let filter = { symbol: null, thread: null };
+
+const linkTo = (position, finding) => {
+  const { id } = executions.get(position);
+  const twice = data.executions.filter((one) => one.id === id).length > 1;
+  return "#execution=" + encodeURIComponent(id) + (twice ? "&position=" + position : "")
+    + (finding ? "&finding=" + finding.rank : "");
+};
+
+const chosen = (position, finding) => {
+  try {
+    history.replaceState(null, "", linkTo(position, finding));
+  } catch { /* a sandboxed page has no address of its own */ }
+  markRow(position, finding);
+};
+
+const articleOf = (position) => document.getElementById("x" + position);
+
+const markRow = (position, finding) => {
+  if (!finding) return;
+  for (const row of all("table.findings tbody tr", articleOf(position))) {
+    const mine = row.cells[0].textContent === String(finding.rank);
+    row.classList.toggle("chosen", mine);
+    if (mine) row.setAttribute("aria-current", "true"); else row.removeAttribute("aria-current");
+  }
+};
+
+// The rows of a findings table choose their finding.
+const enliven = (article, position) => {
+  for (const row of all("table.findings tbody tr", article)) {
+    const cell = row.cells[0], rank = Number(cell.textContent);
+    cell.replaceChildren(button(String(rank), () => {}, "Show finding " + rank + " in the drawing", "rank"));
+    row.addEventListener("click", () => {
+      if (String(getSelection())) return;
+      const view = mount(position), finding = view?.one.findings.find((f) => f.rank === rank);
+      if (!finding) return;
+      chosen(position, view.select(finding));
+      announce(view.words());
+      const box = view.stage.getBoundingClientRect();
+      if (box.top < 0 || box.top > innerHeight - 200) view.stage.scrollIntoView({ block: "center" });
+    });
+  }
+};
+
+// The drawing of an article, made now if it is not there yet.
+const mount = (position) => {
+  if (views.has(position)) return views.get(position);
+  const figure = find('figure[data-position="' + position + '"]'), one = load(position);
+  if (!figure || !one) return null;
+  const panel = make("section", { class: "details", "aria-label": "Details of the pinned segment" });
+  panel.hidden = true;
+  const address = (finding) => location.href.split("#")[0] + linkTo(position, finding);
+  const view = new View(one, {
+    chosen: (finding) => chosen(position, finding),
+    pinned: (where) => fillDetails(panel, one, where, () => { view.pin(null); view.canvas.focus(); }, address),
+  });
+  const still = find(".still", figure), caption = find("figcaption", figure);
+  caption.before(view.tools, view.stage, view.about, panel);
+  if (still) still.hidden = true;
+  // The caption speaks of the still drawing, which leaves out other things.
+  const beyond = one.normals - one.group.length;
+  const said = [
+    one.left_out ? count(one.left_out, "normal execution") + " of the group not aligned." : "",
+    beyond ? count(beyond, "normal row") + " left out for size; all are in \u201cmost of " + one.normals + "\u201d." : "",
+    one.group.length ? "Durations of normal rows are rounded, by 0.4 % at most." : "",
+  ];
+  caption.textContent = said.filter(Boolean).join(" ");
+  views.set(position, view);
+  view.wanted = wantedOf(one);
+  near.observe(view.stage);
+  return view;
+};
+
+// Of a view's cells, those that the filters look for; null where all are.
+const wantedOf = (one) => {
+  const { symbol, thread } = filter;
+  if (symbol === null && thread === null) return null;
+  const name = thread === null ? null : data.threads[thread];
+  return (code, column) => (symbol === null || code === symbol)
+    && (name === null || column === null || one.steps[one.stepAt.get(column)]?.thread === name);
+};
+
+const near = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (target.localName === "figure") {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      mount(Number(target.dataset.position));
+    } else {
+      const view = [...views.values()].find((v) => v.stage === target);
+      view?.show(isIntersecting);
+    }
+  }
+}, { rootMargin: "300px" });
+
+// An article that the page carries without a drawing.
+const build = (position) => {
+  const made = document.getElementById("t" + position)?.content.cloneNode(true).firstElementChild;
+  if (!made) return null;
+  find("#drawn-on-demand").append(made);
+  enliven(made, position);
+  return made;
+};
+
+// Brings an execution into view; says whether there is one.
+const open = (position) => {
+  const article = articleOf(position) ?? build(position);
+  if (!article) return null;
+  if (article.hidden) resetFilters();
+  const view = mount(position);
+  article.scrollIntoView({ block: "start" });
+  // Drawings above may have come to life meanwhile and moved it.
+  requestAnimationFrame(() => requestAnimationFrame(() => article.scrollIntoView({ block: "start" })));
+  return view ?? article;
+};

@@ -1,0 +1,224 @@
+// One alignment on a canvas: the normal group above, the anomaly below, findings, tracks.
+const LABEL = 120, ROW = 13, PITCH = 16, TALL = 22, LANE = 18, TRACK = 26, BARS = 44, AXIS = 22;
+const MOST_ROWS_SEEN = 16, ANOMALY = -1;
+
+const fill = (c, colour, x, y, width, height, alpha = 1) => {
+  c.globalAlpha = alpha;
+  c.fillStyle = colour;
+  c.fillRect(x, y, width, height);
+  c.globalAlpha = 1;
+};
+
+class Drawing {
+  constructor(one) {
+    this.one = one;
+    this.length = Math.max(1, one.anomaly.total, ...one.group.map((row) => row.total));
+    this.time = this.visible = false;
+    this.top = this.width = 0;
+    this.wanted = this.pinned = null;
+    this.selected = one.findings[0] ?? null;
+    this.cursor = { row: ANOMALY, column: this.selected ? this.selected.columns[0] : 0 };
+    this.lanes = this.stack();
+    this.reset();
+  }
+
+  reset() { this.from = 0; this.to = this.whole(); }
+  whole() { return this.time ? this.length : Math.max(1, this.one.columns); }
+  rowOf(index) { return index === ANOMALY ? this.one.anomaly : this.one.group[index].open(); }
+  room() { return Math.max(50, this.width - LABEL - 2); }
+  x(value) { return LABEL + (value - this.from) / (this.to - this.from) * this.room(); }
+  value(x) { return this.from + (x - LABEL) / this.room() * (this.to - this.from); }
+
+  // Findings that share columns get lanes of their own; beyond the third they share one.
+  stack() {
+    const ends = [];
+    this.laneOf = new Map();
+    for (const f of [...this.one.findings].sort((a, b) => a.columns[0] - b.columns[0])) {
+      let lane = ends.findIndex((end) => end <= f.columns[0]);
+      if (lane < 0) lane = Math.min(ends.length, 2);
+      ends[lane] = Math.max(ends[lane] ?? 0, f.columns[1]);
+      this.laneOf.set(f, lane);
+    }
+    return Math.max(1, ends.length);
+  }
+
+  // Where things stand from top to bottom; the group's rows scroll in a window.
+  layout() {
+    const rows = this.one.group.length * PITCH;
+    this.rows = this.time ? 4 : 28;
+    this.window = Math.min(rows, MOST_ROWS_SEEN * PITCH);
+    this.beyond = rows - this.window;
+    this.here = this.rows + this.window + 6;
+    this.marks = this.here + TALL + 4;
+    this.below = this.marks + this.lanes * LANE + 8;
+    this.height = this.below + (this.time ? AXIS : TRACK + 8 + BARS + 4);
+  }
+
+  ask() {
+    if (this.asked || !this.visible) return;
+    this.asked = true;
+    requestAnimationFrame(() => { this.asked = false; this.draw(); });
+  }
+
+  draw() {
+    const { canvas, one, width, height } = this, ratio = devicePixelRatio || 1;
+    if (!width || !this.visible) return;
+    const wide = Math.round(width * ratio), high = Math.round(height * ratio);
+    if (canvas.width !== wide || canvas.height !== high) {
+      canvas.width = wide;
+      canvas.height = high;
+    }
+    const c = canvas.getContext("2d");
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.clearRect(0, 0, width, height);
+    const scale = this.room() / (this.to - this.from);
+    this.place = { from: this.from, scale, left: LABEL, right: LABEL + this.room(), time: this.time };
+    const tinted = this.selected && this.spanOf(this.selected);
+    if (tinted) fill(c, RED, tinted[0], 0, tinted[1] - tinted[0], this.marks, 0.13);
+    if (!this.time) this.line(c, one.common, 4, 16, null);
+    this.clip(c, 0, this.rows, this.window, () => {
+      const last = Math.min(one.group.length, Math.ceil((this.top + this.window) / PITCH));
+      for (let i = Math.floor(this.top / PITCH); i < last; i++) {
+        this.line(c, one.group[i].open(), this.rows + i * PITCH - this.top, ROW, i);
+      }
+    });
+    this.line(c, one.anomaly, this.here, TALL, ANOMALY);
+    this.findings(c);
+    if (this.time) this.axis(c, this.below);
+    else this.tracks(c, this.below);
+    this.outline(c, this.cursor, 1.5);
+    if (this.pinned) this.outline(c, this.pinned, 3);
+    this.told();
+  }
+
+  clip(c, x, y, height, paint) {
+    c.save();
+    c.beginPath();
+    c.rect(x, y, this.width - x, height);
+    c.clip();
+    paint();
+    c.restore();
+  }
+
+  label(c, text, y, font = "11px sans-serif") {
+    c.fillStyle = theme.ink;
+    c.font = font;
+    c.textAlign = "right";
+    const room = LABEL - 14, letters = [...text];
+    while (letters.length && c.measureText(text).width > room) {
+      letters.pop();
+      text = letters.join("") + "…";
+    }
+    c.fillText(text, LABEL - 8, y + 4);
+    return text;
+  }
+
+  line(c, row, y, height, index) {
+    const middle = y + height / 2;
+    row.label = this.label(c, row.label ?? row.name, middle, index === ANOMALY ? "bold 11px sans-serif" : undefined);
+    fill(c, theme.ink, LABEL, middle - 0.5, this.room(), 1, 0.25);
+    c.textAlign = "center";
+    c.font = (height < 16 ? "10px" : "11px") + " monospace";
+    // Only of the anomaly is it known which thread a cell is of.
+    const wanted = this.wanted && ((code, i) => this.wanted(code, index === ANOMALY ? i : null));
+    paintRow(c, row, y, height, this.place, wanted);
+  }
+
+  // Where columns of a row stand on the canvas, null where they are not in view.
+  span(index, column, end = column + 1) {
+    const { starts } = this.rowOf(index);
+    const from = this.time ? starts[column] : column, to = this.time ? starts[end] : end;
+    if (to < this.from || from > this.to) return null;
+    return [Math.max(LABEL, this.x(from)), Math.min(LABEL + this.room(), this.x(to))];
+  }
+
+  spanOf({ columns: [begin, end] }) {
+    return this.span(ANOMALY, begin, Math.min(this.one.columns, Math.max(begin + 1, end)));
+  }
+
+  findings(c) {
+    c.font = "bold 11px sans-serif";
+    c.textAlign = "center";
+    const taken = [];
+    this.targets = [];
+    for (const finding of this.one.findings) {
+      const at = this.spanOf(finding);
+      if (!at) continue;
+      const chosen = finding === this.selected, lane = this.laneOf.get(finding);
+      const left = at[0], right = Math.max(left + 4, at[1]), y = this.marks + lane * LANE;
+      c.strokeStyle = RED;
+      c.lineWidth = chosen ? 3 : 1.5;
+      c.beginPath();
+      c.moveTo(left + 0.75, y); c.lineTo(left + 0.75, y + 4);
+      c.lineTo(right - 0.75, y + 4); c.lineTo(right - 0.75, y);
+      c.stroke();
+      // Numbers that would touch wait for zooming in.
+      const half = c.measureText(finding.rank).width / 2 + 4, edge = LABEL + this.room() - half;
+      const middle = Math.min(edge, Math.max(LABEL + half, (left + right) / 2));
+      const target = { finding, left: Math.min(left, middle - half), right: Math.max(right, middle + half), top: y - 2, bottom: y + LANE };
+      this.targets.push(target);
+      if (taken.some((t) => t.lane === lane && Math.abs(t.middle - middle) < t.half + half)) continue;
+      taken.push({ lane, middle, half });
+      if (chosen) fill(c, RED, middle - half, y + 6, 2 * half, 13);
+      c.fillStyle = chosen ? "#fff" : theme.ink;
+      c.fillText(finding.rank, middle, y + 16.5);
+    }
+  }
+
+  tracks(c, y) {
+    const { one } = this, { scale } = this.place, base = y + TRACK, floor = base + 8 + BARS;
+    const level = (ns) => BARS * Math.min(6, Math.max(0, Math.log10(Math.max(1, ns || 0)) - 3)) / 6;
+    this.label(c, "share of normals", y + TRACK / 2);
+    this.label(c, "duration here", base + 20);
+    this.label(c, "normal mean", base + 34);
+    this.label(c, "1 us to 1 s, log", floor - 4, "9px sans-serif");
+    fill(c, ORANGE, LABEL - 6, base + 16, 4, 9);
+    fill(c, theme.usual, LABEL - 6, base + 30, 4, 9);
+    // Columns below a pixel are merged: the rarest share and the longest durations.
+    const step = Math.max(1, Math.ceil(1 / scale)), wide = Math.max(0.7, scale * step - (scale > 4 ? 0.6 : 0));
+    this.clip(c, LABEL, y, this.height, () => {
+      for (let i = Math.floor(this.from / step) * step; i < Math.min(one.columns, this.to); i += step) {
+        let rarest = 2, here = 0, usual = 0;
+        for (let k = i; k < Math.min(i + step, one.columns); k++) {
+          if (one.probability[k] < rarest) rarest = one.probability[k];
+          if (one.mean[k] > usual) usual = one.mean[k];
+          here = Math.max(here, one.anomaly.durations[k]);
+        }
+        const left = this.x(i), high = rarest > 1 ? 0 : TRACK * rarest;
+        fill(c, theme.ink, left, base - high, wide, high, 0.45);
+        fill(c, ORANGE, left, floor - level(here), wide / 2, level(here));
+        fill(c, theme.usual, left + wide / 2, floor - level(usual), wide / 2, level(usual));
+      }
+    });
+    fill(c, theme.ink, LABEL, base, this.room(), 1, 0.25);
+    fill(c, theme.ink, LABEL, floor, this.room(), 1, 0.25);
+  }
+
+  axis(c, y) {
+    const rough = (this.to - this.from) / Math.max(2, this.room() / 90);
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5].map((k) => k * power).find((s) => s >= rough) ?? 10 * power;
+    this.label(c, "since its begin", y + 4);
+    c.font = "11px sans-serif";
+    c.textAlign = "left";
+    for (let k = Math.ceil(this.from / step); k * step <= this.to; k++) {
+      const x = this.x(k * step), said = duration(k * step);
+      fill(c, theme.ink, x, y - 2, 1, 5);
+      if (x + 3 + c.measureText(said).width < this.width) c.fillText(said, x + 3, y + 12);
+    }
+  }
+
+  outline(c, { row, column }, thick) {
+    const at = this.span(row, column), own = row === ANOMALY;
+    if (!at) return;
+    const y = own ? this.here : this.rows + row * PITCH - this.top;
+    this.clip(c, 0, own ? 0 : this.rows - 2, own ? this.height : this.window + 4, () => {
+      c.lineWidth = thick;
+      c.strokeStyle = theme.ink;
+      c.strokeRect(at[0] - 1, y - 1, Math.max(2, at[1] - at[0]) + 1.5, (own ? TALL : ROW) + 2);
+    });
+    if (this.time) return;
+    fill(c, theme.ink, at[0] - 1, 0, 1, this.height, 0.4);
+    fill(c, theme.ink, at[1], 0, 1, this.height, 0.4);
+  }
+}

@@ -1,0 +1,67 @@
+// Filters above the articles: what does not match is hidden, and counted.
+let resetFilters = () => {};
+
+const setUpFilters = () => {
+  const first = find("article", section);
+  if (!first) return;
+  const choose = (name, label, options) => {
+    const select = make("select", { id: "filter-" + name }, make("option", { value: "" }, "all"));
+    for (const [value, text] of options) select.append(make("option", { value }, text));
+    form.append(make("label", { for: select.id }, label), select);
+    select.addEventListener("change", () => apply());
+    return select;
+  };
+  const tally = (values) => {
+    const counts = new Map();
+    for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+    return [...counts];
+  };
+  const typeOf = (one) => [one.type, one.label].filter((part) => part && part !== "-").join(", ") || "none";
+  const form = make("form", { class: "filters", "aria-label": "Filter the executions drawn below" });
+  form.addEventListener("submit", (e) => e.preventDefault());
+  const type = choose("type", "type", tally(data.executions.map(typeOf)).sort()
+    .map(([name, n]) => [name, name + " (" + n + ")"]));
+  const state = choose("state", "state", tally(data.executions.flatMap((one) => one.states))
+    .sort(([a], [b]) => a - b).map(([code, n]) => [code, data.symbols[code].name + " (" + n + ")"]));
+  const thread = choose("thread", "thread", tally(data.executions.flatMap((one) => one.threads))
+    .map(([i, n]) => [i, data.threads[i] + " (" + n + ")"]).sort((a, b) => (a[1] < b[1] ? -1 : 1)));
+  const undo = button("reset", () => resetFilters(), "Show all executions again");
+  const said = make("span", { class: "said", role: "status" });
+  form.append(undo);
+  const picker = make("select", { id: "pick" });
+  form.append(make("label", { for: "pick" }, "go to"), picker, said);
+  picker.addEventListener("change", () => {
+    if (picker.value) follow(linkTo(Number(picker.value)), true);
+    picker.value = "";
+  });
+
+  const apply = () => {
+    const number = (select) => (select.value === "" ? null : Number(select.value));
+    filter = { symbol: number(state), thread: number(thread) };
+    const matches = data.executions.filter((one) => (!type.value || typeOf(one) === type.value)
+      && (filter.symbol === null || one.states.includes(filter.symbol))
+      && (filter.thread === null || one.threads.includes(filter.thread)));
+    const kept = new Set(matches.map((one) => one.position));
+    for (const { position } of data.executions) {
+      const article = articleOf(position);
+      if (article) article.hidden = !kept.has(position);
+    }
+    for (const view of views.values()) { view.wanted = wantedOf(view.one); view.ask(); }
+    picker.replaceChildren(make("option", { value: "" }, "an execution"), ...matches.map((one) =>
+      make("option", { value: one.position }, one.id + (one.label ? ", " + one.label : "") + ", " + one.excess)));
+    const hidden = data.executions.length - matches.length;
+    const rest = matches.filter((one) => !articleOf(one.position)).length;
+    undo.disabled = !type.value && filter.symbol === null && filter.thread === null;
+    said.textContent = [
+      count(matches.length, "execution") + " shown, " + hidden.toLocaleString("en") + " hidden by the filters",
+      rest ? rest.toLocaleString("en") + " of those shown are not drawn until chosen under \u201cgo to\u201d" : "",
+    ].filter(Boolean).join("; ") + ".";
+  };
+  resetFilters = () => {
+    type.value = state.value = thread.value = "";
+    apply();
+  };
+  (find("ul.legend", section) ?? first).before(form);
+  section.append(make("div", { id: "drawn-on-demand" }));
+  apply();
+};

@@ -1,0 +1,107 @@
+"""Annotations: which there are, and that a line that acts is one of ours."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critpath.report import verdict
+from critpath.report.as_github import MOST, Annotation, annotate
+from critpath.report.document import comparison_document
+from critpath.units import log_text, safe_text
+
+spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))
+names = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(names)
+
+OURS = re.compile(r"::(error|warning|notice) title=([^:,\r\n]*)::([^\r\n]*)")
+
+
+def unescaped(text):
+    for mark, character in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ",")):
+        text = text.replace(mark, character)
+    return text.replace("%25", "%")
+
+
+def commands(text):
+    """Return the lines that GitHub's runner takes for commands, by its own rules."""
+    lines = re.split(r"\r\n|\r|\n", text)
+    return [line for line in lines if line.lstrip().startswith("::") or "##[" in line]
+
+
+def test_the_verdict_comes_first_then_states_and_causes(factory):
+    document = comparison_document(factory.comparison())
+    found = annotate(document)
+    assert [one.level for one in found] == [
+        *("error", "error", "error", "notice", "notice", "warning")
+    ]
+    assert found[0].message.startswith(verdict.headline(document))
+    assert [one.title for one in found[1:4]] == [
+        "critpath: WAIT_TIMER",
+        "critpath: total",
+        "critpath: cause 1",
+    ]
+
+
+@pytest.mark.parametrize(("said", "level"), [("ok", "notice"), ("inconclusive", "warning")])
+def test_other_verdicts_have_other_levels(factory, said, level):
+    changes = {"verdict": said, "anomalous": 0, "warnings": ()}
+    (one,) = annotate(comparison_document(factory.comparison(**changes)))
+    assert one.level == level
+
+
+def test_levels_of_states(factory):
+    document = comparison_document(factory.comparison(warnings=()))
+    flagged = [s for s in document["states"] if s["flagged"]]
+    flagged[0]["level"], flagged[1]["level"] = "warn", "off"
+    assert [one.level for one in annotate(document)] == ["error", "warning", "notice", "notice"]
+
+
+def test_at_most_ten_and_the_rest_is_counted(factory):
+    warnings = tuple(f"warning {i}" for i in range(30))
+    document = comparison_document(factory.comparison(warnings=warnings))
+    found = annotate(document)
+    assert len(found) == MOST
+    assert found[-1].message == "warning 4\nand 25 more annotations that GitHub would not show"
+    assert "%0Aand 25 more" in str(found[-1])
+
+
+@given(st.text(), st.text())
+def test_an_annotation_is_one_line_that_reads_back(title, message):
+    line = str(Annotation("error", title, message))
+    found = OURS.fullmatch(line)
+    assert found
+    assert unescaped(found[2]) == safe_text(title)
+    assert unescaped(found[3]) == "\n".join(map(safe_text, message[:2000].split("\n")))
+
+
+@names.hostile
+def test_a_line_that_acts_is_ours(factory, name):
+    from critpath.commands import github, output  # noqa: PLC0415 - what commands print
+
+    document = names.document_with(factory, name)
+    lines = github.prepare(document).annotations
+    assert all(OURS.fullmatch(line) for line in lines)
+    assert len(lines) == len(annotate(document))
+    assert not any("##[" in line for line in lines)
+    from rich.console import Console  # noqa: PLC0415 - beside what uses it
+
+    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - as above
+
+    for width in (40, 100):
+        raw = io.StringIO()
+        render_comparison(document, Console(file=output._LogStream(raw), width=width))
+        assert commands(raw.getvalue()) == []
+
+
+@given(st.text(alphabet=": \n#[]vsoteamcity\u00a0x\t"))
+def test_no_mark_survives_in_a_log(text):
+    assert commands(log_text(text)) == []
+    assert not re.search(r"##(\[|vso\[|teamcity\[)", log_text(text))
+    assert log_text(text).replace(" ", "") == text.replace(" ", "")

@@ -1,0 +1,155 @@
+"""JUnit: what fails, that CI systems can read it, and that no name is more than text."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from critpath.report import sentences, verdict
+from critpath.report.as_junit import render_junit
+from critpath.report.document import comparison_document
+from critpath.units import safe_text
+
+spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))
+names = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(names)
+
+
+@pytest.fixture(scope="session")
+def schema():
+    place = Path(sys.prefix) / "peers" / "junit-10.xsd"
+    if not place.is_file():
+        pytest.skip("junit-10.xsd is not here: sh .ci/peers .venv/peers fetches it")
+    etree = pytest.importorskip("lxml.etree")
+    found = etree.XMLSchema(etree.parse(str(place)))
+    return lambda text: found.assertValid(etree.fromstring(text.encode("utf-8")))
+
+
+def cases(text):
+    return {case.get("name"): case for case in ET.fromstring(text).iter("testcase")}
+
+
+def outcomes(text):
+    return {
+        name: next(
+            (tag for tag in ("failure", "error", "skipped") if case.find(tag) is not None), ""
+        )
+        for name, case in cases(text).items()
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"verdict": "ok", "anomalous": 0},
+        {"verdict": "inconclusive", "anomalous": 0, "samples": 0},
+        {"verdict": "inconclusive", "anomalous": 0, "samples": 0, "normals": 0},
+        {"samples": 30, "anomalous": 20},
+    ],
+)
+def test_it_validates_and_its_counts_are_right(factory, schema, changes):
+    text = render_junit(comparison_document(factory.comparison(**changes)))
+    schema(text)
+    root = ET.fromstring(text)
+    for element in (root, root.find("testsuite")):
+        assert int(element.get("tests")) == len(list(root.iter("testcase")))
+        assert int(element.get("failures")) == len(list(root.iter("failure")))
+        assert int(element.get("errors")) == len(list(root.iter("error")))
+    assert int(root.find("testsuite").get("skipped")) == len(list(root.iter("skipped")))
+
+
+def test_an_anomaly_fails_with_what_it_is(factory):
+    document = comparison_document(factory.comparison())
+    text = render_junit(document)
+    failed = {name for name, outcome in outcomes(text).items() if outcome == "failure"}
+    assert {"verdict", "total", "WAIT_TIMER"} < failed
+    assert "RUN" not in failed
+    assert len([name for name in failed if name[0].isdigit()]) == 2
+    state = next(s for s in document["states"] if s["state"] == "WAIT_TIMER")
+    case = cases(text)["WAIT_TIMER"]
+    assert float(case.get("time")) == pytest.approx(state["sample_mean"] / 1e9, abs=1e-9)
+    said = case.find("failure")
+    for figure in (
+        verdict.duration(state["effect"], sign=True),
+        verdict.interval(state),
+        verdict.probability(state["p_value"]),
+        verdict.duration(state["normal_mean"]),
+        verdict.duration(state["sample_mean"]),
+    ):
+        assert figure in said.get("message")
+    assert document["causes"][0]["sentence"] in said.text
+    cause = cases(text)["1. WAIT_TIMER, new here"].find("failure")
+    assert cause.get("message") == verdict.cause_sentence(document["causes"][0])
+    assert "executions: 1, 2" in cause.text
+
+
+def test_levels_decide_what_a_flagged_state_does(factory):
+    document = comparison_document(factory.comparison())
+    for state in document["states"]:
+        if state["flagged"]:
+            state["level"] = "off" if state["state"] == "total" else "warn"
+    text = render_junit(document)
+    assert outcomes(text)["total"] == "skipped"
+    assert outcomes(text)["WAIT_TIMER"] == ""
+    assert cases(text)["WAIT_TIMER"].findtext("system-out").startswith("warning: WAIT_TIMER is +")
+
+
+def test_what_could_not_be_decided_is_an_error_and_judges_no_state(factory):
+    document = comparison_document(
+        factory.comparison(verdict="inconclusive", anomalous=0, samples=3, normals=4)
+    )
+    text = render_junit(document)
+    found = outcomes(text)
+    assert found.pop("verdict") == "error"
+    assert set(found.values()) == {"skipped"}
+    error = cases(text)["verdict"].find("error")
+    assert error.get("message") == "INCONCLUSIVE: the sample set has no execution"
+
+
+def test_nothing_fails_where_all_is_well(factory):
+    document = comparison_document(factory.comparison(verdict="ok", anomalous=0))
+    assert set(outcomes(render_junit(document)).values()) == {""}
+    assert "would have shown" in ET.fromstring(render_junit(document)).findtext(
+        "testsuite/system-out"
+    )
+
+
+def test_it_says_what_was_compared_and_when_it_was_made_matters_not(factory):
+    document = comparison_document(factory.comparison())
+    text = render_junit(document)
+    assert text == render_junit(comparison_document(factory.comparison()))
+    suite = ET.fromstring(text).find("testsuite")
+    assert suite.get("hostname") == "guest"
+    assert suite.get("timestamp") is None
+    said = {p.get("name"): p.get("value") for p in suite.find("properties")}
+    assert said["normal.executions"] == "20"
+    assert said["sample.kernels"] == "6.1.0"
+    assert said["settings.t2"] == "null"
+    assert said["settings.rule"] == "gate"
+
+
+@names.hostile
+def test_a_name_is_text_and_nothing_else(factory, schema, name):
+    document = names.document_with(factory, name)
+    text = render_junit(document)
+    schema(text)
+    usual = render_junit(names.document_with(factory, "w"))
+    assert [e.tag for e in ET.fromstring(text).iter()] == [
+        e.tag for e in ET.fromstring(usual).iter()
+    ]
+    found = cases(text)
+    for state in document["states"]:
+        case = found[safe_text(state["state"])]
+        said = case.find("failure")
+        if said is not None:
+            assert said.get("message") == safe_text(sentences.state_sentence(state))
+    assert found["verdict"].find("failure").get("message") == safe_text(verdict.headline(document))
+    properties = ET.fromstring(text).iter("property")
+    assert (f"settings.{safe_text(name)}", safe_text(name)) in {
+        (p.get("name"), p.get("value")) for p in properties
+    }
