@@ -35,6 +35,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FIXTURES: Final = ROOT / "fixtures" / "lttng-guest"
 README: Final = ROOT / "README.md"
 COMMANDS: Final = ROOT / "docs" / "commands.md"
+READING: Final = ROOT / "docs" / "reading-the-report.md"
 PYTHON: Final = ROOT / "docs" / "python.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 COMPARE: Final = (
@@ -43,14 +44,15 @@ COMPARE: Final = (
 )
 CUT: Final = "..."
 STATES_SHOWN: Final = 3
+ALIGNED_SHOWN: Final = 1
 
 
 def run(arguments: tuple[str, ...], directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run critpath, 110 columns wide."""
+    """Run critpath, 100 columns wide."""
     return subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "critpath", *arguments],
         cwd=directory,
-        env={**os.environ, "COLUMNS": "110"},
+        env={**os.environ, "COLUMNS": "100"},
         capture_output=True,
         text=True,
         check=False,
@@ -72,22 +74,31 @@ def python() -> str:
         return transcripts.renew(text, Path(place), Path(place))[0]
 
 
-def transcript() -> str:
-    """Return a comparison as a terminal shows it, shortened: ``...`` where it is cut."""
+def transcripts_of_compare() -> tuple[str, str]:
+    """Return a comparison as a terminal shows it: the answer, and one alignment.
+
+    ``...`` where it is cut.
+    """
     with tempfile.TemporaryDirectory() as place:
         unpack(Path(place))
         done = run(COMPARE, Path(place))
-    sections = done.stdout.rstrip("\n").split("\n\n")
-    kept = []
-    for section in sections:
-        lines = [line.rstrip() for line in section.split("\n")]
-        if lines[0].startswith("States"):
-            lines = [*lines[: 3 + STATES_SHOWN], CUT, *(x for x in lines if x.startswith("total"))]
-        elif lines[0].startswith("Types"):
-            continue
-        kept.append("\n".join(lines))
-    shown = "\n\n".join([*kept, CUT])
-    return f"$ critpath {' '.join(COMPARE)}\n{shown}\n$ echo $?\n{done.returncode}"
+    sections = [
+        [line.rstrip() for line in section.split("\n")]
+        for section in done.stdout.rstrip("\n").split("\n\n")
+    ]
+    answer = [*sections[:2], [CUT]]
+    answer[2:2] = [
+        [*lines[: 3 + STATES_SHOWN], CUT, *(x for x in lines if x.startswith("total"))]
+        for lines in sections
+        if lines[0].startswith("States")
+    ]
+    aligned = [lines for lines in sections if "against its normal group" in lines[0]]
+    command = f"$ critpath {' '.join(COMPARE)}"
+    shown = "\n\n".join("\n".join(lines) for lines in answer)
+    return (
+        f"```console\n{command}\n{shown}\n$ echo $?\n{done.returncode}\n```",
+        "```text\n" + "\n".join(aligned[ALIGNED_SHOWN]) + "\n```",
+    )
 
 
 def between(text: str, name: str, content: str) -> str:
@@ -101,8 +112,12 @@ def between(text: str, name: str, content: str) -> str:
 
 def readme() -> str:
     """Return README.md with the transcript as it is now."""
-    block = f"```console\n{transcript()}\n```"
-    return between(README.read_text(encoding="utf-8"), "transcript", block)
+    return between(README.read_text(encoding="utf-8"), "transcript", transcripts_of_compare()[0])
+
+
+def reading() -> str:
+    """Return docs/reading-the-report.md with the terminal's alignment as it is now."""
+    return between(READING.read_text(encoding="utf-8"), "aligned", transcripts_of_compare()[1])
 
 
 def commands() -> str:
@@ -122,15 +137,17 @@ def reference() -> str:
     return "\n".join([*parts, *table(("setting", "meaning", "default"), rows)])
 
 
-def _section(title: str, summary: str, parser: argparse.ArgumentParser) -> list[str]:
+def _section(
+    title: str, summary: str, parser: argparse.ArgumentParser, depth: int = 2
+) -> list[str]:
     """Return what one verb takes; a verb of several actions has a section for each."""
-    parts = [f"## {title}", "", f"{summary[0].upper()}{summary[1:]}.", ""]
+    parts = [f"{'#' * depth} {title}", "", f"{summary[0].upper()}{summary[1:]}.", ""]
     actions = parser._actions  # noqa: SLF001 - as above
     inner = next((a for a in actions if isinstance(a, argparse._SubParsersAction)), None)  # noqa: SLF001 - as above
     if inner is not None:
         for choice in inner._choices_actions:  # noqa: SLF001 - as above
             told = choice.help or ""
-            parts += _section(f"{title} {choice.dest}", told, inner.choices[choice.dest])
+            parts += _section(f"{title} {choice.dest}", told, inner.choices[choice.dest], depth + 1)
         return parts
     rows = [
         (_form(action), action.help or "")
@@ -181,6 +198,7 @@ def tutorial() -> None:
 def texts() -> None:
     """Renew what needs neither a browser nor a recorder."""
     README.write_text(readme(), encoding="utf-8")
+    READING.write_text(reading(), encoding="utf-8")
     COMMANDS.write_text(commands(), encoding="utf-8")
     PYTHON.write_text(python(), encoding="utf-8")
 

@@ -191,8 +191,9 @@ _PLACE: Final = """
 const found = arguments[0].map((s) => document.querySelector(s));
 if (found.includes(null)) return null;
 const boxes = found.map((e) => e.getBoundingClientRect());
-const top = Math.min(...boxes.map((b) => b.top)) + window.scrollY;
-return [top, Math.max(...boxes.map((b) => b.bottom)) + window.scrollY - top];
+const left = Math.min(...boxes.map((b) => b.left)), top = Math.min(...boxes.map((b) => b.top));
+return [left, top + window.scrollY,
+  Math.max(...boxes.map((b) => b.right)) - left, Math.max(...boxes.map((b) => b.bottom)) - top];
 """
 
 
@@ -213,14 +214,13 @@ def picture(chromium: Any, view: View) -> bytes:
     where = chromium.execute_script(_PLACE, list(view.show))
     if where is None:
         raise LookupError(f"view {view.name}: {' or '.join(view.show)} is not in the report")
-    top, height = where
-    width = chromium.execute_script("return window.innerWidth")
+    left, top, width, height = where
     clip = {
-        "x": 0,
+        "x": max(0, left - MARGIN),
         "y": max(0, top - MARGIN),
-        "width": width,
-        "scale": 1,
+        "width": width + 2 * MARGIN,
         "height": min(height + 2 * MARGIN, view.most),
+        "scale": 1,
     }
     taken = chromium.execute_cdp_cmd(
         "Page.captureScreenshot", {"format": "png", "clip": clip, "captureBeyondViewport": True}

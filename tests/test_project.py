@@ -66,6 +66,11 @@ def test_the_transcript_in_the_readme_is_what_critpath_says(renew):
     assert shown == renew.readme(), "run make docs"
 
 
+def test_the_alignment_that_is_explained_is_what_critpath_says(renew):
+    shown = (ROOT / "docs" / "reading-the-report.md").read_text(encoding="utf-8")
+    assert shown == renew.reading(), "run make docs"
+
+
 def test_the_reference_of_commands_is_the_parsers(renew):
     assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == renew.commands(), (
         "run make docs"
@@ -93,6 +98,16 @@ def test_links_lead_somewhere(path):
         assert place.exists(), target
         if anchor:
             assert anchor in anchors(place.read_text(encoding="utf-8")), target
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_pictures_are_there_light_and_dark(path):
+    text = path.read_text(encoding="utf-8")
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    assert [p for p in pictures if not (path.parent / p).is_file()] == []
+    light = [p for p in pictures if "-light-" in p]
+    assert [p for p in light if p.replace("-light-", "-dark-") not in pictures] == []
+    assert text.count("<img ") == len(re.findall(r'<img alt="[^"]{20,}"', text))
 
 
 def test_places_that_documents_name_are_there():
@@ -177,7 +192,13 @@ def test_every_recording_is_described_and_whole():
         assert all(n == top or n.startswith(f"{top}/") for n in names)
 
 
-def test_the_picture_is_small_enough_for_a_readme():
-    for picture in (ROOT / "docs" / "images").glob("*.png"):
-        assert picture.read_bytes().startswith(b"\x89PNG")
-        assert picture.stat().st_size < 300_000
+def test_pictures_are_small_enough_for_a_repository_and_all_are_made_by_make_screenshots():
+    pictures = sorted((ROOT / "docs" / "images").glob("*.png"))
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+    assert max(picture.stat().st_size for picture in pictures) < 200_000
+    assert sum(picture.stat().st_size for picture in pictures) < 1_500_000
+    script = (ROOT / "docs" / "screenshots.py").read_text(encoding="utf-8")
+    views = set(re.findall(r'View\(\s*"(\w+)"', script))
+    variants = {f"{theme}-{width}" for theme in ("light", "dark") for width in (1400, 700)}
+    names = {f"report-{view}-{variant}.png" for view in views for variant in variants}
+    assert {picture.name for picture in pictures} == names

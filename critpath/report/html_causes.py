@@ -89,7 +89,10 @@ def _account(document: dict[str, Any]) -> str:
     return table(
         "How the causes add up",
         ["", *[">time in all", ">of the excess"][:width]],
-        [[text(part.words.removeprefix("that ")), *[text(part.shown), text(part.share)][:width]] for part in parts],
+        [
+            [text(part.words.removeprefix("that ")), *[text(part.shown), text(part.share)][:width]]
+            for part in parts
+        ],
         kind="sum",
         heads=True,
         foot=[

@@ -150,7 +150,9 @@ def measure(browser: ModuleType, name: str, document: dict[str, Any], home: Path
             print(f"    between frames: {told(seen['gaps'])}")
             slow = sum(ms > FRAME_TARGET_MS for ms in seen["own"])
             verdict = "holds" if not slow else f"MISSED {slow} times"
-            print(f"    our own part:   {told(seen['own'])} (target {FRAME_TARGET_MS:g} ms: {verdict})")
+            print(
+                f"    our own part:   {told(seen['own'])} (target {FRAME_TARGET_MS:g} ms: {verdict})"
+            )
             slow = sum(ms > FRAME_TARGET_MS for ms in seen["gaps"])
             print(f"    frames over {FRAME_TARGET_MS:g} ms: {slow} of {len(seen['gaps'])}")
 

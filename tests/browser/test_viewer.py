@@ -145,9 +145,7 @@ def test_a_click_pins_the_details_with_times_to_paste(show, real):
     first_canvas(page)
     # Further on, where the thread on the path is another one than before.
     segments = one["segments"]
-    woken = next(
-        i for i in range(1, len(segments)) if segments[i]["tid"] != segments[i - 1]["tid"]
-    )
+    woken = next(i for i in range(1, len(segments)) if segments[i]["tid"] != segments[i - 1]["tid"])
     press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[woken]["column"], Keys.ENTER)
     panel = page.one("#aligned .details")
     assert panel.is_displayed()
@@ -266,15 +264,19 @@ def test_links_lead_to_a_finding_on_load_and_later(show, real):
     page.until("return document.querySelector(arguments[0] + ' .details dt')", inside)
     page.settle()
     at = f"Column {finding['columns'][0] + 1} of {one['columns']}"
-    page.until("return document.querySelector(arguments[0]).textContent.startsWith(arguments[1])",
-               f"{inside} .about", at)
+    page.until(
+        "return document.querySelector(arguments[0]).textContent.startsWith(arguments[1])",
+        f"{inside} .about",
+        at,
+    )
     assert page.text(f"{inside} tr.chosen .rank") == str(finding["rank"])
     top = page.run(f"return document.querySelector('{inside}').getBoundingClientRect().top")
     assert 0 <= top < 300
     other = ranked[0]
     page.run("location.hash = arguments[0]", f"#execution={quote(other['execution'])}&finding=1")
-    page.until("return document.querySelector(arguments[0] + ' tr.chosen')",
-               f"#x{other['position']}")
+    page.until(
+        "return document.querySelector(arguments[0] + ' tr.chosen')", f"#x{other['position']}"
+    )
 
 
 def test_choosing_a_finding_makes_the_address_a_link(show, real):

@@ -69,8 +69,14 @@ def test_hostile_names_run_nothing_and_add_nothing(show, factory, tmp_path, name
     def written(name, file):
         safe = name.replace("{", "{{").replace("}", "}}")
         names = factory.Names(
-            comm=name, helper=name, role=name, detail=name, label=name, host=name,
-            source=safe, execution=safe + "{}",
+            comm=name,
+            helper=name,
+            role=name,
+            detail=name,
+            label=name,
+            host=name,
+            source=safe,
+            execution=safe + "{}",
         )
         comparison = factory.comparison(
             names=names, normals=5, samples=3, anomalous=2, columns=9, warnings=(name,)

@@ -74,6 +74,18 @@ def test_the_regression_turns_the_gate_red_and_the_first_sentence_names_the_caus
     assert "`reporter`" in first
 
 
+def test_the_baseline_holds_all_normal_recordings(typed):
+    assert "120 executions of 3 recordings" in of(typed[0], "critpath baseline show").output
+
+
+def test_what_ci_systems_read_is_written(typed):
+    steps, place = typed
+    assert of(steps, "--junit").output == "1"
+    first = (place / "critpath.md").read_text(encoding="utf-8")
+    assert "anomaly" in first.splitlines()[0]
+    assert (place / "critpath.xml").read_text(encoding="utf-8").startswith("<?xml")
+
+
 def test_the_exit_code_that_the_reader_sees_is_the_one_before(typed):
     steps = typed[0]
     seen = [

@@ -40,10 +40,15 @@ def without_assets(page):
         ("data", r'(?<=id="data">).*?(?=</script>)'),
         ("hash", r"(?<=sha256-)[A-Za-z0-9+/=]+"),
         ("patterns", r"(?<=<defs>).*?(?=</defs>)"),
-        ("aligned", r'(?<=<section id="aligned" aria-labelledby="aligned-title">).*?(?=</section>)'),
+        (
+            "aligned",
+            r'(?<=<section id="aligned" aria-labelledby="aligned-title">).*?(?=</section>)',
+        ),
     ):
         page = re.sub(pattern, f"[{name}]", page, flags=re.DOTALL)
-    return re.sub(r"(?=<(?:section|h\d|p|table|tr|li|dt|figure|svg|figcaption|nav|footer)\b)", "\n", page)
+    return re.sub(
+        r"(?=<(?:section|h\d|p|table|tr|li|dt|figure|svg|figcaption|nav|footer)\b)", "\n", page
+    )
 
 
 @pytest.fixture(scope="module")
