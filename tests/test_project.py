@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import shlex
 import subprocess
@@ -39,11 +40,27 @@ def renew():
     return module
 
 
+# What shells and CI systems put before a command, and what ends its arguments.
+_BEFORE = re.compile(r"^(?:\$ |- |run: |\||sudo |\$\(which (?=critpath\)))+")
+_AFTER = {"|", "||", "&&", ";", "&", ">", ">>", "<", ">|"}
+
+
 def shell_lines(text: str) -> list[str]:
-    """Return every line of a console or shell block that runs critpath."""
-    blocks = re.findall(r"```(?:console|sh)\n(.*?)```", text, re.DOTALL)
+    """Return every line of a console, shell or YAML block that runs critpath."""
+    blocks = re.findall(
+        r"^ *```(?:console|sh|bash|shell|yaml|yml)\n(.*?)```", text, re.DOTALL | re.MULTILINE
+    )
     lines = "\n".join(blocks).replace("\\\n", "").splitlines()
-    return [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?critpath ", line)]
+    bare = [_BEFORE.sub("", line.strip()).replace("critpath) ", "critpath ") for line in lines]
+    return [line for line in bare if line.startswith("critpath ")]
+
+
+def arguments(line: str) -> list[str]:
+    """Return what critpath gets of a line: no redirection, no further command, no comment."""
+    line = re.sub(r"(?<=\s)\d>", ">", line)
+    words = shlex.shlex(line, posix=True, punctuation_chars=";<>|&")
+    words.whitespace_split = True
+    return list(itertools.takewhile(lambda word: word not in _AFTER, words))[1:]
 
 
 SHOWN = [(name(path), line) for path in DOCUMENTS for line in shell_lines(path.read_text("utf-8"))]
@@ -52,7 +69,24 @@ SHOWN = [(name(path), line) for path in DOCUMENTS for line in shell_lines(path.r
 @pytest.mark.parametrize(("document", "line"), SHOWN)
 def test_commands_that_documents_show_are_understood(document, line):
     del document
-    build_parser(VERBS).parse_args(shlex.split(line)[1:])
+    build_parser(VERBS).parse_args(arguments(line))
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [
+        ("$ critpath doctor", ["doctor"]),
+        ("$ sudo $(which critpath) record -o a -- ./b", ["record", "-o", "a", "--", "./b"]),
+        ("critpath compare a b >/dev/null 2>&1; echo $?", ["compare", "a", "b"]),
+        ("critpath compare a b  # exit code 1", ["compare", "a", "b"]),
+        ("critpath compare a \\\n  b || true", ["compare", "a", "b"]),
+        ("    - run: critpath compare a b", ["compare", "a", "b"]),
+        ("echo critpath", None),
+    ],
+)
+def test_a_command_is_found_in_what_documents_show(block, found):
+    lines = shell_lines(f"```sh\n{block}\n```\n")
+    assert [arguments(line) for line in lines] == ([found] if found else [])
 
 
 def test_documents_show_commands_and_a_wrong_one_is_refused():
