@@ -86,7 +86,9 @@ def test_the_anomaly_stands_below_the_consensus(factory):
 def test_columns_that_neither_row_has_are_not_drawn(factory):
     document = comparison_document(factory.comparison(columns=40, normals=9))
     text = printed(render_comparison, document)
-    pairs = list(zip(re.findall(r"^normal \d+ +(\S+)$", text, re.M), _rows(text), strict=True))
+    pairs = list(
+        zip(re.findall(r"^normal \d+ +(\S+)$", text, re.MULTILINE), _rows(text), strict=True)
+    )
     assert pairs
     for above, below in pairs:
         assert ("-", "-") not in set(zip(above, below, strict=True))
@@ -94,7 +96,7 @@ def test_columns_that_neither_row_has_are_not_drawn(factory):
 
 
 def _rows(text):
-    return re.findall(r"^anomaly +(\S+)$", text, re.M)
+    return re.findall(r"^anomaly +(\S+)$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -105,7 +107,7 @@ def test_the_legend_has_what_is_drawn_and_breaks_no_entry(factory, width):
     lines = block.splitlines()
     legend = [line for line in lines if re.match(r"[A-Za-z-] (?!\d)", line)]
     assert legend
-    drawn = set("".join(_rows(block) + re.findall(r"^normal \d+ +(\S+)$", block, re.M)))
+    drawn = set("".join(_rows(block) + re.findall(r"^normal \d+ +(\S+)$", block, re.MULTILINE)))
     entries = ", ".join(legend).replace(",,", ",").split(", ")
     assert {entry[0] for entry in entries} == drawn - {"…"}
     assert all(len(line) <= width or line.count(",") <= 1 for line in legend)
@@ -126,7 +128,7 @@ def test_figures_are_whole_on_a_narrow_terminal(factory, width):
     assert "no room for: 95 % interval" in text
     table = text[text.index("States, mean") : text.index("no room")]
     assert "WAIT_TIMER" in table
-    assert re.search(r"^total .*\+\d[\d.]* ms", table, re.M)
+    assert re.search(r"^total .*\+\d[\d.]* ms", table, re.MULTILINE)
     assert max(map(len, table.splitlines())) <= width
 
 
