@@ -25,7 +25,7 @@ from critpath.commands.settings import SETTINGS, Setting
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
 import transcripts  # noqa: E402
-from reference import calls, table  # noqa: E402
+from reference import calls, formats, schemas, table  # noqa: E402
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -35,6 +35,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FIXTURES: Final = ROOT / "fixtures" / "lttng-guest"
 README: Final = ROOT / "README.md"
 COMMANDS: Final = ROOT / "docs" / "commands.md"
+JSON: Final = ROOT / "docs" / "reference-json.md"
+SCHEMAS: Final = ROOT / "docs" / "schema"
 READING: Final = ROOT / "docs" / "reading-the-report.md"
 PYTHON: Final = ROOT / "docs" / "python.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
@@ -120,6 +122,11 @@ def reading() -> str:
     return between(READING.read_text(encoding="utf-8"), "aligned", transcripts_of_compare()[1])
 
 
+def json_reference() -> str:
+    """Return docs/reference-json.md with every key that the schemas have."""
+    return between(JSON.read_text(encoding="utf-8"), "formats", formats())
+
+
 def commands() -> str:
     """Return docs/commands.md with every verb and setting as the parser has them."""
     return between(COMMANDS.read_text(encoding="utf-8"), "reference", reference())
@@ -201,6 +208,12 @@ def texts() -> None:
     READING.write_text(reading(), encoding="utf-8")
     COMMANDS.write_text(commands(), encoding="utf-8")
     PYTHON.write_text(python(), encoding="utf-8")
+    JSON.write_text(json_reference(), encoding="utf-8")
+    SCHEMAS.mkdir(exist_ok=True)
+    for old in SCHEMAS.glob("*.json"):
+        old.unlink()
+    for file, text in schemas().items():
+        (SCHEMAS / file).write_text(text, encoding="utf-8")
 
 
 def pictures() -> None:

@@ -111,6 +111,16 @@ def test_the_reference_of_commands_is_the_parsers(renew):
     )
 
 
+def test_the_reference_of_json_is_the_schemas(renew):
+    shown = (ROOT / "docs" / "reference-json.md").read_text(encoding="utf-8")
+    assert shown == renew.json_reference(), "run make docs"
+
+
+def test_the_published_schemas_are_the_ones_that_critpath_checks_by(renew):
+    published = {p.name: p.read_text("utf-8") for p in (ROOT / "docs" / "schema").iterdir()}
+    assert published == renew.schemas(), "run make docs"
+
+
 def test_the_examples_in_python_give_what_is_shown(renew):
     shown = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     assert "Traceback" not in shown
