@@ -16,6 +16,7 @@ import pytest
 from critpath import __version__
 from critpath.commands import VERBS
 from critpath.commands.parser import build_parser
+from critpath.commands.settings import SETTINGS, effective
 from critpath.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,6 +120,38 @@ def test_the_reference_of_json_is_the_schemas(renew):
 def test_the_published_schemas_are_the_ones_that_critpath_checks_by(renew):
     published = {p.name: p.read_text("utf-8") for p in (ROOT / "docs" / "schema").iterdir()}
     assert published == renew.schemas(), "run make docs"
+
+
+def test_variables_of_the_environment_that_are_read_are_documented():
+    code = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "critpath").rglob("*.py"))
+    own = set(re.findall(r'"(CRITPATH_[A-Z_]+|GITHUB_[A-Z_]+)"', code))
+    read = own | set(re.findall(r'environ(?:\.get\(|\[)"([A-Z_]+)"', code))
+    documented = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    # Between critpath's own processes, and what tells them from others.
+    inner = {"CRITPATH_DAEMON", "CRITPATH_SESSION"}
+    assert sorted(name for name in read - inner if f"`{name}`" not in documented) == []
+
+
+SETTINGS_FILES = [
+    (name(path), block)
+    for path in DOCUMENTS
+    for block in re.findall(r"```toml\n(.*?)```", path.read_text("utf-8"), re.DOTALL)
+    if "[tool.critpath" in block
+]
+
+
+@pytest.mark.parametrize(("document", "block"), SETTINGS_FILES)
+def test_settings_files_that_documents_show_are_understood(document, block, tmp_path):
+    del document
+    file = tmp_path / "pyproject.toml"
+    file.write_text(block, encoding="utf-8")
+    inside = {key for key in tomllib.loads(block)["tool"]["critpath"] if key != "gate"}
+    assert effective({}, file, tmp_path) is not None
+    assert inside <= set(SETTINGS)
+
+
+def test_documents_show_settings_files():
+    assert {"docs/commands.md", "docs/tutorial.md"} <= {document for document, _ in SETTINGS_FILES}
 
 
 def test_the_examples_in_python_give_what_is_shown(renew):
