@@ -24,6 +24,7 @@ from critpath.commands.settings import SETTINGS, Setting
 # Its parts stand beside this script, also where a test loads it from elsewhere.
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
+import examples  # noqa: E402
 import transcripts  # noqa: E402
 from reference import calls, formats, schemas, table  # noqa: E402
 
@@ -209,6 +210,7 @@ def texts() -> None:
     COMMANDS.write_text(commands(), encoding="utf-8")
     PYTHON.write_text(python(), encoding="utf-8")
     JSON.write_text(json_reference(), encoding="utf-8")
+    examples.PAGE.write_text(examples.page(), encoding="utf-8")
     SCHEMAS.mkdir(exist_ok=True)
     for old in SCHEMAS.glob("*.json"):
         old.unlink()

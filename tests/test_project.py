@@ -160,6 +160,13 @@ def test_the_examples_in_python_give_what_is_shown(renew):
     assert shown == renew.python(), "run make docs"
 
 
+def test_the_examples_of_exports_print_what_is_shown():
+    place = importlib.util.spec_from_file_location("examples", ROOT / "docs" / "examples.py")
+    examples = importlib.util.module_from_spec(place)
+    place.loader.exec_module(examples)
+    assert examples.PAGE.read_text(encoding="utf-8") == examples.page(), "run make docs"
+
+
 def anchors(text: str) -> set[str]:
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}

@@ -46,7 +46,13 @@ pygments_dark_style = "monokai"
 
 # What a reader needs first stands first.
 PAGES: Final = {
-    "Begin": ("docs/tutorial", "docs/reading-the-report", "docs/recording", "docs/ci"),
+    "Begin": (
+        "docs/tutorial",
+        "docs/reading-the-report",
+        "docs/recording",
+        "docs/ci",
+        "docs/exports",
+    ),
     "Reference": (
         *("docs/commands", "docs/reference-json", "docs/python", "docs/file-formats"),
         *("docs/critical-path", "docs/glossary"),
