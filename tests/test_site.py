@@ -119,16 +119,17 @@ def test_every_link_anchor_and_picture_within_the_site_exists(pages, site):
 
 
 @pytest.mark.parametrize(
-    "wrong", ["[no page](docs/nowhere.md)", "[no anchor](docs/commands.md#nowhere)"]
+    "wrong", ["[no page](docs/nowhere.md)", "[no anchor](docs/there.md#nowhere)"]
 )
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path, wrong):
     sources = tmp_path / "sources"
-    for name in ("docs/site/conf.py", "docs/commands.md", "pyproject.toml"):
+    for name in ("docs/site/conf.py", "pyproject.toml"):
         (sources / name).parent.mkdir(parents=True, exist_ok=True)
         (sources / name).write_bytes((ROOT / name).read_bytes())
     for name in ("docs/site/static", "docs/images"):
         (sources / name).mkdir()
-    text = "# x\n\n[commands](docs/commands.md#settings)\n"
+    (sources / "docs/there.md").write_text("# There\n\n## A title of two words\n")
+    text = "# x\n\n[there](docs/there.md#a-title-of-two-words)\n"
     (sources / "docs/site/static/site.css").write_text("")
     (sources / "README.md").write_text(text)
     assert build(sources, tmp_path / "right").stderr == ""
