@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -98,7 +98,9 @@ VIEWS: Final = (
 )
 
 
-def take(place: Path = IMAGES) -> None:
+def take(
+    place: Path = IMAGES, themes: Sequence[str] = THEMES, widths: Sequence[int] = WIDTHS
+) -> None:
     """Take every picture, and remove those of views that are no more."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None or shutil.which("chromedriver") is None:
@@ -110,7 +112,7 @@ def take(place: Path = IMAGES) -> None:
         for sample in sorted({view.sample for view in VIEWS}):
             page(sample, Path(scratch))
         with served(Path(scratch)) as port:
-            for theme, width in itertools.product(THEMES, WIDTHS):
+            for theme, width in itertools.product(themes, widths):
                 with driver(browser, theme, width, port) as chromium:
                     for view in VIEWS:
                         file = place / f"report-{view.name}-{theme}-{width}.png"
@@ -164,7 +166,10 @@ def driver(browser: str, theme: str, width: int, port: int) -> Iterator[Any]:
 
     options = webdriver.ChromeOptions()
     options.binary_location = browser
-    for option in ("headless=new", "hide-scrollbars", "force-device-scale-factor=1"):
+    for option in (
+        *("headless=new", "hide-scrollbars", "force-device-scale-factor=1"),
+        *("disable-gpu", "disable-dev-shm-usage", "disable-background-networking"),
+    ):
         options.add_argument(f"--{option}")
     options.add_argument(f"--host-resolver-rules=MAP {HOST} 127.0.0.1:{port}")
     if os.geteuid() == 0:
