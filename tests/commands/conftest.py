@@ -14,6 +14,7 @@ import pytest
 import critpath
 from critpath.commands import main
 from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.store import load_paths
 
 
 def make_paths(count: int = 2, source: str = "trace") -> PathSet:
@@ -102,6 +103,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     contents = {
         "critpath.pipeline": {
             "extract": answering("extract", lambda *_, **__: state.paths),
+            "saved_paths": load_paths,
             "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),
             "compare": answering(
                 "compare",
