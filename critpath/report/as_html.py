@@ -71,7 +71,7 @@ def _sections(document: dict[str, Any]) -> list[tuple[str, str, str]]:
         *([("causes", "Causes", causes(document))] if found else []),
         ("sets", "The two sets", sets(document)),
         ("states", "States", states(document)),
-        *([("aligned", title, drawings(document))] if found else []),
+        *([("aligned", title, drawings(document))] if document["aligned"] else []),
         ("clusters", "Types of executions", clusters(document)),
         ("executions", "Executions", executions(document)),
         ("method", "How this was decided", method(document)),

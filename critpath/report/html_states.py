@@ -70,7 +70,9 @@ def states(document: dict[str, Any]) -> str:
     headers += [*(["level"] if levels else []), "verdict"]
 
     def cells(state: dict[str, Any]) -> list[str]:
-        return _cells(state, words.get(state["state"], ""), reach, levels=levels, fires=fires)
+        told = words.get(state["state"], "")
+        shown_cells = _cells(state, told, reach, levels=levels, fires=fires)
+        return [*shown_cells, text(_verdict(document["detection"], state))]
 
     scale = f"drawn from {format_ns(-reach)} to {format_ns(reach, sign=True)}"
     return (
@@ -110,7 +112,6 @@ def _cells(
         for word, key in (("average", "average_fires"), ("probability", "probability_fires"))
         if state[key]
     ]
-    flagged = ("flagged, new" if state["new_state"] else "flagged") if state["flagged"] else ""
     cells = [
         f"<code>{text(state['state'])}</code>",
         f"<small>{text(words)}</small>",
@@ -125,7 +126,18 @@ def _cells(
         cells.append(text(", ".join(rules)))
     if levels:
         cells.append(text(str(state.get("level") or "")))
-    return [*cells, text(flagged)]
+    return cells
+
+
+def _verdict(detection: dict[str, Any], state: dict[str, Any]) -> str:
+    """Return what the rule in force says of a state, "" where there is nothing to say."""
+    if state["flagged"]:
+        return "flagged, new" if state["new_state"] else "flagged"
+    figures = detection["alpha"], detection["floor"], state["p_value"], state["effect"]
+    if detection["rule"] != "gate" or None in figures:
+        return ""
+    alpha, floor, p_value, effect = figures
+    return "below the floor" if p_value <= alpha and 0 < effect < floor else ""
 
 
 def _relative(state: dict[str, Any]) -> str:
@@ -146,7 +158,8 @@ def _interval(state: dict[str, Any], reach: float) -> str:
 
     colour, kind = (VERMILLION, "flagged") if state["flagged"] else (BLUE, "usual")
     return (
-        f'<svg class="interval" width="{2 * _HALF}" height="16" aria-hidden="true">'
+        f'<svg class="interval" viewBox="0 0 {2 * _HALF} 16" width="{2 * _HALF}" height="16" '
+        'aria-hidden="true">'
         f'<path d="M{_HALF} 0v16" stroke="currentColor" stroke-opacity="0.5"/>'
         f'<path d="M0 8h{2 * _HALF}" stroke="currentColor" stroke-opacity="0.15"/>'
         f'<g class="{kind}" fill="{colour}" stroke="{colour}">'
