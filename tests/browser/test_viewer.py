@@ -405,6 +405,14 @@ def test_executions_without_a_drawing_open_when_chosen(show, factory, tmp_path, 
     assert page.driver.current_url.endswith(f"#execution={last['execution']}")
     assert "left out for size" in page.text(f"{inside} figcaption")
     assert page.text(f"{inside} .rank") == "1"
+    # The table of executions leads there as well, though its link needs the script.
+    other = verdict.by_excess(document["aligned"])[-2]
+    named = f"#executions span[data-position='{other['position']}'] a"
+    page.run("document.querySelector(arguments[0]).click()", named)
+    page.until(
+        "return document.querySelector(arguments[0] + ' .about')?.textContent",
+        f"#x{other['position']}",
+    )
 
 
 def test_the_theme_is_switched_and_remembered(show, real):
