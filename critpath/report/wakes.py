@@ -1,9 +1,8 @@
-"""Which changes of thread along a critical path are wakes.
+"""Which changes of thread along a document's path are wakes: as `CriticalPaths.wakes`.
 
-A path is found backward: while a thread slept, the path is that of whoever woke it.  So
-where it goes over to another thread, either the thread before fell asleep there, and the
-path comes back to it by a wake; or it had fallen asleep earlier than the path saw, and the
-thread before woke it.
+A path is found backward: while a thread slept, the path is that of whoever woke it.  So,
+from its end, a thread that the path is not inside of yet was followed through a wake; one
+that it is inside of begins to sleep there.
 """
 
 from __future__ import annotations
@@ -27,20 +26,15 @@ def changes(segments: list[dict[str, Any]]) -> dict[int, bool]:
         path comes back to it.
     """
     tids = [segment["tid"] for segment in segments]
-    last = {tid: i for i, tid in enumerate(tids)}
     result: dict[int, bool] = {}
-    sleeping: list[int] = []
-    for i in range(1, len(tids)):
-        before, now = tids[i - 1], tids[i]
-        if before == now:
+    inside = tids[-1:]
+    for i in range(len(tids) - 1, 0, -1):
+        before = tids[i - 1]
+        if before == tids[i]:
             continue
-        if now in sleeping:
-            result[i] = True
-            del sleeping[sleeping.index(now) :]
-        elif last[before] < i:
-            # The path is never on the thread before again: it did not wait for this one.
-            result[i] = True
+        result[i] = before not in inside
+        if result[i]:
+            inside.append(before)
         else:
-            result[i] = False
-            sleeping.append(before)
-    return result
+            del inside[inside.index(before) + 1 :]
+    return dict(sorted(result.items()))
