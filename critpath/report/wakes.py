@@ -1,8 +1,9 @@
-"""Which changes of thread along a document's path are wakes: as `CriticalPaths.wakes`.
+"""Which changes of thread along a critical path are wakes.
 
-A path is found backward: while a thread slept, the path is that of whoever woke it.  So,
-from its end, a thread that the path is not inside of yet was followed through a wake; one
-that it is inside of begins to sleep there.
+A path is found backward: while a thread slept, the path is that of whoever woke it.  So
+where it goes over to another thread, either the thread before fell asleep there, and the
+path comes back to it by a wake; or it had fallen asleep earlier than the path saw, and the
+thread before woke it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def changes(segments: list[dict[str, Any]]) -> dict[int, bool]:
     """
     tids = [segment["tid"] for segment in segments]
     result: dict[int, bool] = {}
+    # From the end, where the path is the subject's own: the threads that it is inside of.
+    # As `CriticalPaths.wakes`, which has the whole path.
     inside = tids[-1:]
     for i in range(len(tids) - 1, 0, -1):
         before = tids[i - 1]

@@ -23,6 +23,8 @@ from critpath.report.wakes import changes
         # The window begins with the creator of A.
         ("CA", {1: True}),
         ("CABA", {1: True, 2: False, 3: True}),
+        # The last is the subject: A woke B, B slept again, and A woke it again.
+        ("ABAB", {1: True, 2: False, 3: True}),
     ],
 )
 def test_changes_of_thread(path, expected):
