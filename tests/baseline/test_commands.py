@@ -203,7 +203,7 @@ def test_show_is_safe_on_a_terminal(run, tmp_path, recordings):
     hostile = "\x1b[2J\u202e::error::\n</ScRiPt>"
     paths = pipeline.saved_paths(recordings / "sample-lock.parquet")
     executions = replace(paths.executions, label=(hostile,) * len(paths))
-    environment = tuple({key: hostile for key in e} for e in paths.environment[:-1])
+    environment = tuple(dict.fromkeys(e, hostile) for e in paths.environment[:-1])
     paths = replace(
         paths, executions=executions, environment=environment, warnings=(hostile,), sources=("e",)
     )
