@@ -61,6 +61,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending}"
 
 
+def shorten(text: str, most: int = 160) -> str:
+    """Cut what an error repeats of its input, and say how long it was."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
 def safe_text(text: str) -> str:
     """Replace every character that could act on a terminal or hide text.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from critpath.model import PathSet
 
 STDOUT = "-"
+_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 SHOWN_WARNINGS = 20
 
 
@@ -187,13 +189,18 @@ def make_console(stream: IO[str] | None = None) -> Console:
 
 
 class _LogStream:
-    """A stream whose lines mean nothing to a CI system: a name may stand at a line's begin."""
+    """A stream whose lines mean nothing to a CI system: a name may stand at a line's begin.
+
+    A table's cells are filled with blanks, which a pipe's reader need not have at the end.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
         """Write whole lines, as a console does."""
+        if not self._stream.isatty():
+            text = _TRAILING.sub("", text)
         return self._stream.write(log_text(text))
 
     def __getattr__(self, name: str) -> object:

@@ -224,6 +224,8 @@ def print_paths(paths: PathSet, format_: str, stream: IO[str] | None = None) -> 
                     index,
                     tid=int(paths.executions.tid[index]),
                     comm=paths.executions.comm[index],
+                    execution=paths.executions.id[index],
+                    label=paths.executions.label[index],
                     losses=paths.losses,
                 )
             )
@@ -238,6 +240,8 @@ def print_paths(paths: PathSet, format_: str, stream: IO[str] | None = None) -> 
             index,
             tid=int(paths.executions.tid[index]),
             comm=paths.executions.comm[index],
+            execution=paths.executions.id[index],
+            label=paths.executions.label[index],
             losses=paths.losses,
         )
         render_path(document, console)

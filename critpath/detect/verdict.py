@@ -115,7 +115,7 @@ def _slower(detection: Detection) -> str:
     counted = sum(s.name != "total" for s in states)  # the total is no state
     named = [plural(counted, "state")] if counted else []
     named += ["the total"] if counted < len(states) else []
-    flagged = f"{' and '.join(named)} flagged by the {detection.rule} rule"
+    flagged = f"flagged by the {detection.rule} rule: {' and '.join(named)}"
     if detection.rule != "gate":
         worst = max(states, key=lambda s: s.effect)
         return f"{worst.name} is {format_ns(worst.effect, sign=True)} an execution; {flagged}"

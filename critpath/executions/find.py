@@ -17,7 +17,7 @@ from critpath.executions.specification import Specification, parse_specification
 from critpath.executions.thread import find_threads
 from critpath.executions.windows import find_windows
 from critpath.model import Events, Executions, Run
-from critpath.units import safe_text
+from critpath.units import safe_text, shorten
 
 NEAREST = 5
 
@@ -98,7 +98,7 @@ def _unknown(name: str, known: list[str]) -> UsageError:
     near += [k for k in known if colon and k.startswith(provider + colon) and k not in near]
     shown = safe_text(", ".join(near[:NEAREST]))
     return UsageError(
-        f"no event {name} among the {len(known)} event classes of this trace",
+        f"no event {shorten(name)} among the {len(known)} event classes of this trace",
         (f"did you mean {shown}? " if near else "") + "--execution 'events:?,?' lists all of them",
     )
 

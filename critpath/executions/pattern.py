@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from critpath.errors import UsageError
+from critpath.units import shorten
 
 SYNTAX = "write events:BEGIN,END[,key=FIELD][,label=FIELD]; BEGIN and END are NAME[FIELD=VALUE]..."
 # Who an event belongs to, by the contexts that LTTng can add to it.
@@ -84,11 +85,11 @@ def _depths(text: str) -> Iterator[tuple[int, str, int]]:
         acting = "" if shielded else character
         depth += (acting == "[") - (acting == "]")
         if depth < 0:
-            raise UsageError(f"a ']' without its '[' in: {text}", LITERAL)
+            raise UsageError(f"a ']' without its '[' in: {shorten(text)}", LITERAL)
         yield place, acting, depth
         shielded = acting == "\\"
     if depth:
-        raise UsageError(f"a '[' without its ']' in: {text}", LITERAL)
+        raise UsageError(f"a '[' without its ']' in: {shorten(text)}", LITERAL)
 
 
 def split_outside_brackets(text: str, separator: str) -> list[str]:
@@ -133,7 +134,7 @@ def parse_pattern(text: str) -> EventPattern:
     name, *brackets = _bracketed(text)
     name = unescape(name).strip()
     if not name:
-        raise UsageError(f"an event without a name in: {text or '(nothing)'}", SYNTAX)
+        raise UsageError(f"an event without a name in: {shorten(text) or '(nothing)'}", SYNTAX)
     return EventPattern(name, tuple(_parse_condition(inner) for inner in brackets))
 
 
@@ -146,7 +147,7 @@ def _bracketed(text: str) -> list[str]:
         if character == "[" and depth == 1:
             between = text[start:place]
             if parts and between.strip():
-                raise UsageError(f"'{between}' follows a condition of an event", SYNTAX)
+                raise UsageError(f"'{shorten(between)}' follows a condition of an event", SYNTAX)
             if not parts:
                 parts.append(between)
             start = place + 1
@@ -155,7 +156,7 @@ def _bracketed(text: str) -> list[str]:
             start = place + 1
         last = place + 1
     if parts and text[start:last].strip():
-        raise UsageError(f"'{text[start:last]}' follows a condition of an event", SYNTAX)
+        raise UsageError(f"'{shorten(text[start:last])}' follows a condition of an event", SYNTAX)
     return parts or [text]
 
 
@@ -163,7 +164,8 @@ def _parse_condition(text: str) -> Condition:
     parts = _CONDITION.fullmatch(text)
     if parts is None:
         raise UsageError(
-            f"not a condition: [{text}]", "write [FIELD=VALUE] or [FIELD~REGULAR EXPRESSION]"
+            f"not a condition: [{shorten(text)}]",
+            "write [FIELD=VALUE] or [FIELD~REGULAR EXPRESSION]",
         )
     field, operator, operand = parts.groups()
     if operator == "=":

@@ -20,6 +20,7 @@ from critpath.executions.pattern import (
     unescape,
 )
 from critpath.model import Kind, Wanted
+from critpath.units import shorten
 
 LENGTH_LIMIT: Final = 10_000
 INODE_DIGITS: Final = 20
@@ -91,7 +92,9 @@ def parse_specification(text: str) -> Specification:
     if kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)
         forms = KINDS[near[0]] if near else " | ".join(KINDS.values())
-        raise UsageError(f"not an execution specification: {text or '(nothing)'}", f"write {forms}")
+        raise UsageError(
+            f"not an execution specification: {shorten(text) or '(nothing)'}", f"write {forms}"
+        )
     if kind == "events":
         return _parse_events(rest, text)
     if kind == "windows":
@@ -99,7 +102,7 @@ def parse_specification(text: str) -> Specification:
             raise UsageError("windows: names no file", f"write {KINDS['windows']}")
         return Specification(kind, file=rest, text=text)
     if colon:
-        raise UsageError(f"'{kind}' takes nothing after it, not: {rest}", f"write {kind}")
+        raise UsageError(f"'{kind}' takes nothing after it, not: {shorten(rest)}", f"write {kind}")
     return Specification(kind, text=text)
 
 
@@ -109,17 +112,19 @@ def _parse_where(rest: str, text: str) -> Where:
         name, equals, value = (part.strip() for part in option.partition("="))
         if name not in {"comm", "ns", "cgroup_ns", "cgroup"} or not equals or not value:
             raise UsageError(
-                f"not an option of process or thread: {option or '(nothing)'}",
+                f"not an option of process or thread: {shorten(option) or '(nothing)'}",
                 f"write {KINDS['process']}",
             )
         if name in given:
-            raise UsageError(f"{name}= is given twice in: {text}", f"write {KINDS['process']}")
+            raise UsageError(
+                f"{name}= is given twice in: {shorten(text)}", f"write {KINDS['process']}"
+            )
         given[name] = unescape(value)
     for name in ("ns", "cgroup_ns"):
         value = given.get(name, "0")
         if not (value.isascii() and value.isdigit() and len(value) < INODE_DIGITS):
             raise UsageError(
-                f"{name}= is not the number of a namespace: {value}",
+                f"{name}= is not the number of a namespace: {shorten(value)}",
                 "take it from `lsns -t pid`, or from readlink /proc/PID/ns/pid",
             )
     return Where(
@@ -133,16 +138,16 @@ def _parse_where(rest: str, text: str) -> Where:
 def _parse_events(rest: str, text: str) -> Specification:
     begin_text, *others = split_outside_brackets(rest, ",")
     if not others:
-        raise UsageError(f"only one event in: {text}", SYNTAX)
+        raise UsageError(f"only one event in: {shorten(text)}", SYNTAX)
     end_text, *options = others
     begin, end = parse_pattern(begin_text), parse_pattern(end_text)
     given: dict[str, str] = {}
     for option in options:
         name, equals, value = (part.strip() for part in option.partition("="))
         if name not in {"key", "label"} or not equals or not value:
-            raise UsageError(f"not an option of events: {option or '(nothing)'}", SYNTAX)
+            raise UsageError(f"not an option of events: {shorten(option) or '(nothing)'}", SYNTAX)
         if name in given:
-            raise UsageError(f"{name}= is given twice in: {text}", SYNTAX)
+            raise UsageError(f"{name}= is given twice in: {shorten(text)}", SYNTAX)
         given[name] = unescape(value)
     label = given.get("label", "")
     return Specification(

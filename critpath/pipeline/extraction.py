@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
 from critpath.units import plural
 
@@ -124,9 +125,13 @@ def _extract_one(
     chosen, labelled = with_label(parse_specification(text), [t.texts for t in described])
     events = _read(recording, (*KERNEL, *wanted(chosen)), reader)
     events = with_manifest(events, manifest)
-    executions = find_executions(
-        events, chosen, names, manifest.runs, interleaved=bool(manifest.interleaved)
-    )
+    try:
+        executions = find_executions(
+            events, chosen, names, manifest.runs, interleaved=bool(manifest.interleaved)
+        )
+    except UsageError as error:
+        # Of several recordings it may be in one that an event or a field is missing.
+        raise UsageError(f"{recording}: {error.what}", error.do) from None
     tell(f"walking {plural(len(executions), 'critical path')}")
     timelines = _timelines(events)
     path_set = _walk_all(events, timelines, executions, recording, text, interrupts)

@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 
 from critpath.errors import UnreadableError
 from critpath.report.document import COMPARISON_FORMAT
-from critpath.report.document_path import PATH_FORMAT, escape_more
+from critpath.report.document_path import escape_more
 from critpath.report.palette import with_letters
-from critpath.report.schema import COMPARISON, PATH, Invalid, check, check_comparison
+from critpath.report.schema import SHAPES, check_document
+from critpath.report.shapes import Invalid
 
 _DO = "give a file that `critpath compare --json FILE` wrote"
 
@@ -21,7 +22,7 @@ def to_json(document: dict[str, Any]) -> str:
     Parameters
     ----------
     document : dict
-        From `comparison_document` or `path_document`.
+        From `comparison_document`, `calibration_document` or `path_document`.
 
     Returns
     -------
@@ -56,7 +57,7 @@ def load_document(text: str) -> dict[str, Any]:
     Parameters
     ----------
     text : str
-        The JSON of a comparison or of one path.
+        The JSON of a comparison, a calibration or one path.
 
     Returns
     -------
@@ -78,17 +79,14 @@ def load_document(text: str) -> dict[str, Any]:
     if not isinstance(name, str):
         raise UnreadableError("JSON without critpath's `format`", _DO)
     try:
-        if name == COMPARISON_FORMAT:
-            check(document, COMPARISON)
-            check_comparison(document)
-            # They follow from the symbols, and the first files of this version have none.
-            document["symbols"] = with_letters(document["symbols"], document["aligned"])
-        elif name == PATH_FORMAT:
-            check(document, PATH)
-        else:
+        if name not in SHAPES:
             _refuse_format(name)
+        check_document(document)
     except Invalid as error:
         raise UnreadableError(f"damaged {name} document: {error}", _DO) from error
+    if name == COMPARISON_FORMAT:
+        # They follow from the symbols, and the first files of this version have none.
+        document["symbols"] = with_letters(document["symbols"], document["aligned"])
     return dict(document)
 
 
@@ -112,7 +110,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _refuse_format(name: str) -> NoReturn:
     shown = name[:60]
-    for known in (COMPARISON_FORMAT, PATH_FORMAT):
+    for known in SHAPES:
         stem = known.rpartition("/")[0]
         if name.rpartition("/")[0] == stem:
             raise UnreadableError(

@@ -131,34 +131,39 @@ def _states(document: dict[str, Any], size: _Size) -> Iterator[str]:
     if not states and not total:
         return
     yield _heading("States, mean per execution")
-    yield _state_table(total + flagged[: size.states])
+    yield _state_table(total + flagged[: size.states], flags=True)
     yield from _left_out(len(flagged) - size.states, "flagged state")
     others = [s for s in states if not s["flagged"]]
     if others:
         yield from _folded(
             f"{plural(len(others), 'state')} not flagged",
             [
-                _state_table(others[: size.states]),
+                _state_table(others[: size.states], flags=False),
                 *_left_out(len(others) - size.states, "state"),
             ],
         )
 
 
-def _state_table(states: list[dict[str, Any]]) -> str:
+def _state_table(states: list[dict[str, Any]], *, flags: bool) -> str:
     rows = [
         (
-            state["state"],
+            _quoted(state["state"]),
             verdict.duration(state["normal_mean"]),
             verdict.duration(state["sample_mean"]),
             verdict.duration(state["effect"], sign=True),
             verdict.interval(state),
             verdict.probability(state["p_value"]),
-            verdict.flag(state),
+            *([verdict.flag(state)] if flags else []),
         )
         for state in states
     ]
-    headers = ("state", ">normal", ">sample", ">effect", ">95 % interval", ">p", "flagged")
-    return table(headers, rows)
+    headers = ("state", ">normal", ">sample", ">effect", ">95 % interval", ">p")
+    return table((*headers, "flagged") if flags else headers, rows)
+
+
+def _quoted(name: str) -> str:
+    """Return a name as sentences quote it: in code, whatever its letters."""
+    return name if "`" in name else f"`{name}`"
 
 
 def _folded(summary: str, blocks: list[str]) -> Iterator[str]:

@@ -20,6 +20,8 @@ def path_document(
     tid: int,
     comm: str,
     losses: Sequence[Loss],
+    execution: str = "",
+    label: str = "",
     begin: int | None = None,
     end: int | None = None,
 ) -> dict[str, Any]:
@@ -34,6 +36,8 @@ def path_document(
         The subject: the thread whose execution the path explains.
     losses : sequence of Loss
         Losses of the recording; those that overlap the path's window count.
+    execution, label : str
+        The execution's id and what kind it is.
     begin, end : int, optional
         The window (ns); by default from the first segment to the last.
 
@@ -43,7 +47,8 @@ def path_document(
         As in the design: times in ns, ``totals`` only of states that occur,
         ``unexplained`` the ns in WAIT_UNEXPLAINED and UNKNOWN.
     """
-    document = _frame(paths, index, tid, comm, losses, begin, end)
+    named = {"execution": execution, "label": label}
+    document = _frame(paths, index, tid, comm, named, losses, begin, end)
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
     document["segments"] = [
         {
@@ -68,14 +73,22 @@ def path_document(
 
 
 def path_json(
-    paths: CriticalPaths, index: int, *, tid: int, comm: str, losses: Sequence[Loss]
+    paths: CriticalPaths,
+    index: int,
+    *,
+    tid: int,
+    comm: str,
+    losses: Sequence[Loss],
+    execution: str = "",
+    label: str = "",
 ) -> str:
     """Write the document of one critical path as a line of JSON.
 
     The same text as `json.dumps` of `path_document`, several times faster: a path has
     100,000 segments of a few kinds, and only their times differ within a kind.
     """
-    document = _frame(paths, index, tid, comm, losses, None, None)
+    named = {"execution": execution, "label": label}
+    document = _frame(paths, index, tid, comm, named, losses, None, None)
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
     kinds = _Kinds(paths.strings)
     # Segments follow each other without a gap: the end of one is the begin of the next.
@@ -132,6 +145,7 @@ def _frame(
     index: int,
     tid: int,
     comm: str,
+    named: dict[str, str],
     losses: Sequence[Loss],
     begin: int | None,
     end: int | None,
@@ -152,6 +166,7 @@ def _frame(
     return {
         "format": PATH_FORMAT,
         "subject": {"tid": int(tid), "comm": comm},
+        **named,
         "begin": int(begin),
         "end": int(end),
         "segments": [],

@@ -1,326 +1,92 @@
-"""The shape of every document, and the check of one that was read from a file.
+"""Every document's shape, and the check of one that was read from a file.
 
-A shape is a type; a tuple of types of which one must fit; a list with the shape of
-its items; a dict of required keys (more keys are welcome: newer minor versions add
-some); or ``Each`` for a mapping from any text to one shape.
+A shape says what stands where; what parts of a document must agree on beyond that (as many
+durations as columns) only the checks here know.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
-from critpath.model import State
+from critpath.report.calibration_document import CALIBRATION_FORMAT
+from critpath.report.document import COMPARISON_FORMAT
+from critpath.report.document_path import PATH_FORMAT
+from critpath.report.schema_comparison import ALIGNED, COMPARISON
+from critpath.report.schema_others import CALIBRATION, PATH
+from critpath.report.shapes import check, expect
 
-NONE: Final = type(None)
-NUMBER: Final = (int, float)
-MAYBE: Final = (int, float, NONE)
-TEXTS: Final = [str]
-
-
-class Invalid(Exception):  # noqa: N818 - never seen outside; as_json turns it into an error
-    """A document is not of its shape; says where and what is wrong."""
-
-
-@dataclass(frozen=True)
-class Each:
-    """A mapping from any text to values of one shape."""
-
-    shape: Any
-
-
-_LOSS = {
-    "events": int,
-    "packets": int,
-    "places": [
-        {
-            "begin": int,
-            "end": int,
-            "host": int,
-            "cpu": int,
-            "events": int,
-            "packets": int,
-            "reason": str,
-        }
-    ],
-    "places_left_out": int,
+# By name of the format, as it stands in a document.
+SHAPES: Final[dict[str, dict[str, Any]]] = {
+    COMPARISON_FORMAT: COMPARISON,
+    PATH_FORMAT: PATH,
+    CALIBRATION_FORMAT: CALIBRATION,
 }
-
-_SET = {
-    "sources": TEXTS,
-    "specification": str,
-    "executions": int,
-    "events": int,
-    "window": ({"begin": int, "end": int}, NONE),
-    "hosts": TEXTS,
-    "kernels": TEXTS,
-    "tracers": TEXTS,
-    "loss": _LOSS,
-    "lossy": int,
-    "incomplete": int,
-    "notes": TEXTS,
-    "warnings": TEXTS,
-}
-
-_STATE = {
-    "state": str,
-    "role": str,
-    **dict.fromkeys(("normal_mean", "sample_mean", "normal_std", "effect"), MAYBE),
-    **dict.fromkeys(("effect_low", "effect_high", "p_value", "average_threshold"), MAYBE),
-    **dict.fromkeys(("normal_above", "sample_above", "probability_threshold"), MAYBE),
-    **dict.fromkeys(("cliffs_delta", "median_ratio"), MAYBE),
-    **dict.fromkeys(("flagged", "new_state", "average_fires", "probability_fires"), bool),
-}
-
-_CLUSTERS = {
-    "method": str,
-    "notes": TEXTS,
-    "clusters": [{"cluster": int, "size": int, "weak": int, "mean_duration": MAYBE}],
-    "ordering": [int],
-    "reachability": [MAYBE],
-}
-
-_EXECUTION = {
-    "id": str,
-    "set": str,
-    "position": int,
-    "source": int,
-    "begin": int,
-    "end": int,
-    "tid": int,
-    "comm": str,
-    "label": str,
-    "cluster": (int, NONE),
-    "weak": bool,
-    "pair": (int, NONE),
-    "anomalous": bool,
-    "excess": (int, NONE),
-    "score": MAYBE,
-    "p_value": MAYBE,
-    "paper": bool,
-    "symbol": (str, NONE),
-    "lossy": bool,
-}
-
-_FINDING = {
-    "execution": str,
-    "position": int,
-    "rank": int,
-    "columns": [int],
-    **dict.fromkeys(("kind", "state", "role", "detail", "comm", "before"), str),
-    **dict.fromkeys(("tid", "begin", "end"), int),
-    **dict.fromkeys(("observed", "expected", "contribution", "share", "probability"), MAYBE),
-    "parts": [{"kind": str, "contribution": MAYBE}],
-    "abnormal": bool,
-    **dict.fromkeys(("p", "offset", "iterations"), MAYBE),
-    "normal_iterations": [MAYBE],
-}
-
-_SEGMENT = {"begin": int, "end": int, "tid": int, "comm": str, "state": str, "detail": str}
-
-_ALIGNED: Final[dict[str, Any]] = {
-    "execution": str,
-    "position": int,
-    "columns": int,
-    "left_out": int,
-    "excess": MAYBE,
-    "unexplained": MAYBE,
-    "score": MAYBE,
-    "tree": str,
-    "rows": [{"set": str, "position": int, "id": str, "symbols": [int], "durations": [int]}],
-    "statistics": {
-        **{name: [MAYBE] for name in ("probability", "normal_probability", "mean", "std")},
-        **{name: [MAYBE] for name in ("p_structure", "p_duration")},
-        **{name: [int] for name in ("normal_symbol", "contribution")},
-        **{name: [bool] for name in ("abnormal_state", "abnormal_duration", "missing")},
-        "abnormal": [bool],
-    },
-    "note": str,
-    "segments": [{"column": int, **_SEGMENT}],
-}
-
-# Not in the first files of this version, so not required.
-_LOOPS: Final[list[Any]] = [{"first": int, "last": int, "period": int, "iterations": [int]}]
-
-_CIRCUMSTANCES: Final = ("recorded", "machines", "processors", "cpus", "profiles")
-
-COMPARISON: Final[dict[str, Any]] = {
-    "format": str,
-    "version": str,
-    "verdict": str,
-    "reasons": TEXTS,
-    "warnings": TEXTS,
-    "settings": dict,
-    "sets": {"normal": _SET, "sample": _SET},
-    "symbols": [{"name": str, "state": str, "role": str}],
-    "states": [_STATE],
-    "detection": {
-        "rule": str,
-        "flagged": bool,
-        "alpha": MAYBE,
-        "floor": MAYBE,
-        "detectable": MAYBE,
-        "permutations": int,
-        "enough": bool,
-        "needed": int,
-        "paper_false_alarms": MAYBE,
-        "notes": TEXTS,
-    },
-    "clusters": {
-        "normal": _CLUSTERS,
-        "sample": _CLUSTERS,
-        "pairs": [{"sample": int, "normal": int, "score": MAYBE, "weak": bool, "novel": bool}],
-        "notes": TEXTS,
-    },
-    "plane": (
-        {"normal": [[NUMBER]], "sample": [[NUMBER]], "explained": [NUMBER]},
-        NONE,
-    ),
-    "outliers": {"anomalous": int, "paper": int, "notes": TEXTS},
-    "executions": [_EXECUTION],
-    "findings": [_FINDING],
-    "causes": [
-        {
-            "sentence": str,
-            "findings": [int],
-            "executions": TEXTS,
-            "positions": [int],
-            "contribution": MAYBE,
-            "share": MAYBE,
-            "main": int,
-            "minor": bool,
-        }
-    ],
-    "aligned": [_ALIGNED],
-}
-
-PATH: Final[dict[str, Any]] = {
-    "format": str,
-    "subject": {"tid": int, "comm": str},
-    "begin": int,
-    "end": int,
-    "segments": [_SEGMENT],
-    "totals": Each(int),
-    "unexplained": int,
-    "loss": {"events": int, "packets": int},
-}
+_STATISTICS: Final = tuple(ALIGNED["statistics"].shape.shape)
 
 
-def check(value: Any, shape: Any, place: str = "document") -> None:
-    """Raise `Invalid` where a value does not have a shape.
-
-    Parameters
-    ----------
-    value : JSON value
-    shape : shape
-        As the module describes.
-    place : str
-        Where the value stands, for the message.
-    """
-    if isinstance(shape, dict):
-        _expect(isinstance(value, dict), place, "an object")
-        for key, inner in shape.items():
-            _expect(key in value, place, f"a key {key!r}")
-            check(value[key], inner, f"{place}.{key}")
-    elif isinstance(shape, list):
-        _expect(isinstance(value, list), place, "a list")
-        for i, item in enumerate(value):
-            check(item, shape[0], f"{place}[{i}]")
-    elif isinstance(shape, Each):
-        _expect(isinstance(value, dict), place, "an object")
-        for item in value.values():
-            check(item, shape.shape, f"{place}[...]")
-    elif isinstance(shape, tuple):
-        _one_of(value, shape, place)
-    else:
-        _expect(_is(value, shape), place, f"{shape.__name__}")
-
-
-def _one_of(value: Any, shapes: tuple[Any, ...], place: str) -> None:
-    simple = [s for s in shapes if isinstance(s, type)]
-    if any(_is(value, s) for s in simple):
-        return
-    for shape in shapes:
-        if not isinstance(shape, type):
-            check(value, shape, place)
-            return
-    _expect(False, place, " or ".join(s.__name__ for s in simple))
-
-
-def _is(value: Any, wanted: type) -> bool:
-    # JSON's true is no number, though Python's is.
-    return isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
-
-
-def _expect(holds: bool, place: str, wanted: str) -> None:
-    if not holds:
-        raise Invalid(f"{place} lacks or is not {wanted}")
-
-
-_VERDICTS: Final = ("ok", "anomaly", "inconclusive")
-
-
-def check_comparison(document: dict[str, Any]) -> None:
-    """Raise `Invalid` where parts of a comparison contradict each other.
+def check_document(document: dict[str, Any]) -> None:
+    """Raise `Invalid` where a document is not of its format's shape, or contradicts itself.
 
     Parameters
     ----------
     document : dict
-        Of the shape `COMPARISON`.
+        Its ``format`` is one of `SHAPES`.
     """
-    _expect(document["verdict"] in _VERDICTS, "document.verdict", f"one of {_VERDICTS}")
-    for i, row in enumerate(document["executions"]):
-        _expect(row["set"] in {"normal", "sample"}, f"executions[{i}].set", "normal or sample")
-    for i, finding in enumerate(document["findings"]):
-        _expect(len(finding["columns"]) == 2, f"findings[{i}].columns", "a pair")
-        turns = finding["normal_iterations"]
-        _expect(len(turns) == 2, f"findings[{i}].normal_iterations", "a pair")
-        _expect(finding["state"] in State.__members__, f"findings[{i}].state", "a state")
-    for i, symbol in enumerate(document["symbols"]):
-        _expect(symbol["state"] in State.__members__, f"symbols[{i}].state", "a state")
+    name = document["format"]
+    check(document, SHAPES[name])
+    if name == COMPARISON_FORMAT:
+        _check_comparison(document)
+    elif name == CALIBRATION_FORMAT:
+        _check_calibration(document)
+
+
+def _check_comparison(document: dict[str, Any]) -> None:
     for which in ("normal", "sample"):
-        _check_set(document, which)
-    for i, state in enumerate(document["states"]):
-        check(state.get("level", ""), (str, NONE), f"states[{i}].level")
-    if document["plane"] is not None:
-        for which in ("normal", "sample"):
-            for point in document["plane"][which]:
-                _expect(len(point) == 2, f"plane.{which}", "a list of pairs")
-        _expect(len(document["plane"]["explained"]) == 2, "plane.explained", "a pair")
+        found = document["clusters"][which]
+        known = all(0 <= i < len(found["reachability"]) for i in found["ordering"])
+        expect(known, f"clusters.{which}.ordering", "places of reachability")
     for i, aligned in enumerate(document["aligned"]):
         _check_aligned(aligned, len(document["symbols"]), f"aligned[{i}]")
 
 
-def _check_set(document: dict[str, Any], which: str) -> None:
-    for name in _CIRCUMSTANCES:
-        check(document["sets"][which].get(name, []), TEXTS, f"sets.{which}.{name}")
-    found = document["clusters"][which]
-    known = all(0 <= i < len(found["reachability"]) for i in found["ordering"])
-    _expect(known, f"clusters.{which}.ordering", "places of reachability")
-
-
 def _check_aligned(aligned: dict[str, Any], symbols: int, place: str) -> None:
     columns = aligned["columns"]
-    _expect(bool(aligned["rows"]), f"{place}.rows", "a row")
     for row in aligned["rows"]:
         for name in ("symbols", "durations"):
-            _expect(len(row[name]) == columns, f"{place}.rows.{name}", f"{columns} columns")
-        _expect(all(-1 <= s < symbols for s in row["symbols"]), f"{place}.rows", "known symbols")
-        _expect(all(d >= 0 for d in row["durations"]), f"{place}.rows", "durations from 0")
-    for name in _ALIGNED["statistics"]:
+            expect(len(row[name]) == columns, f"{place}.rows.{name}", f"{columns} columns")
+        expect(all(-1 <= s < symbols for s in row["symbols"]), f"{place}.rows", "known symbols")
+        expect(all(d >= 0 for d in row["durations"]), f"{place}.rows", "durations from 0")
+    for name in _STATISTICS:
         sized = len(aligned["statistics"][name]) == columns
-        _expect(sized, f"{place}.statistics.{name}", f"a list of {columns}")
+        expect(sized, f"{place}.statistics.{name}", f"a list of {columns}")
     known = all(-1 <= s < symbols for s in aligned["statistics"]["normal_symbol"])
-    _expect(known, f"{place}.statistics.normal_symbol", "known symbols")
+    expect(known, f"{place}.statistics.normal_symbol", "known symbols")
     for segment in aligned["segments"]:
-        _expect(0 <= segment["column"] < columns, f"{place}.segments", "a column of it")
-        _expect(segment["state"] in State.__members__, f"{place}.segments", "a state")
-    check(aligned.get("loops", []), _LOOPS, f"{place}.loops")
+        expect(0 <= segment["column"] < columns, f"{place}.segments", "a column of it")
     passed = 0
     for loop in aligned.get("loops", []):
         inside = passed <= loop["first"] < loop["last"] <= columns and loop["period"] > 0
-        _expect(inside, f"{place}.loops", "blocks of columns from left to right")
+        expect(inside, f"{place}.loops", "blocks of columns from left to right")
         passed = loop["last"]
         counted = len(loop["iterations"]) == len(aligned["rows"])
         within = all(0 <= n < 2**31 for n in loop["iterations"])
-        _expect(counted and within, f"{place}.loops.iterations", "a number per row")
+        expect(counted and within, f"{place}.loops.iterations", "a number per row")
+
+
+def _check_calibration(document: dict[str, Any]) -> None:
+    """Raise `Invalid` where a table of a calibration would have holes."""
+    expect(bool(document["false_alarms"]), "document.false_alarms", "a row")
+    floor = document["floor"]
+    if floor["spread"] is not None:
+        known = None not in {floor["spread_high"], floor["expected"]}
+        expect(known, "document.floor", "figures beside its spread")
+    rows = {(row["kind"], row["state"], row["sample"]): row for row in document["detectable"]}
+    states = {row["state"] for row in document["detectable"] if row["kind"] == "state"}
+    kinds = [("total", ""), ("rare", ""), ("new", ""), *product(["state"], sorted(states))]
+    for (kind, state), size in product(kinds, sorted({size for _, _, size in rows})):
+        found = (kind, state, size) in rows
+        expect(found, "document.detectable", f"{kind} {state} at {size}")
+    for row in rows.values():
+        told = row["shift"] is None or row["of_total"] is not None
+        expect(told, "document.detectable", "shares of the shifts")

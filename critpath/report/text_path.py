@@ -31,9 +31,11 @@ def render_path(document: dict[str, Any], console: Console, *, most: int = 200) 
     subject = document["subject"]
     segments = document["segments"]
     window = document["end"] - document["begin"]
+    execution = " ".join(filter(None, (document.get("execution"), document.get("label"))))
+    which = f", execution {execution}" if execution else ""
     print_line(
         console,
-        f"{subject['comm']} {subject['tid']}: {format_ns(window)} in "
+        f"{subject['comm']} {subject['tid']}{which}: {format_ns(window)} in "
         f"{plural(len(segments), 'segment')}",
         style="bold",
     )

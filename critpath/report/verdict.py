@@ -301,10 +301,14 @@ def states_by_weight(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def flag(state: dict[str, Any]) -> str:
-    """Return what a table says of a state that the test flags, "" of others."""
+    """Return what a table says of a state that the test flags, "" of others.
+
+    At another level than error, where it decides nothing, that is the level.
+    """
     if not state["flagged"]:
         return ""
-    return "new" if state["new_state"] else "yes"
+    level = state.get("level", "error")
+    return str(level) if level != "error" else "new" if state["new_state"] else "yes"
 
 
 def interval(state: dict[str, Any]) -> str:

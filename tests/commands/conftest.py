@@ -86,9 +86,10 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
         return call
 
-    def path_document(paths, index, *, tid, comm, losses):
+    def path_document(paths, index, *, tid, comm, losses, execution, label):
         assert isinstance(paths, CriticalPaths)
         assert losses == ()
+        assert (execution, label) == (f"e{index}", "")
         return {"format": "critpath/path/1", "subject": {"tid": tid, "comm": comm}, "n": index}
 
     def render_html(document):

@@ -52,13 +52,16 @@ def test_path_as_the_design_says(factory):
     paths = comparison.sample.paths
     loss = Loss(0, 10**18, 0, 0, 5, 2, "discarded")
     far = Loss(10**17, 10**18, 0, 0, 7, 7, "discarded")
-    document = path_document(paths, 0, tid=1201, comm="worker", losses=[loss, far])
+    named = {"tid": 1201, "comm": "worker", "execution": "e7", "label": "cpu"}
+    document = path_document(paths, 0, **named, losses=[loss, far])
     # The fast way writes the same text.
-    line = path_json(paths, 0, tid=1201, comm="worker", losses=[loss, far])
+    line = path_json(paths, 0, **named, losses=[loss, far])
     assert line == json.dumps(document) + "\n"
     assert set(document) == {
         "format",
         "subject",
+        "execution",
+        "label",
         "begin",
         "end",
         "segments",
@@ -68,6 +71,7 @@ def test_path_as_the_design_says(factory):
     }
     assert document["format"] == "critpath/path/1"
     assert document["subject"] == {"tid": 1201, "comm": "worker"}
+    assert (document["execution"], document["label"]) == ("e7", "cpu")
     assert document["loss"] == {"events": 5, "packets": 2}
     segments = document["segments"]
     assert set(segments[0]) == {"begin", "end", "tid", "comm", "state", "detail"}

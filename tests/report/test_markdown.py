@@ -95,7 +95,13 @@ def test_it_has_what_a_reader_needs_first(factory):
     lines = [line for line in text.splitlines() if line]
     assert lines[0] == "### critpath: anomaly"
     assert lines[1].startswith("ANOMALY: 2 of 6 executions, +30.0 ms each: waiting for a timer")
-    order = ["#### Causes", "#### States", "| total |", "| `WAIT_TIMER` |", "not flagged</summary>"]
+    order = [
+        "#### Causes",
+        "#### States",
+        "| `total` |",
+        "| `WAIT_TIMER` |",
+        "not flagged</summary>",
+    ]
     order += ["#### Anomalous executions", "Where the worst of them differ", "How it was decided"]
     places = [text.index(mark) for mark in order]
     assert places == sorted(places)
@@ -136,4 +142,4 @@ def test_it_fits_and_counts_what_is_left_out(factory, most):
 
 
 def test_a_comment_and_a_summary_have_room_for_it():
-    assert MOST_BYTES < 65_536 < 1_048_576
+    assert min(65_536, 1_048_576) > MOST_BYTES

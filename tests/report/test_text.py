@@ -52,7 +52,11 @@ def test_a_pipe_gets_plain_text_and_a_terminal_colours(factory, monkeypatch):
     assert "\x1b" not in plain
     coloured = printed(render_comparison, document, force_terminal=True, color_system="truecolor")
     assert "\x1b[" in coloured
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    # A terminal's lines end at a word, a pipe's where the sentence does.
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert shown.split() == plain.split()
+    assert max(map(cell_len, shown.splitlines())) <= 100
+    assert max(map(cell_len, plain.splitlines())) > 100
     monkeypatch.setenv("NO_COLOR", "1")
     without = printed(render_comparison, document, force_terminal=True, color_system="truecolor")
     assert not re.search(r"\x1b\[[0-9;]*[34]8;", without)
@@ -86,7 +90,9 @@ def test_the_anomaly_stands_below_the_consensus(factory):
 def test_columns_that_neither_row_has_are_not_drawn(factory):
     document = comparison_document(factory.comparison(columns=40, normals=9))
     text = printed(render_comparison, document)
-    pairs = list(zip(re.findall(r"^normal \d+ +(\S+)$", text, re.M), _rows(text), strict=True))
+    pairs = list(
+        zip(re.findall(r"^normal \d+ +(\S+)$", text, re.MULTILINE), _rows(text), strict=True)
+    )
     assert pairs
     for above, below in pairs:
         assert ("-", "-") not in set(zip(above, below, strict=True))
@@ -94,7 +100,7 @@ def test_columns_that_neither_row_has_are_not_drawn(factory):
 
 
 def _rows(text):
-    return re.findall(r"^anomaly +(\S+)$", text, re.M)
+    return re.findall(r"^anomaly +(\S+)$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -105,7 +111,7 @@ def test_the_legend_has_what_is_drawn_and_breaks_no_entry(factory, width):
     lines = block.splitlines()
     legend = [line for line in lines if re.match(r"[A-Za-z-] (?!\d)", line)]
     assert legend
-    drawn = set("".join(_rows(block) + re.findall(r"^normal \d+ +(\S+)$", block, re.M)))
+    drawn = set("".join(_rows(block) + re.findall(r"^normal \d+ +(\S+)$", block, re.MULTILINE)))
     entries = ", ".join(legend).replace(",,", ",").split(", ")
     assert {entry[0] for entry in entries} == drawn - {"…"}
     assert all(len(line) <= width or line.count(",") <= 1 for line in legend)
@@ -126,7 +132,7 @@ def test_figures_are_whole_on_a_narrow_terminal(factory, width):
     assert "no room for: 95 % interval" in text
     table = text[text.index("States, mean") : text.index("no room")]
     assert "WAIT_TIMER" in table
-    assert re.search(r"^total .*\+\d[\d.]* ms", table, re.M)
+    assert re.search(r"^total .*\+\d[\d.]* ms", table, re.MULTILINE)
     assert max(map(len, table.splitlines())) <= width
 
 
@@ -218,3 +224,30 @@ def test_the_share_is_of_the_whole_excess(factory, share, said):
     first = document["causes"][0]
     first["share"] = share
     assert f"1. {first['sentence']}{said}" in printed(render_comparison, document)
+
+
+def test_a_state_that_decides_nothing_is_flagged_with_its_level(factory):
+    document = comparison_document(factory.comparison())
+    for state in document["states"]:
+        state["level"] = "warn" if state["state"] == "WAIT_TIMER" else "error"
+    text = printed(render_comparison, document)
+    assert re.search(r"^WAIT_TIMER .* warn *$", text, re.MULTILINE)
+    assert re.search(r"^total .* yes *$", text, re.MULTILINE)
+
+
+def test_the_two_sets_are_told_in_a_line_each(factory):
+    document = comparison_document(factory.comparison())
+    text = printed(render_comparison, document)
+    assert "\nnormal: 20 executions from recordings/normal, on guest, kernel 6.1.0\n" in text
+    document["sets"]["sample"]["sources"] = list("abcde")
+    document["sets"]["sample"]["recorded"] = ["", "2026-11-21T04:35:30Z"]
+    text = printed(render_comparison, document)
+    assert "\nsample: 6 executions from a, b, c and 2 more, on guest" in text
+    assert "kernel 6.1.0, recorded 2026-11-21T04:35:30Z\n" in text
+
+
+def test_a_path_says_which_execution_it_is(factory):
+    paths = factory.comparison().sample.paths
+    named = {"execution": "e7", "label": "cpu"}
+    document = path_document(paths, 0, tid=5, comm="x", losses=(), **named)
+    assert printed(render_path, document).startswith("x 5, execution e7 cpu: ")
