@@ -176,6 +176,9 @@ def main() -> int:
     """Write all of it."""
     README.write_text(readme(), encoding="utf-8")
     COMMANDS.write_text(commands(), encoding="utf-8")
+    import examples  # noqa: PLC0415 - beside this script, on the path only when it is run
+
+    examples.PAGE.write_text(examples.page(), encoding="utf-8")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         sys.stderr.write("no chromium here: the pictures stay as they are\n")

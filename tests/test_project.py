@@ -72,6 +72,13 @@ def test_the_reference_of_commands_is_the_parsers(renew):
     )
 
 
+def test_the_examples_of_exports_print_what_is_shown():
+    place = importlib.util.spec_from_file_location("examples", ROOT / "docs" / "examples.py")
+    examples = importlib.util.module_from_spec(place)
+    place.loader.exec_module(examples)
+    assert examples.PAGE.read_text(encoding="utf-8") == examples.page(), "run make docs"
+
+
 def anchors(text: str) -> set[str]:
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}

@@ -116,7 +116,8 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
             if _is_saved(source):
                 document = load_comparison(source)
                 sets.append(executions_aligned(document, source, wanted))
-                _say_left_out(document, sets[-1], source, quiet=settings["quiet"])
+                if not wanted:
+                    _say_left_out(document, sets[-1], source, quiet=settings["quiet"])
                 continue
             paths = pipeline.extract(
                 [Path(source)],

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from critpath.model import PathSet
-
 SUMMARY = (
     "render a saved comparison (compare --json), calibration (calibrate --json) or "
     "saved paths (extract, path --format json) again"
@@ -56,14 +54,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise UsageError("--format json and --github both write to stdout", "use one of them")
 
     from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - numpy
-    from critpath.store import is_paths_file, load_paths  # noqa: PLC0415 - numpy
+    from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
 
-    extracted = bool(inputs) and is_paths_file(source)
-    if extracted or (inputs and is_baseline_file(source)):
+    if inputs and (is_paths_file(source) or is_baseline_file(source)):
         _refuse_outputs(
             outputs, f"{source} holds paths", f"critpath compare {source} SAMPLE shows them"
         )
-        print_paths(load_paths(source) if extracted else _baseline(source), arguments.format)
+        # A file of extract, or a baseline: nothing is read anew.
+        from critpath import pipeline  # noqa: PLC0415 - the stages
+
+        print_paths(pipeline.extract([source], specification=None), arguments.format)
         return 0
     document = load_saved(arguments.file)
     kind = str(document["format"]).split("/")[1]
@@ -80,12 +80,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     else:
         _renderer(kind)(document, make_console())
     return 0
-
-
-def _baseline(source: Path) -> PathSet:
-    from critpath import pipeline  # noqa: PLC0415 - the stages
-
-    return pipeline.extract([source], specification=None)
 
 
 def _as_json(document: dict[str, Any], outputs: Outputs) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,13 +69,15 @@ class ExecutionGraph:
     def __len__(self) -> int:
         return len(self.start) - 1
 
-    def to_networkx(self, begin: int, end: int) -> Any:
+    def to_networkx(self, begin: int, end: int, cuts: Iterable[tuple[int, int]] = ()) -> Any:
         """Return the part of the graph inside a window as a networkx graph.
 
         Parameters
         ----------
         begin, end : int
             The window (ns).
+        cuts : iterable of (int, int)
+            More moments, as (worker, time), to cut intervals at.
 
         Returns
         -------
@@ -90,6 +93,8 @@ class ExecutionGraph:
 
         graph = nx.MultiDiGraph(begin=begin, end=end)
         moments: dict[int, set[int]] = {}
+        for worker, moment in cuts:
+            moments.setdefault(worker, set()).add(moment)
         owner = np.repeat(np.arange(len(self)), np.diff(self.link_start))
         inside = np.flatnonzero((self.link_time > begin) & (self.link_time <= end))
         for link in inside.tolist():

@@ -15,6 +15,8 @@ from critpath.graph.path import walk_paths
 # graphs out give up long before this.
 MOST_EDGES: Final = 200_000
 
+Segment = tuple[int, int, int, int]  # begin, end, worker, interval
+
 
 def window_graph(graph: ExecutionGraph, begin: int, end: int, subject: int | None = None) -> Any:
     """Return the part of the graph inside a window, with the critical path marked.
@@ -44,9 +46,17 @@ def window_graph(graph: ExecutionGraph, begin: int, end: int, subject: int | Non
             f"the window has up to {most:,} edges, and a graph is written up to {MOST_EDGES:,}",
             "take a shorter one with --from and --to, or one execution's with --id",
         )
-    result = graph.to_networkx(begin, end)
-    if subject is not None:
-        _mark(result, graph, subject, begin, end)
+    if subject is None:
+        return graph.to_networkx(begin, end)
+    _, low, high, worker, interval, _ = walk_paths(
+        graph, np.array([subject]), np.array([begin]), np.array([end])
+    )
+    columns = (low, high, worker, interval)
+    rows: list[Segment] = list(zip(*(column.tolist() for column in columns), strict=True))
+    # Where a thread begins to wait, its path goes on in the midst of another's interval.
+    cuts = [(of, time) for first, last, of, _ in rows for time in (first, last)]
+    result = graph.to_networkx(begin, end, cuts)
+    _mark(result, rows)
     return result
 
 
@@ -58,26 +68,22 @@ def count_edges(graph: ExecutionGraph, begin: int, end: int) -> int:
     return intervals + 3 * (links + births)
 
 
-def _mark(result: Any, graph: ExecutionGraph, subject: int, begin: int, end: int) -> None:
-    _, low, high, worker, interval, _ = walk_paths(
-        graph, np.array([subject]), np.array([begin]), np.array([end])
-    )
-    columns = (low, high, worker, interval)
-    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+def _mark(result: Any, rows: list[Segment]) -> None:
     spent: dict[int, list[tuple[int, int]]] = {}
     for first, last, _, of in rows:
         spent.setdefault(of, []).append((first, last))
-    # Where the path moves to another thread: the moment it leaves, the moment it arrives.
-    # Time of the link itself is a segment without an interval, of the thread it leads to.
-    moves = {
-        ((before[2], before[1]), (after[2], after[1] if after[3] < 0 else after[0]))
+    # The moments at which the path arrives by a link, and from whom; a link's own time is
+    # a segment without an interval, of the thread that it leads to.
+    arrivals = {
+        (after[2], after[1] if after[3] < 0 else after[0]): before[2]
         for before, after in pairwise(rows)
-        if before[2] != after[2]
+        if before[2] != after[2] or after[3] < 0
     }
     for source, target, data in result.edges(data=True):
         if data["kind"] == "interval":
             covering = spent.get(data["interval"], ())
             critical = any(a <= source[1] and target[1] <= b for a, b in covering)
         else:
-            critical = (source, target) in moves
+            # From the thread itself: who woke it did so before it had begun to wait.
+            critical = arrivals.get(target) in {source[0], target[0]}
         data["critical"] = critical

@@ -105,14 +105,17 @@ class Alignment(Table):
         return result
 
     def table_columns(self) -> dict[str, Column]:
-        """Return a row per segment of a sequence; gaps have none."""
+        """Return a row per segment of a sequence; gaps have none.
+
+        ``place`` is its column in the alignment.
+        """
         sequence, column = np.nonzero(self.rows >= 0)
         return {
             "sequence": Column(sequence.astype(np.int64)),
-            "column": Column(column.astype(np.int64)),
+            "place": Column(column.astype(np.int64)),
             "segment": Column(self.rows[sequence, column]),
             "symbol": Column(self.symbols[sequence, column]),
-            "duration": Column(self.column_durations[sequence, column]),
+            "duration_ns": Column(self.column_durations[sequence, column]),
         }
 
     def to_biopython(self, names: Sequence[str] = (), letters: str = LETTERS) -> Any:

@@ -159,7 +159,7 @@ class Comparison:
         }
         times = {
             name: Column(np.concatenate([table[name].values for table in columns]))
-            for name in ("begin", "end", "duration", "tid")
+            for name in ("begin_ns", "end_ns", "duration_ns", "tid")
         }
         return Rows(
             "Executions",
@@ -197,8 +197,8 @@ class Comparison:
                 "detail": Column([f.detail for f in found]),
                 "tid": numbers("tid", np.int64),
                 "comm": Column([f.comm for f in found]),
-                "begin": numbers("begin", np.int64),
-                "end": numbers("end", np.int64),
+                "begin_ns": numbers("begin", np.int64),
+                "end_ns": numbers("end", np.int64),
                 "observed": numbers("observed", np.float64),
                 "expected": numbers("expected", np.float64),
                 "contribution": numbers("contribution", np.float64),

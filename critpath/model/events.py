@@ -210,7 +210,7 @@ class Events(Table):
         of = [(c.name, c.kind.name, c.domain) for c in self.classes]
         names, kinds, domains = ([row[i] for row in of] or [""] for i in range(3))
         return {
-            "time": Column(self.timestamp),
+            "time_ns": Column(self.timestamp),
             "cpu": Column(self.cpu, valid=self.cpu >= 0),
             "event": Column(self.event_class, names),
             "kind": Column(self.event_class, kinds),

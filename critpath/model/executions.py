@@ -54,9 +54,9 @@ class Executions(Table):
         return {
             "execution": Column(self.id),
             "label": Column(self.label),
-            "begin": Column(self.begin),
-            "end": Column(self.end),
-            "duration": Column(self.end - self.begin),
+            "begin_ns": Column(self.begin),
+            "end_ns": Column(self.end),
+            "duration_ns": Column(self.end - self.begin),
             "tid": Column(self.tid),
             "comm": Column(self.comm),
             "host": Column(self.host),

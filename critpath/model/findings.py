@@ -82,7 +82,7 @@ class ColumnStatistics(Table):
         """Return a row per column of the alignment."""
         gap = self.normal_symbol < 0
         return {
-            "column": Column(np.arange(len(self.probability), dtype=np.int64)),
+            "place": Column(np.arange(len(self.probability), dtype=np.int64)),
             "probability": Column(self.probability),
             "normal_symbol": Column(self.normal_symbol, valid=~gap),
             "normal_probability": Column(self.normal_probability),

@@ -84,14 +84,33 @@ class CriticalPaths(Table):
 
     @property
     def wakes(self) -> Bool:
-        """Whether a segment ends in a wake: its path goes on in another thread.
+        """Whether a segment ends in a wake: its thread woke that of the next segment.
 
-        The segment's thread woke the thread of the next segment (or created it, or sent
-        it a packet).
+        Not every change of thread is one.  Where a thread begins to wait, its path goes
+        on in the thread that will wake it; where that wakes it, the path comes back.
+        Only the way back is a wake (or a creation, or a packet).  So, from the end of a
+        path: a thread that the path is not inside of yet was followed through a wake.
         """
         result = np.zeros(len(self.begin), np.bool_)
-        result[:-1] = (self.tid[1:] != self.tid[:-1]) | (self.host[1:] != self.host[:-1])
-        result[self.start[1:][np.diff(self.start) > 0] - 1] = False
+        thread = self.host * 2**32 + self.tid
+        changes = np.flatnonzero(thread[1:] != thread[:-1])
+        path, last = self.path, self.start[1:] - 1
+        changes = changes[path[changes] == path[changes + 1]]
+        inside: list[int] = []
+        current = -1
+        for at, of, before in zip(
+            changes[::-1].tolist(),
+            path[changes][::-1].tolist(),
+            thread[changes][::-1].tolist(),
+            strict=True,
+        ):
+            if of != current:
+                current, inside = of, [int(thread[last[of]])]
+            if before in inside:
+                del inside[inside.index(before) + 1 :]
+            else:
+                inside.append(before)
+                result[at] = True
         return result
 
     def table_columns(self) -> dict[str, Column]:
@@ -104,9 +123,9 @@ class CriticalPaths(Table):
         return {
             "path": Column(path),
             "segment": Column(np.arange(len(path), dtype=np.int64) - self.start[path]),
-            "begin": Column(self.begin),
-            "end": Column(self.end),
-            "duration": Column(self.duration),
+            "begin_ns": Column(self.begin),
+            "end_ns": Column(self.end),
+            "duration_ns": Column(self.duration),
             "state": Column(self.state, STATES),
             "detail": Column(self.detail, self.strings or ("",)),
             "tid": Column(self.tid, valid=self.tid >= 0),
@@ -169,11 +188,11 @@ class PathSet(Table):
         """
         rest = self.paths.table_columns()
         path = rest.pop("path").values
-        some = len(self) > 0
+        codes = path.astype(np.int32)
         return {
-            "recording": Column(self.session[path], self.sources if some else ("",)),
-            "execution": Column(path, self.executions.id if some else ("",)),
+            "recording": Column(self.session[path].astype(np.int32), self.sources or ("",)),
+            "execution": Column(codes, self.executions.id or ("",)),
             "position": Column(path),
-            "label": Column(path, self.executions.label if some else ("",)),
+            "label": Column(codes, self.executions.label or ("",)),
             **rest,
         }

@@ -72,7 +72,10 @@ class Table:
     """Columns of equal length that other programs take as they are."""
 
     def table_columns(self) -> Mapping[str, Column]:
-        """Return every column by its name, in the order to show them."""
+        """Return every column by its name, in the order to show them.
+
+        Names are words that SQL takes without quotes, so no ``end`` and no ``column``.
+        """
         raise NotImplementedError
 
     def to_arrow(self) -> pa.Table:
@@ -170,7 +173,8 @@ def _distinct(codes: Any, words: list[str]) -> tuple[Any, list[str]]:
     table = [places.setdefault(word, len(places)) for word in words]
     if len(places) == len(words):
         return codes, words
-    return np.array(table, np.int32)[codes], list(places)
+    # No code is larger than before, so the type of the codes is large enough.
+    return np.array(table, np.asarray(codes).dtype)[codes], list(places)
 
 
 def _utf8(text: str) -> str:

@@ -79,11 +79,11 @@ class VectorTable(Table):
         return np.asarray(self.durations.sum(axis=1), dtype=np.int64)
 
     def table_columns(self) -> dict[str, Column]:
-        """Return a row per execution: ``total``, then ``count_X`` and ``ns_X`` per symbol X.
+        """Return a row per execution: ``total_ns``, then ``count_X`` and ``ns_X`` per symbol X.
 
         What stands for a symbol is made by `identifiers`.
         """
-        result = {"total": Column(self.total)}
+        result = {"total_ns": Column(self.total)}
         for code, name in enumerate(identifiers(self.symbols)):
             result[f"count_{name}"] = Column(self.counts[:, code])
             result[f"ns_{name}"] = Column(self.durations[:, code])

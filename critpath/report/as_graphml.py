@@ -28,7 +28,8 @@ def graphml(graph: Any, timelines: Timelines) -> Iterator[bytes]:
         The file.  Nodes are called ``WORKER@TIME`` and carry ``worker``, ``time`` (ns),
         ``tid``, ``host``, ``comm``; edges carry ``kind`` (``interval``, ``wake``,
         ``net``, ``create``), ``duration`` (ns), for intervals ``state``, its ``words``,
-        ``detail`` and ``interval`` (the same for the pieces of one), and ``critical`` where it is known.
+        ``detail`` and ``interval`` (the same for the pieces of one), and ``critical``
+        where it is known.
         Characters that XML has not are replaced, as in every other output.
     """
     import networkx as nx  # noqa: PLC0415 - slow to import

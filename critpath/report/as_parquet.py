@@ -54,16 +54,16 @@ def _segments(one: Exported) -> pa.Table:
 
 def _vectors(one: Exported, table: VectorTable) -> pa.Table:
     position = np.arange(len(one.paths), dtype=np.int64)
-    executions, some = dict(one.paths.executions.table_columns()), len(one.paths) > 0
+    executions = dict(one.paths.executions.table_columns())
     columns = {
         **_of_set(one, position),
-        "recording": Column(one.paths.session, one.paths.sources if some else ("",)),
+        "recording": Column(one.paths.session, one.paths.sources or ("",)),
         "execution": executions.pop("execution"),
         "position": Column(position),
         **executions,
         "lossy": Column(one.paths.lossy),
         "segments": Column(np.diff(one.paths.paths.start)),
-        **{k: v for k, v in table.table_columns().items() if k != "total"},
+        **{k: v for k, v in table.table_columns().items() if k != "total_ns"},
     }
     return Rows("", columns).to_arrow()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from critpath.errors import UnreadableError
 from critpath.model import I64, CriticalPaths, Executions, PathSet, State
 from critpath.units import safe_text
 
@@ -71,7 +72,22 @@ def executions_aligned(document: dict[str, Any], name: str, chosen: Sequence[str
     -------
     Exported
         With types and findings.
+
+    Raises
+    ------
+    UnreadableError
+        If a number in it is none that a trace can have.
     """
+    try:
+        return _executions_aligned(document, name, chosen)
+    except (OverflowError, ValueError, KeyError, IndexError) as error:
+        raise UnreadableError(
+            f"{safe_text(name)}: the segments of its executions are damaged: {error}",
+            "give a file that `critpath compare --json FILE` wrote",
+        ) from error
+
+
+def _executions_aligned(document: dict[str, Any], name: str, chosen: Sequence[str]) -> Exported:
     aligned = [one for one in document["aligned"] if not chosen or one["execution"] in chosen]
     known = {e["position"]: e for e in document["executions"] if e["set"] == "sample"}
     rows = [known[one["position"]] for one in aligned]

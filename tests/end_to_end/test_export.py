@@ -7,7 +7,12 @@ import tarfile
 from io import StringIO
 from pathlib import Path
 
+import duckdb
+import networkx as nx
+import pandas as pd
+import polars as pl
 from Bio import Align, Phylo
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -38,3 +43,90 @@ def test_alignments_and_trees_of_a_comparison(critpath, tmp_path):
         assert f"s_{one['execution']}" in leaves
     # The same comparison, the same bytes.
     assert critpath("export", saved, "--format", "stockholm", hash_seed="1").stdout == text
+
+
+SPECIFICATION = ("--execution", "events:app:request_begin,app:request_end,key=id", "--quiet")
+
+
+def test_every_format_of_a_recording_holds_the_same_paths(critpath, guest, tmp_path):
+    """The same executions, segments and nanoseconds, whatever the program that reads them."""
+    source = guest("sample-lock")
+    shown = critpath("path", source, *SPECIFICATION, "--format", "json")
+    paths = [json.loads(line) for line in shown.stdout.splitlines()]
+    segments = [len(path["segments"]) for path in paths]
+    time = [path["end"] - path["begin"] for path in paths]
+    assert len(paths) == 11
+
+    for verb in ("path", "export"):
+        out = tmp_path / verb
+        out.mkdir()
+        for name in ("t.pftrace", "t.speedscope.json"):
+            assert critpath(verb, source, *SPECIFICATION, "-o", out / name).returncode == 0
+        for name in ("segments", "vectors"):
+            file = out / f"{name}.parquet"
+            done = critpath(verb, source, *SPECIFICATION, "--format", name, "-o", file)
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        trace = perfetto_trace_pb2.Trace()
+        trace.ParseFromString((out / "t.pftrace").read_bytes())
+        events = [packet for packet in trace.packet if packet.HasField("track_event")]
+        assert len(events) == 2 * (sum(segments) + len(paths))
+        assert min(e.timestamp for e in events) == min(path["begin"] for path in paths)
+        profiles = json.loads((out / "t.speedscope.json").read_text())["profiles"]
+        assert [len(profile["samples"]) for profile in profiles] == segments
+        assert [profile["endValue"] for profile in profiles] == time
+        rows = duckdb.execute(
+            "SELECT count(*), sum(duration_ns)::BIGINT, count(wakes) > 0 "
+            "FROM read_parquet(?) GROUP BY position ORDER BY position",
+            [str(out / "segments.parquet")],
+        ).fetchall()
+        assert [(count, ns) for count, ns, _ in rows] == list(zip(segments, time, strict=True))
+        assert any(wakes for _, _, wakes in rows)
+        vectors = pl.read_parquet(out / "vectors.parquet")
+        counts = [name for name in vectors.columns if name.startswith("count_")]
+        assert vectors.select(pl.sum_horizontal(counts)).to_series().to_list() == segments
+        assert vectors["segments"].to_list() == segments
+        assert vectors["duration_ns"].to_list() == time
+    # Both verbs, the same bytes: but for what the set is called, and that is the same here.
+    for file in sorted((tmp_path / "path").iterdir()):
+        assert file.read_bytes() == (tmp_path / "export" / file.name).read_bytes()
+
+
+def test_extract_files_and_directories_are_sources_too(critpath, guest, tmp_path):
+    source, normal = guest("sample-lock"), guest("normal")
+    saved = tmp_path / "lock.parquet"
+    assert critpath("extract", source, *SPECIFICATION, "-o", saved).returncode == 0
+    out = tmp_path / "v.parquet"
+    done = critpath("export", normal, saved, *SPECIFICATION, "--format", "vectors", "-o", out)
+    assert done.returncode == 0
+    found = pd.read_parquet(out)
+    assert found.groupby("set").size().to_dict() == {str(normal): 105, str(saved): 11}
+    assert found["cluster"].isna().all()
+    # One alphabet: what only one of the sets has is 0 in the other.
+    assert found.filter(like="count_").notna().all(axis=None)
+    (about,) = duckdb.execute(
+        "SELECT decode(value) FROM parquet_kv_metadata(?) WHERE decode(key) = 'critpath'",
+        [str(out)],
+    ).fetchall()
+    symbols = {s["column"]: s for s in json.loads(about[0])["symbols"]}
+    assert symbols["RUN_at_holder"] == {"column": "RUN_at_holder", "state": "RUN", "role": "holder"}
+    assert {f"count_{name}" for name in symbols} == set(found.filter(like="count_").columns)
+
+
+def test_a_window_as_a_graph(critpath, guest, tmp_path):
+    source, file = guest("sample-lock"), tmp_path / "w.graphml"
+    done = critpath("path", source, *SPECIFICATION, "--id", "8", "-o", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    graph = nx.read_graphml(file, force_multigraph=True)
+    assert any(data["critical"] for _, _, data in graph.edges(data=True))
+    again = critpath("path", source, *SPECIFICATION, "--id", "8", "--format", "networkx")
+    assert again.stdout == file.read_text(encoding="utf-8")
+    window = ("--from", str(graph.graph["begin"]), "--to", str(graph.graph["end"]), "--quiet")
+    whole = nx.parse_graphml(
+        critpath("path", source, *window, "--format", "graphml").stdout, force_multigraph=True
+    )
+    # The same window; with a path to mark, intervals are cut where it leaves and arrives.
+    assert set(whole) <= set(graph)
+    refused = critpath("path", source, *SPECIFICATION, "--format", "graphml")
+    assert refused.returncode == 2
+    assert "graph of one window" in refused.stderr
+    assert critpath("path", source, *SPECIFICATION, "--id", "99").returncode == 2

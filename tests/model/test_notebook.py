@@ -1,0 +1,164 @@
+"""What a notebook shows of tables and comparisons."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from html.parser import HTMLParser
+
+import nbclient
+import nbformat
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from critpath.model import Column, Rows
+from critpath.model.table import SHOWN_COLUMNS, SHOWN_ROWS
+
+HOSTILE = (
+    "</ScRiPt><img src=x onerror=alert(1)>",
+    "</td></table><script>alert(1)</script>",
+    "\" onmouseover='alert(1)' x=\"",
+    "&lt;b&gt;&#60;",
+    "\x1b[2J\x1b]0;owned\x07",
+    "abc\u202egnp.exe",
+    "a\u2028b\u2029c",
+    "two\nlines\rhere",
+    "\ud800lone",
+    "%0A::error::",
+)
+
+
+class Elements(HTMLParser):
+    """Elements in order, attributes, and the text of every cell."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.cells, self.open = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.open.append(tag)
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "td":
+            self.cells[-1] += data
+
+
+def shown(comparison):
+    """Everything that can be shown of a comparison, by its name."""
+    return {
+        "comparison": comparison,
+        "path set": comparison.sample,
+        "executions": comparison.normal.executions,
+        "vectors": comparison.sample_vectors,
+        **comparison.tables(),
+    }
+
+
+def test_rows_and_columns_that_are_left_out_are_counted():
+    columns = {f"c{i}": Column(np.arange(100)) for i in range(SHOWN_COLUMNS + 2)}
+    page = Rows("Numbers", columns)._repr_html_()
+    assert "<p>Numbers: 100 rows</p>" in page
+    assert f"<p>{100 - SHOWN_ROWS} more rows and 2 more columns</p>" in page
+    found = Elements(page)
+    assert found.tags.count("th") == SHOWN_COLUMNS
+    assert found.cells[::SHOWN_COLUMNS] == [str(i) for i in range(SHOWN_ROWS)]
+    small = Rows("Few", {"a": Column(["x"]), "b": Column(np.array([1]), valid=np.array([False]))})
+    assert "more" not in small._repr_html_()
+    assert Elements(small._repr_html_()).cells == ["x", ""]
+
+
+def test_a_comparison_says_verdict_causes_and_states(factory):
+    comparison = factory.comparison()
+    page = comparison._repr_html_()
+    assert page.startswith("<p><strong>anomaly</strong></p>")
+    for text in (*comparison.reasons, *comparison.warnings):
+        assert text in page
+    assert "2 of 6 executions, +30.0 ms each" in page
+    assert [c for c in Elements(page).cells if c in {"WAIT_TIMER", "total"}] == [
+        "WAIT_TIMER",
+        "total",
+    ]
+
+
+anything = st.text(min_size=1, max_size=20) | st.sampled_from(HOSTILE)
+
+
+def hostile(test):
+    for name in HOSTILE:
+        test = example(name=name)(test)
+    return settings(max_examples=40, deadline=None)(given(name=anything)(test))
+
+
+@hostile
+def test_names_of_a_trace_are_only_text(factory, name):
+    braced = name.replace("{", "{{").replace("}", "}}")
+
+    def made(text):
+        names = factory.Names(
+            comm=text,
+            helper=text,
+            role=text,
+            detail=text,
+            label=text,
+            source=braced if text is name else text,
+            execution=(braced if text is name else text) + "{}",
+        )
+        return factory.comparison(
+            names=names, normals=3, samples=3, anomalous=1, columns=7, warnings=(text,)
+        )
+
+    for (key, table), usual in zip(
+        shown(made(name)).items(), shown(made("w")).values(), strict=True
+    ):
+        page = table._repr_html_()
+        found = Elements(page)
+        assert found.tags == Elements(usual._repr_html_()).tags, key
+        assert found.attributes == []
+        assert not {unicodedata.category(c) for c in page} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def test_a_notebook_really_shows_them(guest, tmp_path, monkeypatch):
+    source = guest("sample-lock")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    read = (
+        "from pathlib import Path\nfrom critpath import pipeline\n"
+        f"paths = pipeline.extract([Path({os.fspath(source)!r})], "
+        "specification='events:app:request_begin,app:request_end,key=id')\npaths"
+    )
+    compare = "pipeline.compare(paths, paths, pipeline.CompareSettings(permutations=999))"
+    cells = [read, "paths.executions", compare, "import polars\npolars.DataFrame(paths).shape"]
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in cells]
+    )
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONWARNINGS", raising=False)
+        client.execute()
+    pages = [
+        next(
+            (o["data"]["text/html"] for o in cell["outputs"] if "text/html" in o.get("data", {})),
+            "",
+        )
+        for cell in notebook.cells[:3]
+    ]
+    assert re.match(r"<p>PathSet: \d+ rows</p><table>", pages[0])
+    assert "<p>Executions: 11 rows</p>" in pages[1]
+    assert "<strong>ok</strong>" in pages[2] or "<strong>inconclusive</strong>" in pages[2]
+    (last,) = notebook.cells[3]["outputs"]
+    assert re.fullmatch(r"\(\d+, 16\)", last["data"]["text/plain"])

@@ -1,0 +1,212 @@
+"""Every table of the model is a stream that pyarrow, polars, DuckDB, pandas and nanoarrow take."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+
+import duckdb
+import nanoarrow
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import critpath.model
+from critpath.model import Column, Executions, Loop, Rows, State, Symbol, Table, identifiers
+from critpath.pipeline.extraction import read_timelines
+
+MODEL = Path(critpath.model.__file__).parent
+
+
+def tables_of(factory):
+    comparison = factory.comparison()
+    aligned = comparison.aligned[0]
+    return {
+        "executions": comparison.normal.executions,
+        "paths": comparison.normal.paths,
+        "path set": comparison.sample,
+        "vectors": comparison.normal_vectors,
+        "detection": comparison.detection,
+        "clustering": comparison.normal_clusters,
+        "pairs": comparison.pairs,
+        "outliers": comparison.outliers,
+        "alignment": aligned.alignment,
+        "statistics": aligned.statistics,
+        "loop": Loop(0, 4, 2, np.array([1, 2, 3], np.int32)),
+        **{f"of the comparison: {k}": t for k, t in comparison.tables().items()},
+    }
+
+
+@pytest.fixture(scope="module")
+def tables(factory, guest):
+    events, timelines = read_timelines(guest("sample-lock"))
+    found = tables_of(factory)
+    return {**found, "events": events, "timelines": timelines, "workers": timelines.workers}
+
+
+def types_with_columns():
+    """Every dataclass of the model that freezes columns."""
+    for file in sorted(MODEL.glob("*.py")):
+        module = import_module(f"critpath.model.{file.stem}")
+        for _, kind in inspect.getmembers(module, dataclasses.is_dataclass):
+            made = getattr(kind, "__post_init__", None)
+            names = made.__code__.co_names if made is not None else ()
+            if kind.__module__ == module.__name__ and "freeze_columns" in names:
+                yield kind
+
+
+def test_every_type_with_columns_is_a_table(tables):
+    kinds = set(types_with_columns())
+    assert {k.__name__ for k in kinds if not issubclass(k, Table)} == set()
+    assert {k.__name__ for k in kinds} - {type(t).__name__ for t in tables.values()} == set()
+    assert len(kinds) > 10
+
+
+def test_every_program_sees_the_same_rows(tables):
+    for name, table in tables.items():
+        arrow = pa.table(table)
+        assert arrow.num_rows > 0, name
+        assert arrow.schema.equals(pa.schema(table))
+        assert list(table.table_columns()) == arrow.column_names
+        arrow.validate(full=True)
+        of_polars = pl.DataFrame(table)
+        assert of_polars.shape == (arrow.num_rows, arrow.num_columns), name
+        assert pl.Series(table).struct.unnest().shape == of_polars.shape
+        assert nanoarrow.ArrayStream(table).read_all().n_children == arrow.num_columns
+        stream = table  # noqa: F841 - DuckDB finds it by its name
+        counted = duckdb.sql("SELECT count(*) FROM stream")
+        assert counted.fetchall() == [(arrow.num_rows,)], name
+        assert pd.DataFrame.from_arrow(table).shape == (arrow.num_rows, arrow.num_columns)
+        rows = [tuple(row.values()) for row in arrow.to_pylist()]
+        nan = [tuple("nan" if v != v else v for v in row) for row in rows]  # noqa: PLR0124 - NaN
+        assert [
+            tuple("nan" if v != v else v for v in row)  # noqa: PLR0124 - as above
+            for row in of_polars.iter_rows()
+        ] == nan, name
+
+
+def test_names_of_columns_need_no_quotes(tables):
+    for table in tables.values():
+        stream = table.to_arrow()  # noqa: F841 - DuckDB finds it by its name
+        names = list(table.table_columns())
+        assert all(name.isidentifier() and name.isascii() for name in names)
+        query = f"SELECT {', '.join(names)} FROM stream LIMIT 1"  # noqa: S608 - names of our own
+        assert duckdb.sql(query).columns == names
+
+
+def test_numbers_are_not_copied(tables):
+    for name, columns in (
+        ("timelines", ("begin_ns", "end_ns", "state", "detail")),
+        ("events", ("time_ns", "event")),
+        ("executions", ("begin_ns", "host")),
+        ("clustering", ("cluster", "reachability")),
+    ):
+        table = tables[name]
+        arrow = table.to_arrow()
+        for column in columns:
+            mine = table.table_columns()[column]
+            chunk = arrow.column(column).chunk(0)
+            indices = chunk.indices if pa.types.is_dictionary(chunk.type) else chunk
+            assert indices.buffers()[1].address == vars(mine)["values"].ctypes.data, (name, column)
+
+
+def test_states_and_texts_go_by_name(factory):
+    sample = factory.comparison().sample
+    arrow = sample.to_arrow()
+    assert pa.types.is_dictionary(arrow.schema.field("state").type)
+    states = [State(int(code)).name for code in sample.paths.state]
+    assert arrow.column("state").to_pylist() == states
+    path = sample.paths.path
+    assert arrow.column("execution").to_pylist() == [sample.executions.id[p] for p in path]
+    assert arrow.column("comm").to_pylist() == [
+        sample.paths.strings[code] for code in sample.paths.comm
+    ]
+    assert arrow.column("duration_ns").type == pa.int64()
+    assert set(arrow.column("recording").to_pylist()) == {"recordings/sample"}
+
+
+def test_the_sum_of_segments_and_of_vectors_is_the_duration(factory):
+    comparison = factory.comparison()
+    sample, vectors, names = comparison.sample, comparison.sample_vectors, []
+    duckdb.register("segments", sample.to_arrow())
+    found = duckdb.sql(
+        "SELECT position, sum(duration_ns) FROM segments GROUP BY position ORDER BY position"
+    ).fetchall()
+    executions = sample.executions
+    assert [ns for _, ns in found] == (executions.end - executions.begin).tolist()
+    names = [c for c in vectors.to_arrow().column_names if c.startswith("ns_")]
+    assert pl.DataFrame(vectors).select(pl.sum_horizontal(names)).to_series().to_list() == [
+        ns for _, ns in found
+    ]
+
+
+def test_wakes_are_the_way_back(factory):
+    """Into who is waited for leads no wake; back from it does."""
+    paths = factory.comparison().sample.paths
+    table = paths.to_arrow().to_pylist()
+    for row, after in pairwise(table):
+        same = row["path"] == after["path"]
+        if same and row["tid"] == 33 and after["tid"] == 1201:
+            assert row["wakes"] == 1201
+        else:
+            assert row["wakes"] is None
+    assert any(row["wakes"] for row in table)
+
+
+def test_a_table_without_rows_has_its_columns(factory):
+    empty = factory.comparison(normals=0, samples=0, anomalous=0)
+    for name, table in {
+        "path set": empty.sample,
+        "executions": empty.sample.executions,
+        "paths": empty.sample.paths,
+        "vectors": empty.sample_vectors,
+        **empty.tables(),
+    }.items():
+        arrow = pa.table(table)
+        full = pa.table({**tables_of(factory), **factory.comparison().tables()}[name])
+        assert arrow.schema.equals(full.schema), name
+        assert "row" in table._repr_html_()
+    assert pa.table(empty.sample).num_rows == 0
+
+
+def test_text_that_is_no_utf_8_and_equal_words():
+    words = ("", "a\ud800", "a?", "a\ud801")
+    table = Rows("t", {"name": Column(np.array([1, 2, 3, 0], np.int32), words)})
+    assert table.to_arrow().column("name").to_pylist() == ["a?", "a?", "a?", ""]
+    assert pl.DataFrame(table).to_series().to_list() == ["a?", "a?", "a?", ""]
+    executions = Executions(("\udcff",), [1], [2], [3], [0], ("x\ud800",), ("",))
+    assert pa.table(executions).column("execution").to_pylist() == ["?"]
+
+
+def test_names_of_vectors_need_no_quotes_anywhere():
+    symbols = [
+        Symbol(State.RUN),
+        Symbol(State.RUN, "kworker/u#:#"),
+        Symbol(State.RUN, "KWORKER u"),
+        Symbol(State.RUN, "kworker_u_2"),
+        Symbol(State.RUN, "*"),
+        Symbol(State.RUN, "\u00fc; DROP TABLE x --"),
+        Symbol(State.WAIT_DISK, "other"),
+    ]
+    names = identifiers(symbols)
+    assert names == [
+        *("RUN", "RUN_at_kworker_u", "RUN_at_KWORKER_u_2", "RUN_at_kworker_u_2_2"),
+        *("RUN_at_other", "RUN_at_DROP_TABLE_x", "WAIT_DISK_at_other"),
+    ]
+    assert len({name.lower() for name in names}) == len(names)
+    assert all(name.isidentifier() and name.isascii() for name in names)
+
+
+def test_the_model_imports_no_arrow():
+    code = (
+        "import sys, critpath.model as m; [getattr(m, n) for n in m.__all__];"
+        "assert not {'pyarrow', 'pandas', 'polars'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,119 @@
+"""speedscope profiles hold to the rules of the format."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from critpath.model import State
+from critpath.report.as_speedscope import speedscope_profiles
+from critpath.report.document import comparison_document
+from critpath.report.exported import Exported, executions_aligned
+from critpath.report.palette import LOOKS
+
+COUNT = {"type": "integer", "minimum": 0}
+# The rules of the format for what we use of it, in words of our own.
+SCHEMA = {
+    "type": "object",
+    "required": ["$schema", "shared", "profiles"],
+    "additionalProperties": False,
+    "properties": {
+        "$schema": {"const": "https://www.speedscope.app/file-format-schema.json"},
+        "name": {"type": "string"},
+        "exporter": {"type": "string"},
+        "activeProfileIndex": COUNT,
+        "shared": {
+            "type": "object",
+            "required": ["frames"],
+            "additionalProperties": False,
+            "properties": {
+                "frames": {
+                    "type": "array",
+                    "uniqueItems": True,
+                    "items": {
+                        "type": "object",
+                        "required": ["name"],
+                        "additionalProperties": False,
+                        "properties": {"name": {"type": "string", "minLength": 1}},
+                    },
+                }
+            },
+        },
+        "profiles": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": [
+                    *("type", "name", "unit", "startValue", "endValue", "samples", "weights")
+                ],
+                "additionalProperties": False,
+                "properties": {
+                    "type": {"const": "sampled"},
+                    "name": {"type": "string", "minLength": 1},
+                    "unit": {"const": "nanoseconds"},
+                    "startValue": {"const": 0},
+                    "endValue": COUNT,
+                    "samples": {
+                        "type": "array",
+                        "items": {"type": "array", "minItems": 2, "maxItems": 3, "items": COUNT},
+                    },
+                    "weights": {"type": "array", "items": COUNT},
+                },
+            },
+        },
+    },
+}
+
+
+def read(sets):
+    text = b"".join(speedscope_profiles(sets))
+    assert text.isascii()
+    found = json.loads(text)
+    jsonschema.validate(found, SCHEMA)
+    for profile in found["profiles"]:
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert sum(profile["weights"]) == profile["endValue"]
+        assert all(i < len(found["shared"]["frames"]) for s in profile["samples"] for i in s)
+    return found
+
+
+def check(found, sets):
+    frames = [frame["name"] for frame in found["shared"]["frames"]]
+    profiles = iter(found["profiles"])
+    for one in sets:
+        paths = one.paths.paths
+        for i in range(len(paths)):
+            profile = next(profiles)
+            rows = range(paths.start[i], paths.start[i + 1])
+            assert profile["weights"] == [paths.end[r] - paths.begin[r] for r in rows]
+            for r, stack in zip(rows, profile["samples"], strict=True):
+                thread, state, *detail = (frames[f] for f in stack)
+                assert thread.endswith(f" {paths.tid[r]}")
+                assert state == LOOKS[State(int(paths.state[r])).name].words
+                said = paths.strings[paths.detail[r]]
+                assert detail == ([said] if said else [])
+    assert next(profiles, None) is None
+
+
+def test_a_profile_per_execution(factory):
+    comparison = factory.comparison()
+    for sets in (
+        [Exported("normal", comparison.normal)],
+        [Exported("normal", comparison.normal), Exported("sample", comparison.sample)],
+        [executions_aligned(comparison_document(comparison), "c.json", ())],
+        [Exported("none", factory.comparison(samples=0, anomalous=0).sample)],
+    ):
+        found = read(sets)
+        check(found, sets)
+        assert found["name"] == " and ".join(one.name for one in sets)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 5), st.integers(3, 30), st.integers(0, 2**31))
+def test_any_set(factory, executions, columns, seed):
+    made = factory.comparison(samples=executions, anomalous=0, columns=columns, seed=seed)
+    sets = [Exported("s", made.sample)]
+    check(read(sets), sets)
