@@ -8,7 +8,7 @@ BIN = $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lttng bench evaluation lint build docs clean python packages packages-test packages-lttng
+.PHONY: help demo test test-lttng bench evaluation lint build docs site screenshots tutorial clean python packages packages-test packages-lttng
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,16 @@ build: $(VENV)/built ## the virtual environment .venv, with critpath in it
 
 docs: build packages-test ## renew what README.md and docs/ show of critpath
 	$(BIN)/python docs/renew.py
+
+screenshots: build packages-test ## the pictures of the report in docs/images, with chromium
+	$(BIN)/python docs/renew.py screenshots
+
+tutorial: build ## type the tutorial's commands and show what they print (needs root)
+	$(BIN)/python docs/renew.py tutorial
+
+site: build ## docs/*.md as pages, in build/site; a link that leads nowhere is an error
+	$(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going -c docs/site . build/site
+	@echo "build/site/index.html"
 
 clean: ## remove .venv and everything that was built
 	rm -rf $(VENV) build dist critpath-demo critpath-evaluation

@@ -1,7 +1,8 @@
 """Make what the documentation shows of critpath anew: ``make docs`` runs this.
 
-The transcript in README.md, the reference in docs/commands.md and, where chromium is
-there, docs/images/.  tests/test_project.py checks that the texts are up to date.
+The transcript in README.md and the reference in docs/commands.md; where chromium is there,
+docs/images/; where this machine may be recorded, the tutorial.  tests/test_project.py
+checks that the texts are up to date.  ``renew.py PART...`` makes only these parts.
 """  # noqa: INP001 - a script beside the documents, no package
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -21,6 +21,13 @@ from critpath.commands import VERBS
 from critpath.commands.parser import build_parser
 from critpath.commands.settings import SETTINGS, Setting
 
+# Its parts stand beside this script, also where a test loads it from elsewhere.
+sys.path[:0] = [str(Path(__file__).resolve().parent)]
+
+import examples  # noqa: E402
+import transcripts  # noqa: E402
+from reference import calls, formats, schemas, table  # noqa: E402
+
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
@@ -29,61 +36,96 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FIXTURES: Final = ROOT / "fixtures" / "lttng-guest"
 README: Final = ROOT / "README.md"
 COMMANDS: Final = ROOT / "docs" / "commands.md"
-IMAGES: Final = ROOT / "docs" / "images"
-BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+JSON: Final = ROOT / "docs" / "reference-json.md"
+SCHEMAS: Final = ROOT / "docs" / "schema"
+READING: Final = ROOT / "docs" / "reading-the-report.md"
+PYTHON: Final = ROOT / "docs" / "python.md"
+TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 COMPARE: Final = (
     *("compare", "normal", "sample-lock"),
     *("--execution", "events:app:request_begin,app:request_end,key=id"),
 )
 CUT: Final = "..."
 STATES_SHOWN: Final = 3
+ALIGNED_SHOWN: Final = 1
 
 
 def run(arguments: tuple[str, ...], directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run critpath, 110 columns wide."""
+    """Run critpath, 100 columns wide."""
     return subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "critpath", *arguments],
         cwd=directory,
-        env={**os.environ, "COLUMNS": "110"},
+        env={**os.environ, "COLUMNS": "100"},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-def transcript() -> str:
-    """Return a comparison as a terminal shows it, shortened: ``...`` where it is cut."""
+def unpack(place: Path) -> None:
+    """Put there the recordings that the examples compare."""
+    for name in COMPARE[1:3]:
+        with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
+            tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
+
+
+def python() -> str:
+    """Return docs/python.md with what its examples give now."""
     with tempfile.TemporaryDirectory() as place:
-        for name in COMPARE[1:3]:
-            with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
-                tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
+        unpack(Path(place))
+        text = between(PYTHON.read_text(encoding="utf-8"), "calls", calls())
+        return transcripts.renew(text, Path(place), Path(place))[0]
+
+
+def transcripts_of_compare() -> tuple[str, str]:
+    """Return a comparison as a terminal shows it: the answer, and one alignment.
+
+    ``...`` where it is cut.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        unpack(Path(place))
         done = run(COMPARE, Path(place))
-    sections = done.stdout.rstrip("\n").split("\n\n")
-    kept = []
-    for section in sections:
-        lines = [line.rstrip() for line in section.split("\n")]
-        if lines[0].startswith("States"):
-            lines = [*lines[: 3 + STATES_SHOWN], CUT, *(x for x in lines if x.startswith("total"))]
-        elif lines[0].startswith("Types"):
-            continue
-        kept.append("\n".join(lines))
-    shown = "\n\n".join([*kept, CUT])
-    return f"$ critpath {' '.join(COMPARE)}\n{shown}\n$ echo $?\n{done.returncode}"
+    sections = [
+        [line.rstrip() for line in section.split("\n")]
+        for section in done.stdout.rstrip("\n").split("\n\n")
+    ]
+    answer = [*sections[:2], [CUT]]
+    answer[2:2] = [
+        [*lines[: 3 + STATES_SHOWN], CUT, *(x for x in lines if x.startswith("total"))]
+        for lines in sections
+        if lines[0].startswith("States")
+    ]
+    aligned = [lines for lines in sections if "against its normal group" in lines[0]]
+    command = f"$ critpath {' '.join(COMPARE)}"
+    shown = "\n\n".join("\n".join(lines) for lines in answer)
+    return (
+        f"```console\n{command}\n{shown}\n$ echo $?\n{done.returncode}\n```",
+        "```text\n" + "\n".join(aligned[ALIGNED_SHOWN]) + "\n```",
+    )
 
 
 def between(text: str, name: str, content: str) -> str:
     """Replace what stands between two markers."""
-    begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if not pattern.search(text):
         raise ValueError(f"no marker {begin.strip()}")
-    return pattern.sub(lambda _: begin + content + end, text, count=1)
+    return pattern.sub(lambda _: f"{begin}{content}\n{end}", text, count=1)
 
 
 def readme() -> str:
     """Return README.md with the transcript as it is now."""
-    block = f"```console\n{transcript()}\n```"
-    return between(README.read_text(encoding="utf-8"), "transcript", block)
+    return between(README.read_text(encoding="utf-8"), "transcript", transcripts_of_compare()[0])
+
+
+def reading() -> str:
+    """Return docs/reading-the-report.md with the terminal's alignment as it is now."""
+    return between(READING.read_text(encoding="utf-8"), "aligned", transcripts_of_compare()[1])
+
+
+def json_reference() -> str:
+    """Return docs/reference-json.md with every key that the schemas have."""
+    return between(JSON.read_text(encoding="utf-8"), "formats", formats())
 
 
 def commands() -> str:
@@ -100,25 +142,27 @@ def reference() -> str:
         parts += _section(f"critpath {name}", verb.SUMMARY, choices.choices[name])
     parts += ["## Settings", ""]
     rows = [(f"`{s.name}`", s.help, _default(s)) for s in SETTINGS.values()]
-    return "\n".join([*parts, *_table(("setting", "meaning", "default"), rows)])
+    return "\n".join([*parts, *table(("setting", "meaning", "default"), rows)])
 
 
-def _section(title: str, summary: str, parser: argparse.ArgumentParser) -> list[str]:
+def _section(
+    title: str, summary: str, parser: argparse.ArgumentParser, depth: int = 2
+) -> list[str]:
     """Return what one verb takes; a verb of several actions has a section for each."""
-    parts = [f"### {title}", "", f"{summary[0].upper()}{summary[1:]}.", ""]
+    parts = [f"{'#' * depth} {title}", "", f"{summary[0].upper()}{summary[1:]}.", ""]
     actions = parser._actions  # noqa: SLF001 - as above
     inner = next((a for a in actions if isinstance(a, argparse._SubParsersAction)), None)  # noqa: SLF001 - as above
     if inner is not None:
         for choice in inner._choices_actions:  # noqa: SLF001 - as above
             told = choice.help or ""
-            parts += _section(f"{title} {choice.dest}", told, inner.choices[choice.dest])
+            parts += _section(f"{title} {choice.dest}", told, inner.choices[choice.dest], depth + 1)
         return parts
     rows = [
         (_form(action), action.help or "")
         for action in actions
         if not (action.dest.startswith("setting_") or action.dest in _EVERYWHERE)
     ]
-    parts += _table(("argument", "meaning"), rows)
+    parts += table(("argument", "meaning"), rows)
     heeded = [a.dest.removeprefix("setting_") for a in actions if a.dest.startswith("setting_")]
     if names := ", ".join(f"`{name}`" for name in heeded if name != "quiet"):
         parts += ["", f"Settings that it heeds: {names}."]
@@ -148,42 +192,51 @@ def _default(setting: Setting) -> str:
     return f"`{setting.default}`"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines]
-
-
-def picture(browser: str) -> None:
-    """Take a picture of the demo's report."""
-    IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as place:
-        run(("demo", "--shipped", "--quiet", "demo"), Path(place)).check_returncode()
-        subprocess.run(  # noqa: S603 - the browser that was found
-            [
-                *(browser, "--headless=new", "--hide-scrollbars", "--window-size=1200,1500"),
-                "--no-sandbox",  # chromium has none for root, as in a container
-                *(f"--user-data-dir={place}/browser", "--virtual-time-budget=2000"),
-                f"--screenshot={IMAGES / 'report-light.png'}",
-                (Path(place) / "demo" / "report.html").as_uri(),
-            ],
-            check=True,
-            capture_output=True,
-            timeout=120,
+def tutorial() -> None:
+    """Run the tutorial's commands and show what they print now."""
+    with tempfile.TemporaryDirectory(prefix="critpath-tutorial-") as place:
+        text, steps = transcripts.renew(
+            TUTORIAL.read_text(encoding="utf-8"), TUTORIAL.with_suffix(""), Path(place)
         )
+    for step in steps:
+        sys.stderr.write(f"{step.code:3} {step.command}\n")
+    TUTORIAL.write_text(text, encoding="utf-8")
+
+
+def texts() -> None:
+    """Renew what needs neither a browser nor a recorder."""
+    README.write_text(readme(), encoding="utf-8")
+    READING.write_text(reading(), encoding="utf-8")
+    COMMANDS.write_text(commands(), encoding="utf-8")
+    PYTHON.write_text(python(), encoding="utf-8")
+    JSON.write_text(json_reference(), encoding="utf-8")
+    examples.PAGE.write_text(examples.page(), encoding="utf-8")
+    SCHEMAS.mkdir(exist_ok=True)
+    for old in SCHEMAS.glob("*.json"):
+        old.unlink()
+    for file, text in schemas().items():
+        (SCHEMAS / file).write_text(text, encoding="utf-8")
+
+
+def pictures() -> None:
+    """Take the pictures again."""
+    import screenshots  # noqa: PLC0415 - not without a browser
+
+    screenshots.take()
+
+
+PARTS: Final = {"texts": texts, "screenshots": pictures, "tutorial": tutorial}
 
 
 def main() -> int:
-    """Write all of it."""
-    README.write_text(readme(), encoding="utf-8")
-    COMMANDS.write_text(commands(), encoding="utf-8")
-    import examples  # noqa: PLC0415 - beside this script, on the path only when it is run
-
-    examples.PAGE.write_text(examples.page(), encoding="utf-8")
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        sys.stderr.write("no chromium here: the pictures stay as they are\n")
-    else:
-        picture(browser)
+    """Make the parts that are named, or all that can be made here."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    named = parser.parse_args().parts
+    if wrong := set(named) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(wrong))}")
+    for name in named or PARTS:
+        PARTS[name]()
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from critpath import __version__
 from critpath.commands import VERBS
 from critpath.commands.parser import build_parser
+from critpath.commands.settings import SETTINGS, effective
 from critpath.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,11 +41,27 @@ def renew():
     return module
 
 
+# What shells and CI systems put before a command, and what ends its arguments.
+_BEFORE = re.compile(r"^(?:\$ |- |run: |\||sudo |\$\(which (?=critpath\)))+")
+_AFTER = {"|", "||", "&&", ";", "&", ">", ">>", "<", ">|"}
+
+
 def shell_lines(text: str) -> list[str]:
-    """Return every line of a console or shell block that runs critpath."""
-    blocks = re.findall(r"```(?:console|sh)\n(.*?)```", text, re.DOTALL)
+    """Return every line of a console, shell or YAML block that runs critpath."""
+    blocks = re.findall(
+        r"^ *```(?:console|sh|bash|shell|yaml|yml)\n(.*?)```", text, re.DOTALL | re.MULTILINE
+    )
     lines = "\n".join(blocks).replace("\\\n", "").splitlines()
-    return [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?critpath ", line)]
+    bare = [_BEFORE.sub("", line.strip()).replace("critpath) ", "critpath ") for line in lines]
+    return [line for line in bare if line.startswith("critpath ")]
+
+
+def arguments(line: str) -> list[str]:
+    """Return what critpath gets of a line: no redirection, no further command, no comment."""
+    line = re.sub(r"(?<=\s)\d>", ">", line)
+    words = shlex.shlex(line, posix=True, punctuation_chars=";<>|&")
+    words.whitespace_split = True
+    return list(itertools.takewhile(lambda word: word not in _AFTER, words))[1:]
 
 
 SHOWN = [(name(path), line) for path in DOCUMENTS for line in shell_lines(path.read_text("utf-8"))]
@@ -52,7 +70,24 @@ SHOWN = [(name(path), line) for path in DOCUMENTS for line in shell_lines(path.r
 @pytest.mark.parametrize(("document", "line"), SHOWN)
 def test_commands_that_documents_show_are_understood(document, line):
     del document
-    build_parser(VERBS).parse_args(shlex.split(line)[1:])
+    build_parser(VERBS).parse_args(arguments(line))
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [
+        ("$ critpath doctor", ["doctor"]),
+        ("$ sudo $(which critpath) record -o a -- ./b", ["record", "-o", "a", "--", "./b"]),
+        ("critpath compare a b >/dev/null 2>&1; echo $?", ["compare", "a", "b"]),
+        ("critpath compare a b  # exit code 1", ["compare", "a", "b"]),
+        ("critpath compare a \\\n  b || true", ["compare", "a", "b"]),
+        ("    - run: critpath compare a b", ["compare", "a", "b"]),
+        ("echo critpath", None),
+    ],
+)
+def test_a_command_is_found_in_what_documents_show(block, found):
+    lines = shell_lines(f"```sh\n{block}\n```\n")
+    assert [arguments(line) for line in lines] == ([found] if found else [])
 
 
 def test_documents_show_commands_and_a_wrong_one_is_refused():
@@ -66,10 +101,63 @@ def test_the_transcript_in_the_readme_is_what_critpath_says(renew):
     assert shown == renew.readme(), "run make docs"
 
 
+def test_the_alignment_that_is_explained_is_what_critpath_says(renew):
+    shown = (ROOT / "docs" / "reading-the-report.md").read_text(encoding="utf-8")
+    assert shown == renew.reading(), "run make docs"
+
+
 def test_the_reference_of_commands_is_the_parsers(renew):
     assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == renew.commands(), (
         "run make docs"
     )
+
+
+def test_the_reference_of_json_is_the_schemas(renew):
+    shown = (ROOT / "docs" / "reference-json.md").read_text(encoding="utf-8")
+    assert shown == renew.json_reference(), "run make docs"
+
+
+def test_the_published_schemas_are_the_ones_that_critpath_checks_by(renew):
+    published = {p.name: p.read_text("utf-8") for p in (ROOT / "docs" / "schema").iterdir()}
+    assert published == renew.schemas(), "run make docs"
+
+
+def test_variables_of_the_environment_that_are_read_are_documented():
+    code = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "critpath").rglob("*.py"))
+    own = set(re.findall(r'"(CRITPATH_[A-Z_]+|GITHUB_[A-Z_]+)"', code))
+    read = own | set(re.findall(r'environ(?:\.get\(|\[)"([A-Z_]+)"', code))
+    documented = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    # Between critpath's own processes, and what tells them from others.
+    inner = {"CRITPATH_DAEMON", "CRITPATH_SESSION"}
+    assert sorted(name for name in read - inner if f"`{name}`" not in documented) == []
+
+
+SETTINGS_FILES = [
+    (name(path), block)
+    for path in DOCUMENTS
+    for block in re.findall(r"```toml\n(.*?)```", path.read_text("utf-8"), re.DOTALL)
+    if "[tool.critpath" in block
+]
+
+
+@pytest.mark.parametrize(("document", "block"), SETTINGS_FILES)
+def test_settings_files_that_documents_show_are_understood(document, block, tmp_path):
+    del document
+    file = tmp_path / "pyproject.toml"
+    file.write_text(block, encoding="utf-8")
+    inside = {key for key in tomllib.loads(block)["tool"]["critpath"] if key != "gate"}
+    assert effective({}, file, tmp_path) is not None
+    assert inside <= set(SETTINGS)
+
+
+def test_documents_show_settings_files():
+    assert {"docs/commands.md", "docs/tutorial.md"} <= {document for document, _ in SETTINGS_FILES}
+
+
+def test_the_examples_in_python_give_what_is_shown(renew):
+    shown = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    assert "Traceback" not in shown
+    assert shown == renew.python(), "run make docs"
 
 
 def test_the_examples_of_exports_print_what_is_shown():
@@ -96,13 +184,23 @@ def test_links_lead_somewhere(path):
             assert anchor in anchors(place.read_text(encoding="utf-8")), target
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_pictures_are_there_light_and_dark(path):
+    text = path.read_text(encoding="utf-8")
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    assert [p for p in pictures if not (path.parent / p).is_file()] == []
+    light = [p for p in pictures if "-light-" in p]
+    assert [p for p in light if p.replace("-light-", "-dark-") not in pictures] == []
+    assert text.count("<img ") == len(re.findall(r'<img alt="[^"]{20,}"', text))
+
+
 def test_places_that_documents_name_are_there():
     missing = []
     for path in DOCUMENTS:
         for place in re.findall(r"`((?:critpath|tests|docs|fixtures)/[\w./-]+)`", path.read_text()):
             if not (ROOT / place).exists() and not place.startswith("critpath/record"):
                 # Formats are named as files are: critpath/path/1.
-                if re.fullmatch(r"critpath/\w+/[\dN]", place):
+                if re.fullmatch(r"critpath/[\w-]+/[\dN]", place):
                     continue
                 missing.append(f"{name(path)}: {place}")
     assert missing == []
@@ -178,7 +276,13 @@ def test_every_recording_is_described_and_whole():
         assert all(n == top or n.startswith(f"{top}/") for n in names)
 
 
-def test_the_picture_is_small_enough_for_a_readme():
-    for picture in (ROOT / "docs" / "images").glob("*.png"):
-        assert picture.read_bytes().startswith(b"\x89PNG")
-        assert picture.stat().st_size < 300_000
+def test_pictures_are_small_enough_for_a_repository_and_all_are_made_by_make_screenshots():
+    pictures = sorted((ROOT / "docs" / "images").glob("*.png"))
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+    assert max(picture.stat().st_size for picture in pictures) < 200_000
+    assert sum(picture.stat().st_size for picture in pictures) < 1_500_000
+    script = (ROOT / "docs" / "screenshots.py").read_text(encoding="utf-8")
+    views = set(re.findall(r'View\(\s*"(\w+)"', script))
+    variants = {f"{theme}-{width}" for theme in ("light", "dark") for width in (1400, 700)}
+    names = {f"report-{view}-{variant}.png" for view in views for variant in variants}
+    assert {picture.name for picture in pictures} == names

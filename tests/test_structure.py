@@ -29,6 +29,17 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "pipeline": {*LEAVES, *STAGES, "store", "baseline"},
     # The commands show the version, which is the package's own.
     "commands": {*LEAVES, "pipeline", "store", "baseline", "record", "read", "report", "__init__"},
+    # A front end like the commands, whose settings and checks it shares.
+    "pytest_gate": {
+        *LEAVES,
+        "commands",
+        "pipeline",
+        "store",
+        "baseline",
+        "record",
+        "report",
+        "__init__",
+    },
     # What a program marks its executions with.
     "__init__": {"record"},
     "__main__": {"commands"},

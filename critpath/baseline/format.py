@@ -64,14 +64,20 @@ def is_baseline_file(path: Path) -> bool:
         return False
 
 
-def mean_times(paths: PathSet) -> list[tuple[str, int]]:
-    """Return every state's mean time per execution (ns, rounded down), and their total's.
+def utf8(text: str) -> str:
+    """Return text as a file in UTF-8 holds it; a trace's may be none."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
-    For whoever looks at a difference between two versions of a baseline.
+
+def mean_times(paths: PathSet) -> list[tuple[str, int, int]]:
+    """Return every state's time: the mean of an execution (ns, rounded down), and all of it.
+
+    The total comes first.  The means are for whoever looks at the difference between two
+    versions of a baseline; the sums tell a file that was changed by hand.
     """
     count = max(len(paths), 1)
     spent = [0] * len(STATES)
     for state in np.unique(paths.paths.state).tolist():
         spent[state] = int(paths.paths.duration[paths.paths.state == state].sum())
-    named = [(name, ns // count) for name, ns in zip(STATES, spent, strict=True) if ns]
-    return [("total", sum(spent) // count), *sorted(named)]
+    named = [(name, ns // count, ns) for name, ns in zip(STATES, spent, strict=True) if ns]
+    return [("total", sum(spent) // count, sum(spent)), *sorted(named)]

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from critpath.baseline.format import FORMAT, STATES, STEP, Baseline, Session, mean_times
+from critpath.baseline.format import FORMAT, STATES, STEP, Baseline, Session, mean_times, utf8
 from critpath.errors import UnreadableError
 from critpath.model import CriticalPaths, Executions, Loss, PathSet
 
@@ -64,7 +64,7 @@ def _wrong(place: str, wanted: str) -> NoReturn:
 def _text(value: object, place: str) -> str:
     if type(value) is not str:
         _wrong(place, "a text")
-    return str(value).encode("utf-8", "replace").decode("utf-8")
+    return utf8(str(value))
 
 
 def _whole(value: object, place: str, low: int = 0, high: int = _END) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from critpath.baseline.format import FORMAT, STATES, Baseline, Session, mean_times
+from critpath.baseline.format import FORMAT, STATES, Baseline, Session, mean_times, utf8
 from critpath.model import PathSet
 from critpath.store import write_text
 
@@ -35,11 +35,29 @@ def baseline_text(baseline: Baseline) -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    # Whatever could act on the terminal of someone who looks at a difference is escaped.
+    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
+def _clean(value: Any) -> Any:
+    """Return a value of texts and numbers with every text as UTF-8 holds it."""
+    if isinstance(value, str):
+        return utf8(value)
+    if isinstance(value, dict):
+        return {utf8(key): _clean(inner) for key, inner in value.items()}
+    return [_clean(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _with_clean_names(paths: PathSet) -> PathSet:
+    return replace(
+        paths,
+        executions=replace(paths.executions, comm=tuple(map(utf8, paths.executions.comm))),
+        paths=replace(paths.paths, strings=tuple(map(utf8, paths.paths.strings))),
+    )
 
 
 def _session_lines(session: Session) -> Iterator[str]:
-    paths = session.paths
+    paths = _with_clean_names(session.paths)
     executions = paths.executions
     origin = int(executions.begin[0]) if len(paths) else 0
     kinds, threads = _kinds(paths), _threads(paths)
@@ -53,10 +71,10 @@ def _session_lines(session: Session) -> Iterator[str]:
         "origin": origin,
     }
     lists: dict[str, list[Any]] = {
-        "notes": list(executions.notes),
-        "warnings": list(paths.warnings),
-        "losses": [asdict(loss) for loss in paths.losses],
-        "environment": [dict(e) for e in paths.environment],
+        "notes": _clean(executions.notes),
+        "warnings": _clean(paths.warnings),
+        "losses": _clean([asdict(loss) for loss in paths.losses]),
+        "environment": _clean([dict(e) for e in paths.environment]),
         "means": [list(pair) for pair in mean_times(paths)],
         "kinds": [list(kind) for kind in sorted(kinds)],
         "threads": [list(thread) for thread in sorted(threads)],
@@ -64,7 +82,7 @@ def _session_lines(session: Session) -> Iterator[str]:
     }
     yield "{"
     for key, value in single.items():
-        yield f"{_json(key)}: {_json(value)},"
+        yield f"{_json(key)}: {_json(_clean(value))},"
     last = list(lists)[-1]
     for key, items in lists.items():
         end = "" if key == last else ","
@@ -109,9 +127,9 @@ def _rows(
     for i, name in enumerate(executions.id):
         first, last = int(segments.start[i]), int(segments.start[i + 1])
         subject = int(executions.tid[i]), int(executions.host[i]), executions.comm[i]
-        row: dict[str, Any] = {"id": name, "thread": thread_of[subject]}
+        row: dict[str, Any] = {"id": utf8(name), "thread": thread_of[subject]}
         if executions.label[i]:
-            row["label"] = executions.label[i]
+            row["label"] = utf8(executions.label[i])
         if paths.session[i]:
             row["source"] = int(paths.session[i])
         row["begin"] = int(executions.begin[i]) - origin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from critpath.commands.baseline_shown import show
 from critpath.commands.output import (
@@ -20,14 +20,14 @@ from critpath.commands.output import (
 )
 from critpath.commands.parser import Parser, add_global, add_settings, checked
 from critpath.commands.progress import Progress
-from critpath.commands.settings import COMPARING, READING, Settings
+from critpath.commands.settings import COMPARING, READING, Settings, compare_settings
 from critpath.commands.settings import SETTINGS as ALL
 from critpath.commands.values import whole
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UsageError
 from critpath.units import plural
 
 if TYPE_CHECKING:
-    from critpath.model import CompareSettings, PathSet
+    from critpath.model import PathSet
 
 SUMMARY = "keep what is normal in a small file, so that compare needs no recording of it"
 SETTINGS = ()
@@ -200,16 +200,6 @@ def _extract(recordings: Sequence[Path], settings: Settings, progress: Progress)
     for part in parts:
         require_executions(part, part.sources)
     return parts
-
-
-def compare_settings(settings: Settings) -> CompareSettings:
-    """Return what `compare` is called with."""
-    from critpath import pipeline  # noqa: PLC0415 - numpy
-
-    options: dict[str, Any] = {
-        name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")
-    }
-    return pipeline.CompareSettings(**options)
 
 
 def check_baseline(file: Path) -> None:

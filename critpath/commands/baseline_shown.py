@@ -61,7 +61,7 @@ def _session(session: Session) -> dict[str, Any]:
         "labels": {label: labels.count(label) for label in sorted(set(labels)) if label},
         "segments": len(paths.paths.begin),
         "lossy": int(paths.lossy.sum()),
-        "means": dict(mean_times(paths)),
+        "means": {name: mean for name, mean, _ in mean_times(paths)},
         **{name: _fact(paths, key) for key, name in _FACTS.items()},
         "warnings": list(paths.warnings),
     }

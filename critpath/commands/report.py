@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+
 SUMMARY = (
     "render a saved comparison (compare --json), calibration (calibrate --json) or "
     "saved paths (extract, path --format json) again"
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         # A file of extract, or a baseline: nothing is read anew.
         from critpath import pipeline  # noqa: PLC0415 - the stages
 
-        print_paths(pipeline.extract([source], specification=None), arguments.format)
+        print_paths(pipeline.saved_paths(source), arguments.format)
         return 0
     document = load_saved(arguments.file)
     kind = str(document["format"]).split("/")[1]

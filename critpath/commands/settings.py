@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands.values import (
     WrongValueError,
@@ -27,6 +27,9 @@ from critpath.commands.values import (
     whole,
 )
 from critpath.errors import UsageError
+
+if TYPE_CHECKING:
+    from critpath.model import CompareSettings
 
 
 @dataclass(frozen=True)
@@ -248,6 +251,14 @@ def _as_toml(name: str, value: Any) -> str:
     if name == "t2" and value is None:
         value = "auto"
     return f"{name} = {json.dumps(value)}" if value is not None else f"# {name} is not set"
+
+
+def compare_settings(settings: Settings) -> CompareSettings:
+    """Return what `critpath.pipeline.compare` is called with."""
+    from critpath.model import CompareSettings  # noqa: PLC0415 - numpy
+
+    options = {name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")}
+    return CompareSettings(**options)
 
 
 def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Settings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from critpath.executions.specification import parse_specification
 from critpath.model import CompareSettings
-from critpath.pipeline.baselines import make_sessions, said_of, update
+from critpath.pipeline.baselines import join_sets, make_sessions, said_of, saved_paths, update
 from critpath.pipeline.calibration import calibrate
 from critpath.pipeline.comparison import compare
 from critpath.pipeline.exporting import choose_executions, vectors, window
@@ -23,9 +23,11 @@ __all__ = [
     "compare",
     "extract",
     "extract_each",
+    "join_sets",
     "make_sessions",
     "parse_specification",
     "said_of",
+    "saved_paths",
     "thread_paths",
     "update",
     "vectors",

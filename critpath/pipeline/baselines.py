@@ -157,6 +157,30 @@ def _moments(paths: PathSet) -> Iterator[tuple[object, ...]]:
         yield epochs, begin, end, name
 
 
+def saved_paths(file: Path) -> PathSet:
+    """Return the paths in a file of `extract` or in a baseline, as they were saved.
+
+    Raises
+    ------
+    UnreadableError
+    """
+    from critpath import store
+    from critpath.baseline.read import load_baseline
+    from critpath.graph.concatenate import join_sets
+
+    if store.is_paths_file(file):
+        return store.load_paths(file)
+    baseline = load_baseline(file)
+    return join_sets(sets_of(baseline, file, interrupts=baseline.interrupts))
+
+
+def join_sets(parts: Sequence[PathSet]) -> PathSet:
+    """Join recordings into one set, one session each."""
+    from critpath.graph.concatenate import join_sets as join
+
+    return join(parts)
+
+
 def said_of(baseline: Baseline) -> str:
     """Return what is in a baseline, in a few words."""
     count = sum(len(session.paths) for session in baseline.sessions)

@@ -1,0 +1,289 @@
+"""What the fixture does: record, compare with a baseline, fail with the reason."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import pytest
+
+from critpath.commands.settings import (
+    READING,
+    RECORDING,
+    SETTINGS,
+    Settings,
+    compare_settings,
+    effective,
+)
+from critpath.commands.values import WrongValueError, as_levels
+from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
+from critpath.units import safe_text
+
+if TYPE_CHECKING:
+    from critpath.model import Comparison, PathSet
+
+Command = str | Sequence[str | os.PathLike[str]]
+Place = str | os.PathLike[str]
+_EXECUTIONS: Final = 300
+_SESSIONS: Final = 5
+_CAUSES: Final = 6
+_STDERR: Final = 20  # lines of the recorder's that a failure shows
+
+
+@dataclass
+class Gate:
+    """The value of the fixture ``critpath_gate``.
+
+    Attributes
+    ----------
+    directory : Path
+        Where baselines are, and where the search for a settings file begins: that of
+        the test's file.
+    place : Path
+        For recordings and reports: the test's ``tmp_path``.
+    accept, update, require : bool
+        The options ``--critpath-accept``, ``--critpath-update``, ``--critpath-require``.
+    inconclusive : str
+        ``fail``, ``skip`` or ``xfail``.
+    note : callable
+        Told what became of baselines.
+    """
+
+    directory: Path
+    place: Path
+    accept: bool
+    update: bool
+    require: bool
+    inconclusive: str
+    note: Callable[[str], None]
+    _count: int = 0
+
+    def __call__(
+        self,
+        command: Command,
+        *,
+        baseline: Place,
+        runs: int = 30,
+        warmup: int = 1,
+        timeout: float = 0,
+        **settings: Any,
+    ) -> dict[str, Any] | None:
+        """Record runs of a command and compare them with a baseline.
+
+        Parameters
+        ----------
+        command : sequence of str, or str
+            A text is split as a shell does.
+        baseline : str or Path
+            Relative to the directory of the test's file.
+        runs, warmup : int
+            Runs that are recorded, and runs before that are not.
+        timeout : float
+            Seconds, 0 for none.
+        **settings
+            As in the settings file, with ``_`` for ``-``; ``level`` is a mapping.
+
+        Returns
+        -------
+        dict or None
+            The comparison's document; None if there was no baseline before.
+        """
+        file = self.directory / baseline
+        with self._errors_fail():
+            chosen = self._settings(settings)
+            if not file.exists() and not (self.update or self.accept):
+                pytest.fail(
+                    f"critpath: there is no baseline {file}\n"
+                    "  pytest --critpath-update makes it; commit it then",
+                    pytrace=False,
+                )
+            self._check_machine(chosen)
+            recording = self._record(command, chosen, runs, warmup, timeout)
+            parts = _extract([recording], chosen)
+            comparison = self._held_against(file, parts, chosen)
+            result = None if comparison is None else self._judged(comparison)
+        shutil.rmtree(recording)
+        return result
+
+    def compare(self, normal: Place, sample: Place, **settings: Any) -> dict[str, Any]:
+        """Compare recordings that exist, as ``critpath compare`` does.
+
+        Parameters
+        ----------
+        normal, sample : str or Path
+            Recordings, directories of them, traces, extract files or baselines.
+        **settings
+            As in a call.
+        """
+        from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+        with self._errors_fail():
+            chosen = self._settings(settings)
+            sets = [_joined(_extract([Path(place)], chosen)) for place in (normal, sample)]
+            comparison = pipeline.compare(sets[0], sets[1], compare_settings(chosen))
+            return self._judged(comparison)
+
+    @contextmanager
+    def _errors_fail(self) -> Iterator[None]:
+        """Show an error of critpath's without the way through its code."""
+        text = ""
+        try:
+            yield
+        except CritpathError as error:
+            text = f"critpath: {safe_text(error.what)}\n  {safe_text(error.do)}"
+        if text:
+            pytest.fail(text, pytrace=False)
+
+    def _settings(self, given: Mapping[str, Any]) -> Settings:
+        values: dict[str, Any] = {}
+        for key, value in given.items():
+            name = key.replace("_", "-")
+            if name not in SETTINGS:
+                raise UsageError(
+                    f"critpath_gate has no setting {key}", f"the settings are {', '.join(SETTINGS)}"
+                )
+            try:
+                values[name] = as_levels(value) if name == "level" else SETTINGS[name].parse(value)
+            except WrongValueError as error:
+                raise UsageError(f"{key}={value!r} is not {error}", "correct it") from None
+        return effective(values, None, self.directory)
+
+    def _check_machine(self, settings: Settings) -> None:
+        """Skip, or fail, where this machine may not record."""
+        from critpath.record import preflight  # noqa: PLC0415 - start-up time
+
+        found = preflight.look(self.place)
+        wanted = settings["recorder"]
+        names = list(found.recorders) if wanted == "auto" else [wanted]
+        able = [n for n in names if not any(o.fatal for o in found.recorders[n])]
+        fatal = [o for o in found.obstacles if o.fatal]
+        if able and not fatal:
+            return
+        refused = fatal or [o for n in names for o in found.recorders[n] if o.fatal][:1]
+        why = safe_text(f"this machine may not record: {'; '.join(o.what for o in refused)}")
+        if self.require:
+            pytest.fail(f"critpath: {why}\n  critpath doctor says how to mend it", pytrace=False)
+        pytest.skip(why)
+
+    def _record(
+        self, command: Command, settings: Settings, runs: int, warmup: int, timeout: float
+    ) -> Path:
+        from critpath.record.child import record_in_child  # noqa: PLC0415 - start-up time
+
+        words = (
+            shlex.split(command) if isinstance(command, str) else [os.fspath(w) for w in command]
+        )
+        self._count += 1
+        recording = self.place / f"critpath-{self._count}"
+        options = [f"--{name}={settings[name]}" for name in RECORDING]
+        if settings["execution"]:
+            options.append(f"--execution={settings['execution']}")
+        if timeout:
+            options.append(f"--timeout={timeout}")
+        code, stderr = record_in_child(
+            [f"-n{runs}", f"--warmup={warmup}", "-o", str(recording), *options, "--", *words]
+        )
+        if code:
+            # 125 is critpath's own, unless the command ended with it.
+            failed = code == EXIT_INTERNAL and not recording.exists()
+            what = "recording failed" if failed else f"the command exited with {code}"
+            shown = "\n".join(safe_text(line) for line in stderr.splitlines()[-_STDERR:])
+            pytest.fail(f"critpath: {what}: {shlex.join(words)}\n{shown}", pytrace=False)
+        return recording
+
+    def _held_against(
+        self, file: Path, parts: Sequence[PathSet], settings: Settings
+    ) -> Comparison | None:
+        """Compare with the baseline, and change it if that was asked for."""
+        from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
+        from critpath.baseline.format import Baseline  # noqa: PLC0415 - numpy
+        from critpath.baseline.read import load_baseline  # noqa: PLC0415 - numpy
+        from critpath.baseline.write import save_baseline  # noqa: PLC0415 - numpy
+
+        if not file.exists():
+            sessions = pipeline.make_sessions(parts, _EXECUTIONS)
+            made = Baseline(sessions, settings["interrupts"], __version__)
+            save_baseline(made, file)
+            self.note(f"{file}: made of {pipeline.said_of(made)}")
+            return None
+        if not (self.update or self.accept):
+            normal = _joined(_extract([file], settings))
+            return pipeline.compare(normal, _joined(parts), compare_settings(settings))
+        outcome = pipeline.update(
+            load_baseline(file),
+            file,
+            parts,
+            compare_settings(settings),
+            version=__version__,
+            executions=_EXECUTIONS,
+            sessions=_SESSIONS,
+            accept=self.accept,
+        )
+        if outcome.baseline is None:
+            return outcome.comparison
+        save_baseline(outcome.baseline, file)
+        anew = outcome.comparison.verdict != "ok"
+        how = "begun anew with" if anew else "has now"
+        self.note(f"{file}: {how} {pipeline.said_of(outcome.baseline)}")
+        return None if anew else outcome.comparison
+
+    def _judged(self, comparison: Comparison) -> dict[str, Any]:
+        from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
+
+        document = comparison_document(comparison)
+        if comparison.verdict == "ok":
+            return document
+        text = "\n".join(safe_text(line) for line in self._told(document))
+        if comparison.verdict == "inconclusive" and self.inconclusive != "fail":
+            _leave(self.inconclusive, text)
+        pytest.fail(text, pytrace=False)
+
+    def _told(self, document: dict[str, Any]) -> Iterator[str]:
+        """Yield the lines of a failure, and write the report that the last one names."""
+        from critpath.report import verdict  # noqa: PLC0415 - start-up time
+        from critpath.report.as_html import render_html  # noqa: PLC0415 - start-up time
+        from critpath.store import write_text  # noqa: PLC0415 - numpy
+
+        yield f"critpath: {verdict.headline(document)}"
+        yield from verdict.further_reasons(document)
+        causes = verdict.main_causes(document, _CAUSES)
+        for number, cause in enumerate(causes, 1):
+            yield f"{number}. {verdict.cause_sentence(cause)}"
+        rest = verdict.other_causes(document, len(causes))
+        if rest:
+            yield rest
+        yield from (f"warning: {text}" for text in document["warnings"])
+        self._count += 1
+        report = self.place / f"critpath-{self._count}.html"
+        write_text(report, render_html(document))
+        yield f"report: {report}"
+
+
+def _leave(how: str, text: str) -> NoReturn:
+    if how == "skip":
+        pytest.skip(text)
+    pytest.xfail(text)
+
+
+def _extract(sources: Sequence[Path], settings: Settings) -> list[PathSet]:
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.commands.output import check_inputs, require_executions  # noqa: PLC0415 - as above
+
+    check_inputs(sources)
+    options = {"specification" if name == "execution" else name: settings[name] for name in READING}
+    parts = pipeline.extract_each(sources, **options)
+    for part in parts:
+        require_executions(part, part.sources)
+    return parts
+
+
+def _joined(parts: Sequence[PathSet]) -> PathSet:
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    return pipeline.join_sets(parts)

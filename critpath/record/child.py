@@ -1,0 +1,33 @@
+"""A recording made by a process of its own.
+
+A recorder handles signals and adopts orphans of its command; in a program that has
+children and signal handlers already, such as a test runner, it must not.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+
+def record_in_child(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run ``critpath record`` and wait for it.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+
+    Returns
+    -------
+    code : int
+        As `critpath record`: the command's, or 125.
+    stderr : str
+        What critpath and the command wrote there; stdout is this process's.
+    """
+    # -P: a directory called critpath where the tests run is not this package.
+    command = [sys.executable, "-P", "-m", "critpath", "record", *arguments]
+    done = subprocess.run(  # noqa: S603 - our own command; what it runs is the caller's
+        command, stderr=subprocess.PIPE, check=False, text=True, errors="replace"
+    )
+    return done.returncode, done.stderr

@@ -1,0 +1,264 @@
+"""Take pictures of the report's main views: ``make screenshots`` runs this.
+
+Light and dark, 1400 and 700 pixels wide, of two comparisons of the recordings in
+fixtures/lttng-guest.  The browser is Debian's chromium through its driver.
+"""  # noqa: INP001 - a script beside the documents, no package
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+FIXTURES: Final = ROOT / "fixtures" / "lttng-guest"
+IMAGES: Final = ROOT / "docs" / "images"
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+EXECUTION: Final = "events:app:request_begin,app:request_end,key=id"
+# Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
+DATA_ONLY: Final = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
+THEMES: Final = ("light", "dark")
+WIDTHS: Final = (1400, 700)
+HEIGHT: Final = 1000
+# A report shows its own address in links to findings: the same one every time.
+HOST: Final = "ci.example"
+MARGIN: Final = 8
+COLOURS: Final = 96
+
+
+@dataclass(frozen=True)
+class View:
+    """What a picture shows.
+
+    Parameters
+    ----------
+    name : str
+        The file is ``report-NAME-THEME-WIDTH.png``.
+    sample : str
+        The recording that is compared with ``normal``.
+    show : tuple of str
+        CSS selectors; the picture holds the first element that each matches, and all between.
+    fragment : str
+        What follows ``#`` in the address.
+    choose : tuple of (str, str)
+        A selector of a list, and the beginning of what is chosen from it.
+    press : str
+        Selector of a button that is pressed.
+    keys : str
+        Keys typed into the first drawing that `show` names.
+    most : int
+        Greatest height in pixels; what is longer is cut below.
+    """
+
+    name: str
+    sample: str
+    show: tuple[str, ...]
+    fragment: str = ""
+    choose: tuple[str, str] = ("", "")
+    press: str = ""
+    keys: str = ""
+    most: int = 1100
+
+
+ESCAPE: Final = "\ue00c"
+VIEWS: Final = (
+    View("top", "sample-lock", ("header", "#causes")),
+    View("sets", "sample-lock", ("#sets",), most=700),
+    View("states", "sample-lock", ("#states",), most=700),
+    View("aligned", "sample-lock", ("#x8",), "execution=8&finding=1", keys=f"+{ESCAPE}"),
+    View(
+        "time",
+        "sample-lock",
+        ("#x8",),
+        "execution=8&finding=1",
+        press="#x8 button[aria-label^='Draw every']",
+    ),
+    View(
+        "filter",
+        "sample-lock",
+        ("#aligned form.filters", "#x0 canvas"),
+        choose=("#filter-thread", "holder"),
+    ),
+    View("clusters", "sample-delay", ("#clusters",), most=1300),
+)
+
+
+def take(
+    place: Path = IMAGES, themes: Sequence[str] = THEMES, widths: Sequence[int] = WIDTHS
+) -> None:
+    """Take every picture, and remove those of views that are no more."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None or shutil.which("chromedriver") is None:
+        sys.stderr.write("no chromium with its driver here: the pictures stay as they are\n")
+        return
+    place.mkdir(exist_ok=True)
+    made = set()
+    with tempfile.TemporaryDirectory(prefix="critpath-pictures-") as scratch:
+        for sample in sorted({view.sample for view in VIEWS}):
+            page(sample, Path(scratch))
+        with served(Path(scratch)) as port:
+            for theme, width in itertools.product(themes, widths):
+                with driver(browser, theme, width, port) as chromium:
+                    for view in VIEWS:
+                        file = place / f"report-{view.name}-{theme}-{width}.png"
+                        file.write_bytes(small(picture(chromium, view)))
+                        made.add(file)
+    for old in set(place.glob("report-*.png")) - made:
+        old.unlink()
+    total = sum(file.stat().st_size for file in made)
+    sys.stderr.write(f"{len(made)} pictures, {total / 1000:.0f} kB in all\n")
+
+
+def page(sample: str, place: Path) -> None:
+    """Compare two recordings and write the report."""
+    for name in ("normal", sample):
+        with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
+            tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
+    report = place / f"{sample}.html"
+    command = [sys.executable, "-m", "critpath", "compare", "normal", sample, "--quiet"]
+    done = subprocess.run(  # noqa: S603 - our own command
+        [*command, "--execution", EXECUTION, "--html", str(report)],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in {0, 1}:
+        raise RuntimeError(done.stderr)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files and says nothing of it."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def served(place: Path) -> Iterator[int]:
+    """Serve a directory on this machine, on the port that is given."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(place))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@contextmanager
+def driver(browser: str, theme: str, width: int, port: int) -> Iterator[Any]:
+    """Give a browser with this theme and width, to which `HOST` is this machine."""
+    from selenium import webdriver  # noqa: PLC0415 - the texts are made without it
+    from selenium.webdriver.chrome.service import Service  # noqa: PLC0415
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for option in (
+        *("headless=new", "hide-scrollbars", "force-device-scale-factor=1"),
+        *("disable-gpu", "disable-dev-shm-usage", "disable-background-networking"),
+    ):
+        options.add_argument(f"--{option}")
+    options.add_argument(f"--host-resolver-rules=MAP {HOST} 127.0.0.1:{port}")
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")  # chromium has none for root, as in a container
+    chromium = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    try:
+        command = chromium.execute_cdp_cmd
+        features = [
+            {"name": "prefers-color-scheme", "value": theme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
+        command("Emulation.setEmulatedMedia", {"features": features})
+        command(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False},
+        )
+        yield chromium
+    finally:
+        chromium.quit()
+
+
+_PAINTED: Final = "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 400));"
+_PLACE: Final = """
+const found = arguments[0].map((s) => document.querySelector(s));
+if (found.includes(null)) return null;
+const boxes = found.map((e) => e.getBoundingClientRect());
+const left = Math.min(...boxes.map((b) => b.left)), top = Math.min(...boxes.map((b) => b.top));
+return [left, top + window.scrollY,
+  Math.max(...boxes.map((b) => b.right)) - left, Math.max(...boxes.map((b) => b.bottom)) - top];
+"""
+
+
+def picture(chromium: Any, view: View) -> bytes:
+    """Open the report as `view` says and return the picture.
+
+    Raises
+    ------
+    LookupError
+        If the report has no such element: the view has to follow the page.
+    """
+    chromium.get("about:blank")  # a new fragment alone would not load the page again
+    chromium.get(
+        f"http://{HOST}/{view.sample}.html" + (f"#{view.fragment}" if view.fragment else "")
+    )
+    use(chromium, view)
+    chromium.execute_async_script(_PAINTED)
+    where = chromium.execute_script(_PLACE, list(view.show))
+    if where is None:
+        raise LookupError(f"view {view.name}: {' or '.join(view.show)} is not in the report")
+    left, top, width, height = where
+    clip = {
+        "x": max(0, left - MARGIN),
+        "y": max(0, top - MARGIN),
+        "width": width + 2 * MARGIN,
+        "height": min(height + 2 * MARGIN, view.most),
+        "scale": 1,
+    }
+    taken = chromium.execute_cdp_cmd(
+        "Page.captureScreenshot", {"format": "png", "clip": clip, "captureBeyondViewport": True}
+    )
+    return base64.b64decode(taken["data"])
+
+
+def use(chromium: Any, view: View) -> None:
+    """Do what a reader does by mouse and keyboard."""
+    from selenium.webdriver.common.by import By  # noqa: PLC0415 - as in driver
+    from selenium.webdriver.support.select import Select  # noqa: PLC0415
+
+    chromium.execute_async_script(_PAINTED)
+    if view.choose[0]:
+        entries = Select(chromium.find_element(By.CSS_SELECTOR, view.choose[0]))
+        texts = [option.text for option in entries.options]
+        entries.select_by_visible_text(next(x for x in texts if x.startswith(view.choose[1])))
+    if view.press:
+        chromium.find_element(By.CSS_SELECTOR, view.press).click()
+    if view.keys:
+        chromium.find_element(By.CSS_SELECTOR, f"{view.show[0]} canvas").send_keys(view.keys)
+
+
+def small(png: bytes) -> bytes:
+    """Return a picture with a palette: a third of the bytes, and no difference to be seen."""
+    from PIL import Image  # noqa: PLC0415 - the texts are made without it
+
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    flat = image.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    made = io.BytesIO()
+    flat.save(made, "PNG", optimize=True)
+    return made.getvalue()
+
+
+if __name__ == "__main__":
+    take()

@@ -1,0 +1,199 @@
+"""``critpath baseline``: save, show, update, and compare with what was saved."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from critpath import pipeline
+from critpath.commands import main
+from critpath.store import save_paths
+
+SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
+NAMES = ("normal", "normal-2", "sample-lock")
+
+
+@pytest.fixture(scope="module")
+def recordings(guest, tmp_path_factory):
+    """Return a directory of extract files."""
+    place = tmp_path_factory.mktemp("extracted")
+    for name in NAMES:
+        paths = pipeline.extract([guest(name)], specification=SPECIFICATION)
+        save_paths(paths, place / f"{name}.parquet")
+    return place
+
+
+@pytest.fixture
+def run(recordings, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in NAMES:
+        (tmp_path / name).symlink_to(recordings / f"{name}.parquet")
+
+    def call(*arguments):
+        code = main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return SimpleNamespace(code=code, out=captured.out, err=captured.err)
+
+    return call
+
+
+def test_save_compare_show(run):
+    done = run("baseline", "save", "normal", "-o", "b.json")
+    assert (done.code, done.out) == (0, "")
+    assert "105 executions of 1 recording saved to b.json; next: critpath compare" in done.err
+    assert run("compare", "b.json", "sample-lock").code == 1
+    assert run("compare", "b.json", "normal-2").code == run("compare", "normal", "normal-2").code
+    shown = run("baseline", "show", "b.json")
+    assert shown.code == 0
+    assert "executions  105 (events:app:request_begin" in shown.out
+    assert "kernel 6.1.0" in shown.out
+    document = json.loads(run("baseline", "show", "b.json", "--json").out)
+    assert document["format"] == "critpath/baseline-summary/1"
+    [session] = document["sessions"]
+    assert (session["executions"], session["left_out"], session["labels"]["cpu"]) == (105, 0, 15)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", session["recorded"][0])
+
+
+def test_the_same_bytes_every_time(run, tmp_path):
+    run("baseline", "save", "normal", "normal-2", "-o", "a.json")
+    run("baseline", "save", "normal", "normal-2", "-o", "b.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_save_does_not_overwrite(run, tmp_path):
+    (tmp_path / "b.json").write_text("mine")
+    assert run("baseline", "save", "normal", "-o", "b.json").code == 2
+    assert (tmp_path / "b.json").read_text() == "mine"
+    assert run("baseline", "save", "normal", "-o", "b.json", "--force").code == 0
+    assert run("baseline", "save", "normal", "-o", "-").code == 2
+    assert run("baseline", "save", "nowhere", "-o", "c.json").code == 4
+
+
+def test_fewer_executions_are_said_everywhere(run):
+    done = run("baseline", "save", "normal", "-o", "b.json", "--executions", "35")
+    assert "70 left out (--executions)" in done.err
+    assert "35, 70 more left out" in run("baseline", "show", "b.json").out
+    assert "70 of 105 executions are not in the baseline" in run("compare", "b.json", "normal").out
+
+
+def test_every_command_that_reads_paths_reads_a_baseline(run, tmp_path):
+    run("baseline", "save", "normal", "-o", "b.json")
+    assert run("extract", "b.json", "-o", "p.parquet").code == 0
+    assert run("compare", "p.parquet", "sample-lock").code == 1
+    assert run("compare", "sample-lock", "b.json").code == 0
+    assert run("report", "b.json").out == run("report", "normal").out
+    assert run("path", "b.json").out == run("path", "normal").out
+    assert run("calibrate", "b.json", "--splits", "20").code in {0, 1}
+    assert run("baseline", "save", "b.json", "-o", "c.json").code == 0
+    ours = json.loads((tmp_path / "b.json").read_text())
+    again = json.loads((tmp_path / "c.json").read_text())
+    assert again == ours
+
+
+def test_interrupts_must_agree(run):
+    run("baseline", "save", "normal", "-o", "b.json", "--no-interrupts")
+    done = run("compare", "b.json", "sample-lock")
+    assert (done.code, "without interrupt work" in done.err) == (2, True)
+    assert run("report", "b.json").code == 0
+
+
+def test_update_adds_what_is_as_before(run, tmp_path):
+    run("baseline", "save", "normal", "-o", "b.json")
+    before = (tmp_path / "b.json").read_text()
+    done = run("baseline", "update", "b.json", "normal-2", "--rule", "gate", "--alpha", "0.001")
+    assert done.code == 0, done.out
+    assert done.out.startswith("OK: ")
+    assert "b.json has 210 executions of 2 recordings now" in done.err
+    sessions = json.loads((tmp_path / "b.json").read_text())["sessions"]
+    assert [s["sources"] for s in sessions] == [["normal"], ["normal-2"]]
+    assert before.partition("[\n")[2].removesuffix("\n]\n}\n") in (tmp_path / "b.json").read_text()
+    done = run("baseline", "update", "b.json", "normal-2")
+    assert (done.code, "is in b.json already" in done.err) == (2, True)
+
+
+def test_the_oldest_make_way(run, tmp_path):
+    run("baseline", "save", "normal", "-o", "b.json")
+    done = run("baseline", "update", "b.json", "normal-2", "--alpha", "0.001", "--sessions", "1")
+    assert (done.code, "made way: normal" in done.err) == (0, True)
+    sessions = json.loads((tmp_path / "b.json").read_text())["sessions"]
+    assert [s["sources"] for s in sessions] == [["normal-2"]]
+
+
+def test_update_refuses_what_is_slower(run, tmp_path):
+    run("baseline", "save", "normal", "-o", "b.json")
+    before = (tmp_path / "b.json").read_bytes()
+    done = run("baseline", "update", "b.json", "sample-lock")
+    assert done.code == 1
+    assert done.out.startswith("ANOMALY: 4 of 11 executions")
+    assert "stays as it is" in done.err
+    assert (tmp_path / "b.json").read_bytes() == before
+    done = run("baseline", "update", "b.json", "sample-lock", "--accept")
+    assert done.code == 0
+    assert "made way: normal" in done.err
+    sessions = json.loads((tmp_path / "b.json").read_text())["sessions"]
+    assert [s["sources"] for s in sessions] == [["sample-lock"]]
+
+
+def test_update_refuses_what_cannot_be_judged(run, tmp_path):
+    run("baseline", "save", "normal", "-o", "b.json")
+    before = (tmp_path / "b.json").read_bytes()
+    done = run("baseline", "update", "b.json", "sample-lock", "--minimum-executions", "50")
+    assert done.code == 3
+    assert done.out.startswith("INCONCLUSIVE: the sample set has 11 executions, and 50 are wanted")
+    assert (tmp_path / "b.json").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
+
+
+def test_a_missing_baseline(run, tmp_path):
+    done = run("compare", "b.json", "normal")
+    assert done.code == 4
+    assert "the baseline b.json does not exist" in done.err
+    assert "critpath baseline save normal -o b.json" in done.err
+    done = run("compare", "b.json", "normal", "--allow-missing-baseline", "--html", "r.html")
+    assert (done.code, done.out) == (0, "")
+    assert "nothing was compared" in done.err
+    assert not (tmp_path / "r.html").exists()
+    assert run("compare", "b.json", "nowhere", "--allow-missing-baseline").code == 4
+    assert run("baseline", "update", "b.json", "normal").code == 4
+
+
+def test_a_damaged_baseline(run, tmp_path):
+    run("baseline", "save", "normal", "-o", "b.json")
+    text = (tmp_path / "b.json").read_text()
+    (tmp_path / "b.json").write_text(text.replace('"events"', '<<<<<<< ours\n"events"', 1))
+    for arguments in (
+        ("compare", "b.json", "normal"),
+        ("baseline", "show", "b.json"),
+        ("baseline", "update", "b.json", "normal-2"),
+        ("report", "b.json"),
+    ):
+        done = run(*arguments)
+        assert (done.code, "b.json:10: no valid JSON" in done.err) == (4, True), done.err
+
+
+def test_other_machines_are_a_warning_and_strictly_no_verdict(run, tmp_path, recordings):
+    from critpath.store import load_paths  # noqa: PLC0415 - near its use
+
+    other = load_paths(recordings / "normal-2.parquet")
+    environment = tuple(
+        {**e, "kernel_release": "9.9"} if "kernel_release" in e else e for e in other.environment
+    )
+    save_paths(replace(other, environment=environment), tmp_path / "other.parquet")
+    run("baseline", "save", "normal", "-o", "b.json")
+    done = run("compare", "b.json", "other.parquet")
+    assert "the sets come from different kernels: 6.1.0-50-cloud-amd64 and 9.9" in done.out
+    done = run("compare", "b.json", "other.parquet", "--strict-environment")
+    assert done.code == 3
+    assert done.out.startswith("INCONCLUSIVE: the sets come from different kernels")
+    assert run("compare", "b.json", "sample-lock", "--strict-environment").code == 1
+
+
+def test_show_config_of_an_action(run):
+    Path("critpath.toml").write_text("alpha = 0.2\n")
+    assert "alpha = 0.2" in run("baseline", "update", "--show-config").out
+    assert run("baseline").code == 2

@@ -1,0 +1,149 @@
+"""A baseline instead of the recording: the same answer, byte for byte; a small file."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critpath import pipeline
+from critpath.baseline.format import Baseline
+from critpath.baseline.read import load_baseline
+from critpath.baseline.write import save_baseline
+from critpath.pipeline.portable import only, portable, spread
+from critpath.report.as_json import to_json
+from critpath.report.document import comparison_document
+from critpath.store import save_paths
+
+SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
+
+
+@pytest.fixture(scope="module")
+def extracted(guest):
+    done = {}
+
+    def extract(name):
+        if name not in done:
+            done[name] = pipeline.extract([guest(name)], specification=SPECIFICATION)
+        return done[name]
+
+    return extract
+
+
+@pytest.fixture(scope="module")
+def saved(extracted, tmp_path_factory):
+    """Return a function from recordings' names to a baseline file of them."""
+
+    def save(*names, most=0):
+        file = tmp_path_factory.mktemp("baseline") / "b.json"
+        sessions = pipeline.make_sessions([extracted(name) for name in names], most)
+        save_baseline(Baseline(sessions, interrupts=True, version="0"), file)
+        return file
+
+    return save
+
+
+def answer(normal, sample) -> dict:
+    document = comparison_document(pipeline.compare(normal, sample))
+    for one in document["sets"].values():
+        one["sources"] = [source.rpartition("/")[2] for source in one["sources"]]
+    return document
+
+
+@pytest.mark.parametrize("sample", ["sample-lock", "sample-delay", "sample-quota", "sample-fsync"])
+def test_the_answer_is_the_recordings(extracted, saved, sample):
+    normal = pipeline.extract([saved("normal")], specification=None)
+    one = to_json(answer(normal, extracted(sample)))
+    assert one == to_json(answer(extracted("normal"), extracted(sample)))
+
+
+def test_as_the_sample_too_and_of_two_recordings(extracted, saved, guest, tmp_path):
+    for name in ("normal", "normal-2"):
+        (tmp_path / name).symlink_to(guest(name))
+    sample = pipeline.extract([saved("sample-delay")], specification=None)
+    both = pipeline.extract(
+        [tmp_path / "normal", tmp_path / "normal-2"], specification=SPECIFICATION
+    )
+    loaded = pipeline.extract([saved("normal", "normal-2")], specification=None)
+    one = to_json(answer(loaded, sample))
+    assert one == to_json(answer(both, extracted("sample-delay")))
+
+
+def test_nothing_of_this_machine_is_in_it(saved, guest):
+    text = saved("normal").read_text()
+    assert str(guest("normal").parent) not in text
+    assert '"/' not in text
+    assert json.loads(text)["sessions"][0]["sources"] == ["normal"]
+
+
+def test_it_is_small(extracted, saved, guest, tmp_path):
+    trace = sum(f.stat().st_size for f in guest("normal").rglob("trace/**/*") if f.is_file())
+    save_paths(extracted("normal"), tmp_path / "p.parquet")
+    size = saved("normal").stat().st_size
+    assert size < trace / 10
+    assert size < 2 * (tmp_path / "p.parquet").stat().st_size
+
+
+def test_what_is_left_out_is_said(saved):
+    file = saved("normal", most=30)
+    [session] = load_baseline(file).sessions
+    assert (len(session.paths), session.left_out) == (30, 75)
+    loaded = pipeline.extract([file], specification=None)
+    assert "normal: 75 of 105 executions are not in the baseline (--executions)" in loaded.warnings
+    labels = loaded.executions.label
+    assert {labels.count(label) for label in set(labels)} == {4, 5}
+
+
+@given(
+    labels=st.lists(st.sampled_from(["", "a", "b", "c"]), max_size=60),
+    most=st.integers(0, 40),
+)
+def test_what_is_kept_stands_for_all(labels, most):
+    rows = spread(labels, most).tolist()
+    assert rows == sorted(set(rows))
+    kept = [labels[row] for row in rows]
+    if not most or len(labels) <= most:
+        assert rows == list(range(len(labels)))
+        return
+    assert set(kept) == set(labels)
+    assert len(rows) == max(most, len(kept)) if most >= len(set(labels)) else True
+    for label in set(labels):
+        share = most * labels.count(label) / len(labels)
+        assert abs(kept.count(label) - max(share, 1)) <= 1 + len(set(labels))
+
+
+def test_some_executions_of_a_set_are_those(extracted):
+    normal = extracted("normal")
+    rows = np.array([0, 7, 104])
+    some = only(normal, rows)
+    assert some.executions.id == tuple(normal.executions.id[i] for i in rows)
+    for place, row in enumerate(rows):
+        mine = slice(some.paths.start[place], some.paths.start[place + 1])
+        theirs = slice(normal.paths.start[row], normal.paths.start[row + 1])
+        for name in ("begin", "end", "state", "detail", "tid", "cpu"):
+            found = getattr(some.paths, name)[mine].tolist()
+            assert found == getattr(normal.paths, name)[theirs].tolist()
+
+
+def test_recordings_are_called_by_their_own_names(extracted):
+    from dataclasses import replace  # noqa: PLC0415 - near its use
+
+    normal = replace(
+        extracted("normal"),
+        sources=("/srv/runs/normal",),
+        environment=({"recording": "/srv/runs/normal", "trace_name": "normal", "x": "/etc/y"},),
+        specification="windows:/srv/w.csv",
+        warnings=("/srv/runs/normal: cut", "see /srv/other/file: it", "a 1/2 of app:x"),
+    )
+    one, two = portable([normal, normal])
+    assert one.sources == ("normal",)
+    assert one.specification == "windows:w.csv"
+    assert one.warnings == ("normal: cut", "see file: it", "a 1/2 of app:x")
+    assert one.environment == ({"recording": "normal", "trace_name": "normal", "x": "y"},)
+    assert two.sources == ("normal-2",)
+    assert two.environment[0]["recording"] == "normal-2"
+    assert two.warnings[0] == "normal-2: cut"
+    assert portable([one])[0].warnings == one.warnings

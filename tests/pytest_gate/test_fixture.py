@@ -1,0 +1,281 @@
+"""``critpath_gate`` in a project of its own: green, red, skipped, updated."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import critpath.pytest_gate.gate
+from critpath import pipeline
+from critpath.commands import main
+from critpath.pipeline.portable import only
+from critpath.record import child, preflight
+from critpath.record.recorder import Obstacle
+from critpath.store import load_paths, save_paths
+
+pytest_plugins = ["pytester"]
+
+SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
+WORK = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done"
+
+
+@pytest.fixture(scope="module")
+def recordings(guest, tmp_path_factory):
+    place = tmp_path_factory.mktemp("extracted")
+    for name in ("normal", "sample-lock"):
+        paths = pipeline.extract([guest(name)], specification=SPECIFICATION)
+        # One type of request: the tests compare a dozen times.
+        rows = np.flatnonzero([label == "cpu" for label in paths.executions.label])
+        paths = only(paths, rows)
+        save_paths(paths, place / f"{name}.parquet")
+    # Equal to the normal set, but some other recording: an hour later.
+    normal = load_paths(place / "normal.parquet")
+    hour = 3600 * 10**9
+    executions, of = normal.executions, normal.paths
+    later = replace(
+        normal,
+        executions=replace(executions, begin=executions.begin + hour, end=executions.end + hour),
+        paths=replace(of, begin=of.begin + hour, end=of.end + hour),
+        sources=("normal-later",),
+    )
+    save_paths(later, place / "later.parquet")
+    save_paths(replace(normal, warnings=("\x1b[31m::error::evil",)), place / "hostile.parquet")
+    # pytester forgets what a run imports, and numpy cannot be imported twice: import all of
+    # it before, with a comparison and at the top.
+    sets = [str(place / f"{name}.parquet") for name in ("normal", "sample-lock")]
+    assert main(["compare", *sets, "--html", str(place / "x")]) == 1
+    assert main(["baseline", "save", sets[0], "-o", str(place / "b")]) == 0
+    assert main(["baseline", "update", str(place / "b"), str(place / "later.parquet")]) == 0
+    return place
+
+
+@pytest.fixture
+def project(pytester, recordings, monkeypatch):
+    """A directory with the recordings, and a way to run one test that is given as text."""
+    # An editable install may build on import, with the tools next to this Python.
+    first = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", os.pathsep.join([first, os.environ["PATH"]]))
+    for file in recordings.iterdir():
+        (pytester.path / file.name).symlink_to(file)
+
+    def run(body, *options, apart=False):
+        pytester.makepyfile(f"def test_it(critpath_gate, tmp_path):\n    {body}\n")
+        runner = pytester.runpytest_subprocess if apart else pytester.runpytest
+        return runner("-p", "no:cacheprovider", *options)
+
+    return run
+
+
+@pytest.fixture
+def recorder(monkeypatch, recordings):
+    """Replace the recorder by one that copies a recording; return the choice and the calls."""
+    state = {"from": "later", "code": 0, "calls": [], "obstacles": {"ftrace": ()}}
+
+    def record(arguments):
+        state["calls"].append(arguments)
+        output = Path(arguments[arguments.index("-o") + 1])
+        if state["code"] != 125:
+            output.mkdir()
+            (output / "p.parquet").symlink_to(recordings / f"{state['from']}.parquet")
+        return state["code"], "critpath: what went wrong\n"
+
+    extract = pipeline.extract_each
+
+    def from_inside(sources, **options):
+        inside = [s / "p.parquet" if (s / "p.parquet").exists() else s for s in sources]
+        return extract(inside, **options)
+
+    monkeypatch.setattr(child, "record_in_child", record)
+    monkeypatch.setattr(pipeline, "extract_each", from_inside)
+    monkeypatch.setattr(
+        preflight,
+        "look",
+        lambda _: preflight.Preflight(
+            recorders=state["obstacles"], obstacles=(), host={"free_bytes": 1}
+        ),
+    )
+    return state
+
+
+def save(recordings, file, name="normal"):
+    assert main(["baseline", "save", str(recordings / f"{name}.parquet"), "-o", str(file)]) == 0
+
+
+CALL = 'critpath_gate(["./app", "--once"], baseline="b.json")'
+
+
+def test_compare_of_recordings(project):
+    done = project('critpath_gate.compare("normal.parquet", "later.parquet")')
+    done.assert_outcomes(passed=1)
+    done = project('critpath_gate.compare("normal.parquet", "sample-lock.parquet")')
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(
+        [
+            "critpath: ANOMALY: 4 of 5 executions, +6.56 ms each: waiting for thread `holder`*",
+            "total is +8.03 ms *",
+            "1. 4 of 5 executions*",
+            "report: *critpath-1.html",
+        ]
+    )
+    assert "Traceback" not in done.stdout.str()
+    [line] = [x for x in done.outlines if x.startswith("report: ")]
+    assert Path(line.removeprefix("report: ")).read_text().startswith("<!DOCTYPE html>")
+
+
+def test_settings_of_the_call_win_over_the_file(project, pytester):
+    sets = '"normal.parquet", "sample-lock.parquet"'
+    (pytester.path / "critpath.toml").write_text('[gate.states]\n"*" = "off"\n')
+    project(f"critpath_gate.compare({sets})").assert_outcomes(passed=1)
+    done = project(f'critpath_gate.compare({sets}, level={{"*": "error"}}, rule="gate")')
+    done.assert_outcomes(failed=1)
+    done = project(f"critpath_gate.compare({sets}, alhpa=1)")
+    done.stdout.fnmatch_lines(["critpath: critpath_gate has no setting alhpa"])
+    done = project(f"critpath_gate.compare({sets}, alpha=7)")
+    done.stdout.fnmatch_lines(["critpath: alpha=7 is not a level above 0*"])
+    done = project('critpath_gate.compare("nowhere", "nowhere")')
+    done.stdout.fnmatch_lines(["critpath: nowhere does not exist"])
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome"), [("fail", "failed"), ("skip", "skipped"), ("xfail", "xfailed")]
+)
+def test_no_verdict(project, pytester, how, outcome):
+    pytester.makeini(f"[pytest]\ncritpath_inconclusive = {how}\n")
+    body = 'critpath_gate.compare("normal.parquet", "later.parquet", minimum_executions=500)'
+    done = project(body, "-rsxf")
+    done.assert_outcomes(**{outcome: 1})
+    assert "and 500 are wanted" in done.stdout.str()
+
+
+def test_a_wrong_ini_setting(project, pytester):
+    pytester.makeini("[pytest]\ncritpath_inconclusive = maybe\n")
+    assert project("pass").ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_command_against_its_baseline(project, pytester, recorder, recordings):
+    save(recordings, pytester.path / "b.json")
+    before = (pytester.path / "b.json").read_bytes()
+    done = project("print(" + CALL.replace("b.json", "b.json") + '["verdict"]); ' + "pass", "-s")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["*ok*"])
+    [arguments] = recorder["calls"]
+    assert arguments[-3:] == ["--", "./app", "--once"]
+    assert "-n30" in arguments
+    assert not Path(arguments[arguments.index("-o") + 1]).exists()
+    recorder["from"] = "sample-lock"
+    done = project(CALL)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["critpath: ANOMALY: *"])
+    assert Path(recorder["calls"][-1][3]).exists()  # to look at
+    assert (pytester.path / "b.json").read_bytes() == before
+
+
+def test_without_a_baseline(project, pytester, recorder):
+    done = project(CALL)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*there is no baseline *b.json", "*pytest --critpath-update*"])
+    assert recorder["calls"] == []
+    done = project(CALL, "--critpath-update")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["*critpath baselines*", "*b.json: made of 15 executions*"])
+    assert (pytester.path / "b.json").exists()
+
+
+def test_update_and_accept(project, pytester, recorder, recordings):
+    def sources():
+        sessions = json.loads((pytester.path / "b.json").read_text())["sessions"]
+        return [source for session in sessions for source in session["sources"]]
+
+    save(recordings, pytester.path / "b.json")
+    project(CALL, "--critpath-update").assert_outcomes(passed=1)
+    assert sources() == ["normal", "normal-later"]
+    recorder["from"] = "sample-lock"
+    project(CALL, "--critpath-update").assert_outcomes(failed=1)
+    assert sources() == ["normal", "normal-later"]
+    done = project(CALL, "--critpath-accept")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["*b.json: begun anew with 5 executions of 1 recording"])
+    assert sources() == ["sample-lock"]
+
+
+def test_a_command_that_fails(project, pytester, recorder, recordings):
+    save(recordings, pytester.path / "b.json")
+    recorder["code"] = 3
+    done = project(CALL)
+    done.stdout.fnmatch_lines(["critpath: the command exited with 3: ./app --once"])
+    recorder["code"] = 125
+    done = project(CALL)
+    done.stdout.fnmatch_lines(["critpath: recording failed: *", "critpath: what went wrong"])
+
+
+def test_a_machine_that_may_not_record(project, pytester, recorder, recordings):
+    save(recordings, pytester.path / "b.json")
+    recorder["obstacles"] = {"ftrace": (Obstacle("root", "only root may trace", "sudo"),)}
+    done = project(CALL, "-rs")
+    done.assert_outcomes(skipped=1)
+    done.stdout.fnmatch_lines(["*this machine may not record: only root may trace*"])
+    project(CALL, "--critpath-require").assert_outcomes(failed=1)
+    pytester.makeini("[pytest]\ncritpath_require = true\n")
+    project(CALL).assert_outcomes(failed=1)
+
+
+def test_text_of_a_trace_is_safe(project):
+    done = project('critpath_gate.compare("hostile.parquet", "sample-lock.parquet")')
+    assert "::error::evil" in done.stdout.str()
+    assert "\x1b[31m::error" not in done.stdout.str()
+
+
+def test_it_costs_nothing_until_it_is_used():
+    [found] = [e for e in entry_points(group="pytest11") if e.name == "critpath"]
+    assert found.value == "critpath.pytest_gate"
+    tree = ast.parse(Path(critpath.pytest_gate.__file__).read_text(encoding="utf-8"))
+    tops = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert tops == {"__future__", "pathlib", "typing", "pytest"}
+    code = "import sys, critpath.pytest_gate; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def may_record() -> bool:
+    return preflight.look(Path.cwd()).recorder is not None
+
+
+def test_a_real_program_goes_green_then_red(project, pytester):
+    """On this kernel: an equal recording passes, 30 ms of sleep in each run do not."""
+    if not may_record():
+        pytest.skip("this machine may not record")
+    app = pytester.path / "app"
+    app.write_text(f"#!/bin/sh\n{WORK}\n")
+    app.chmod(0o755)
+    # Other tests may be after the same processors, and that is not what is tested.
+    settings = 'runs=15, floor=1.0, level={"WAIT_CPU": "off"}'
+    body = f'critpath_gate(["./app"], baseline="app.baseline.json", {settings})'
+    project(body, "--critpath-update", apart=True).assert_outcomes(passed=1)
+    baseline = json.loads((pytester.path / "app.baseline.json").read_text())
+    assert len(baseline["sessions"][0]["executions"]) == 15
+    assert str(pytester.path) not in (pytester.path / "app.baseline.json").read_text()
+    project(body, apart=True).assert_outcomes(passed=1)
+    app.write_text(f"#!/bin/sh\n{WORK}\nsleep 0.03\n")
+    done = project(body, apart=True)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(
+        ["critpath: ANOMALY: 1? of 15 executions*`sleep`*waiting for a timer*", "report: *"]
+    )
+
+
+def test_rows_are_not_those_of_the_baseline(recordings):
+    later = load_paths(recordings / "later.parquet")
+    assert np.all(later.paths.begin > 3600 * 10**9)
