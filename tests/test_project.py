@@ -200,7 +200,7 @@ def test_places_that_documents_name_are_there():
         for place in re.findall(r"`((?:critpath|tests|docs|fixtures)/[\w./-]+)`", path.read_text()):
             if not (ROOT / place).exists() and not place.startswith("critpath/record"):
                 # Formats are named as files are: critpath/path/1.
-                if re.fullmatch(r"critpath/\w+/[\dN]", place):
+                if re.fullmatch(r"critpath/[\w-]+/[\dN]", place):
                     continue
                 missing.append(f"{name(path)}: {place}")
     assert missing == []

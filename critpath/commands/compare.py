@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def missing_baseline(normal: Path, sample: Path) -> UnreadableError:
     """Return what is wrong if there is nothing to compare with, and how to come by it."""
-    if normal.suffix != ".json":
+    if "baseline" not in normal.name and normal.suffix != ".json":
         return UnreadableError(
             f"{normal} does not exist",
             "name a recording, a directory of them, a CTF trace, an extract file or a baseline",

@@ -46,6 +46,11 @@ def summary_file() -> str | None:
     return os.environ.get(SUMMARY) or None
 
 
+def files() -> list[str]:
+    """Return the files that GitHub names."""
+    return [place for name in (SUMMARY, OUTPUT) if (place := os.environ.get(name))]
+
+
 def prepare(document: dict[str, Any]) -> ForGitHub:
     """Render what GitHub gets of a comparison."""
     from critpath.report.as_github import annotate  # noqa: PLC0415 - start-up time

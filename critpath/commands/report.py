@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+
 SUMMARY = (
     "render a saved comparison (compare --json), calibration (calibrate --json) or "
     "saved paths (extract, path --format json) again"

@@ -7,12 +7,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands import github
 from critpath.commands.output import STDOUT, check_outputs, make_console, write_output
 from critpath.errors import UsageError
 from critpath.units import log_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _FILES: Final = {
     "html": "write a report page (- for stdout)",
@@ -70,8 +73,7 @@ def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Out
         raise UsageError(
             f"--{name} - and --github both write to stdout", f"give --{name} a file's name"
         )
-    summary = github.summary_file() if outputs.github else None
-    check_outputs([*places.values(), summary], inputs)
+    check_outputs([*places.values(), *(github.files() if outputs.github else ())], inputs)
     return outputs
 
 
@@ -89,16 +91,22 @@ def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
     """
     texts = {place: _render(name, document) for name, place in outputs.places.items()}
     for_github = github.prepare(document) if outputs.github else None
+    console = make_console()
+    with console.capture() as captured:
+        if not outputs.to_stdout:
+            _show(document, console)
     _write(texts)
     if for_github is not None:
         github.append(for_github)
-    if outputs.to_stdout:
-        return
-    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
-
-    render_comparison(document, make_console())
+    console.file.write(captured.get())
     if for_github is not None:
         sys.stdout.write("".join(f"{line}\n" for line in for_github.annotations))
+
+
+def _show(document: dict[str, Any], console: Console) -> None:
+    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
+
+    render_comparison(document, console)
 
 
 def write_files(document: dict[str, Any], places: dict[str, str]) -> None:

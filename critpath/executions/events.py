@@ -93,6 +93,13 @@ def find_between(
     tid = end_owner.tid[last]
     subject = np.where(tid == UNKNOWN, begin_owner.tid[first], tid)
     notes = [*begins.notes, *ends.notes, *found.notes()]
+    if begins.pattern == ends.pattern and len(begins.rows):
+        of = f"of the same {key}" if key else "in the same thread"
+        notes.insert(
+            0,
+            f"begin and end are the same event, {begins.pattern.name}: "
+            f"executions last from one to the next {of}",
+        )
     if found.unknown:
         missing = f"the field {key}" if key else "a known thread"
         notes.append(f"{plural(found.unknown, 'event')} left out: without {missing}")

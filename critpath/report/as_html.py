@@ -16,7 +16,7 @@ from critpath.report import page, verdict
 from critpath.report.html_aligned import drawings
 from critpath.report.html_causes import causes
 from critpath.report.html_clusters import clusters
-from critpath.report.html_elements import items, paragraph, section, text
+from critpath.report.html_elements import items, paragraph, prose, section, text
 from critpath.report.html_executions import executions
 from critpath.report.html_method import method
 from critpath.report.html_sets import sets
@@ -71,7 +71,7 @@ def _sections(document: dict[str, Any]) -> list[tuple[str, str, str]]:
         *([("causes", "Causes", causes(document))] if found else []),
         ("sets", "The two sets", sets(document)),
         ("states", "States", states(document)),
-        *([("aligned", title, drawings(document))] if found else []),
+        *([("aligned", title, drawings(document))] if document["aligned"] else []),
         ("clusters", "Types of executions", clusters(document)),
         ("executions", "Executions", executions(document)),
         ("method", "How this was decided", method(document)),
@@ -104,11 +104,11 @@ def _header(document: dict[str, Any], headline: str, sections: list[tuple[str, s
     # The first reason of a good verdict says so already.
     if sensitivity and document["verdict"] != "anomaly" and "would have shown" not in sentence:
         told.append(sensitivity)
-    reasons = "".join(paragraph(reason) for reason in told)
+    reasons = "".join(f"<p>{prose(reason)}</p>" for reason in told)
     return (
         f'<header class="{document["verdict"]}">'
         f'<h1><span class="verdict"><span aria-hidden="true">{_SIGNS[document["verdict"]]}</span> '
-        f"{text(word)}</span> {text(sentence)}</h1>{reasons}"
+        f"{text(word)}</span> {prose(sentence)}</h1>{reasons}"
         f'<dl class="figures">{shown}</dl>{warnings}'
         f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>'
     )

@@ -94,9 +94,7 @@ def _execution(
         "tid": int(executions.tid[index]),
         "lossy": True if one.paths.lossy[index] else None,
     }
-    whole = slices.open(
-        begin, track, slices.body(name, "execution", about) + _window(slices, begin, end)
-    )
+    whole = slices.open(begin, track, slices.body(name, "execution", about))
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
     columns = ("begin", "end", "state", "detail", "comm", "tid", "cpu", "lossy", "host")
     tracks: dict[tuple[int, int], int] = {}
@@ -111,7 +109,7 @@ def _execution(
         if thread is None:
             shown = thread_name(paths.strings[comm], tid)
             thread = tracks[host, tid] = slices.track(shown, track)
-        segment = slices.open(low, thread, bodies[tuple(kind)] + _window(slices, low, high))
+        segment = slices.open(low, thread, bodies[tuple(kind)])
         slices.close(high, segment)
         if before >= 0:
             flows += 1
@@ -121,11 +119,6 @@ def _execution(
     if one.findings:
         _findings(slices, one.findings[index], track)
     return flows
-
-
-def _window(slices: Slices, begin: int, end: int) -> bytes:
-    """Return the annotations to paste into other tools: times of the trace's clock."""
-    return slices.annotation("begin (ns)", begin) + slices.annotation("end (ns)", end)
 
 
 def _findings(slices: Slices, findings: Sequence[dict[str, Any]], above: int) -> None:
@@ -154,7 +147,7 @@ def _findings(slices: Slices, findings: Sequence[dict[str, Any]], above: int) ->
                 "unusual": finding.get("abnormal"),
             },
         )
-        slices.close(end, slices.open(begin, track, body + _window(slices, begin, end)))
+        slices.close(end, slices.open(begin, track, body))
 
 
 def _whole(value: float | None) -> int | None:

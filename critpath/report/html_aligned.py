@@ -13,7 +13,7 @@ from critpath.report.svg_patterns import swatch
 from critpath.units import format_ns
 
 MOST_DRAWN: Final = 30
-_MOST_FINDINGS: Final = 20
+MOST_FINDINGS: Final = 20
 _MOST_SEGMENTS: Final = 60
 
 
@@ -98,10 +98,12 @@ def _article(
 def _findings(one: dict[str, Any], findings: list[dict[str, Any]]) -> str:
     if not findings:
         return paragraph("No difference stands out.")
+    anchor = f"x{one['position']}f"
     rows = [
         [
             str(f["rank"]),
-            f"<code>{text(f['state'])}</code> {text(f['detail'])}",
+            # The causes link here.
+            f'<code id="{anchor}{f["rank"]}">{text(f["state"])}</code> {text(f["detail"])}',
             text(verdict.kind_of(one, f)),
             text(f"{f['comm']} {f['tid']}"),
             text(f"{f['begin'] / 1e9:.6f} s"),
@@ -111,12 +113,12 @@ def _findings(one: dict[str, Any], findings: list[dict[str, Any]]) -> str:
             text(verdict.share(f["share"])),
             text(verdict.share(f["probability"])),
         ]
-        for f in findings[:_MOST_FINDINGS]
+        for f in findings[:MOST_FINDINGS]
     ]
     headers = [">#", "state", "how", "thread", ">trace time", ">here", ">normal", ">difference"]
     headers += [">share", ">normals with it"]
     words = f"What differs in execution {one['execution']}"
-    said = verdict.left_out(len(findings) - _MOST_FINDINGS, "finding")
+    said = verdict.left_out(len(findings) - MOST_FINDINGS, "finding")
     shown = table(words, headers, rows, kind="findings")
     return shown + (paragraph(said, kind="said") if said else "")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from critpath.report import verdict
-from critpath.report.html_aligned import drawn
-from critpath.report.html_elements import paragraph, said, table, text
+from critpath.report.html_aligned import MOST_FINDINGS, drawn, findings_by_execution
+from critpath.report.html_elements import paragraph, prose, said, table, text
 from critpath.report.palette import VERMILLION
 from critpath.units import plural
 
@@ -18,7 +18,7 @@ def causes(document: dict[str, Any]) -> str:
     """Return the causes, the largest first, each with the executions it explains."""
     if not document["causes"]:
         return paragraph(_no_cause(document)) + said(verdict.unexplained(document))
-    linkable = {aligned["position"] for aligned in drawn(document)}
+    linkable = _anchors(document)
     main = verdict.main_causes(document, MOST_CAUSES)
     entries = "".join(_cause(document, cause, linkable) for cause in main)
     shown = f'<ol class="causes">{entries}</ol>'
@@ -33,6 +33,15 @@ def causes(document: dict[str, Any]) -> str:
     return shown + _account(document)
 
 
+def _anchors(document: dict[str, Any]) -> dict[int, set[int]]:
+    """Return the executions that have an article, each with the findings it lists."""
+    findings = findings_by_execution(document)
+    return {
+        one["position"]: {f["rank"] for f in findings.get(one["position"], [])[:MOST_FINDINGS]}
+        for one in drawn(document)
+    }
+
+
 def _no_cause(document: dict[str, Any]) -> str:
     examined, anomalous = len(document["aligned"]), document["outliers"]["anomalous"]
     if examined:
@@ -43,20 +52,18 @@ def _no_cause(document: dict[str, Any]) -> str:
     return f"No cause: {plural(anomalous, 'execution')} anomalous, none was examined."
 
 
-def _cause(document: dict[str, Any], cause: dict[str, Any], linkable: set[int]) -> str:
+def _cause(document: dict[str, Any], cause: dict[str, Any], linkable: dict[int, set[int]]) -> str:
     part = min(max(cause["share"] or 0.0, 0.0), 1.0)
     bar = (
         '<svg class="share" width="120" height="10" aria-hidden="true">'
         '<rect width="120" height="10" fill="currentColor" fill-opacity="0.15"/>'
         f'<rect width="{120 * part:.0f}" height="10" fill="{VERMILLION}"/></svg> '
     )
+    mine = (document["findings"][i] for i in cause["findings"] if i < len(document["findings"]))
     rank = {
         finding["position"]: finding["rank"]
-        for finding in (
-            document["findings"][i]
-            for i in reversed(cause["findings"])
-            if i < len(document["findings"])
-        )
+        for finding in sorted(mine, key=lambda f: -f["rank"])
+        if finding["rank"] in linkable.get(finding["position"], ())
     }
     links = [
         _link(position, name, rank.get(position)) if position in linkable else text(name)
@@ -70,13 +77,14 @@ def _cause(document: dict[str, Any], cause: dict[str, Any], linkable: set[int]) 
     elif (cause["contribution"] or 0.0) < 0:
         bar = ""
         facts.insert(0, "took less time: no part of the excess")
-    return f'<li><p>{text(cause["sentence"])}</p><p class="facts">{bar}{"; ".join(facts)}</p></li>'
+    told = f'<p class="facts">{bar}{"; ".join(facts)}</p>'
+    return f"<li><p>{prose(cause['sentence'])}</p>{told}</li>"
 
 
-def _link(position: int, name: str, rank: int | None) -> str:
-    """Return a link to an execution's article; the page's script goes on to the finding."""
-    finding = "" if rank is None else f' data-finding="{rank}"'
-    return f'<a href="#x{position}" data-position="{position}"{finding}>{text(name)}</a>'
+def _link(position: int, name: str, shown: int | None) -> str:
+    """Return a link to a finding's row in an execution's article, or to the article."""
+    anchor = f"x{position}" if shown is None else f"x{position}f{shown}"
+    return f'<a href="#{anchor}">{text(name)}</a>'
 
 
 def _account(document: dict[str, Any]) -> str:

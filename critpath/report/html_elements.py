@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from critpath.units import safe_text
+
+# Escaping adds no backtick; one in a name moves the ends of the code, and does nothing else.
+_QUOTED: Final = re.compile("`([^`]+)`")
 
 
 def text(value: str) -> str:
     """Return text as HTML: inert, escaped with both quotes, fit for attributes too."""
     return html.escape(safe_text(value), quote=True)
+
+
+def prose(value: str) -> str:
+    """Return a sentence as HTML: names between backticks as code, everything escaped."""
+    return _QUOTED.sub(r"<code>\1</code>", text(value))
 
 
 def paragraph(value: str, *, kind: str = "") -> str:
@@ -42,7 +52,7 @@ def table(
     headers : sequence of str
         Plain text; ``>`` in front sets the column's figures flush right.
     rows : iterable of sequences of HTML
-        A row that starts with ``*`` as its first cell is set in bold.
+        A row that has ``*`` in front of its cells is set in bold.
     kind : str
         Class of the table.
     heads : bool
@@ -66,7 +76,8 @@ def table(
 
 
 def _row(row: Sequence[str], right: Sequence[bool], *, heads: bool) -> str:
-    strong = row[0] == "*"
+    # By their number: a text of the trace may be "*" too.
+    strong = len(row) > len(right)
     cells: list[str] = []
     for cell, flush in zip(row[1:] if strong else row, right, strict=True):
         kind = _class("number" if flush else "")

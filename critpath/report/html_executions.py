@@ -27,6 +27,8 @@ _TERMS: Final = (
 def executions(document: dict[str, Any]) -> str:
     """Return the table of executions, anomalous ones first, then the sample's."""
     linkable = {aligned["position"] for aligned in drawn(document)}
+    # Of these the page's script makes links.
+    beyond = {aligned["position"] for aligned in document["aligned"]} - linkable
     ranked = sorted(
         document["executions"],
         key=lambda r: (
@@ -44,6 +46,8 @@ def executions(document: dict[str, Any]) -> str:
     for row in shown:
         linked = row["set"] == "sample" and row["position"] in linkable
         name = f'<a href="#x{row["position"]}">{text(row["id"])}</a>' if linked else text(row["id"])
+        if row["set"] == "sample" and row["position"] in beyond:
+            name = f'<span data-position="{row["position"]}">{name}</span>'
         marks = [words for mark, words in _MARKS.items() if row[mark]]
         cells = [
             name,

@@ -45,6 +45,11 @@ _TERMS: Final = (
     ),
 )
 
+_LEVEL: Final = (
+    "level",
+    "what the settings make of a flagged state: an error fails the gate, a warning is only told.",
+)
+
 
 def states(document: dict[str, Any]) -> str:
     """Return the table of states, flagged ones first, with the interval of each effect."""
@@ -57,14 +62,17 @@ def states(document: dict[str, Any]) -> str:
     reach = max([abs(s[key] or 0.0) for s in shown + total for key in ends] + [1.0])
     words = {symbol["name"]: LOOKS[symbol["state"]].words for symbol in document["symbols"]}
     words["total"] = "the whole duration"
-    levels = any(s.get("level") for s in document["states"])
+    # Everything fails a build by itself where the settings say nothing else.
+    levels = any(s.get("level", "error") not in {"error", None} for s in document["states"])
     fires = any(s["average_fires"] or s["probability_fires"] for s in document["states"])
     headers = ["state", "the path is", ">normal", ">sample", ">effect", "95 % interval, drawn"]
     headers += [">in figures", ">p", *(["the paper's rules"] if fires else [])]
     headers += [*(["level"] if levels else []), "verdict"]
 
     def cells(state: dict[str, Any]) -> list[str]:
-        return _cells(state, words.get(state["state"], ""), reach, levels=levels, fires=fires)
+        told = words.get(state["state"], "")
+        shown_cells = _cells(state, told, reach, levels=levels, fires=fires)
+        return [*shown_cells, text(_verdict(document["detection"], state))]
 
     scale = f"drawn from {format_ns(-reach)} to {format_ns(reach, sign=True)}"
     return (
@@ -78,7 +86,7 @@ def states(document: dict[str, Any]) -> str:
         )
         + said(verdict.left_out(len(rest) - MOST_STATES, "state"))
         + said(_count(document, rest, total))
-        + terms(_TERMS)
+        + terms((*_TERMS, *([_LEVEL] if levels else [])))
     )
 
 
@@ -104,7 +112,6 @@ def _cells(
         for word, key in (("average", "average_fires"), ("probability", "probability_fires"))
         if state[key]
     ]
-    flagged = ("flagged, new" if state["new_state"] else "flagged") if state["flagged"] else ""
     cells = [
         f"<code>{text(state['state'])}</code>",
         f"<small>{text(words)}</small>",
@@ -119,7 +126,18 @@ def _cells(
         cells.append(text(", ".join(rules)))
     if levels:
         cells.append(text(str(state.get("level") or "")))
-    return [*cells, text(flagged)]
+    return cells
+
+
+def _verdict(detection: dict[str, Any], state: dict[str, Any]) -> str:
+    """Return what the rule in force says of a state, "" where there is nothing to say."""
+    if state["flagged"]:
+        return "flagged, new" if state["new_state"] else "flagged"
+    figures = detection["alpha"], detection["floor"], state["p_value"], state["effect"]
+    if detection["rule"] != "gate" or None in figures:
+        return ""
+    alpha, floor, p_value, effect = figures
+    return "below the floor" if p_value <= alpha and 0 < effect < floor else ""
 
 
 def _relative(state: dict[str, Any]) -> str:
@@ -140,7 +158,8 @@ def _interval(state: dict[str, Any], reach: float) -> str:
 
     colour, kind = (VERMILLION, "flagged") if state["flagged"] else (BLUE, "usual")
     return (
-        f'<svg class="interval" width="{2 * _HALF}" height="16" aria-hidden="true">'
+        f'<svg class="interval" viewBox="0 0 {2 * _HALF} 16" width="{2 * _HALF}" height="16" '
+        'aria-hidden="true">'
         f'<path d="M{_HALF} 0v16" stroke="currentColor" stroke-opacity="0.5"/>'
         f'<path d="M0 8h{2 * _HALF}" stroke="currentColor" stroke-opacity="0.15"/>'
         f'<g class="{kind}" fill="{colour}" stroke="{colour}">'

@@ -25,8 +25,8 @@ _TITLES: Final = {
 _COMMENT: Final = (
     "Times are ns of the trace's clock and durations ns, as 64-bit integers where the schema "
     "says integer (critpath reads no 1.0 there); what is not defined is null. Keys may be added "
-    "within this version. What parts of a document must agree on beyond this schema, such as as "
-    "many durations as columns, critpath checks as it reads."
+    "within this version. What parts of a document must agree on beyond this schema, for instance "
+    "as many durations as columns, critpath checks as it reads."
 )
 
 

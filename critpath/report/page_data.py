@@ -23,6 +23,7 @@ from critpath.report.compact import (
 )
 from critpath.report.html_aligned import findings_by_execution
 from critpath.report.palette import KINDS, LOOKS, letter_of, words_of
+from critpath.report.wakes import changes
 from critpath.units import format_ns, safe_text
 
 # Cells (a symbol and a duration) of normal rows that go into a page, shared out over its
@@ -48,7 +49,7 @@ def _elements(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for one, normals in zip(_ranked(document), rows_shipped(document), strict=True):
         position = one["position"]
         mine = findings.get(position, [])
-        data = _aligned_data(document, one, mine, normals)
+        data = _aligned_data(one, mine, normals)
         data["epoch"] = str(_epoch(document, rows.get(position)))
         yield f"d{position}", data
 
@@ -118,7 +119,7 @@ def _entry(
     states = set(one["rows"][-1]["symbols"])
     states |= {code[f["state"], f["role"]] for f in mine if (f["state"], f["role"]) in code}
     names = [_thread(s) for s in one["segments"]]
-    cluster = "-" if row is None or row["cluster"] is None else f"s{row['cluster']}"
+    cluster = "" if row is None or row["cluster"] is None else f"s{row['cluster']}"
     pair = f" / n{row['pair']}" if row and row["pair"] is not None else ""
     return {
         "position": one["position"],
@@ -132,7 +133,7 @@ def _entry(
 
 
 def _aligned_data(
-    document: dict[str, Any], one: dict[str, Any], findings: list[dict[str, Any]], normals: int
+    one: dict[str, Any], findings: list[dict[str, Any]], normals: int
 ) -> dict[str, Any]:
     here, segments = one["rows"][-1], one["segments"]
     threads: dict[str, int] = {}
@@ -167,6 +168,8 @@ def _aligned_data(
         "threads": list(threads),
         "details": list(details),
         "who": runs(who),
+        # Of each change of thread, the segment that follows and whether it is a wake.
+        "changes": [[at, int(wake)] for at, wake in changes(segments).items()],
         "cpus": runs(s.get("cpu", -1) for s in segments),
         "what": runs(what),
         "findings": [

@@ -6,7 +6,9 @@ The format is that of https://perfetto.dev/docs/reference/trace-packet-proto;
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -35,7 +37,12 @@ _BATCH: Final = 4096
 _HEAD: Final = varint(_PACKET << 3 | 2)
 _STAMP: Final = varint(_TIMESTAMP << 3)
 _EVENT: Final = varint(_TRACK_EVENT << 3 | 2)
+_ANNOTATION_TAG: Final = varint(_ANNOTATION << 3 | 2)
+_INT_TAG: Final = varint(_INT << 3)
 _ENDING: Final = number(_SEQUENCE, _MINE) + number(_FLAGS, _NEEDED)
+
+# What every slice says: its times on the trace's clock, to paste into other tools.
+WINDOW: Final = ("begin (ns)", "end (ns)")
 
 Value = str | int | bool | None
 
@@ -67,19 +74,21 @@ class Slices:
 
     def __init__(self) -> None:
         self._tracks: list[bytes] = []
+        self._places: list[bytes] = []  # the field by which an event names its track
         self._children: dict[int, int] = {}
         self._categories, self._names = _Table(_CATEGORIES), _Table(_NAMES)
         self._keys, self._texts = _Table(_ANNOTATION_NAMES), _Table(_ANNOTATION_STRINGS)
-        self._track: list[int] = []
+        # One entry per slice; the texts of most are shared.
+        self._track, self._until = array("q"), array("q")
         self._body: list[bytes] = []
         self._flows: dict[int, bytes] = {}
         # One entry per event: when, and 2 * slice (+ 1 for its end).
-        self._time: list[int] = []
-        self._event: list[int] = []
+        self._time, self._event = array("q"), array("q")
 
     def track(self, name: str, above: int = 0) -> int:
         """Add a track below another one (0 for none) and return its number."""
         number_ = len(self._tracks) + 1
+        self._places.append(number(_OF_TRACK, number_))
         rank = self._children[above] = self._children.get(above, 0) + 1
         self._tracks.append(
             message(
@@ -108,11 +117,11 @@ class Slices:
             (
                 number(_CATEGORY_ID, self._categories[safe_text(category)]),
                 number(_NAME_ID, self._names[safe_text(name)]),
-                *(self.annotation(key, v) for key, v in about.items() if v not in {None, ""}),
+                *(self._annotation(key, v) for key, v in about.items() if v not in {None, ""}),
             )
         )
 
-    def annotation(self, key: str, value: Value) -> bytes:
+    def _annotation(self, key: str, value: Value) -> bytes:
         """Return one fact about a slice."""
         if isinstance(value, bool):
             content = number(_BOOL, value)
@@ -126,6 +135,7 @@ class Slices:
         """Begin a slice and return its number."""
         slice_ = len(self._track)
         self._track.append(track)
+        self._until.append(time)
         self._body.append(body)
         self._time.append(time)
         self._event.append(2 * slice_)
@@ -133,6 +143,7 @@ class Slices:
 
     def close(self, time: int, slice_: int) -> None:
         """End a slice."""
+        self._until[slice_] = time
         self._time.append(time)
         self._event.append(2 * slice_ + 1)
 
@@ -149,7 +160,8 @@ class Slices:
         epoch : int
             What to add to a time for nanoseconds since 1970, 0 if unknown.
         """
-        time = np.array(self._time, np.int64)
+        time = np.frombuffer(self._time, np.int64)
+        keys = [self._keys[key] for key in WINDOW]
         order = np.argsort(time, kind="stable")
         yield _packet(
             message(_INTERNED, *(t.packed() for t in self._tables)), number(_FLAGS, _CLEARED)
@@ -158,24 +170,33 @@ class Slices:
             yield _packet(_snapshot(int(time[order[0]]), epoch))
         yield b"".join(map(_packet, self._tracks))
         for first in range(0, len(order), _BATCH):
-            yield b"".join(self._events(order[first : first + _BATCH].tolist()))
+            yield b"".join(self._events(order[first : first + _BATCH].tolist(), keys))
 
     @property
     def _tables(self) -> tuple[_Table, ...]:
         return self._categories, self._names, self._keys, self._texts
 
-    def _events(self, order: list[int]) -> Iterator[bytes]:
+    def _events(self, order: list[int], keys: list[int]) -> Iterator[bytes]:
         begins, ends = number(_TYPE, _SLICE_BEGIN), number(_TYPE, _SLICE_END)
+        begin_key, end_key = (number(_ANNOTATION_ID, key) + _INT_TAG for key in keys)
+        # A moment is said four times: as end and begin of two segments and of their slices.
+        stamp = lru_cache(_BATCH * 4)(varint)
         for place in order:
             slice_, closing = divmod(self._event[place], 2)
-            of_track = number(_OF_TRACK, self._track[slice_])
+            time, of_track = stamp(self._time[place]), self._places[self._track[slice_] - 1]
             if closing:
                 event = ends + of_track
             else:
-                event = begins + of_track + self._body[slice_] + self._flows.get(slice_, b"")
-            content = b"".join(
-                (_STAMP, varint(self._time[place]), _EVENT, varint(len(event)), event, _ENDING)
-            )
+                begin, end = begin_key + time, end_key + stamp(self._until[slice_])
+                event = b"".join(
+                    (
+                        *(begins, of_track, self._body[slice_]),
+                        *(_ANNOTATION_TAG, varint(len(begin)), begin),
+                        *(_ANNOTATION_TAG, varint(len(end)), end),
+                        self._flows.get(slice_, b""),
+                    )
+                )
+            content = b"".join((_STAMP, time, _EVENT, varint(len(event)), event, _ENDING))
             yield _HEAD + varint(len(content)) + content
 
 

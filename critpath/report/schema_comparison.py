@@ -152,7 +152,7 @@ _FINDING = {
     **fields(
         str,
         ("role", "as of the symbol"),
-        ("detail", "qualifier: which device, who had the processor, ..."),
+        ("detail", "qualifier, such as which device, or who had the processor"),
         ("comm", "name of the thread the time was spent on"),
         ("before", "what the path was doing just before"),
     ),

@@ -16,7 +16,7 @@ from critpath.report.svg_marks import Mark, looks, mark_of
 from critpath.units import plural
 
 _WIDTH: Final = 620
-_LEFT: Final = 36
+_LEFT: Final = 46
 _TOP: Final = 14
 _FLOOR: Final = 150  # y of a reachability of 0
 _HEIGHT: Final = 196

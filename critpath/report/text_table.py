@@ -31,8 +31,11 @@ def shown(text: str, console: Console, style: str = "") -> Text:
 
 
 def print_line(console: Console, text: str, *, style: str = "") -> None:
-    """Print one sentence on one line, however long: a pipe's reader greps lines."""
-    console.print(shown(text, console, style), soft_wrap=True, highlight=False)
+    """Print one sentence: on one line for a pipe, whose reader greps lines, however long.
+
+    On a terminal, which would break it anywhere, it goes on in the next line at a word.
+    """
+    console.print(shown(text, console, style), soft_wrap=not console.is_terminal, highlight=False)
 
 
 def print_packed(console: Console, words: Sequence[str], *, style: str = "") -> None:

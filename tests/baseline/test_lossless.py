@@ -133,10 +133,10 @@ def test_recordings_are_called_by_their_own_names(extracted):
 
     normal = replace(
         extracted("normal"),
-        sources=("/home/me/run/normal",),
-        environment=({"recording": "/home/me/run/normal", "trace_name": "normal", "x": "/etc/y"},),
-        specification="windows:/home/me/w.csv",
-        warnings=("/home/me/run/normal: cut", "see /home/me/other/file: it", "a 1/2 of app:x"),
+        sources=("/srv/runs/normal",),
+        environment=({"recording": "/srv/runs/normal", "trace_name": "normal", "x": "/etc/y"},),
+        specification="windows:/srv/w.csv",
+        warnings=("/srv/runs/normal: cut", "see /srv/other/file: it", "a 1/2 of app:x"),
     )
     one, two = portable([normal, normal])
     assert one.sources == ("normal",)

@@ -68,7 +68,8 @@ const step = (now) => {
   last = now;
   if (now - begun > 2000) {
     point("pointerup", middle);
-    done({ gaps, own: window.ownFrames.slice(-gaps.length), where: article.querySelector(".where").textContent });
+    const where = article.querySelector(".where").textContent;
+    done({ gaps, own: window.ownFrames.slice(-gaps.length), where });
     return;
   }
   point("pointermove", middle + Math.sin((now - begun) / 400) * box.width * 0.4);
@@ -115,7 +116,7 @@ def opened(browser: ModuleType, page: Path) -> Iterator[Any]:
         driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _WATCH})
         driver.execute_cdp_cmd("Performance.enable", {})
         driver.get(page.as_uri())
-        browser.until(driver, "return document.querySelector('article canvas')?.width > 0")
+        browser.until(driver, "return document.querySelector('article .about')?.textContent")
         yield driver
 
 
@@ -151,7 +152,7 @@ def measure(browser: ModuleType, name: str, document: dict[str, Any], home: Path
             slow = sum(ms > FRAME_TARGET_MS for ms in seen["own"])
             verdict = "holds" if not slow else f"MISSED {slow} times"
             print(
-                f"    our own part:   {told(seen['own'])} (target {FRAME_TARGET_MS:g} ms: {verdict})"
+                f"    our own part: {told(seen['own'])} (target {FRAME_TARGET_MS:g} ms: {verdict})"
             )
             slow = sum(ms > FRAME_TARGET_MS for ms in seen["gaps"])
             print(f"    frames over {FRAME_TARGET_MS:g} ms: {slow} of {len(seen['gaps'])}")

@@ -19,7 +19,9 @@ window.alerts = [];
 document.addEventListener("securitypolicyviolation", (e) => {
   window.violations.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample);
 });
-for (const name of ["alert", "confirm", "prompt"]) window[name] = (text) => window.alerts.push(String(text));
+for (const name of ["alert", "confirm", "prompt"]) {
+  window[name] = (text) => window.alerts.push(String(text));
+}
 """
 
 

@@ -95,7 +95,9 @@ def test_what_cannot_be_written_is_refused_before_anything_is(saved, run, argume
     assert sorted(Path.cwd().iterdir()) == before
 
 
-@pytest.mark.parametrize("failing", ["as_html", "as_junit", "as_markdown", "as_github", "as_json"])
+@pytest.mark.parametrize(
+    "failing", ["as_html", "as_junit", "as_markdown", "as_github", "as_json", "as_text"]
+)
 def test_a_failure_leaves_nothing_half_written(saved, run, monkeypatch, failing):
     del saved
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary")
@@ -103,7 +105,7 @@ def test_a_failure_leaves_nothing_half_written(saved, run, monkeypatch, failing)
     def fail(*_, **__):
         raise ValueError("no")
 
-    names = {"as_github": "annotate", "as_json": "to_json"}
+    names = {"as_github": "annotate", "as_json": "to_json", "as_text": "render_comparison"}
     name = names.get(failing, failing.replace("as_", "render_"))
     monkeypatch.setattr(f"critpath.report.{failing}.{name}", fail)
     code, out, _ = run("report", "saved.json", *FILES, "--github")

@@ -135,3 +135,35 @@ def test_a_reader_that_is_gone_is_no_verdict(guest):
         done.stdout.close()
         assert done.wait(timeout=60) == 141
         assert b"Traceback" not in done.stderr.read()
+
+
+def test_an_event_that_one_of_two_recordings_lacks_is_told_with_the_recording(guest, tmp_path):
+    normal, sample = guest("normal"), guest("sample-lock")
+    events = "events:app:request_begin,app:request_ending,key=id"
+    done = critpath("compare", str(normal), str(sample), "--execution", events, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"critpath: {normal}: no event app:request_ending among the ")
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_a_comparison_of_a_recording_in_every_form(guest, tmp_path):
+    normal, sample = guest("normal"), guest("sample-lock")
+    events = "events:app:request_begin,app:request_end,key=id"
+    outputs = ("--junit", "j.xml", "--markdown", "m.md", "--github")
+    environment = {**os.environ, "GITHUB_STEP_SUMMARY": "summary"}
+    done = critpath(
+        *("compare", str(normal), str(sample), "--execution", events, *outputs),
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert not [line for line in done.stdout.splitlines() if line != line.rstrip()]
+    commands = [line for line in done.stdout.splitlines() if line.startswith("::")]
+    assert commands[0].startswith("::error title=critpath%3A anomaly::ANOMALY: 4 of 11 executions")
+    assert 2 < len(commands) <= 10
+    assert '<testcase classname="critpath.causes" name="1. RUN@holder, ' in (
+        tmp_path / "j.xml"
+    ).read_text(encoding="utf-8")
+    text = (tmp_path / "m.md").read_text(encoding="utf-8")
+    assert text == (tmp_path / "summary").read_text(encoding="utf-8")
+    assert "1. 4 of 11 executions, " in text

@@ -68,6 +68,9 @@ def test_compare_passes_every_setting_on(run, fake):
         "msa": "joint",
         "aligner": "muscle",
         "interrupts": False,
+        "level": (),
+        "minimum_executions": 0,
+        "strict_environment": False,
     }
 
 

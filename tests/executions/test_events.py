@@ -138,6 +138,19 @@ def test_one_event_may_end_and_begin(record):
     assert found.incomplete == 2
 
 
+def test_one_event_for_both_is_said(record):
+    made = record()
+    for time, key in ((10, 1), (20, 1), (30, 2)):
+        made.add(time, 0, "app:begin", id=key, **context(7))
+    said = "begin and end are the same event, app:begin: executions last from one to the next "
+    found = find_executions(made.events(), "events:app:begin,app:begin,key=id")
+    assert found.id == ("1",)
+    assert found.notes[0] == said + "of the same id"
+    found = find_executions(made.events(), "events:app:begin,app:begin")
+    assert (found.end - found.begin).tolist() == [10, 10]
+    assert found.notes[0] == said + "in the same thread"
+
+
 def test_zero_length_is_left_out_and_counted(record):
     made = record()
     made.add(10, 0, "app:begin", **context(7))

@@ -128,3 +128,19 @@ def test_any_text_is_parsed_or_refused(text):
         except UsageError:
             continue
         assert found.text == candidate
+
+
+@given(st.text(max_size=4000))
+def test_what_is_long_is_repeated_in_part(text):
+    errors = []
+    for form in ("{}", "events:{}", "process,{}", "thread:{}", "events:a[{}],b", "process,ns={}"):
+        try:
+            parse_specification(form.format(text))
+        except UsageError as error:
+            errors += [error.what, error.do]
+    assert all(len(said) < 300 for said in errors)
+
+
+def test_how_long_it_was_is_said():
+    with pytest.raises(UsageError, match=r"x{160}\.\.\. \(3,000 characters\)"):
+        parse_specification("x" * 3000)

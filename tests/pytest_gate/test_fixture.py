@@ -17,6 +17,7 @@ import pytest
 import critpath.pytest_gate.gate
 from critpath import pipeline
 from critpath.commands import main
+from critpath.pipeline.portable import only
 from critpath.record import child, preflight
 from critpath.record.recorder import Obstacle
 from critpath.store import load_paths, save_paths
@@ -32,6 +33,9 @@ def recordings(guest, tmp_path_factory):
     place = tmp_path_factory.mktemp("extracted")
     for name in ("normal", "sample-lock"):
         paths = pipeline.extract([guest(name)], specification=SPECIFICATION)
+        # One type of request: the tests compare a dozen times.
+        rows = np.flatnonzero([label == "cpu" for label in paths.executions.label])
+        paths = only(paths, rows)
         save_paths(paths, place / f"{name}.parquet")
     # Equal to the normal set, but some other recording: an hour later.
     normal = load_paths(place / "normal.parquet")
@@ -116,9 +120,9 @@ def test_compare_of_recordings(project):
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
         [
-            "critpath: ANOMALY: 4 of 11 executions, +6.56 ms each: waiting for thread `holder`*",
+            "critpath: ANOMALY: 4 of 5 executions, +6.56 ms each: waiting for thread `holder`*",
             "total is +8.03 ms *",
-            "1. 4 of 11 executions*",
+            "1. 4 of 5 executions*",
             "report: *critpath-1.html",
         ]
     )
@@ -182,7 +186,7 @@ def test_without_a_baseline(project, pytester, recorder):
     assert recorder["calls"] == []
     done = project(CALL, "--critpath-update")
     done.assert_outcomes(passed=1)
-    done.stdout.fnmatch_lines(["*critpath baselines*", "*b.json: made of 105 executions*"])
+    done.stdout.fnmatch_lines(["*critpath baselines*", "*b.json: made of 15 executions*"])
     assert (pytester.path / "b.json").exists()
 
 
@@ -199,7 +203,7 @@ def test_update_and_accept(project, pytester, recorder, recordings):
     assert sources() == ["normal", "normal-later"]
     done = project(CALL, "--critpath-accept")
     done.assert_outcomes(passed=1)
-    done.stdout.fnmatch_lines(["*b.json: begun anew with 11 executions of 1 recording"])
+    done.stdout.fnmatch_lines(["*b.json: begun anew with 5 executions of 1 recording"])
     assert sources() == ["sample-lock"]
 
 
@@ -256,7 +260,9 @@ def test_a_real_program_goes_green_then_red(project, pytester):
     app = pytester.path / "app"
     app.write_text(f"#!/bin/sh\n{WORK}\n")
     app.chmod(0o755)
-    body = 'critpath_gate(["./app"], baseline="app.baseline.json", runs=15, floor=1.0)'
+    # Other tests may be after the same processors, and that is not what is tested.
+    settings = 'runs=15, floor=1.0, level={"WAIT_CPU": "off"}'
+    body = f'critpath_gate(["./app"], baseline="app.baseline.json", {settings})'
     project(body, "--critpath-update", apart=True).assert_outcomes(passed=1)
     baseline = json.loads((pytester.path / "app.baseline.json").read_text())
     assert len(baseline["sessions"][0]["executions"]) == 15
@@ -266,7 +272,7 @@ def test_a_real_program_goes_green_then_red(project, pytester):
     done = project(body, apart=True)
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
-        ["critpath: ANOMALY: 15 of 15 executions*`sleep`*waiting for a timer*", "report: *"]
+        ["critpath: ANOMALY: 1? of 15 executions*`sleep`*waiting for a timer*", "report: *"]
     )
 
 

@@ -109,13 +109,17 @@ def test_html_has_the_same_elements_whatever_the_name(factory, name):
     parsed = Elements(page)
     assert not parsed.open
     assert set(parsed.elements) == set(usual.elements)
-    assert [tag for tag, _ in parsed.elements] == [tag for tag, _ in usual.elements]
+    # Names stand in backticks and are code; with one of their own, more or less of it.
+    assert [tag for tag, _ in parsed.elements if tag != "code"] == [
+        tag for tag, _ in usual.elements if tag != "code"
+    ]
     # Nothing that acts or hides: not in the text, and not in the script's data either.
     assert not {c for c in page if unicodedata.category(c) in {"Cf", "Cs", "Zl", "Zp"}}
     assert not {c for c in page if unicodedata.category(c) == "Cc"} - {"\n"}
-    data = json.loads(parsed.scripts[0])
-    assert not {c for c in str(data) if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
-    assert parsed.scripts[1] == usual.scripts[1]
+    *data, script = parsed.scripts
+    assert script == usual.scripts[-1]
+    said = str([json.loads(one) for one in data])
+    assert not {c for c in said if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
 
 
 @hostile

@@ -52,7 +52,11 @@ def test_a_pipe_gets_plain_text_and_a_terminal_colours(factory, monkeypatch):
     assert "\x1b" not in plain
     coloured = printed(render_comparison, document, force_terminal=True, color_system="truecolor")
     assert "\x1b[" in coloured
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    # A terminal's lines end at a word, a pipe's where the sentence does.
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert shown.split() == plain.split()
+    assert max(map(cell_len, shown.splitlines())) <= 100
+    assert max(map(cell_len, plain.splitlines())) > 100
     monkeypatch.setenv("NO_COLOR", "1")
     without = printed(render_comparison, document, force_terminal=True, color_system="truecolor")
     assert not re.search(r"\x1b\[[0-9;]*[34]8;", without)
@@ -220,3 +224,30 @@ def test_the_share_is_of_the_whole_excess(factory, share, said):
     first = document["causes"][0]
     first["share"] = share
     assert f"1. {first['sentence']}{said}" in printed(render_comparison, document)
+
+
+def test_a_state_that_decides_nothing_is_flagged_with_its_level(factory):
+    document = comparison_document(factory.comparison())
+    for state in document["states"]:
+        state["level"] = "warn" if state["state"] == "WAIT_TIMER" else "error"
+    text = printed(render_comparison, document)
+    assert re.search(r"^WAIT_TIMER .* warn *$", text, re.MULTILINE)
+    assert re.search(r"^total .* yes *$", text, re.MULTILINE)
+
+
+def test_the_two_sets_are_told_in_a_line_each(factory):
+    document = comparison_document(factory.comparison())
+    text = printed(render_comparison, document)
+    assert "\nnormal: 20 executions from recordings/normal, on guest, kernel 6.1.0\n" in text
+    document["sets"]["sample"]["sources"] = list("abcde")
+    document["sets"]["sample"]["recorded"] = ["", "2026-11-21T04:35:30Z"]
+    text = printed(render_comparison, document)
+    assert "\nsample: 6 executions from a, b, c and 2 more, on guest" in text
+    assert "kernel 6.1.0, recorded 2026-11-21T04:35:30Z\n" in text
+
+
+def test_a_path_says_which_execution_it_is(factory):
+    paths = factory.comparison().sample.paths
+    named = {"execution": "e7", "label": "cpu"}
+    document = path_document(paths, 0, tid=5, comm="x", losses=(), **named)
+    assert printed(render_path, document).startswith("x 5, execution e7 cpu: ")

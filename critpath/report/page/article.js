@@ -24,7 +24,7 @@ const markRow = (position, finding) => {
   for (const row of all("table.findings tbody tr", articleOf(position))) {
     const mine = row.cells[0].textContent === String(finding.rank);
     row.classList.toggle("chosen", mine);
-    if (mine) row.setAttribute("aria-current", "true"); else row.removeAttribute("aria-current");
+    row.ariaCurrent = mine ? "true" : null;
   }
 };
 
@@ -34,7 +34,8 @@ const enliven = (article, position) => {
     const cell = row.cells[0], rank = Number(cell.textContent);
     cell.replaceChildren(button(String(rank), () => {}, "Show finding " + rank + " in the drawing", "rank"));
     row.addEventListener("click", () => {
-      if (String(getSelection())) return;
+      const marked = getSelection();
+      if (!marked.isCollapsed && marked.containsNode(row, true)) return;
       const view = mount(position), finding = view?.one.findings.find((f) => f.rank === rank);
       if (!finding) return;
       chosen(position, view.select(finding));
@@ -52,23 +53,23 @@ const mount = (position) => {
   if (!figure || !one) return null;
   const panel = make("section", { class: "details", "aria-label": "Details of the pinned segment" });
   panel.hidden = true;
-  const address = (finding) => location.href.split("#")[0] + linkTo(position, finding);
   const view = new View(one, {
     chosen: (finding) => chosen(position, finding),
-    pinned: (where) => fillDetails(panel, one, where, () => { view.pin(null); view.canvas.focus(); }, address),
+    pinned: (where) => fillDetails(panel, one, where, () => { view.pin(null); view.canvas.focus(); },
+      (finding) => linkTo(position, finding)),
   });
   const still = find(".still", figure), caption = find("figcaption", figure);
   caption.before(view.tools, view.stage, view.about, panel);
   if (still) still.hidden = true;
   // The caption speaks of the still drawing, which leaves out other things.
   const beyond = one.normals - one.group.length;
-  const said = [
+  caption.textContent = listed([
     one.left_out ? count(one.left_out, "normal execution") + " of the group not aligned." : "",
     beyond ? count(beyond, "normal row") + " left out for size; all are in \u201cmost of " + one.normals + "\u201d." : "",
     one.group.length ? "Durations of normal rows are rounded, by 0.4 % at most." : "",
-  ];
-  caption.textContent = said.filter(Boolean).join(" ");
+  ], " ");
   views.set(position, view);
+  view.stage.view = view;
   view.wanted = wantedOf(one);
   near.observe(view.stage);
   return view;
@@ -90,29 +91,24 @@ const near = new IntersectionObserver((entries) => {
       near.unobserve(target);
       mount(Number(target.dataset.position));
     } else {
-      const view = [...views.values()].find((v) => v.stage === target);
-      view?.show(isIntersecting);
+      target.view.show(isIntersecting);
     }
   }
 }, { rootMargin: "300px" });
 
-// An article that the page carries without a drawing.
-const build = (position) => {
-  const made = document.getElementById("t" + position)?.content.cloneNode(true).firstElementChild;
-  if (!made) return null;
-  find("#drawn-on-demand").append(made);
-  enliven(made, position);
-  return made;
-};
-
-// Brings an execution into view; says whether there is one.
+// Brings an execution into view; the page carries articles without a drawing as templates.
 const open = (position) => {
-  const article = articleOf(position) ?? build(position);
-  if (!article) return null;
+  let article = articleOf(position);
+  if (!article) {
+    article = document.getElementById("t" + position)?.content.cloneNode(true).firstElementChild;
+    if (!article) return null;
+    find("#drawn-on-demand").append(article);
+    enliven(article, position);
+  }
   if (article.hidden) resetFilters();
   const view = mount(position);
-  article.scrollIntoView({ block: "start" });
+  article.scrollIntoView();
   // Drawings above may have come to life meanwhile and moved it.
-  requestAnimationFrame(() => requestAnimationFrame(() => article.scrollIntoView({ block: "start" })));
-  return view ?? article;
+  requestAnimationFrame(() => requestAnimationFrame(() => article.scrollIntoView()));
+  return view;
 };

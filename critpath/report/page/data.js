@@ -80,6 +80,7 @@ const load = (position) => {
     column, at: one.at.length ? one.at[i] : starts[column], ns: one.anomaly.durations[column],
     thread: one.threads[who[i]], cpu: cpus[i], detail: one.details[what[i]],
   }));
+  one.changes = new Map(one.changes);
   one.stepAt = new Map(one.steps.map((step, i) => [step.column, i]));
   opened.set(position, one);
   return one;

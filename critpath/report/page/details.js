@@ -11,11 +11,11 @@ const describe = (one, { row, column }) => {
   else {
     const symbol = data.symbols[code];
     words.push(symbol.name + ", " + symbol.words + ", " + duration(line.durations[column]));
-    if (step) words.push(" (" + [step.thread, step.detail, "at +" + duration(step.at)].filter(Boolean).join(", ") + ")");
+    if (step) words.push(" (" + listed([step.thread, step.detail, "at +" + duration(step.at)]) + ")");
   }
   words.push("; " + usually(one, column) + ".");
   for (const f of covering(one, column)) {
-    words.push(" Finding " + f.rank + ": " + [f.words, f.difference].filter(Boolean).join(", ") + ".");
+    words.push(" Finding " + f.rank + ": " + listed([f.words, f.difference]) + ".");
   }
   return words.join("");
 };
@@ -33,15 +33,15 @@ const covering = (one, column) =>
 
 // Copies a text, or selects it where the browser does not let us.
 const copy = async (source) => {
+  let done = "copied";
   try {
     await navigator.clipboard.writeText(source.textContent);
-    announce("copied " + source.textContent);
-    return "copied";
   } catch {
     getSelection().selectAllChildren(source);
-    announce("selected, not copied");
-    return "selected";
+    done = "selected";
   }
+  announce(done + " " + source.textContent);
+  return done;
 };
 
 const copyable = (text, what) => {
@@ -73,15 +73,15 @@ const fillDetails = (panel, one, where, unpin, link) => {
     fact("thread", step.thread);
     fact("cpu", step.cpu < 0 ? "unknown" : String(step.cpu));
     if (step.detail) fact(symbol?.instead ? "ran instead" : "detail", step.detail);
-    if (before && before.thread !== step.thread) fact("woken by", before.thread);
-    if (next && next.thread !== step.thread) fact("wakes", next.thread);
+    const [comes, goes] = [index, index + 1].map((i) => one.changes.get(i));
+    if (comes !== undefined) fact(comes ? "woken by" : "here while this sleeps", before.thread);
+    if (goes !== undefined) fact(goes ? "wakes" : "then sleeps until woken; next", next.thread);
     fact("since its begin", "+" + duration(step.at));
     const begin = one.begin + BigInt(step.at);
     table = times(begin, begin + BigInt(step.ns), one.epoch);
   }
   for (const f of row === ANOMALY ? covering(one, column) : []) {
-    fact("finding " + f.rank, [f.words, f.difference].filter(Boolean).join(", "));
-    fact("link to it", ...copyable(link(f), "the link to finding " + f.rank));
+    fact("finding", make("a", { href: link(f) }, f.rank + ": " + listed([f.words, f.difference])));
   }
   panel.replaceChildren(make("div", { class: "head" }, head, button("close", unpin, "Close the details")), list, table);
 };

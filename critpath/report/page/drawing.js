@@ -42,13 +42,11 @@ class Drawing {
     return Math.max(1, ends.length);
   }
 
-  // Where things stand from top to bottom; the group's rows scroll in a window.
+  // Where things stand from top to bottom; of the group's rows there is a window.
   layout() {
-    const rows = this.one.group.length * PITCH;
     this.rows = this.time ? 4 : 28;
-    this.window = Math.min(rows, MOST_ROWS_SEEN * PITCH);
-    this.beyond = rows - this.window;
-    this.here = this.rows + this.window + 6;
+    this.window = Math.min(this.one.group.length, MOST_ROWS_SEEN);
+    this.here = this.rows + this.window * PITCH + 6;
     this.marks = this.here + TALL + 4;
     this.below = this.marks + this.lanes * LANE + 8;
     this.height = this.below + (this.time ? AXIS : TRACK + 8 + BARS + 4);
@@ -61,7 +59,7 @@ class Drawing {
   }
 
   draw() {
-    const { canvas, one, width, height } = this, ratio = devicePixelRatio || 1;
+    const { canvas, one, width, height } = this, ratio = devicePixelRatio;
     if (!width || !this.visible) return;
     const wide = Math.round(width * ratio), high = Math.round(height * ratio);
     if (canvas.width !== wide || canvas.height !== high) {
@@ -75,29 +73,19 @@ class Drawing {
     this.place = { from: this.from, scale, left: LABEL, right: LABEL + this.room(), time: this.time };
     const tinted = this.selected && this.spanOf(this.selected);
     if (tinted) fill(c, RED, tinted[0], 0, tinted[1] - tinted[0], this.marks, 0.13);
+    strips.begin(Math.ceil(this.room()) + 1);
     if (!this.time) this.line(c, one.common, 4, 16, null);
-    this.clip(c, 0, this.rows, this.window, () => {
-      const last = Math.min(one.group.length, Math.ceil((this.top + this.window) / PITCH));
-      for (let i = Math.floor(this.top / PITCH); i < last; i++) {
-        this.line(c, one.group[i].open(), this.rows + i * PITCH - this.top, ROW, i);
-      }
+    one.group.slice(this.top, this.top + this.window).forEach((row, i) => {
+      this.line(c, row.open(), this.rows + i * PITCH, ROW, this.top + i);
     });
     this.line(c, one.anomaly, this.here, TALL, ANOMALY);
+    strips.end(c);
     this.findings(c);
     if (this.time) this.axis(c, this.below);
     else this.tracks(c, this.below);
     this.outline(c, this.cursor, 1.5);
     if (this.pinned) this.outline(c, this.pinned, 3);
     this.told();
-  }
-
-  clip(c, x, y, height, paint) {
-    c.save();
-    c.beginPath();
-    c.rect(x, y, this.width - x, height);
-    c.clip();
-    paint();
-    c.restore();
   }
 
   label(c, text, y, font = "11px sans-serif") {
@@ -176,20 +164,23 @@ class Drawing {
     fill(c, theme.usual, LABEL - 6, base + 30, 4, 9);
     // Columns below a pixel are merged: the rarest share and the longest durations.
     const step = Math.max(1, Math.ceil(1 / scale)), wide = Math.max(0.7, scale * step - (scale > 4 ? 0.6 : 0));
-    this.clip(c, LABEL, y, this.height, () => {
-      for (let i = Math.floor(this.from / step) * step; i < Math.min(one.columns, this.to); i += step) {
-        let rarest = 2, here = 0, usual = 0;
-        for (let k = i; k < Math.min(i + step, one.columns); k++) {
-          if (one.probability[k] < rarest) rarest = one.probability[k];
-          if (one.mean[k] > usual) usual = one.mean[k];
-          here = Math.max(here, one.anomaly.durations[k]);
-        }
-        const left = this.x(i), high = rarest > 1 ? 0 : TRACK * rarest;
-        fill(c, theme.ink, left, base - high, wide, high, 0.45);
-        fill(c, ORANGE, left, floor - level(here), wide / 2, level(here));
-        fill(c, theme.usual, left + wide / 2, floor - level(usual), wide / 2, level(usual));
+    c.save();
+    c.beginPath();
+    c.rect(LABEL, y, this.room(), this.height);
+    c.clip();
+    for (let i = Math.floor(this.from / step) * step; i < Math.min(one.columns, this.to); i += step) {
+      let rarest = 2, here = 0, usual = 0;
+      for (let k = i; k < Math.min(i + step, one.columns); k++) {
+        if (one.probability[k] < rarest) rarest = one.probability[k];
+        if (one.mean[k] > usual) usual = one.mean[k];
+        here = Math.max(here, one.anomaly.durations[k]);
       }
-    });
+      const left = this.x(i), high = rarest > 1 ? 0 : TRACK * rarest;
+      fill(c, theme.ink, left, base - high, wide, high, 0.45);
+      fill(c, ORANGE, left, floor - level(here), wide / 2, level(here));
+      fill(c, theme.usual, left + wide / 2, floor - level(usual), wide / 2, level(usual));
+    }
+    c.restore();
     fill(c, theme.ink, LABEL, base, this.room(), 1, 0.25);
     fill(c, theme.ink, LABEL, floor, this.room(), 1, 0.25);
   }
@@ -211,12 +202,12 @@ class Drawing {
   outline(c, { row, column }, thick) {
     const at = this.span(row, column), own = row === ANOMALY;
     if (!at) return;
-    const y = own ? this.here : this.rows + row * PITCH - this.top;
-    this.clip(c, 0, own ? 0 : this.rows - 2, own ? this.height : this.window + 4, () => {
-      c.lineWidth = thick;
-      c.strokeStyle = theme.ink;
+    c.lineWidth = thick;
+    c.strokeStyle = theme.ink;
+    if (own || (row >= this.top && row < this.top + this.window)) {
+      const y = own ? this.here : this.rows + (row - this.top) * PITCH;
       c.strokeRect(at[0] - 1, y - 1, Math.max(2, at[1] - at[0]) + 1.5, (own ? TALL : ROW) + 2);
-    });
+    }
     if (this.time) return;
     fill(c, theme.ink, at[0] - 1, 0, 1, this.height, 0.4);
     fill(c, theme.ink, at[1], 0, 1, this.height, 0.4);

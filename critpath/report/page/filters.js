@@ -4,27 +4,22 @@ let resetFilters = () => {};
 const setUpFilters = () => {
   const first = find("article", section);
   if (!first) return;
-  const choose = (name, label, options) => {
-    const select = make("select", { id: "filter-" + name }, make("option", { value: "" }, "all"));
-    for (const [value, text] of options) select.append(make("option", { value }, text));
-    form.append(make("label", { for: select.id }, label), select);
+  const choose = (name, values, say) => {
+    const counts = new Map();
+    for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+    const options = [...counts].map(([value, n]) => [say(value) + " (" + n + ")", value]).sort();
+    const select = make("select", { id: "filter-" + name }, make("option", { value: "" }, "all"),
+      ...options.map(([text, value]) => make("option", { value }, text)));
+    form.append(make("label", { for: select.id }, name), select);
     select.addEventListener("change", () => apply());
     return select;
   };
-  const tally = (values) => {
-    const counts = new Map();
-    for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
-    return [...counts];
-  };
-  const typeOf = (one) => [one.type, one.label].filter((part) => part && part !== "-").join(", ") || "none";
+  const typeOf = (one) => listed([one.type, one.label]) || "none";
   const form = make("form", { class: "filters", "aria-label": "Filter the executions drawn below" });
   form.addEventListener("submit", (e) => e.preventDefault());
-  const type = choose("type", "type", tally(data.executions.map(typeOf)).sort()
-    .map(([name, n]) => [name, name + " (" + n + ")"]));
-  const state = choose("state", "state", tally(data.executions.flatMap((one) => one.states))
-    .sort(([a], [b]) => a - b).map(([code, n]) => [code, data.symbols[code].name + " (" + n + ")"]));
-  const thread = choose("thread", "thread", tally(data.executions.flatMap((one) => one.threads))
-    .map(([i, n]) => [i, data.threads[i] + " (" + n + ")"]).sort((a, b) => (a[1] < b[1] ? -1 : 1)));
+  const type = choose("type", data.executions.map(typeOf), (name) => name);
+  const state = choose("state", data.executions.flatMap((one) => one.states), (code) => data.symbols[code].name);
+  const thread = choose("thread", data.executions.flatMap((one) => one.threads), (i) => data.threads[i]);
   const undo = button("reset", () => resetFilters(), "Show all executions again");
   const said = make("span", { class: "said", role: "status" });
   form.append(undo);
@@ -48,14 +43,14 @@ const setUpFilters = () => {
     }
     for (const view of views.values()) { view.wanted = wantedOf(view.one); view.ask(); }
     picker.replaceChildren(make("option", { value: "" }, "an execution"), ...matches.map((one) =>
-      make("option", { value: one.position }, one.id + (one.label ? ", " + one.label : "") + ", " + one.excess)));
+      make("option", { value: one.position }, listed([one.id, one.label, one.excess]))));
     const hidden = data.executions.length - matches.length;
     const rest = matches.filter((one) => !articleOf(one.position)).length;
     undo.disabled = !type.value && filter.symbol === null && filter.thread === null;
-    said.textContent = [
+    said.textContent = listed([
       count(matches.length, "execution") + " shown, " + hidden.toLocaleString("en") + " hidden by the filters",
       rest ? rest.toLocaleString("en") + " of those shown are not drawn until chosen under \u201cgo to\u201d" : "",
-    ].filter(Boolean).join("; ") + ".";
+    ], "; ") + ".";
   };
   resetFilters = () => {
     type.value = state.value = thread.value = "";

@@ -1,6 +1,6 @@
 // How cells look: colours and patterns as in palette.py and svg_patterns.py.
 const ORANGE = "#e69f00", RED = "#d55e00";
-const theme = { ink: "#000", page: "#fff", usual: "#0072b2" };
+const theme = { ink: "#000", usual: "#0072b2" };
 let pixels = 0, looks = [];
 
 const tile = (symbol) => {
@@ -29,57 +29,72 @@ const tile = (symbol) => {
 // Once per resolution and theme, not per frame.
 const refreshLooks = () => {
   const style = getComputedStyle(document.documentElement);
-  theme.ink = style.getPropertyValue("--ink").trim() || theme.ink;
-  theme.page = style.getPropertyValue("--page").trim() || theme.page;
-  theme.usual = style.getPropertyValue("--usual").trim() || theme.usual;
-  const ratio = window.devicePixelRatio || 1;
-  if (ratio === pixels) return;
-  pixels = ratio;
-  looks = data.symbols.map((symbol) => ({
-    ...symbol, fill: symbol.pattern === "solid" ? symbol.colour : tile(symbol),
-  }));
+  for (const name of ["ink", "usual"]) theme[name] = style.getPropertyValue("--" + name).trim() || theme[name];
+  if (devicePixelRatio === pixels) return;
+  pixels = devicePixelRatio;
+  looks = data.symbols.map((symbol) => {
+    // Red is the lowest byte of an image's words.
+    const [r, g, b] = [1, 3, 5].map((i) => parseInt(symbol.colour.slice(i, i + 2), 16));
+    const word = b * 65536 + g * 256 + r;
+    return {
+      ...symbol, fill: symbol.pattern === "solid" ? symbol.colour : tile(symbol),
+      word: word + 0xff000000, faint: word + 0x26000000,
+    };
+  });
 };
 
-// Paint one row's cells between two places.  Columns narrower than a pixel are merged:
-// the longest segment of the pixel is shown, and one that is looked for before all others.
-// `columns` places every column equally, otherwise it stands at its own time.
-const paintRow = (c, row, y, height, place, wanted) => {
-  const { from, scale, left, right, time } = place;
-  const { symbols, durations, starts } = row, origin = from * scale, edge = origin + right - left;
-  // Of the pixel: what is shown of it, how long, and whether it is looked for.
-  let pixel = NaN, best = -1, longest = -1, lit = true;
-  // Pixels side by side that show the same are one box.
-  let shown = -1, shownLit = true, begun = 0, ended = 0;
-  const flush = () => {
-    if (shown >= 0) box(c, looks[shown], left + begun - origin, y, ended - begun, height, shownLit);
-    shown = -1;
-  };
-  const settle = () => {
-    if (best < 0) return;
-    if (best !== shown || lit !== shownLit || pixel > ended) {
-      flush();
-      shown = best; shownLit = lit; begun = pixel;
+// Columns too narrow to be cells are one pixel each, and all rows' pixels one image: in
+// each the longest segment is shown, and one that is looked for before all others.
+const strips = {
+  canvas: make("canvas"),
+
+  begin(width) {
+    this.lines = [];
+    if (this.width !== width) {
+      this.width = this.canvas.width = width;
+      this.canvas.height = 48;
+      this.image = new ImageData(width, 48);
+      this.words = new Uint32Array(this.image.data.buffer);
+      this.weight = new Float64Array(width);
     }
-    ended = pixel + 1;
-    best = longest = -1;
-  };
+    this.words.fill(0);
+  },
+
+  end(c) {
+    this.canvas.getContext("2d").putImageData(this.image, 0, 0);
+    c.imageSmoothingEnabled = false;
+    this.lines.forEach(({ x, y, height }, i) => {
+      c.drawImage(this.canvas, 0, 2 * i, this.width, 1, x, y, this.width, height);
+      c.drawImage(this.canvas, 0, 2 * i + 1, this.width, 1, x, y + height * 0.8, this.width, height * 0.2);
+    });
+  },
+};
+
+const paintRow = (c, row, y, height, place, wanted) => {
+  const { from, scale, left, right, time } = place, { symbols, durations, starts } = row;
+  const origin = from * scale, first = Math.floor(origin), { words, weight, width: room } = strips;
+  const line = 2 * strips.lines.length * room;
+  strips.lines.push({ x: left + first - origin, y, height });
+  weight.fill(-1);
   for (let i = Math.max(0, time ? after(starts, from) - 1 : Math.floor(from)); i < symbols.length; i++) {
-    const begin = (time ? starts[i] : i) * scale;
-    if (begin > edge) break;
-    const code = symbols[i];
+    const begin = (time ? starts[i] : i) * scale, code = symbols[i];
+    if (begin > origin + right - left) break;
     if (code < 0) continue;
-    const width = time ? durations[i] * scale : scale, isLit = !wanted || wanted(code, i);
-    if (width >= 1.5) {
-      settle(); flush();
-      if (begin + width > origin) cell(c, looks[code], left + begin - origin, y, width, height, place, isLit);
+    const width = time ? durations[i] * scale : scale, lit = !wanted || wanted(code, i), look = looks[code];
+    if (width >= 3) {
+      cell(c, look, left + begin - origin, y, width, height, place, lit);
       continue;
     }
-    const at = Math.floor(begin);
-    if (at !== pixel) { settle(); pixel = at; }
-    const weight = (durations[i] || 0) + (wanted && isLit ? 1e18 : 0);
-    if (weight > longest) { longest = weight; best = code; lit = isLit; }
+    const heavy = (durations[i] || 0) + (wanted && lit ? 1e18 : 0), pixel = Math.floor(begin) - first;
+    const end = Math.min(room, Math.max(pixel + 1, Math.floor(begin + width) - first));
+    for (let p = Math.max(0, pixel); p < end; p++) {
+      if (heavy <= weight[p]) continue;
+      weight[p] = heavy;
+      words[line + p] = lit ? look.word : look.faint;
+      // The dark foot of time on another thread.
+      words[line + room + p] = look.other ? (lit ? 0x8c000000 : 0x20000000) : 0;
+    }
   }
-  settle(); flush();
 };
 
 // How many of the sorted values are not above one.
@@ -92,17 +107,12 @@ const after = (starts, value) => {
   return low;
 };
 
-const box = (c, look, x, y, width, height, lit, colour = look.colour) => {
-  fill(c, colour, x, y, width, height, lit ? 1 : 0.15);
-  // The dark foot of time on another thread.
-  if (look.other) fill(c, "#000", x, y + height * 0.8, width, height * 0.2, lit ? 0.55 : 0.1);
-};
-
 const cell = (c, look, x, y, width, height, place, lit) => {
   // A cell wider than the view is cut, so that its letter stays in sight.
   const begin = Math.max(x, place.left), end = Math.min(x + (width > 4 ? width - 0.6 : width), place.right);
   if (end <= begin) return;
-  box(c, look, begin, y, end - begin, height, lit, width > 3 ? look.fill : look.colour);
+  fill(c, look.fill, begin, y, end - begin, height, lit ? 1 : 0.15);
+  if (look.other) fill(c, "#000", begin, y + height * 0.8, end - begin, height * 0.2, lit ? 0.55 : 0.12);
   if (end - begin < 9) return;
   c.globalAlpha = lit ? 1 : 0.4;
   c.fillStyle = look.ink;

@@ -13,8 +13,7 @@ const make = (name, attributes = {}, ...children) => {
 
 const button = (text, action, label, kind) => {
   const made = make("button", { type: "button" }, text);
-  if (label) made.setAttribute("aria-label", label);
-  if (label) made.title = label;
+  if (label) made.title = made.ariaLabel = label;
   if (kind) made.className = kind;
   made.addEventListener("click", action);
   return made;
@@ -32,17 +31,16 @@ const duration = (ns, sign) => {
   return mark + value.toFixed(0) + " ns";
 };
 
+const listed = (parts, between = ", ") => parts.filter(Boolean).join(between);
 const count = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
 
 // Times are BigInt: nanoseconds of a clock do not fit a number.
 const BILLION = 1000000000n;
-const fraction = (ns) => String(((ns % BILLION) + BILLION) % BILLION).padStart(9, "0");
-const seconds = (ns) => (ns < 0n ? "-" : "") + (ns < 0n ? -ns : ns) / BILLION + "." + fraction(ns < 0n ? -ns : ns);
-const wallClock = (ns) => {
-  if (ns < 0n || ns >= 253402300800n * BILLION) return "";
-  const whole = new Date(Number(ns / BILLION) * 1000).toISOString().slice(0, 19);
-  return whole + "." + fraction(ns) + "Z";
-};
+const fraction = (ns) => "." + String(ns % BILLION).padStart(9, "0");
+const seconds = (ns) => (ns < 0n ? "" : ns / BILLION + fraction(ns));
+// Before 1970 and after the year 9999 there is nothing to paste.
+const wallClock = (ns) => (ns < 0n || ns >= 253402300800n * BILLION ? ""
+  : new Date(Number(ns / BILLION) * 1000).toISOString().slice(0, 19) + fraction(ns) + "Z");
 
 // What is said to whoever does not see the page.
 const live = make("p", { class: "unseen", "aria-live": "polite", role: "status" });

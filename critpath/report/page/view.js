@@ -39,7 +39,7 @@ class View extends Drawing {
   resize() {
     this.canvas.style.height = this.height + "px";
     this.stage.style.height = this.height + "px";
-    this.spacer.style.height = this.beyond + "px";
+    this.spacer.style.height = (this.one.group.length - this.window) * PITCH + "px";
   }
 
   mode(time) {
@@ -47,8 +47,7 @@ class View extends Drawing {
     this.layout();
     this.resize();
     this.reset();
-    this.modes[0].setAttribute("aria-pressed", String(!time));
-    this.modes[1].setAttribute("aria-pressed", String(time));
+    this.modes.forEach((mode, i) => { mode.ariaPressed = String(time === Boolean(i)); });
   }
 
   listen() {
@@ -92,10 +91,10 @@ class View extends Drawing {
     canvas.addEventListener("wheel", (e) => {
       if (!e.ctrlKey && !e.metaKey) return;
       e.preventDefault();
-      this.zoom(1.0025 ** Math.max(-200, Math.min(200, e.deltaY)), this.value(at(e)[0]));
+      this.zoom(1.0025 ** Math.max(-150, Math.min(150, e.deltaMode ? 40 * e.deltaY : e.deltaY)), this.value(at(e)[0]));
       this.ask();
     }, { passive: false });
-    this.stage.addEventListener("scroll", () => { this.top = this.stage.scrollTop; this.ask(); });
+    this.stage.addEventListener("scroll", () => { this.top = Math.round(this.stage.scrollTop / PITCH); this.ask(); });
     canvas.addEventListener("keydown", (e) => this.key(e));
     new ResizeObserver(([entry]) => {
       this.width = Math.round(entry.contentRect.width);
@@ -160,21 +159,20 @@ class View extends Drawing {
     const at = this.centre(), width = this.to - this.from;
     if (at < this.from || at > this.to) this.move(at - width / 2, at + width / 2);
     if (row === ANOMALY) return;
-    const y = row * PITCH;
-    if (y < this.top) this.stage.scrollTop = y;
-    else if (y + PITCH > this.top + this.window) this.stage.scrollTop = y + PITCH - this.window;
+    if (row < this.top) this.stage.scrollTop = row * PITCH;
+    else if (row >= this.top + this.window) this.stage.scrollTop = (row - this.window + 1) * PITCH;
   }
 
   next() {
     const { findings } = this.one;
     if (!findings.length) return;
-    const at = this.started ? findings.indexOf(this.selected) + 1 : 0;
+    const at = this.chosen ? findings.indexOf(this.selected) + 1 : 0;
     this.hooks.chosen(this.select(findings[at % findings.length]));
   }
 
-  select(finding) {
+  select(finding, pin = true) {
     this.selected = finding;
-    this.started = true;
+    this.chosen = true;
     const [begin, end] = finding.columns, width = this.to - this.from;
     this.go(ANOMALY, begin);
     const at = this.spanOf(finding);
@@ -182,7 +180,7 @@ class View extends Drawing {
     if (!this.time && at && end - begin <= width && (begin < this.from || end > this.to)) {
       this.move((begin + end - width) / 2, (begin + end + width) / 2);
     }
-    this.pin(this.cursor);
+    this.pin(pin ? this.cursor : null);
     return finding;
   }
 
@@ -190,9 +188,8 @@ class View extends Drawing {
   cellAt(x, y) {
     if (x < LABEL || !this.one.columns) return null;
     let row = ANOMALY;
-    if (y >= this.rows && y < this.rows + this.window) {
-      row = Math.min(this.one.group.length - 1, Math.floor((y - this.rows + this.top) / PITCH));
-    }
+    const line = Math.floor((y - this.rows) / PITCH);
+    if (line >= 0 && line < this.window) row = this.top + line;
     const at = this.value(x), { starts } = this.rowOf(row);
     const column = this.time ? after(starts, at) - 1 : Math.floor(at);
     return { row, column: Math.min(Math.max(0, column), this.one.columns - 1) };
@@ -212,8 +209,8 @@ class View extends Drawing {
   click(x, y) {
     const finding = this.markAt(x, y);
     if (finding) this.hooks.chosen(this.select(finding));
-    else if (this.cellAt(x, y)) {
-      this.cursor = this.cellAt(x, y);
+    else if (x >= LABEL) {
+      this.point(x, y);
       this.pin(this.cursor);
     }
     this.ask();

@@ -1,0 +1,231 @@
+"""The published schemas: they are what the checks are, and every key has its meaning."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from rich.console import Console
+
+from critpath.errors import UnreadableError
+from critpath.report.as_json import load_document, to_json
+from critpath.report.calibration_text import render_calibration
+from critpath.report.document import comparison_document
+from critpath.report.document_path import path_document
+from critpath.report.json_schema import file_names, json_schema, schema_text
+from critpath.report.schema import SHAPES
+from critpath.report.shapes import Invalid, check
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "schema"
+VALIDATORS = {name: Draft202012Validator(json_schema(name)) for name in SHAPES}
+
+
+def rate(share):
+    return {"count": int(200 * share), "of": 200, "share": share, "low": 0.0, "high": 0.5}
+
+
+def calibration():
+    """A calibration of three recordings, as small as one can be."""
+    sizes = (5, 10)
+    kinds = [("total", ""), ("rare", ""), ("new", ""), ("state", "RUN"), ("state", "WAIT_DISK")]
+    return {
+        "format": "critpath/calibration/1",
+        "version": "0.1.0",
+        "verdict": "calibrated",
+        "reasons": ["1.0 % false alarms"],
+        "warnings": [],
+        "settings": {"alpha": 0.01},
+        "executions": 30,
+        "mean": 1e7,
+        "alpha": 0.01,
+        "splits": 200,
+        "permutations": 499,
+        "false_alarms": [
+            {
+                "kind": "shuffled",
+                "sample": 5,
+                "normal": 25,
+                "units": 200,
+                "alarms": rate(0.01),
+                "without_floor": rate(0.015),
+                "recommended": None,
+                "marked": rate(0.05),
+            }
+        ],
+        "missing": [{"kind": "sessions", "sample": 10, "executions": 2, "recordings": 0}],
+        "floor": {
+            "recordings": [{"source": "a", "executions": 30, "mean": 1e7}],
+            **dict.fromkeys(("spread", "spread_high", "expected", "recommended"), None),
+            "in_force": 0.05,
+        },
+        "detectable": [
+            {
+                "sample": size,
+                "normal": 30 - size,
+                "kind": kind,
+                "state": state,
+                "mean": 1e6,
+                "shift": 5e5 if size == 10 else None,
+                "of_total": 0.05 if size == 10 else None,
+                "of_own": 0.5 if size == 10 else None,
+                "by_floor": True,
+                "trials": 40,
+            }
+            for size in sizes
+            for kind, state in kinds
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def documents(factory):
+    comparison = factory.comparison(columns=8, normals=3, samples=2, anomalous=1)
+    path = path_document(comparison.sample.paths, 0, tid=1, comm="w", losses=(), execution="1")
+    found = [comparison_document(comparison), path, calibration()]
+    return {document["format"]: json.loads(to_json(document)) for document in found}
+
+
+def test_every_format_is_there(documents):
+    assert set(documents) == set(SHAPES)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_documents_are_of_their_schema(documents, name):
+    Draft202012Validator.check_schema(json_schema(name))
+    VALIDATORS[name].validate(documents[name])
+    assert load_document(json.dumps(documents[name])) == documents[name]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"verdict": "ok", "anomalous": 0},
+        {"verdict": "inconclusive", "anomalous": 0, "samples": 0},
+        {"verdict": "inconclusive", "anomalous": 0, "samples": 0, "normals": 0},
+        {"samples": 30, "anomalous": 20, "columns": 90},
+    ],
+)
+def test_other_comparisons_are_of_the_schema(factory, changes):
+    document = json.loads(to_json(comparison_document(factory.comparison(**changes))))
+    VALIDATORS[document["format"]].validate(document)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_published_schema_is_the_shapes(name):
+    published = DOCS / file_names()[name]
+    assert published.read_text(encoding="ascii") == schema_text(name), "run make docs"
+
+
+def test_nothing_else_is_published():
+    assert {p.name for p in DOCS.glob("*.json")} == set(file_names().values())
+
+
+def described(schema, place="document"):
+    """Yield every property with what the schema says of it."""
+    for key, inner in schema.get("properties", {}).items():
+        yield f"{place}.{key}", inner.get("description", "")
+        yield from described(inner, f"{place}.{key}")
+    for inner in [*filter(None, [schema.get("items")]), *schema.get("anyOf", ())]:
+        yield from described(inner, place)
+    for name, inner in schema.get("$defs", {}).items():
+        yield from described(inner, name)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_key_has_its_meaning_in_a_line(name):
+    found = dict(described(json_schema(name)))
+    assert len(found) > 10
+    wrong = {
+        place: text
+        for place, text in found.items()
+        if not 3 < len(text) < 100 or text.endswith(".") or "\n" in text
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_key_of_a_document_is_described(documents, name):
+    """What a document has and its shape has not would be published without a meaning."""
+
+    def keys(value: Any, schema: dict[str, Any]) -> None:
+        while "$ref" in schema:
+            schema = json_schema(name)["$defs"][schema["$ref"].rpartition("/")[2]]
+        if "anyOf" in schema:
+            schema = schema["anyOf"][0]
+        if isinstance(value, dict) and "properties" in schema:
+            assert set(value) <= set(schema["properties"])
+            for key, inner in value.items():
+                keys(inner, schema["properties"][key])
+        elif isinstance(value, list):
+            for item in value:
+                keys(item, schema["items"])
+
+    keys(documents[name], json_schema(name))
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [place] if place else []
+    if isinstance(value, dict):
+        for key, item in value.items():
+            found += places(item, (*place, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value[:2]):
+            found += places(item, (*place, i))
+    return found
+
+
+# 1.0 is an integer to JSON Schema and none to critpath, which the schema says.
+ODD = [None, True, 0, -1, 10**18, 0.5, "", "x", "normal", "ok", "RUN", "error", [], {}, [1]]
+ODD += [[0, 1], [0, 1, 2], ["x"], {"x": 1}, {"begin": 0, "end": 1}]
+
+
+@given(data=st.data())
+@settings(max_examples=400, deadline=None)
+def test_the_check_and_the_schema_refuse_the_same(documents, data):
+    name = data.draw(st.sampled_from(sorted(SHAPES)))
+    broken = copy.deepcopy(documents[name])
+    for _ in range(data.draw(st.integers(1, 3))):
+        *way, last = data.draw(st.sampled_from(places(broken) or [("format",)]))
+        inner = broken
+        for step in way:
+            inner = inner[step]
+        if data.draw(st.booleans()) or isinstance(inner, list):
+            inner[last] = copy.deepcopy(data.draw(st.sampled_from(ODD)))
+        else:
+            del inner[last]
+    try:
+        check(broken, SHAPES[name])
+    except Invalid:
+        ours = False
+    else:
+        ours = True
+    assert VALIDATORS[name].is_valid(broken) == ours
+    if not ours:
+        with pytest.raises(UnreadableError):
+            load_document(json.dumps(broken))
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_calibration_that_passes_the_reader_renders(documents, data):
+    broken = copy.deepcopy(documents["critpath/calibration/1"])
+    *way, last = data.draw(st.sampled_from(places(broken)))
+    inner = broken
+    for step in way:
+        inner = inner[step]
+    if data.draw(st.booleans()):
+        inner[last] = copy.deepcopy(data.draw(st.sampled_from(ODD)))
+    else:
+        del inner[last]
+    try:
+        read = load_document(json.dumps(broken))
+    except UnreadableError:
+        return
+    render_calibration(read, Console(file=io.StringIO(), width=80))
