@@ -97,11 +97,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             raise state.render_error
         return f"<p>{document['a']} \N{GREEK SMALL LETTER MU}</p>"
 
+    from critpath.pipeline.baselines import saved_paths  # noqa: PLC0415 - as below
     from critpath.report.as_json import to_json  # noqa: PLC0415 - the real one, before the fakes
 
     contents = {
         "critpath.pipeline": {
             "extract": answering("extract", lambda *_, **__: state.paths),
+            "saved_paths": saved_paths,
             "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),
             "compare": answering(
                 "compare",
