@@ -78,7 +78,7 @@ class View:
 ESCAPE: Final = "\ue00c"
 VIEWS: Final = (
     View("top", "sample-lock", ("header", "#causes")),
-    View("sets", "sample-lock", ("#sets",), most=700),
+    View("sets", "sample-lock", ("#sets",), most=900),
     View("states", "sample-lock", ("#states",), most=700),
     View("aligned", "sample-lock", ("#x8",), "execution=8&finding=1", keys=f"+{ESCAPE}"),
     View(
