@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TextIO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from critpath.errors import InconclusiveError, UnreadableError, UsageError
 from critpath.units import log_text, plural, safe_text
@@ -184,7 +184,7 @@ def make_console(stream: IO[str] | None = None) -> Console:
             """Let the error through: rich would exit with 1, which here means an anomaly."""
             raise BrokenPipeError
 
-    file = stream or cast("IO[str]", _LogStream(sys.stdout))
+    file = cast("IO[str]", _LogStream(stream or sys.stdout))
     return Pipe(file=file, highlight=False, markup=False, emoji=False)
 
 
@@ -194,7 +194,7 @@ class _LogStream:
     A table's cells are filled with blanks, which a pipe's reader need not have at the end.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
