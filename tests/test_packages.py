@@ -130,7 +130,7 @@ def unpack(tmp_path):
             place.write_text(text)
             place.chmod(0o755)
         return subprocess.run(
-            [commands / "sh", PEERS, tmp_path / "there"],
+            [commands / "sh", PEERS, tmp_path / "there", "muscle3"],
             env={"PATH": str(commands), "ROOT": str(tmp_path), "LC_ALL": "C"},
             capture_output=True,
             text=True,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from critpath.baseline.format import FORMAT, STATES, Baseline, Session, mean_times, utf8
-from critpath.model import PathSet
+from critpath.model import I64, PathSet
 from critpath.store import write_text
 
 
@@ -60,7 +60,7 @@ def _session_lines(session: Session) -> Iterator[str]:
     paths = _with_clean_names(session.paths)
     executions = paths.executions
     origin = int(executions.begin[0]) if len(paths) else 0
-    kinds, threads = _kinds(paths), _threads(paths)
+    (kinds, kind), (threads, thread) = _kinds(paths), _threads(paths)
     single = {
         "sources": paths.sources,
         "recorded": session.recorded,
@@ -76,9 +76,9 @@ def _session_lines(session: Session) -> Iterator[str]:
         "losses": _clean([asdict(loss) for loss in paths.losses]),
         "environment": _clean([dict(e) for e in paths.environment]),
         "means": [list(pair) for pair in mean_times(paths)],
-        "kinds": [list(kind) for kind in sorted(kinds)],
-        "threads": [list(thread) for thread in sorted(threads)],
-        "executions": list(_rows(paths, origin, sorted(kinds), sorted(threads))),
+        "kinds": list(map(list, kinds)),
+        "threads": list(map(list, threads)),
+        "executions": list(_rows(paths, origin, kind, thread, threads)),
     }
     yield "{"
     for key, value in single.items():
@@ -95,37 +95,50 @@ def _session_lines(session: Session) -> Iterator[str]:
     yield "}"
 
 
-def _kinds(paths: PathSet) -> set[tuple[str, str]]:
-    segments = paths.paths
-    pairs = np.unique(np.column_stack([segments.state, segments.detail]), axis=0).tolist()
-    return {(STATES[state], segments.strings[detail]) for state, detail in pairs}
+def _coded(*columns: I64) -> tuple[list[tuple[int, ...]], I64]:
+    """Return the distinct rows of some columns, and which of them each row is."""
+    key = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        _, code = np.unique(column, return_inverse=True)
+        # Numbered anew each time, so that the product stays below the square of the rows.
+        joined = key * (int(code.max(initial=0)) + 1) + code.reshape(-1)
+        _, key = np.unique(joined, return_inverse=True)
+        key = key.reshape(-1)
+    _, first = np.unique(key, return_index=True)
+    rows = zip(*(column[first].tolist() for column in columns), strict=True)
+    return list(rows), np.asarray(key, np.int64)
 
 
-def _threads(paths: PathSet) -> set[tuple[int, int, str]]:
-    segments, executions = paths.paths, paths.executions
-    columns = np.column_stack([segments.tid, segments.host, segments.comm])
-    found = {(t, h, segments.strings[c]) for t, h, c in np.unique(columns, axis=0).tolist()}
+def _kinds(paths: PathSet) -> tuple[list[tuple[str, str]], I64]:
+    """Return every state with its detail, sorted, and the place of each segment's."""
+    of = paths.paths
+    rows, codes = _coded(of.state.astype(np.int64), of.detail.astype(np.int64))
+    named = [(STATES[state], of.strings[detail]) for state, detail in rows]
+    table = sorted(set(named))
+    place = {kind: code for code, kind in enumerate(table)}
+    return table, np.array([place[kind] for kind in named], np.int64)[codes]
+
+
+def _threads(paths: PathSet) -> tuple[list[tuple[int, int, str]], I64]:
+    """Return every thread, sorted, and the place of each segment's."""
+    of, executions = paths.paths, paths.executions
+    rows, codes = _coded(of.tid, of.host, of.comm.astype(np.int64))
+    named = [(tid, host, of.strings[comm]) for tid, host, comm in rows]
     tids, hosts = executions.tid.tolist(), executions.host.tolist()
-    return found | set(zip(tids, hosts, executions.comm, strict=True))
+    table = sorted({*named, *zip(tids, hosts, executions.comm, strict=True)})
+    place = {thread: code for code, thread in enumerate(table)}
+    return table, np.array([place[thread] for thread in named], np.int64)[codes]
 
 
 def _rows(
-    paths: PathSet,
-    origin: int,
-    kinds: Sequence[tuple[str, str]],
-    threads: Sequence[tuple[int, int, str]],
+    paths: PathSet, origin: int, kinds: I64, threads: I64, table: Sequence[tuple[int, int, str]]
 ) -> Iterator[dict[str, Any]]:
     """Yield what is on each execution's line; what is usual is left out."""
-    kind_of = {kind: code for code, kind in enumerate(kinds)}
-    thread_of = {thread: code for code, thread in enumerate(threads)}
-    segments, executions = paths.paths, paths.executions
-    strings = segments.strings
-    duration = segments.duration.tolist()
-    state, detail = segments.state.tolist(), segments.detail.tolist()
-    tid, host, comm = segments.tid.tolist(), segments.host.tolist(), segments.comm.tolist()
-    cpu, lossy = segments.cpu.tolist(), segments.lossy
+    thread_of = {thread: code for code, thread in enumerate(table)}
+    of, executions = paths.paths, paths.executions
+    steps = np.column_stack([kinds, threads, of.cpu, of.duration])
     for i, name in enumerate(executions.id):
-        first, last = int(segments.start[i]), int(segments.start[i + 1])
+        mine = slice(int(of.start[i]), int(of.start[i + 1]))
         subject = int(executions.tid[i]), int(executions.host[i]), executions.comm[i]
         row: dict[str, Any] = {"id": utf8(name), "thread": thread_of[subject]}
         if executions.label[i]:
@@ -135,15 +148,7 @@ def _rows(
         row["begin"] = int(executions.begin[i]) - origin
         if paths.lossy[i]:
             row["lossy"] = True
-        if lossy[first:last].any():
-            row["lossy_segments"] = np.flatnonzero(lossy[first:last]).tolist()
-        steps: list[int] = []
-        for s in range(first, last):
-            steps += (
-                kind_of[STATES[state[s]], strings[detail[s]]],
-                thread_of[tid[s], host[s], strings[comm[s]]],
-                cpu[s],
-                duration[s],
-            )
-        row["path"] = steps
+        if of.lossy[mine].any():
+            row["lossy_segments"] = np.flatnonzero(of.lossy[mine]).tolist()
+        row["path"] = steps[mine].reshape(-1).tolist()
         yield row

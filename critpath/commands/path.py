@@ -127,6 +127,13 @@ def _format(arguments: argparse.Namespace) -> str:
 
 def _window(arguments: argparse.Namespace, settings: Settings, name: str) -> Iterable[bytes]:
     """Return the file of a window's graph; one execution's path is marked in it."""
+    from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
+
+    if is_paths_file(arguments.trace):
+        raise UsageError(
+            f"{name} is the graph of a trace, and {arguments.trace} holds paths alone",
+            "name the recording that they were extracted from",
+        )
     begin, end = arguments.begin, arguments.end
     named = arguments.id or arguments.tid is not None or arguments.comm is not None
     if not named and (begin is not None or end is not None):

@@ -116,6 +116,8 @@ def with_levels(
     detection = replace(
         base,
         states=states,
+        # A shift of the total shows nothing where the total decides nothing.
+        detectable=base.detectable if states[-1].level == ERROR else None,
         flagged=any(test.flagged for test in states if test.level == ERROR),
         slower=tuple(c for c in base.slower if c.name in deciding),
         slight=tuple(c for c in base.slight if c.name in deciding),

@@ -150,7 +150,9 @@ def _not_slower(detection: Detection) -> str:
         size = format_ns(detection.detectable, sign=True)
         shown = f"; a change of {size}{share} in the mean would have shown"
     if not detection.slight:
-        return f"no state differs at alpha {detection.alpha:g}{shown}"
+        some = any(s.level != "error" for s in detection.states)
+        which = "no state that decides" if some else "no state"
+        return f"{which} differs at alpha {detection.alpha:g}{shown}"
     most = detection.slight[0]
     why = (
         f"below the floor of {format_ns(most.floor)}"

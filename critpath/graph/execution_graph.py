@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -134,7 +135,8 @@ class ExecutionGraph:
         rows = np.flatnonzero((self.end[of] > begin) & (self.begin[of] < end)) + of.start
         for row in rows.tolist():
             low, high = max(int(self.begin[row]), begin), min(int(self.end[row]), end)
-            times = [low, *(t for t in cuts if low < t < high), high]
+            inner = cuts[bisect_right(cuts, low) : bisect_left(cuts, high)]
+            times = [low, *inner, high]
             for a, b in itertools.pairwise(times):
                 graph.add_edge(
                     (worker, a),

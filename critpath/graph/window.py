@@ -11,9 +11,9 @@ from critpath.errors import UsageError
 from critpath.graph.execution_graph import ExecutionGraph
 from critpath.graph.path import walk_paths
 
-# A graph takes about 1 kB an edge in memory and 250 bytes in a file; programs that lay
+# A graph takes about 1.5 kB an edge in memory and 550 bytes in a file; programs that lay
 # graphs out give up long before this.
-MOST_EDGES: Final = 200_000
+MOST_EDGES: Final = 500_000
 
 Segment = tuple[int, int, int, int]  # begin, end, worker, interval
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from critpath.model.table import Column, Rows, Table, escaped
+from critpath.model.table import Column, Rows, Table, escaped, html_table
+from critpath.units import format_ns, plural
 
 if TYPE_CHECKING:
     from critpath.model.clusters import Clustering, ClusterPairs, Outliers
@@ -228,10 +230,43 @@ class Comparison:
             items = "".join(f"<li>{escaped(line)}</li>" for line in lines)
             return f"<p>{title}</p><ul>{items}</ul>" if lines else ""
 
+        causes = [cause.sentence for cause in self.causes if not cause.minor]
+        if len(causes) < len(self.causes):
+            causes.append(plural(len(self.causes) - len(causes), "smaller cause"))
         return (
             f"<p><strong>{escaped(self.verdict)}</strong></p>"
             + listed("Why", self.reasons)
-            + listed("Causes", [cause.sentence for cause in self.causes])
+            + listed("Causes", causes)
             + listed("Warnings", self.warnings)
-            + self.detection._repr_html_()
+            + html_table("States, mean per execution", self._states())
         )
+
+    def _states(self) -> dict[str, Column]:
+        """Return the states as people read them: the total, then what is flagged, then most."""
+        states = sorted(
+            self.detection.states,
+            # Without enough executions there is no effect to order by.
+            key=lambda test: (
+                test.symbol is not None,
+                not test.flagged,
+                -abs(test.effect) if math.isfinite(test.effect) else 0.0,
+            ),
+        )
+        return {
+            "state": Column([test.name for test in states]),
+            "normal": Column([_ns(test.normal_mean) for test in states]),
+            "sample": Column([_ns(test.sample_mean) for test in states]),
+            "effect": Column([_ns(test.effect, sign=True) for test in states]),
+            "95 % interval": Column(
+                [
+                    f"{_ns(test.effect_low, sign=True)} to {_ns(test.effect_high, sign=True)}"
+                    for test in states
+                ]
+            ),
+            "p": Column(np.array([test.p_value for test in states], np.float64)),
+            "flagged": Column(["yes" if test.flagged else "" for test in states]),
+        }
+
+
+def _ns(value: float, *, sign: bool = False) -> str:
+    return format_ns(value, sign=sign) if math.isfinite(value) else "-"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # What a notebook shows of a table; the rest is counted.
 SHOWN_ROWS: Final = 20
 SHOWN_COLUMNS: Final = 24
+_WHOLE: Final = 1000  # from here on a number is shown without a fraction
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,15 @@ class Column:
         value = self.values[row]
         if self.words:
             return self.words[int(value)]
-        return str(value.item() if isinstance(value, np.generic) else value)
+        if isinstance(value, np.floating):
+            # As many digits as mean something; the stream has them all.
+            return f"{value:.0f}" if abs(value) >= _WHOLE else f"{value:.4g}"
+        return str(value)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column has numbers, to be shown one below the other."""
+        return not self.words and isinstance(self.values, np.ndarray)
 
     def to_arrow(self) -> pa.Array:
         """Return the column; numbers are not copied, codes become a dictionary."""
@@ -143,9 +152,15 @@ def html_table(title: str, columns: Mapping[str, Column]) -> str:
         *([plural(length - rows, "more row")] if length > rows else []),
         *([plural(len(names) - len(shown), "more column")] if len(names) > len(shown) else []),
     ]
+    side = [' style="text-align:right"' if columns[name].numeric else "" for name in shown]
     head = "".join(f"<th>{escaped(name)}</th>" for name in shown)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escaped(columns[n].shown(row))}</td>" for n in shown) + "</tr>"
+        "<tr>"
+        + "".join(
+            f"<td{to}>{escaped(columns[name].shown(row))}</td>"
+            for name, to in zip(shown, side, strict=True)
+        )
+        + "</tr>"
         for row in range(rows)
     )
     return (

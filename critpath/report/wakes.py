@@ -27,20 +27,17 @@ def changes(segments: list[dict[str, Any]]) -> dict[int, bool]:
         path comes back to it.
     """
     tids = [segment["tid"] for segment in segments]
-    last = {tid: i for i, tid in enumerate(tids)}
     result: dict[int, bool] = {}
-    sleeping: list[int] = []
-    for i in range(1, len(tids)):
-        before, now = tids[i - 1], tids[i]
-        if before == now:
+    # From the end, where the path is the subject's own: the threads that it is inside of.
+    # As `CriticalPaths.wakes`, which has the whole path.
+    inside = tids[-1:]
+    for i in range(len(tids) - 1, 0, -1):
+        before = tids[i - 1]
+        if before == tids[i]:
             continue
-        if now in sleeping:
-            result[i] = True
-            del sleeping[sleeping.index(now) :]
-        elif last[before] < i:
-            # The path is never on the thread before again: it did not wait for this one.
-            result[i] = True
+        result[i] = before not in inside
+        if result[i]:
+            inside.append(before)
         else:
-            result[i] = False
-            sleeping.append(before)
-    return result
+            del inside[inside.index(before) + 1 :]
+    return dict(sorted(result.items()))

@@ -197,3 +197,21 @@ def test_show_config_of_an_action(run):
     Path("critpath.toml").write_text("alpha = 0.2\n")
     assert "alpha = 0.2" in run("baseline", "update", "--show-config").out
     assert run("baseline").code == 2
+
+
+def test_show_is_safe_on_a_terminal(run, tmp_path, recordings):
+    hostile = "\x1b[2J\u202e::error::\n</ScRiPt>"
+    paths = pipeline.saved_paths(recordings / "sample-lock.parquet")
+    executions = replace(paths.executions, label=(hostile,) * len(paths))
+    environment = tuple(dict.fromkeys(e, hostile) for e in paths.environment[:-1])
+    paths = replace(
+        paths, executions=executions, environment=environment, warnings=(hostile,), sources=("e",)
+    )
+    save_paths(paths, tmp_path / "p.parquet")
+    assert run("baseline", "save", "p.parquet", "-o", "b.json").code == 0
+    text = (tmp_path / "b.json").read_text()
+    assert not set(text) & set("\x1b\u202e")
+    shown = run("baseline", "show", "b.json")
+    assert shown.code == 0
+    assert not set(shown.out) & set("\x1b\u202e")
+    assert "\n::error" not in shown.out

@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
-from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.keys import Keys
 
 from critpath.report import page as assets
 from critpath.report import page_data, verdict
 from critpath.report.as_html import render_html
 from critpath.report.as_json import load_document
 from critpath.report.document import comparison_document
+
+Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+ActionChains = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
 
 ARTICLE = "#aligned article"
 
@@ -227,7 +228,7 @@ def test_filters_hide_and_count_what_does_not_match(show, real):
     first_canvas(page)
     total = len(document["aligned"])
     said = "#aligned .filters .said"
-    assert f"{total} executions shown, 0 hidden" in page.text(said)
+    assert f"{total} executions listed, 0 hidden" in page.text(said)
     ranked = verdict.by_excess(document["aligned"])
     names = {}
     for one in ranked:
@@ -299,6 +300,79 @@ def test_choosing_a_finding_makes_the_address_a_link(show, real):
     page.until("return document.querySelector('tr.chosen .rank')?.textContent === '2'")
 
 
+def test_a_click_on_a_mark_in_the_drawing_chooses_its_finding(show, real):
+    place, document = real
+    one = verdict.by_excess(document["aligned"])[0]
+    page = show(place)
+    canvas = first_canvas(page)
+    # The label of the chosen finding is the only box of its colour below the cells.
+    x, y = page.run("""
+        const drawn = document.querySelector("#aligned canvas");
+        const copy = document.createElement("canvas");
+        copy.width = drawn.width; copy.height = drawn.height;
+        const c = copy.getContext("2d", { willReadFrequently: true });
+        c.drawImage(drawn, 0, 0);
+        const d = c.getImageData(0, 0, copy.width, copy.height).data;
+        for (let y = 0; y < copy.height - 9; y++) for (let x = 0; x < copy.width; x++) {
+          const at = (k) => 4 * (k * copy.width + x);
+          const red = (k) => d[at(k)] === 213 && d[at(k) + 1] === 94;
+          if (red(y) && red(y + 4) && red(y + 9)) return [x, y + 2];
+        }
+    """)  # fmt: skip
+    size = canvas.size
+    chain = ActionChains(page.driver)
+    chain.move_to_element_with_offset(canvas, x - size["width"] // 2, y - size["height"] // 2)
+    chain.click().perform()
+    page.settle()
+    assert page.driver.current_url.endswith(f"#execution={quote(one['execution'])}&finding=1")
+    assert page.text("#aligned tr.chosen .rank") == "1"
+    assert page.one("#aligned .details").is_displayed()
+
+
+def test_a_group_of_many_rows_scrolls_inside_its_drawing(show, factory, tmp_path):
+    document = comparison_document(factory.comparison(normals=17, samples=1, anomalous=1))
+    one = document["aligned"][0]
+    one["rows"] = [
+        {**one["rows"][i % 17], "id": f"n{i}"} for i in range(200)
+    ] + one["rows"][-1:]  # fmt: skip
+    place = tmp_path / "report.html"
+    place.write_text(render_html(document), encoding="utf-8")
+    page = show(place, size=(1400, 900))
+    canvas = first_canvas(page)
+    assert canvas.size["height"] < 600
+    page.run("document.querySelector('#aligned .stage').scrollTop = 100 * 16")
+    page.settle()
+    at = -canvas.size["height"] // 2 + 35
+    ActionChains(page.driver).move_to_element_with_offset(canvas, 0, at).perform()
+    page.settle()
+    assert "normal n100 " in page.text("#aligned .about")
+    press(page, Keys.ARROW_UP, Keys.ARROW_UP)
+    assert "normal n98 " in page.text("#aligned .about")
+    assert page.run("return document.querySelector('#aligned .stage').scrollTop") == 98 * 16
+
+
+def test_drawings_are_sharp_on_fine_screens(show, browser, real):
+    page = show(real[0])
+    browser.resize(page.driver, 1400, 1000, 2)
+    canvas = first_canvas(page)
+    page.until("return document.querySelector('#aligned canvas').width > 2000")
+    assert page.run("return arguments[0].width", canvas) == 2 * canvas.size["width"]
+
+
+def test_what_is_not_ours_does_not_run(show, driver, real):
+    page = show(real[0])
+    page.run(
+        "const s = document.createElement('script'); s.textContent = 'window.foreign = 1';"
+        "document.body.append(s);"
+        "const i = document.createElement('img'); i.src = 'http://127.0.0.1:9/x.png';"
+        "document.body.append(i);"
+    )
+    page.until("return window.violations.length >= 2")
+    assert page.run("return window.foreign === undefined")
+    driver.get_log("browser")
+    page.run("window.violations = []")
+
+
 def test_unknown_links_are_said_and_do_nothing(show, real):
     place, document = real
     page = show(place, "#execution=no%20such%3Cb%3E&finding=1")
@@ -319,7 +393,7 @@ def test_executions_without_a_drawing_open_when_chosen(show, factory, tmp_path, 
     page = show(place)
     first_canvas(page)
     assert len(page.all(ARTICLE)) == 3
-    assert "5 of those shown are not drawn" in page.text(".filters .said")
+    assert "5 of those listed are drawn when chosen" in page.text(".filters .said")
     last = verdict.by_excess(document["aligned"])[-1]
     page.run(
         "const s = document.querySelector('#pick'); s.value = arguments[0];"
@@ -331,6 +405,14 @@ def test_executions_without_a_drawing_open_when_chosen(show, factory, tmp_path, 
     assert page.driver.current_url.endswith(f"#execution={last['execution']}")
     assert "left out for size" in page.text(f"{inside} figcaption")
     assert page.text(f"{inside} .rank") == "1"
+    # The table of executions leads there as well, though its link needs the script.
+    other = verdict.by_excess(document["aligned"])[-2]
+    named = f"#executions span[data-position='{other['position']}'] a"
+    page.run("document.querySelector(arguments[0]).click()", named)
+    page.until(
+        "return document.querySelector(arguments[0] + ' .about')?.textContent",
+        f"#x{other['position']}",
+    )
 
 
 def test_the_theme_is_switched_and_remembered(show, real):

@@ -14,6 +14,7 @@ import pytest
 import critpath
 from critpath.commands import main
 from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.store import is_paths_file, load_paths
 
 
 def make_paths(count: int = 2, source: str = "trace") -> PathSet:
@@ -97,11 +98,17 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             raise state.render_error
         return f"<p>{document['a']} \N{GREEK SMALL LETTER MU}</p>"
 
+    def extracted(sources, **_):
+        # What extract saved is read as it is, and damaged files are refused.
+        saved = sources[0].is_file() and is_paths_file(sources[0])
+        return load_paths(sources[0]) if saved else state.paths
+
     from critpath.report.as_json import to_json  # noqa: PLC0415 - the real one, before the fakes
 
     contents = {
         "critpath.pipeline": {
-            "extract": answering("extract", lambda *_, **__: state.paths),
+            "extract": answering("extract", extracted),
+            "saved_paths": answering("saved_paths", lambda source: extracted([source])),
             "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),
             "compare": answering(
                 "compare",

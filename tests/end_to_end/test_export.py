@@ -126,7 +126,22 @@ def test_a_window_as_a_graph(critpath, guest, tmp_path):
     )
     # The same window; with a path to mark, intervals are cut where it leaves and arrives.
     assert set(whole) <= set(graph)
-    refused = critpath("path", source, *SPECIFICATION, "--format", "graphml")
-    assert refused.returncode == 2
-    assert "graph of one window" in refused.stderr
-    assert critpath("path", source, *SPECIFICATION, "--id", "99").returncode == 2
+    saved = tmp_path / "saved.parquet"
+    assert critpath("extract", source, *SPECIFICATION, "-o", saved).returncode == 0
+    for arguments, says in (
+        ((source, *SPECIFICATION, "--format", "graphml"), "graph of one window"),
+        ((source, *SPECIFICATION, "--id", "99"), "has no execution 99"),
+        ((saved, "--quiet", "--id", "8", "--format", "graphml"), "holds paths alone"),
+        ((source, "--quiet", "--from", "1", "--to", "2", "--format", "graphml"), "nothing was"),
+        ((source, *SPECIFICATION, "--id", "8", "-o", file), "exists already"),
+        ((source, *SPECIFICATION, "-o", tmp_path / "x.parquet"), "says segments or vectors"),
+    ):
+        refused = critpath("path", *arguments)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert says in refused.stderr
+        assert len(refused.stderr.splitlines()) == 2
+    # An extract file has the paths themselves, as text, too.
+    out = tmp_path / "8.txt"
+    assert critpath("path", saved, "--quiet", "--id", "8", "-o", out).returncode == 0
+    assert out.read_text() == critpath("path", saved, "--quiet", "--id", "8").stdout
+    assert out.read_text().count("worker-1 333: ") == 1

@@ -19,7 +19,17 @@ import pyarrow as pa
 import pytest
 
 import critpath.model
-from critpath.model import Column, Executions, Loop, Rows, State, Symbol, Table, identifiers
+from critpath.model import (
+    Column,
+    CriticalPaths,
+    Executions,
+    Loop,
+    Rows,
+    State,
+    Symbol,
+    Table,
+    identifiers,
+)
 from critpath.pipeline.extraction import read_timelines
 
 MODEL = Path(critpath.model.__file__).parent
@@ -158,6 +168,45 @@ def test_wakes_are_the_way_back(factory):
         else:
             assert row["wakes"] is None
     assert any(row["wakes"] for row in table)
+
+
+@pytest.mark.parametrize(
+    ("threads", "wakes"),
+    [
+        ("S", ""),
+        ("SHS", "H"),  # S waits for H
+        ("SHKHS", "KH"),  # and H for K meanwhile
+        ("SHKS", "HK"),  # S waits for K, which H woke
+        ("HS", "H"),  # the wait began before the execution; or H created S
+        ("SHSKS", "HK"),
+        ("PSHS", "PH"),
+        ("SSHHSS", "H"),
+    ],
+)
+def test_only_the_way_back_is_a_wake(threads, wakes):
+    """Each thread is one letter; those of the segments that end in a wake."""
+    n = len(threads)
+    tids = np.array([ord(letter) for letter in threads])
+    at = np.arange(n, dtype=np.int64)
+    zeros = np.zeros(n, np.int64)
+    paths = CriticalPaths(
+        start=np.array([0, n, n, 2 * n]),  # twice, with an empty one between
+        begin=np.tile(at, 2),
+        end=np.tile(at + 1, 2),
+        tid=np.tile(tids, 2),
+        host=np.tile(zeros, 2),
+        lossy=np.zeros(2 * n, bool),
+        strings=("",),
+        **{
+            name: np.zeros(2 * n, dtype)
+            for name, dtype in (
+                *(("state", np.uint8), ("detail", np.int32)),
+                *(("comm", np.int32), ("cpu", np.int32)),
+            )
+        },
+    )
+    found = "".join(threads[i % n] for i in np.flatnonzero(paths.wakes))
+    assert found == 2 * wakes
 
 
 def test_a_table_without_rows_has_its_columns(factory):

@@ -40,7 +40,7 @@ HOSTILE = (
     "w" * 300,
 )
 # Keys whose values are ours, and mean something to the renderer.
-OURS = {"format", "verdict", "set", "kind", "letter"}
+OURS = {"format", "verdict", "set", "kind", "letter", "level"}
 
 
 class Tags(HTMLParser):

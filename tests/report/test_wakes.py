@@ -23,7 +23,20 @@ from critpath.report.wakes import changes
         # The window begins with the creator of A.
         ("CA", {1: True}),
         ("CABA", {1: True, 2: False, 3: True}),
+        # The last is the subject: A woke B, B slept again, and A woke it again.
+        ("ABAB", {1: True, 2: False, 3: True}),
     ],
 )
 def test_changes_of_thread(path, expected):
     assert changes([{"tid": ord(thread)} for thread in path]) == expected
+
+
+def test_they_are_those_of_the_paths_themselves(factory):
+    comparison = factory.comparison(samples=3, anomalous=1, columns=60)
+    paths = comparison.sample.paths
+    for i in range(3):
+        first, last = int(paths.start[i]), int(paths.start[i + 1])
+        found = changes([{"tid": int(tid)} for tid in paths.tid[first:last]])
+        wakes = {at - 1 for at, wake in found.items() if wake}
+        assert wakes == {j - first for j in range(first, last) if paths.wakes[j]}
+        assert wakes

@@ -48,8 +48,8 @@ const setUpFilters = () => {
     const rest = matches.filter((one) => !articleOf(one.position)).length;
     undo.disabled = !type.value && filter.symbol === null && filter.thread === null;
     said.textContent = listed([
-      count(matches.length, "execution") + " shown, " + hidden.toLocaleString("en") + " hidden by the filters",
-      rest ? rest.toLocaleString("en") + " of those shown are not drawn until chosen under \u201cgo to\u201d" : "",
+      count(matches.length, "execution") + " listed, " + hidden.toLocaleString("en") + " hidden by the filters",
+      rest ? rest.toLocaleString("en") + " of those listed are drawn when chosen under \u201cgo to\u201d" : "",
     ], "; ") + ".";
   };
   resetFilters = () => {
