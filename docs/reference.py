@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final
 
-from critpath.report.json_schema import file_names, json_schema, schema_text
+from critpath.report.document.json_schema import file_names, json_schema, schema_text
 
 # What a notebook calls, in the order in which it does.
 CALLS: Final = (
@@ -19,10 +19,10 @@ CALLS: Final = (
     "critpath.pipeline.thread_paths",
     "critpath.store.save_paths",
     "critpath.store.load_paths",
-    "critpath.report.document.comparison_document",
-    "critpath.report.as_html.render_html",
-    "critpath.report.as_json.to_json",
-    "critpath.report.as_json.load_document",
+    "critpath.report.document.comparison.comparison_document",
+    "critpath.report.html.as_html.render_html",
+    "critpath.report.document.as_json.to_json",
+    "critpath.report.document.as_json.load_document",
     "critpath.execution",
     "critpath.mark",
 )

@@ -57,7 +57,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "networkx": ("graph/", "report/"),
     "rich": ("commands/", "report/"),
     # Table.to_arrow: a method stands where its type does; and Parquet is a format.
-    "pyarrow": ("store.py", "model/table.py", "report/as_parquet.py"),
+    "pyarrow": ("store.py", "model/table.py", "report/exports/as_parquet.py"),
     # Never: nothing of a trace or a saved file is ever executed.
     **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"), ()),
 }

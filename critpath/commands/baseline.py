@@ -153,8 +153,8 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
     from critpath.baseline.read import load_baseline  # noqa: PLC0415 - numpy
     from critpath.baseline.write import save_baseline  # noqa: PLC0415 - numpy
-    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
-    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
+    from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
+    from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
     with Progress(quiet=settings["quiet"]) as progress:
         baseline = load_baseline(arguments.file)

@@ -27,7 +27,7 @@ def show(baseline: Baseline, *, as_json: bool) -> None:
     """Print a baseline's contents on stdout."""
     document = summary(baseline)
     if as_json:
-        from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
 
         write_output(STDOUT, to_json(document))
     else:
@@ -72,7 +72,7 @@ def _fact(paths: PathSet, key: str) -> list[str]:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from critpath.report.text_table import print_line  # noqa: PLC0415 - rich
+    from critpath.report.text.table import print_line  # noqa: PLC0415 - rich
 
     console = make_console()
     sessions = document["sessions"]

@@ -61,19 +61,19 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_outputs([arguments.json], arguments.normal)
     calibration = _calibrate(arguments, settings)
 
-    from critpath.report.calibration_document import (  # noqa: PLC0415 - start-up time
+    from critpath.report.document.calibration import (  # noqa: PLC0415 - start-up time
         calibration_document,
     )
 
     document = calibration_document(calibration)
     if arguments.json is not None:
-        from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
 
         write_output(arguments.json, to_json(document))
     if arguments.json == STDOUT:
         warn(calibration.warnings, quiet=settings["quiet"])
     else:
-        from critpath.report.calibration_text import (  # noqa: PLC0415 - start-up time
+        from critpath.report.text.calibration import (  # noqa: PLC0415 - start-up time
             render_calibration,
         )
 

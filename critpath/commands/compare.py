@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     outputs = wanted_outputs(arguments, sources)
     comparison = compare_sources(arguments.normal, arguments.sample, settings)
 
-    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
+    from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 
     write_reports(comparison_document(comparison), outputs)
     if outputs.to_stdout:

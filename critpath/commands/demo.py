@@ -82,13 +82,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     comparison = compare_sources(*places, settings)
     report = directory / "report.html"
 
-    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
+    from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 
     document = comparison_document(comparison)
     write_files(document, {"html": str(report), "json": str(directory / "comparison.json")})
     demo_live.hand_over(directory, entire=True)
 
-    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
+    from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
     # A first look: the alignments and the clusters are in the report.
     render_comparison(document, make_console(), short=True)

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         found, left, [d for d in unfinished if d.absolute() not in registered], done
     )
     if arguments.json:
-        from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
 
         write_output(STDOUT, to_json(document))
     else:

@@ -33,7 +33,7 @@ from critpath.errors import UsageError
 from critpath.units import plural
 
 if TYPE_CHECKING:
-    from critpath.report.exported import Exported
+    from critpath.report.exports.exported import Exported
 
 SUMMARY = "write executions, or a saved comparison's alignments, for other programs"
 SETTINGS = READING
@@ -107,7 +107,7 @@ def _is_saved(source: str) -> bool:
 def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
     """Return the executions of every source, those that are wanted."""
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exported import executions_aligned  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.exported import executions_aligned  # noqa: PLC0415 - start-up time
 
     wanted = arguments.id or []
     sets = []

@@ -13,7 +13,7 @@ from critpath.errors import UsageError
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
-    from critpath.report.exported import Exported
+    from critpath.report.exports.exported import Exported
 
 # What a format can be made of.
 ALIGNMENTS, PATHS, WINDOW = "alignments", "paths", "window"
@@ -47,45 +47,45 @@ class Format:
 
 
 def _alignments(document: Document, aligned: Sequence[Document], as_: str) -> Iterable[bytes]:
-    from critpath.report.alignments import write_alignments  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.alignments import write_alignments  # noqa: PLC0415 - start-up time
 
     yield write_alignments(document, aligned, as_).encode("utf-8", "replace")
 
 
 def _trees(_: Document, aligned: Sequence[Document]) -> Iterable[bytes]:
-    from critpath.report.alignments import write_trees  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.alignments import write_trees  # noqa: PLC0415 - start-up time
 
     yield write_trees(aligned).encode("utf-8", "replace")
 
 
 def _perfetto(sets: Sequence[Exported]) -> Iterable[bytes]:
-    from critpath.report.as_perfetto import perfetto_trace  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.as_perfetto import perfetto_trace  # noqa: PLC0415 - start-up time
 
     return perfetto_trace(sets)
 
 
 def _speedscope(sets: Sequence[Exported]) -> Iterable[bytes]:
-    from critpath.report.as_speedscope import speedscope_profiles  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.as_speedscope import speedscope_profiles  # noqa: PLC0415 - start-up time
 
     return speedscope_profiles(sets)
 
 
 def _segments(sets: Sequence[Exported]) -> Iterable[bytes]:
-    from critpath.report.as_parquet import segments_parquet  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.as_parquet import segments_parquet  # noqa: PLC0415 - start-up time
 
     return segments_parquet(sets)
 
 
 def _vectors(sets: Sequence[Exported]) -> Iterable[bytes]:
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.as_parquet import vectors_parquet  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.as_parquet import vectors_parquet  # noqa: PLC0415 - start-up time
 
     return vectors_parquet(sets, pipeline.vectors([one.paths for one in sets]))
 
 
 def _graphml(source: Path, settings: Any, **of: Any) -> Iterable[bytes]:
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.as_graphml import graphml  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.as_graphml import graphml  # noqa: PLC0415 - start-up time
 
     return graphml(*pipeline.window(source, reader=settings["reader"], **of))
 
@@ -143,6 +143,6 @@ def format_by_ending(place: str, among: Iterable[str]) -> str:
 
 def exported(paths: PathSet, name: str) -> Exported:
     """Return critical paths as what the formats of paths take."""
-    from critpath.report.exported import Exported  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.exported import Exported  # noqa: PLC0415 - start-up time
 
     return Exported(name, paths)

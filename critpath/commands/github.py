@@ -53,8 +53,8 @@ def files() -> list[str]:
 
 def prepare(document: dict[str, Any]) -> ForGitHub:
     """Render what GitHub gets of a comparison."""
-    from critpath.report.as_github import annotate  # noqa: PLC0415 - start-up time
-    from critpath.report.as_markdown import MOST_BYTES, render_markdown  # noqa: PLC0415 - as above
+    from critpath.report.ci.as_github import annotate  # noqa: PLC0415 - start-up time
+    from critpath.report.ci.as_markdown import MOST_BYTES, render_markdown  # noqa: PLC0415 - as above
     from critpath.units import log_text  # noqa: PLC0415 - as above
 
     summary = ""

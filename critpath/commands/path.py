@@ -222,7 +222,7 @@ def _chosen(paths: PathSet, arguments: argparse.Namespace) -> PathSet:
 def print_paths(paths: PathSet, format_: str, stream: IO[str] | None = None) -> None:
     """Print every path of a set as text, or as JSON, one object a line."""
     if format_ == "json":
-        from critpath.report.document_path import path_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document.path import path_json  # noqa: PLC0415 - start-up time
 
         for index in range(len(paths)):
             (stream or sys.stdout).write(
@@ -237,8 +237,8 @@ def print_paths(paths: PathSet, format_: str, stream: IO[str] | None = None) -> 
                 )
             )
         return
-    from critpath.report.document_path import path_document  # noqa: PLC0415 - start-up time
-    from critpath.report.text_path import render_path  # noqa: PLC0415 - as above
+    from critpath.report.document.path import path_document  # noqa: PLC0415 - start-up time
+    from critpath.report.text.path import render_path  # noqa: PLC0415 - as above
 
     console = make_console(stream)
     for index in range(len(paths)):

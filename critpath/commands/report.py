@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _as_json(document: dict[str, Any], outputs: Outputs) -> None:
-    from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
 
     text = to_json(document)
     write_files(document, outputs.places)
@@ -100,10 +100,10 @@ def _refuse_outputs(outputs: Outputs, what: str, do: str) -> None:
 
 def _renderer(kind: str) -> Callable[[dict[str, Any], Console], None]:
     if kind == "path":
-        from critpath.report.text_path import render_path  # noqa: PLC0415 - start-up time
+        from critpath.report.text.path import render_path  # noqa: PLC0415 - start-up time
 
         return render_path
-    from critpath.report.calibration_text import (  # noqa: PLC0415 - start-up time
+    from critpath.report.text.calibration import (  # noqa: PLC0415 - start-up time
         render_calibration,
     )
 

@@ -104,7 +104,7 @@ def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
 
 
 def _show(document: dict[str, Any], console: Console) -> None:
-    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - start-up time
+    from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
     render_comparison(document, console)
 
@@ -124,17 +124,17 @@ def _write(texts: dict[str, str]) -> None:
 
 def _render(name: str, document: dict[str, Any]) -> str:
     if name == "html":
-        from critpath.report.as_html import render_html  # noqa: PLC0415 - start-up time
+        from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
 
         return render_html(document)
     if name == "junit":
-        from critpath.report.as_junit import render_junit  # noqa: PLC0415 - start-up time
+        from critpath.report.ci.as_junit import render_junit  # noqa: PLC0415 - start-up time
 
         return render_junit(document)
     if name == "markdown":
-        from critpath.report.as_markdown import render_markdown  # noqa: PLC0415 - start-up time
+        from critpath.report.ci.as_markdown import render_markdown  # noqa: PLC0415 - start-up time
 
         return render_markdown(document)
-    from critpath.report.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
 
     return to_json(document)

@@ -18,7 +18,7 @@ def load_saved(file: str) -> dict[str, Any]:
     UnreadableError
         If it is not there, or not a document of critpath's.
     """
-    from critpath.report.as_json import load_document  # noqa: PLC0415 - start-up time
+    from critpath.report.document.as_json import load_document  # noqa: PLC0415 - start-up time
 
     if file != STDOUT:
         check_inputs([Path(file)])

@@ -27,7 +27,7 @@ def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
         Executions that each keeps, evenly spread within each label; 0 for all.
     """
     from critpath.baseline.format import Session
-    from critpath.report.document_set import set_document
+    from critpath.report.document.sets import set_document
 
     sessions = []
     for part in portable(parts):

@@ -234,7 +234,7 @@ class Gate:
         return None if anew else outcome.comparison
 
     def _judged(self, comparison: Comparison) -> dict[str, Any]:
-        from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
+        from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 
         document = comparison_document(comparison)
         if comparison.verdict == "ok":
@@ -247,7 +247,7 @@ class Gate:
     def _told(self, document: dict[str, Any]) -> Iterator[str]:
         """Yield the lines of a failure, and write the report that the last one names."""
         from critpath.report import verdict  # noqa: PLC0415 - start-up time
-        from critpath.report.as_html import render_html  # noqa: PLC0415 - start-up time
+        from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
         from critpath.store import write_text  # noqa: PLC0415 - numpy
 
         yield f"critpath: {verdict.headline(document)}"

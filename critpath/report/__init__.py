@@ -1,1 +1,1 @@
-"""Comparison -> HTML, text, JSON."""
+"""A comparison told: the document, and a folder for each kind of reader."""

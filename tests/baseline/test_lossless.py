@@ -14,8 +14,8 @@ from critpath.baseline.format import Baseline
 from critpath.baseline.read import load_baseline
 from critpath.baseline.write import save_baseline
 from critpath.pipeline.portable import only, portable, spread
-from critpath.report.as_json import to_json
-from critpath.report.document import comparison_document
+from critpath.report.document.as_json import to_json
+from critpath.report.document.comparison import comparison_document
 from critpath.store import save_paths
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from critpath.report.as_html import render_html
-from critpath.report.document import comparison_document
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import render_html
 
 TESTS = Path(__file__).resolve().parent.parent
 EXECUTIONS, COLUMNS, ROWS = 500, 2000, 500

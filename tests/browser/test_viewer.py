@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 import pytest
 
-from critpath.report import page as assets
-from critpath.report import page_data, verdict
-from critpath.report.as_html import render_html
-from critpath.report.as_json import load_document
-from critpath.report.document import comparison_document
+from critpath.report import verdict
+from critpath.report.document.as_json import load_document
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html import page as assets
+from critpath.report.html import page_data
+from critpath.report.html.as_html import render_html
 
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 ActionChains = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
@@ -385,7 +386,7 @@ def test_unknown_links_are_said_and_do_nothing(show, real):
 
 
 def test_executions_without_a_drawing_open_when_chosen(show, factory, tmp_path, monkeypatch):
-    monkeypatch.setattr("critpath.report.html_aligned.MOST_DRAWN", 3)
+    monkeypatch.setattr("critpath.report.html.aligned.MOST_DRAWN", 3)
     monkeypatch.setattr(page_data, "MOST_CELLS", 1500)
     document = comparison_document(factory.comparison(samples=9, anomalous=8, columns=40))
     place = tmp_path / "report.html"

@@ -103,7 +103,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         saved = sources[0].is_file() and is_paths_file(sources[0])
         return load_paths(sources[0]) if saved else state.paths
 
-    from critpath.report.as_json import to_json  # noqa: PLC0415 - the real one, before the fakes
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - the real one, before the fakes
 
     contents = {
         "critpath.pipeline": {
@@ -116,24 +116,24 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             ),
             "CompareSettings": SimpleNamespace,
         },
-        "critpath.report.document": {
+        "critpath.report.document.comparison": {
             "comparison_document": lambda _: state.document,
         },
-        "critpath.report.document_path": {
+        "critpath.report.document.path": {
             "path_document": path_document,
             "path_json": lambda *a, **k: json.dumps(path_document(*a, **k)) + "\n",
         },
-        "critpath.report.as_json": {
+        "critpath.report.document.as_json": {
             "load_document": lambda text: {**state.document, "a": len(text)},
             "to_json": to_json,
         },
-        "critpath.report.as_text": {
+        "critpath.report.text.as_text": {
             "render_comparison": lambda d, console, **_: console.print(f"comparison {d['a']} [b]"),
         },
-        "critpath.report.text_path": {
+        "critpath.report.text.path": {
             "render_path": lambda d, console: console.print(f"path {d['subject']['tid']}"),
         },
-        "critpath.report.as_html": {"render_html": render_html},
+        "critpath.report.html.as_html": {"render_html": render_html},
     }
     for name, functions in contents.items():
         module = ModuleType(name)

@@ -14,8 +14,8 @@ from Bio import Align, Phylo
 
 from critpath.commands import main
 from critpath.commands.export import FORMATS
-from critpath.report.as_json import to_json
-from critpath.report.document import comparison_document
+from critpath.report.document.as_json import to_json
+from critpath.report.document.comparison import comparison_document
 
 
 @pytest.fixture(scope="module")

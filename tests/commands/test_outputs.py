@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from critpath.commands import main
-from critpath.report.as_html import render_html
-from critpath.report.as_json import to_json
-from critpath.report.as_junit import render_junit
-from critpath.report.as_markdown import render_markdown
-from critpath.report.document import comparison_document
+from critpath.report.ci.as_junit import render_junit
+from critpath.report.ci.as_markdown import render_markdown
+from critpath.report.document.as_json import to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import render_html
 
 place = Path(__file__).parent.parent / "report" / "factory.py"
 spec = importlib.util.spec_from_file_location("critpath_report_factory_2", place)
@@ -96,7 +96,15 @@ def test_what_cannot_be_written_is_refused_before_anything_is(saved, run, argume
 
 
 @pytest.mark.parametrize(
-    "failing", ["as_html", "as_junit", "as_markdown", "as_github", "as_json", "as_text"]
+    "failing",
+    [
+        "html.as_html",
+        "ci.as_junit",
+        "ci.as_markdown",
+        "ci.as_github",
+        "document.as_json",
+        "text.as_text",
+    ],
 )
 def test_a_failure_leaves_nothing_half_written(saved, run, monkeypatch, failing):
     del saved
@@ -106,7 +114,8 @@ def test_a_failure_leaves_nothing_half_written(saved, run, monkeypatch, failing)
         raise ValueError("no")
 
     names = {"as_github": "annotate", "as_json": "to_json", "as_text": "render_comparison"}
-    name = names.get(failing, failing.replace("as_", "render_"))
+    module = failing.rpartition(".")[2]
+    name = names.get(module, module.replace("as_", "render_"))
     monkeypatch.setattr(f"critpath.report.{failing}.{name}", fail)
     code, out, _ = run("report", "saved.json", *FILES, "--github")
     assert (code, out) == (125, "")

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from critpath.errors import InconclusiveError
 from critpath.pipeline import CompareSettings, compare
-from critpath.report.as_html import render_html
-from critpath.report.as_json import to_json
-from critpath.report.as_text import render_comparison
-from critpath.report.document import comparison_document
+from critpath.report.document.as_json import to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import render_html
+from critpath.report.text.as_text import render_comparison
 
 from .drawn_sets import draw
 

@@ -17,7 +17,7 @@ from critpath.errors import UsageError
 from critpath.graph import window as window_module
 from critpath.graph.concatenate import take_executions
 from critpath.model import State
-from critpath.report.as_graphml import graphml
+from critpath.report.exports.as_graphml import graphml
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "graph"))
 from drawing import merged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from critpath.report.document import comparison_document
+from critpath.report.document.comparison import comparison_document
 
 NAMES = (
     "</ScRiPt><img src=x onerror=alert(1)>",

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import LETTERS, Alignment, Loop, in_doublings
-from critpath.report.alignments import (
+from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.exports.alignments import (
     alignment_of,
     in_biopython,
     row_names,
     write_alignments,
     write_trees,
 )
-from critpath.report.as_json import load_document, to_json
-from critpath.report.document import comparison_document
 
 FORMATS = ("fasta", "clustal", "stockholm")
 

@@ -19,9 +19,9 @@ from critpath.model import (
     Missing,
     Rate,
 )
-from critpath.report.as_json import to_json
-from critpath.report.calibration_document import calibration_document
-from critpath.report.calibration_text import render_calibration
+from critpath.report.document.as_json import to_json
+from critpath.report.document.calibration import calibration_document
+from critpath.report.text.calibration import render_calibration
 
 GOLDEN = Path(__file__).with_name("calibration.txt")
 

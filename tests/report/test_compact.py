@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.report.compact import (
+from critpath.report.html.compact import (
     ALPHABET,
     FINE,
     ROUGH,

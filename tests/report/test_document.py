@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from critpath.model import Loss, State, Symbol, VectorTable
-from critpath.report.as_html import render_html
-from critpath.report.as_json import to_json
-from critpath.report.document import comparison_document
-from critpath.report.document_alignment import _segment_of, plane_of_counts
+from critpath.report.document.alignment import _segment_of, plane_of_counts
+from critpath.report.document.as_json import to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import render_html
 
 HERE = Path(__file__).resolve().parent
 
@@ -204,9 +204,9 @@ spec = importlib.util.spec_from_file_location("factory", sys.argv[1])
 factory = importlib.util.module_from_spec(spec)
 sys.modules["factory"] = factory
 spec.loader.exec_module(factory)
-from critpath.report.as_html import render_html
-from critpath.report.as_json import to_json
-from critpath.report.document import comparison_document
+from critpath.report.html.as_html import render_html
+from critpath.report.document.as_json import to_json
+from critpath.report.document.comparison import comparison_document
 document = comparison_document(factory.comparison(settings={"s": {"b", "a", "c"}}))
 print(hashlib.sha256((to_json(document) + render_html(document)).encode()).hexdigest())
 """

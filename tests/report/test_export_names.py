@@ -9,11 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
-from critpath.report.as_json import load_document, to_json
-from critpath.report.as_perfetto import perfetto_trace
-from critpath.report.as_speedscope import speedscope_profiles
-from critpath.report.document import comparison_document
-from critpath.report.exported import Exported, executions_aligned
+from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.exports.as_perfetto import perfetto_trace
+from critpath.report.exports.as_speedscope import speedscope_profiles
+from critpath.report.exports.exported import Exported, executions_aligned
 
 HOSTILE = (
     "</ScRiPt><img src=x onerror=alert(1)>",

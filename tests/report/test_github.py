@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.report import verdict
-from critpath.report.as_github import MOST, Annotation, annotate
-from critpath.report.document import comparison_document
+from critpath.report.ci.as_github import MOST, Annotation, annotate
+from critpath.report.document.comparison import comparison_document
 from critpath.units import log_text, safe_text
 
 spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))
@@ -92,7 +92,7 @@ def test_a_line_that_acts_is_ours(factory, name):
     assert not any("##[" in line for line in lines)
     from rich.console import Console  # noqa: PLC0415 - beside what uses it
 
-    from critpath.report.as_text import render_comparison  # noqa: PLC0415 - as above
+    from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - as above
 
     for width in (40, 100):
         raw = io.StringIO()

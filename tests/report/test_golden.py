@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from critpath import pipeline
-from critpath.report.as_html import render_html
-from critpath.report.as_json import load_document, to_json
-from critpath.report.document import comparison_document
+from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import render_html
 
 GOLDEN = Path(__file__).with_name("golden")
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"

@@ -7,10 +7,10 @@ import hashlib
 import math
 import re
 
-from critpath.report import html_aligned
-from critpath.report.as_html import render_html
-from critpath.report.document import comparison_document
-from critpath.report.svg_alignment import alignment_svg
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html import aligned as html_aligned
+from critpath.report.html.as_html import render_html
+from critpath.report.html.svg_alignment import alignment_svg
 
 
 def scripts_off(page):

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from critpath.report.as_html import render_html
-from critpath.report.as_json import load_document, to_json
-from critpath.report.document import comparison_document
+from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import render_html
 
 VOID = {"meta"}
 # What may stand directly in what, where that is not free.

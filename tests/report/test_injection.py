@@ -13,12 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from critpath.report.as_html import render_html
-from critpath.report.as_json import load_document, to_json
-from critpath.report.as_text import render_comparison
-from critpath.report.document import comparison_document
-from critpath.report.document_path import path_document
-from critpath.report.text_path import render_path
+from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.document.path import path_document
+from critpath.report.html.as_html import render_html
+from critpath.report.text.as_text import render_comparison
+from critpath.report.text.path import render_path
 
 HOSTILE = (
     "</ScRiPt><img src=x onerror=alert(1)>",

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from critpath.model import State
-from critpath.report.as_html import render_html
-from critpath.report.as_json import load_document, to_json
-from critpath.report.document import comparison_document
+from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import render_html
 
 HOSTILE = (
     "</ScRiPt><img src=x onerror=alert(1)>",

@@ -14,11 +14,11 @@ from rich.console import Console
 
 from critpath.errors import UnreadableError
 from critpath.model import Loss
-from critpath.report.as_html import render_html
-from critpath.report.as_json import load_document, to_json, to_json_line
-from critpath.report.as_text import render_comparison
-from critpath.report.document import comparison_document
-from critpath.report.document_path import path_document, path_json
+from critpath.report.document.as_json import load_document, to_json, to_json_line
+from critpath.report.document.comparison import comparison_document
+from critpath.report.document.path import path_document, path_json
+from critpath.report.html.as_html import render_html
+from critpath.report.text.as_text import render_comparison
 
 
 @pytest.mark.parametrize(

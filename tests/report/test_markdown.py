@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from critpath.report.as_markdown import MOST_BYTES, render_markdown
-from critpath.report.document import comparison_document
-from critpath.report.markdown_text import code, inert, table
+from critpath.report.ci.as_markdown import MOST_BYTES, render_markdown
+from critpath.report.ci.markdown_text import code, inert, table
+from critpath.report.document.comparison import comparison_document
 from critpath.units import safe_text
 
 spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))

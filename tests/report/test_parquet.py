@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from critpath.model import State
-from critpath.report.as_parquet import segments_parquet, vectors_parquet
-from critpath.report.document import comparison_document
-from critpath.report.exported import Exported, executions_aligned
+from critpath.report.document.comparison import comparison_document
+from critpath.report.exports.as_parquet import segments_parquet, vectors_parquet
+from critpath.report.exports.exported import Exported, executions_aligned
 
 
 @pytest.fixture(scope="module")

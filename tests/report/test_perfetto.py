@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.report.as_json import load_document, to_json
-from critpath.report.as_perfetto import perfetto_trace
-from critpath.report.document import comparison_document
-from critpath.report.exported import Exported, executions_aligned
+from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.exports.as_perfetto import perfetto_trace
+from critpath.report.exports.exported import Exported, executions_aligned
+from critpath.report.exports.protobuf import varint
 from critpath.report.palette import LOOKS
-from critpath.report.protobuf import varint
 
 CLEARED = proto.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
 NEEDED = proto.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE

@@ -15,13 +15,13 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from critpath.errors import UnreadableError
-from critpath.report.as_json import load_document, to_json
-from critpath.report.calibration_text import render_calibration
-from critpath.report.document import comparison_document
-from critpath.report.document_path import path_document
-from critpath.report.json_schema import file_names, json_schema, schema_text
-from critpath.report.schema import SHAPES
-from critpath.report.shapes import Invalid, check
+from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.document.json_schema import file_names, json_schema, schema_text
+from critpath.report.document.path import path_document
+from critpath.report.document.schema import SHAPES
+from critpath.report.document.shapes import Invalid, check
+from critpath.report.text.calibration import render_calibration
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "schema"
 VALIDATORS = {name: Draft202012Validator(json_schema(name)) for name in SHAPES}

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from critpath.report import svg_marks
-from critpath.report.as_html import render_html
-from critpath.report.document import comparison_document
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html import svg_marks
+from critpath.report.html.as_html import render_html
 
 MS = 1e6
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.model import State
-from critpath.report.as_speedscope import speedscope_profiles
-from critpath.report.document import comparison_document
-from critpath.report.exported import Exported, executions_aligned
+from critpath.report.document.comparison import comparison_document
+from critpath.report.exports.as_speedscope import speedscope_profiles
+from critpath.report.exports.exported import Exported, executions_aligned
 from critpath.report.palette import LOOKS
 
 COUNT = {"type": "integer", "minimum": 0}

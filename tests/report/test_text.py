@@ -11,10 +11,10 @@ from rich.console import Console
 
 from critpath.model import Loss
 from critpath.report import verdict
-from critpath.report.as_text import render_comparison
-from critpath.report.document import comparison_document
-from critpath.report.document_path import path_document
-from critpath.report.text_path import render_path
+from critpath.report.document.comparison import comparison_document
+from critpath.report.document.path import path_document
+from critpath.report.text.as_text import render_comparison
+from critpath.report.text.path import render_path
 
 
 def printed(render, document, *, width=100, encoding="utf-8", **options):

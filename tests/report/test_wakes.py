@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from critpath.report.wakes import changes
+from critpath.report.html.wakes import changes
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What CI systems read: JUnit, Markdown, annotations."""

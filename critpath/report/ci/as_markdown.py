@@ -1,0 +1,253 @@
+"""A comparison as GitHub-flavoured Markdown: a job's summary, or a comment on a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from critpath.report import sentences, verdict
+from critpath.report.ci.markdown_text import inert, table
+from critpath.units import plural
+
+# A comment may have 65,536 characters, a job's summary 1 MiB: this fits both.
+MOST_BYTES: Final = 60_000
+_MOST_SENTENCES: Final = 10
+
+
+@dataclass(frozen=True)
+class _Size:
+    """How much of everything is shown."""
+
+    causes: int
+    states: int
+    executions: int
+    aligned: int
+    findings: int
+    pairs: int
+
+
+_SIZES: Final = (
+    _Size(causes=20, states=70, executions=30, aligned=5, findings=10, pairs=20),
+    _Size(causes=8, states=20, executions=10, aligned=3, findings=5, pairs=8),
+    _Size(causes=3, states=5, executions=3, aligned=1, findings=2, pairs=0),
+)
+
+
+def render_markdown(document: dict[str, Any], *, most: int = MOST_BYTES) -> str:
+    """Render a comparison as Markdown.
+
+    Parameters
+    ----------
+    document : dict
+        From `comparison_document` or `load_document`.
+    most : int
+        Bytes of UTF-8 that it may have.
+
+    Returns
+    -------
+    str
+        The verdict, the causes, the states (flagged ones first), the anomalous executions;
+        findings of the worst of them and how it was decided, folded.  What there is no room
+        for is counted where it would stand; a text that would still be too long ends with a
+        line that says so.  "" where there is no room even for the verdict.
+    """
+    for size in _SIZES:
+        text = "\n\n".join(_blocks(document, size)) + "\n"
+        if len(text.encode()) <= most:
+            return text
+    return _fitting(list(_blocks(document, _SIZES[-1])), most)
+
+
+def _fitting(blocks: list[str], most: int) -> str:
+    """Return the first blocks, as many as there is room for, and how many are left out."""
+    for kept in range(len(blocks) - 1, 0, -1):
+        rest = verdict.left_out(len(blocks) - kept, "section")
+        text = "\n\n".join([*blocks[:kept], rest]) + "\n"
+        if len(text.encode()) <= most:
+            return text
+    return ""
+
+
+def _blocks(document: dict[str, Any], size: _Size) -> Iterator[str]:
+    yield f"### critpath: {document['verdict']}"
+    yield inert(verdict.headline(document))
+    said = verdict.further_reasons(document)
+    said += [sentences.set_in_short(document, which) for which in ("normal", "sample")]
+    yield from _list(said + [f"warning: {warning}" for warning in _warnings(document)])
+    yield from _causes(document, size)
+    yield from _states(document, size)
+    yield from _executions(document, size)
+    yield from _findings(document, size)
+    yield from _clusters(document, size)
+    yield from _decided(document)
+
+
+def _list(texts: list[str]) -> Iterator[str]:
+    if not texts:
+        return
+    lines = [f"- {inert(text)}" for text in texts[:_MOST_SENTENCES]]
+    beyond = len(texts) - _MOST_SENTENCES
+    lines += [f"- {verdict.left_out(beyond, 'line')}"] if beyond > 0 else []
+    yield "\n".join(lines)
+
+
+def _warnings(document: dict[str, Any]) -> list[str]:
+    found = list(document["warnings"])
+    for which in ("normal", "sample"):
+        loss = document["sets"][which]["loss"]
+        if loss["events"] or loss["packets"]:
+            lost = f"{plural(loss['events'], 'event')} and {plural(loss['packets'], 'packet')}"
+            found.insert(0, f"{which} set: {lost} lost")
+    return found
+
+
+def _heading(text: str) -> str:
+    return f"#### {text}"
+
+
+def _left_out(count: int, noun: str) -> Iterator[str]:
+    if count > 0:
+        yield verdict.left_out(count, noun)
+
+
+def _causes(document: dict[str, Any], size: _Size) -> Iterator[str]:
+    shown = verdict.main_causes(document, size.causes)
+    account = verdict.account_sentence(document, len(shown))
+    if not shown and not account:
+        return
+    yield _heading("Causes")
+    lines = [f"{i}. {inert(verdict.cause_sentence(cause))}" for i, cause in enumerate(shown, 1)]
+    yield from ["\n".join(lines)] if lines else []
+    rest = verdict.other_causes(document, len(shown))
+    yield from [f"{inert(rest)}; the JSON has them all."] if rest else []
+    yield from [inert(account)] if account else []
+
+
+def _states(document: dict[str, Any], size: _Size) -> Iterator[str]:
+    states = verdict.states_by_weight(document)
+    flagged = [s for s in states if s["flagged"]]
+    total = [s for s in document["states"] if s["state"] == "total"]
+    if not states and not total:
+        return
+    yield _heading("States, mean per execution")
+    yield _state_table(total + flagged[: size.states], flags=True)
+    yield from _left_out(len(flagged) - size.states, "flagged state")
+    others = [s for s in states if not s["flagged"]]
+    if others:
+        yield from _folded(
+            f"{plural(len(others), 'state')} not flagged",
+            [
+                _state_table(others[: size.states], flags=False),
+                *_left_out(len(others) - size.states, "state"),
+            ],
+        )
+
+
+def _state_table(states: list[dict[str, Any]], *, flags: bool) -> str:
+    rows = [
+        (
+            _quoted(state["state"]),
+            verdict.duration(state["normal_mean"]),
+            verdict.duration(state["sample_mean"]),
+            verdict.duration(state["effect"], sign=True),
+            verdict.interval(state),
+            verdict.probability(state["p_value"]),
+            *([verdict.flag(state)] if flags else []),
+        )
+        for state in states
+    ]
+    headers = ("state", ">normal", ">sample", ">effect", ">95 % interval", ">p")
+    return table((*headers, "flagged") if flags else headers, rows)
+
+
+def _quoted(name: str) -> str:
+    """Return a name as sentences quote it: in code, whatever its letters."""
+    return name if "`" in name else f"`{name}`"
+
+
+def _folded(summary: str, blocks: list[str]) -> Iterator[str]:
+    """Fold blocks under a line of fixed words: it is HTML, where Markdown does not escape."""
+    yield "\n\n".join([f"<details><summary>{summary}</summary>", *blocks, "</details>"])
+
+
+def _executions(document: dict[str, Any], size: _Size) -> Iterator[str]:
+    rows = verdict.anomalous(document)
+    if not rows:
+        return
+    yield _heading("Anomalous executions")
+    cells = [
+        (
+            row["id"] + (f" {row['label']}" if row["label"] else ""),
+            verdict.duration(row["end"] - row["begin"]),
+            verdict.duration(row["excess"], sign=True),
+            verdict.probability(row["p_value"]),
+            verdict.mostly(document, row),
+        )
+        for row in rows[: size.executions]
+    ]
+    yield table(("execution", ">duration", ">excess", ">p", "mostly"), cells)
+    yield from _left_out(len(rows) - size.executions, "anomalous execution")
+
+
+def _findings(document: dict[str, Any], size: _Size) -> Iterator[str]:
+    aligned = verdict.by_excess(document["aligned"])
+    blocks = []
+    for one in aligned[: size.aligned]:
+        found = verdict.findings_of(document, one["position"])
+        if not found:
+            continue
+        blocks.append(f"Execution {inert(one['execution'])}:")
+        cells = [
+            (
+                verdict.what_differs(one, finding),
+                f"{finding['comm']} {finding['tid']}",
+                verdict.place_of(finding),
+                verdict.duration(finding["observed"]),
+                verdict.duration(finding["expected"]),
+                verdict.duration(finding["contribution"], sign=True),
+                verdict.share(finding["share"]),
+            )
+            for finding in found[: size.findings]
+        ]
+        headers = ("what", "thread", ">at", ">here", ">normal", ">difference", ">share")
+        blocks += [table(headers, cells), *_left_out(len(found) - size.findings, "finding")]
+    if blocks:
+        blocks += _left_out(len(aligned) - size.aligned, "examined execution")
+        yield from _folded("Where the worst of them differ", blocks)
+
+
+def _clusters(document: dict[str, Any], size: _Size) -> Iterator[str]:
+    pairs = document["clusters"]["pairs"]
+    if not pairs or not size.pairs:
+        return
+    sizes = {
+        which: {c["cluster"]: c for c in document["clusters"][which]["clusters"]}
+        for which in ("normal", "sample")
+    }
+    cells = []
+    for pair in pairs[: size.pairs]:
+        row = []
+        for which in ("sample", "normal"):
+            cluster = sizes[which].get(pair[which])
+            row += [f"{which[0]}{pair[which]}"]
+            row += [f"{cluster['size']:,}" if cluster else "-"]
+            row += [verdict.duration(cluster["mean_duration"]) if cluster else "-"]
+        cells.append((*row, ", ".join(word for word in ("weak", "novel") if pair[word])))
+    headers = ("sample type", ">size", ">mean", "normal type", ">size", ">mean", "note")
+    yield from _folded(
+        "Types of executions and their pairs",
+        [table(headers, cells), *_left_out(len(pairs) - size.pairs, "pair")],
+    )
+
+
+def _decided(document: dict[str, Any]) -> Iterator[str]:
+    settings = sorted(document["settings"].items())
+    said = [
+        verdict.difference(document),
+        verdict.sensitivity(document),
+        verdict.by_the_paper(document) if document["states"] else "",
+        *(f"note: {note}" for note in document["detection"]["notes"]),
+        "settings: " + ", ".join(f"{name} {sentences.setting(value)}" for name, value in settings),
+    ]
+    yield from _folded("How it was decided", list(_list([text for text in said if text])))

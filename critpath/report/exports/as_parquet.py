@@ -1,0 +1,95 @@
+"""Segments and vectors as Parquet, for DuckDB, polars and pandas.
+
+These are tables to look into; what ``critpath`` itself reads back is `store`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from critpath.model import Column, Rows, VectorTable, identifiers
+from critpath.report.exports.exported import Exported
+from critpath.units import safe_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEGMENTS: Final = "critpath/segments/1"
+VECTORS: Final = "critpath/vectors/1"
+
+
+def segments_parquet(sets: Sequence[Exported]) -> Iterator[bytes]:
+    """Write a row per segment: those of `PathSet`, with set and type in front."""
+    yield _file([_segments(one) for one in sets], {"format": SEGMENTS})
+
+
+def vectors_parquet(sets: Sequence[Exported], tables: Sequence[VectorTable]) -> Iterator[bytes]:
+    """Write a row per execution: who and when, then count and time of every symbol.
+
+    Parameters
+    ----------
+    sets : sequence of Exported
+    tables : sequence of VectorTable
+        Of every set, over one alphabet.
+    """
+    symbols = tables[0].symbols if tables else ()
+    about = [
+        {"column": name, "state": s.state.name, "role": safe_text(s.role)}
+        for name, s in zip(identifiers(symbols), symbols, strict=True)
+    ]
+    parts = [_vectors(one, table) for one, table in zip(sets, tables, strict=True)]
+    yield _file(parts, {"format": VECTORS, "symbols": about})
+
+
+def _segments(one: Exported) -> pa.Table:
+    columns = dict(one.paths.table_columns())
+    position = columns["position"].values
+    return Rows("", {**_of_set(one, position), **columns}).to_arrow()
+
+
+def _vectors(one: Exported, table: VectorTable) -> pa.Table:
+    position = np.arange(len(one.paths), dtype=np.int64)
+    executions = dict(one.paths.executions.table_columns())
+    columns = {
+        **_of_set(one, position),
+        "recording": Column(one.paths.session, one.paths.sources or ("",)),
+        "execution": executions.pop("execution"),
+        "position": Column(position),
+        **executions,
+        "lossy": Column(one.paths.lossy),
+        "segments": Column(np.diff(one.paths.paths.start)),
+        **{k: v for k, v in table.table_columns().items() if k != "total_ns"},
+    }
+    return Rows("", columns).to_arrow()
+
+
+def _of_set(one: Exported, position: Any) -> dict[str, Column]:
+    known = [one.cluster(index) for index in range(len(one.paths))]
+    clusters = np.array([-1 if c is None else c for c in known], np.int64)[position]
+    return {
+        "set": Column(np.zeros(len(position), np.int8), (one.name,)),
+        "cluster": Column(clusters, valid=clusters >= 0),
+    }
+
+
+def _file(parts: Sequence[pa.Table], about: dict[str, Any]) -> bytes:
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    # Sets have dictionaries of their own; of any size, so that all have one schema.
+    schema = pa.schema(
+        [
+            (field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
+            for field in parts[0].schema
+        ],
+        metadata={"critpath": json.dumps(about, separators=(",", ":"))},
+    )
+    table = pa.concat_tables([part.cast(schema) for part in parts])
+    file = BytesIO()
+    pq.write_table(table, file, compression="zstd")
+    return file.getvalue()

@@ -1,0 +1,169 @@
+"""The aligned paths of one execution on a terminal: normal above, anomaly below."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+from critpath.report import verdict
+from critpath.report.columns import GAP, consensus, flagged_columns, layout
+from critpath.report.palette import LOOKS, letter_of, words_of
+from critpath.report.text.findings import print_findings
+from critpath.report.text.table import print_line, print_packed
+from critpath.units import plural
+
+_MOST_BLOCKS = 4
+
+_ELIDED: Final = -1
+_LABEL = 12
+
+# How long a column lasts: the first mark is less than 4 us, each further one four times
+# as long.  Paths are of segments between a microsecond and a second.
+_HEIGHTS: Final = "▁▂▃▄▅▆▇█"
+_DIGITS: Final = "12345678"
+_LOWEST_NS: Final = 4_000
+_STEP: Final = 4
+
+
+def print_alignment(document: dict[str, Any], aligned: dict[str, Any], console: Console) -> None:
+    """Print the consensus of the normal group over the anomalous row, and the findings.
+
+    Where nothing is out of the ordinary, columns are left out (and counted), and so are
+    those that neither row has; a path too long for the console goes on in a further block.
+
+    Parameters
+    ----------
+    document, aligned : dict
+        The comparison, and one entry of its ``aligned``.
+    console : Console
+    """
+    marks = flagged_columns(document, aligned)
+    cells, only_normals = _cells(document, aligned)
+    width = max(10, console.width - _LABEL - 1)
+    blocks = [cells[i : i + width] for i in range(0, len(cells), width)]
+    rows = aligned["rows"]
+    above, below = consensus(aligned), rows[-1]["symbols"]
+    usual, here = _usual(aligned), rows[-1]["durations"]
+    for block in blocks[:_MOST_BLOCKS]:
+        _print_heights(usual, above, block, console)
+        console.print(_row(f"normal {len(rows) - 1}", above, block, document, console))
+        console.print(_row("anomaly", below, block, document, console))
+        _print_heights(here, below, block, console)
+        ranks = "".join(_rank(marks.get(column)) for column in block).rstrip()
+        if ranks:
+            console.print(Text("finding".ljust(_LABEL) + ranks), soft_wrap=True)
+    _print_legend(aligned, cells, document, console)
+    hidden = aligned["columns"] - sum(column != _ELIDED for column in cells) - only_normals
+    _print_left_out(aligned, hidden, only_normals, blocks, console)
+    print_findings(document, aligned, console)
+
+
+def _cells(document: dict[str, Any], aligned: dict[str, Any]) -> tuple[list[int], int]:
+    """Return the columns to show, and how many are not as neither row has them.
+
+    `_ELIDED` stands where a run of columns is left out.
+    """
+    laid_out = layout(document, aligned)
+    above, below = consensus(aligned), aligned["rows"][-1]["symbols"]
+    cells: list[int] = []
+    empty = 0
+    for i, cell in enumerate(laid_out.cells):
+        if i in laid_out.elided:
+            if not cells or cells[-1] != _ELIDED:
+                cells.append(_ELIDED)
+        elif above[cell.start] == below[cell.start] == GAP:
+            empty += 1
+        else:
+            cells.append(cell.start)
+    return cells, empty
+
+
+def _row(
+    label: str, symbols: list[int], block: list[int], document: dict[str, Any], console: Console
+) -> Text:
+    line = Text(label.ljust(_LABEL), no_wrap=True)
+    for column in block:
+        if column == _ELIDED:
+            line.append(_elided(console), style="dim")
+        elif symbols[column] == GAP:
+            line.append("-", style="dim")
+        else:
+            symbol = document["symbols"][symbols[column]]
+            look = LOOKS[symbol["state"]]
+            line.append(letter_of(symbol), style=Style(color=look.ink, bgcolor=look.colour))
+    return line
+
+
+def _elided(console: Console) -> str:
+    return "." if console.options.ascii_only else "…"
+
+
+def _usual(aligned: dict[str, Any]) -> list[int]:
+    """Return the mean duration of the normal rows that have the consensus, per column."""
+    rows = aligned["rows"][:-1]
+    result = []
+    for column, symbol in enumerate(consensus(aligned)):
+        found = [row["durations"][column] for row in rows if row["symbols"][column] == symbol]
+        result.append(sum(found) // len(found) if found and symbol != GAP else 0)
+    return result
+
+
+def _print_heights(
+    durations: list[int], symbols: list[int], block: list[int], console: Console
+) -> None:
+    marks = _DIGITS if console.options.ascii_only else _HEIGHTS
+    line = "".join(
+        " " if column == _ELIDED or symbols[column] == GAP else marks[_height(durations[column])]
+        for column in block
+    ).rstrip()
+    if line:
+        console.print(Text("lasts".ljust(_LABEL) + line, style="dim"), soft_wrap=True)
+
+
+def _height(ns: int) -> int:
+    height, limit = 0, _LOWEST_NS
+    while ns >= limit and height < len(_HEIGHTS) - 1:
+        height, limit = height + 1, limit * _STEP
+    return height
+
+
+def _rank(rank: int | None) -> str:
+    return " " if rank is None else str(rank) if rank < 10 else "+"
+
+
+def _print_legend(
+    aligned: dict[str, Any], cells: list[int], document: dict[str, Any], console: Console
+) -> None:
+    above, below = consensus(aligned), aligned["rows"][-1]["symbols"]
+    used = {row[c] for row in (above, below) for c in cells if c != _ELIDED}
+    symbols = [document["symbols"][code] for code in sorted(used - {GAP})]
+    words = [f"{letter_of(symbol)} {words_of(symbol)}" for symbol in symbols]
+    words += ["- nothing here"] if GAP in used else []
+    print_packed(console, words, style="dim")
+    marks = _DIGITS if console.options.ascii_only else _HEIGHTS
+    words = [f"lasts: {marks[0]} less than 4 us", "each step four times as long"]
+    print_packed(console, [*words, f"{marks[-1]} 16 ms or more"], style="dim")
+
+
+def _print_left_out(
+    aligned: dict[str, Any],
+    hidden: int,
+    only_normals: int,
+    blocks: list[list[int]],
+    console: Console,
+) -> None:
+    if hidden:
+        said = f"{plural(hidden, 'column')} with nothing out of the ordinary"
+        print_line(console, f"{_elided(console)} {said}", style="dim")
+    if only_normals:
+        said = f"{plural(only_normals, 'column')} that only a few normal executions have left out"
+        print_line(console, said, style="dim")
+    beyond = sum(len(block) for block in blocks[_MOST_BLOCKS:])
+    if beyond:
+        print_line(console, verdict.left_out(beyond, "further column"), style="dim")
+    if aligned["left_out"]:
+        said = f"{plural(aligned['left_out'], 'normal execution')} of the group not aligned"
+        print_line(console, said, style="dim")

@@ -1,0 +1,200 @@
+"""A document as text for a terminal or a pipe."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rich.console import Console
+
+from critpath.report import sentences, verdict
+from critpath.report.text.alignment import print_alignment
+from critpath.report.text.table import Row, print_line, print_table
+from critpath.units import plural
+
+_COLOURS: Final = {"ok": "bold green", "anomaly": "bold red", "inconclusive": "bold yellow"}
+
+# A screen answers the question; the HTML report and the JSON hold the rest.
+_MOST_STATES = 12
+_MOST_EXECUTIONS = 10
+_MOST_CLUSTERS = 10
+_MOST_CAUSES = 6
+_MOST_ALIGNED = 2
+
+
+def render_comparison(document: dict[str, Any], console: Console, *, short: bool = False) -> None:
+    """Print a comparison; the first line is the verdict in one sentence.
+
+    Parameters
+    ----------
+    document : dict
+        From `comparison_document` or `load_document`.
+    console : rich.console.Console
+        Its width, colours and encoding are honoured; a pipe gets plain text.
+    short : bool
+        Without alignments and types of executions.
+    """
+    print_line(console, verdict.headline(document), style=_COLOURS[document["verdict"]])
+    for reason in verdict.further_reasons(document):
+        print_line(console, reason)
+    for which in ("normal", "sample"):
+        print_line(console, sentences.set_in_short(document, which), style="dim")
+    _print_warnings(document, console)
+    _print_causes(document, console)
+    if document["states"]:
+        _print_states(document, console)
+    _print_executions(document, console)
+    if not short:
+        _print_aligned(document, console)
+        _print_clusters(document, console)
+    sentence = verdict.sensitivity(document)
+    if sentence and document["verdict"] != "anomaly":
+        console.print()
+        print_line(console, sentence)
+
+
+def _print_warnings(document: dict[str, Any], console: Console) -> None:
+    for warning in document["warnings"]:
+        print_line(console, f"warning: {warning}", style="yellow")
+    for which in ("normal", "sample"):
+        one = document["sets"][which]
+        loss = one["loss"]
+        if loss["events"] or loss["packets"] or one["lossy"]:
+            print_line(
+                console,
+                f"warning: {which} set: {plural(loss['events'], 'event')} and "
+                f"{plural(loss['packets'], 'packet')} lost; "
+                f"{plural(one['lossy'], 'execution')} of {one['executions']:,} touched",
+                style="yellow",
+            )
+        if one["incomplete"]:
+            print_line(
+                console,
+                f"note: {which} set: {plural(one['incomplete'], 'execution')} "
+                "without begin or end, not counted",
+            )
+
+
+def _print_causes(document: dict[str, Any], console: Console) -> None:
+    shown_causes = verdict.main_causes(document, _MOST_CAUSES)
+    account = verdict.account_sentence(document, len(shown_causes))
+    if not document["causes"] and not account:
+        return
+    _heading(console, "Causes")
+    for number, cause in enumerate(shown_causes, 1):
+        print_line(console, f"{number}. {verdict.cause_sentence(cause)}")
+    rest = verdict.other_causes(document, len(shown_causes))
+    if rest:
+        print_line(
+            console, f"{rest}; the HTML report lists them, the JSON has them all", style="dim"
+        )
+    if account:
+        print_line(console, account)
+
+
+def _print_states(document: dict[str, Any], console: Console) -> None:
+    _heading(console, "States, mean per execution")
+    total = [s for s in document["states"] if s["state"] == "total"]
+    states = verdict.states_by_weight(document)
+    rows = [
+        Row(
+            (
+                state["state"],
+                verdict.duration(state["normal_mean"]),
+                verdict.duration(state["sample_mean"]),
+                verdict.duration(state["effect"], sign=True),
+                verdict.interval(state),
+                verdict.probability(state["p_value"]),
+                verdict.flag(state),
+            ),
+            "bold" if state["flagged"] else "",
+        )
+        for state in states[:_MOST_STATES] + total
+    ]
+    print_table(
+        console,
+        ("state", ">normal", ">sample", ">effect", ">95 % interval", ">p", "flagged"),
+        rows,
+        folding=("state",),
+        spare=("95 % interval", "normal", "sample", "p"),
+    )
+    _left_out(console, len(states) - _MOST_STATES, "state")
+    for sentence in (verdict.difference(document), verdict.by_the_paper(document)):
+        if sentence:
+            print_line(console, sentence)
+    for note in document["detection"]["notes"]:
+        print_line(console, f"note: {note}")
+
+
+def _print_executions(document: dict[str, Any], console: Console) -> None:
+    rows = verdict.anomalous(document)
+    if not rows:
+        return
+    _heading(console, "Anomalous executions")
+    print_table(
+        console,
+        ("execution", ">duration", ">excess", ">p", "mostly"),
+        [
+            Row(
+                (
+                    row["id"] + (f" {row['label']}" if row["label"] else ""),
+                    verdict.duration(row["end"] - row["begin"]),
+                    verdict.duration(row["excess"], sign=True),
+                    verdict.probability(row["p_value"]),
+                    verdict.mostly(document, row),
+                )
+            )
+            for row in rows[:_MOST_EXECUTIONS]
+        ],
+        folding=("execution", "mostly"),
+        spare=("p", "duration"),
+    )
+    _left_out(console, len(rows) - _MOST_EXECUTIONS, "anomalous execution")
+
+
+def _print_aligned(document: dict[str, Any], console: Console) -> None:
+    aligned = verdict.by_excess(document["aligned"])
+    for one in aligned[:_MOST_ALIGNED]:
+        _heading(console, f"Execution {one['execution']} against its normal group")
+        print_alignment(document, one, console)
+    _left_out(console, len(aligned) - _MOST_ALIGNED, "alignment")
+
+
+def _print_clusters(document: dict[str, Any], console: Console) -> None:
+    pairs = document["clusters"]["pairs"]
+    if not pairs:
+        return
+    _heading(console, "Types of executions (clusters) and their pairs")
+    sizes = {
+        which: {c["cluster"]: c for c in document["clusters"][which]["clusters"]}
+        for which in ("normal", "sample")
+    }
+    rows = []
+    for pair in pairs[:_MOST_CLUSTERS]:
+        cells = [f"s{pair['sample']}", *_size(sizes["sample"].get(pair["sample"]))]
+        cells += [f"n{pair['normal']}", *_size(sizes["normal"].get(pair["normal"]))]
+        score = "-" if pair["score"] is None else f"{pair['score']:.2f}"
+        notes = [word for word in ("weak", "novel") if pair[word]]
+        rows.append(Row((*cells, score, ", ".join(notes))))
+    print_table(
+        console,
+        ("sample", ">size", ">mean", "normal", ">of", ">normal mean", ">score", "note"),
+        rows,
+        spare=("score", "normal mean", "note"),
+    )
+    _left_out(console, len(pairs) - _MOST_CLUSTERS, "pair")
+
+
+def _size(cluster: dict[str, Any] | None) -> list[str]:
+    if cluster is None:
+        return ["-", "-"]
+    return [f"{cluster['size']:,}", verdict.duration(cluster["mean_duration"])]
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    print_line(console, text, style="bold")
+
+
+def _left_out(console: Console, count: int, noun: str) -> None:
+    if count > 0:
+        print_line(console, verdict.left_out(count, noun), style="dim")

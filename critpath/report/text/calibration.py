@@ -1,0 +1,219 @@
+"""A calibration as text for a terminal or a pipe."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from critpath.report.text.table import new_table, print_line, shown
+from critpath.units import format_ns, format_share, plural, round_up
+
+_COLOURS: Final = {"calibrated": "bold green", "alarming": "bold red"}
+_KINDS: Final = {"shuffled": "shuffled", "sessions": "recordings"}
+_MOST_STATES = 12
+_MOST_RECORDINGS = 12
+_LEAST_STATE = 0.005  # of the mean duration: what is less is as good as a new state
+_WIDE = 100
+
+
+def render_calibration(document: dict[str, Any], console: Console) -> None:
+    """Print a calibration; the first line is the answer in one sentence.
+
+    Parameters
+    ----------
+    document : dict
+        From `calibration_document`.
+    console : rich.console.Console
+    """
+    first, *further = document["reasons"]
+    verdict = document["verdict"]
+    print_line(console, f"{verdict.upper()}: {first}", style=_COLOURS[verdict])
+    for reason in further:
+        print_line(console, reason)
+    for warning in document["warnings"]:
+        print_line(console, f"warning: {warning}", style="yellow")
+    _print_alarms(document, console)
+    _print_floor(document, console)
+    if document["detectable"]:
+        _print_detectable(document, console)
+
+
+def _print_alarms(document: dict[str, Any], console: Console) -> None:
+    splits = sorted({row["alarms"]["of"] for row in document["false_alarms"]})
+    many = f"{splits[0]}" if len(splits) == 1 else f"{splits[0]} to {splits[-1]}"
+    _heading(
+        console,
+        f"False alarms: {many} comparisons of healthy executions with healthy ones, of each kind",
+    )
+    recommended = document["floor"]["recommended"]
+    headers = ["split", ">sets", ">alarms (95 %)", ">no floor"]
+    headers += [f">floor {format_share(recommended)}"] if recommended is not None else []
+    table = new_table(console, *headers, ">marked")
+    for row in document["false_alarms"]:
+        cells = [
+            Text(_KINDS[row["kind"]]),
+            Text(f"{row['sample']} to {row['normal']}"),
+            Text(_interval(row["alarms"])),
+            _rate(row["without_floor"]),
+        ]
+        cells += [_rate(row["recommended"])] if recommended is not None else []
+        table.add_row(*cells, _rate(row["marked"]))
+    console.print(table)
+    for lack in document["missing"]:
+        print_line(console, f"{_KINDS[lack['kind']]} {lack['sample']}: {_needs(lack)}")
+    kinds = {row["kind"] for row in document["false_alarms"]}
+    notes = []
+    if "shuffled" in kinds:
+        notes.append(
+            "shuffled: executions of all recordings mixed, which is what the test's level is "
+            "about; the interval is of the rate among all splits of these executions"
+        )
+    if "sessions" in kinds:
+        notes.append(
+            "recordings: the sample from one, the normal set from the others, as in CI; what is "
+            "drawn from one recording is not independent: the interval counts each once"
+        )
+    floor = format_share(document["floor"]["in_force"])
+    notes.append(
+        "no floor: a p-value reaches the level; alarms: and the floor is reached (with all "
+        f"recordings as NORMAL {floor}); marked: an execution is called an outlier; sets: "
+        "executions of the sample and of the normal set"
+    )
+    for note in notes:
+        print_line(console, note, style="dim")
+
+
+def _interval(rate: dict[str, Any]) -> str:
+    low, high = (format_share(rate[end]).removesuffix(" %") for end in ("low", "high"))
+    return f"{format_share(rate['share'])} ({low} to {high})"
+
+
+def _needs(lack: dict[str, Any]) -> str:
+    parts = [plural(lack["recordings"], "recording")] if lack["recordings"] else []
+    if lack["executions"]:
+        where = " in one recording" if lack["kind"] == "sessions" and not parts else ""
+        parts.append(f"{plural(lack['executions'], 'execution')} more{where}")
+    elif parts:
+        parts[0] += " more"
+    return f"needs {' and '.join(parts)}"
+
+
+def _print_floor(document: dict[str, Any], console: Console) -> None:
+    floor = document["floor"]
+    recordings = floor["recordings"]
+    _heading(console, "What recordings differ by")
+    table = new_table(
+        console, "recording", ">executions", ">mean", ">difference", folding="recording"
+    )
+    mean = document["mean"]
+    for row in recordings[:_MOST_RECORDINGS]:
+        difference = (row["mean"] - mean) / mean if mean else 0.0
+        sign = "+" if difference > 0 else ""
+        table.add_row(
+            shown(row["source"], console),
+            Text(f"{row['executions']:,}"),
+            Text(format_ns(row["mean"])),
+            Text(f"{sign}{format_share(difference)}" if len(recordings) > 1 else "-"),
+        )
+    console.print(table)
+    if len(recordings) > _MOST_RECORDINGS:
+        left = plural(len(recordings) - _MOST_RECORDINGS, "recording")
+        print_line(console, f"{left} left out; the JSON has them all.", style="dim")
+    if floor["spread"] is not None:
+        print_line(
+            console,
+            f"standard deviation {format_share(floor['spread'])}, with 95 % confidence below "
+            f"{format_share(floor['spread_high'])}; {format_share(floor['expected'])} would come "
+            "from the executions' own spread",
+        )
+    if floor["recommended"] is not None:
+        print_line(
+            console,
+            "the larger of 5 % and three standard deviations, in pyproject.toml (compare does "
+            "the same by itself where NORMAL is three recordings):",
+        )
+        print_line(console, "  [tool.critpath]")
+        print_line(console, f"  floor = {round_up(floor['recommended']):.2f}")
+
+
+def _print_detectable(document: dict[str, Any], console: Console) -> None:
+    rows = document["detectable"]
+    sizes = sorted({row["sample"] for row in rows})
+    found = {(row["kind"], row["state"], row["sample"]): row for row in rows}
+    _heading(
+        console,
+        f"Smallest slow-down that shows four times in five, at {_listed(sizes)} executions "
+        f"(floor {format_share(document['floor']['in_force'])})",
+    )
+    wide = console.width >= _WIDE
+    headers = ["longer", ">mean", *(f">at {size}" for size in sizes)]
+    table = new_table(console, *headers, *([">of its own"] * wide), folding="longer")
+    states = [row for row in rows if row["kind"] == "state" and row["sample"] == sizes[0]]
+    states.sort(key=lambda row: (-row["mean"], row["state"]))
+    named = [("total", "", "every execution"), ("rare", "", "one in five")]
+    least = _LEAST_STATE * document["mean"]
+    large = [row for row in states[:_MOST_STATES] if row["mean"] >= least]
+    named += [("state", row["state"], row["state"]) for row in large]
+    named += [("new", "", "a new state")]
+    for kind, state, name in named:
+        cells = [found[kind, state, size] for size in sizes]
+        own = cells[-1]["of_own"]
+        table.add_row(
+            shown(name, console),
+            Text(format_ns(cells[0]["mean"]) if kind in {"total", "state"} else ""),
+            *(_shift(cell) for cell in cells),
+            *([Text(_times(own) if kind == "state" else "")] * wide),
+        )
+    console.print(table)
+    if len(states) > len(large):
+        left = states[len(large) :]
+        print_line(
+            console,
+            f"{plural(len(left), 'state')} of {format_ns(left[0]['mean'])} or less left out; "
+            "the JSON has them all.",
+            style="dim",
+        )
+    print_line(
+        console,
+        "time more per execution that is slower, and as a share of the mean duration; "
+        + (f"of its own: at {sizes[-1]}, as a share of the state's own mean; " if wide else "")
+        + "every execution: all states by the same share; one in five: a fifth of the "
+        "executions, each by so much; a new state: one that no normal execution has; less "
+        "than the floor shows where a type of executions with a smaller mean is slower by itself",
+        style="dim",
+    )
+    if any(row["shift"] is not None and not row["by_floor"] for row in rows):
+        print_line(
+            console,
+            "* decided by chance, not by the floor: more executions show less",
+            style="dim",
+        )
+
+
+def _shift(cell: dict[str, Any]) -> Text:
+    if cell["shift"] is None:
+        return Text("none")
+    mark = "" if cell["by_floor"] else "*"
+    return Text(f"{format_ns(cell['shift'], sign=True)} {format_share(cell['of_total'])}{mark}")
+
+
+def _times(own: float | None) -> str:
+    if own is None:
+        return "-"
+    return f"{100 * own:.0f} %" if own < 10 else f"{own:,.0f} x"
+
+
+def _listed(sizes: list[int]) -> str:
+    *most, last = map(str, sizes)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _rate(rate: dict[str, Any] | None) -> Text:
+    return Text("-" if rate is None else format_share(rate["share"]))
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    print_line(console, text, style="bold")
