@@ -75,6 +75,7 @@ class View:
     most: int = 1100
 
 
+ENTER: Final = "\ue007"
 ESCAPE: Final = "\ue00c"
 VIEWS: Final = (
     View("top", "sample-lock", ("header", "#causes")),
@@ -87,6 +88,7 @@ VIEWS: Final = (
         ("#x8",),
         "execution=8&finding=1",
         press="#x8 button[aria-label^='Draw every']",
+        keys=ENTER,
     ),
     View(
         "filter",
