@@ -175,9 +175,8 @@ class View extends Drawing {
     this.chosen = true;
     const [begin, end] = finding.columns, width = this.to - this.from;
     this.go(ANOMALY, begin);
-    const at = this.spanOf(finding);
     // All of it in view, where it fits.
-    if (!this.time && at && end - begin <= width && (begin < this.from || end > this.to)) {
+    if (!this.time && end - begin <= width && (begin < this.from || end > this.to)) {
       this.move((begin + end - width) / 2, (begin + end + width) / 2);
     }
     this.pin(pin ? this.cursor : null);
