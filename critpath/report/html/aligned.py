@@ -96,11 +96,11 @@ def _article(
         f'<h3 id="x{position}-title">Execution {titled(one["execution"], short)}{text(label)}</h3>'
         f'<p class="facts">{text("; ".join(facts))}</p>'
         f'<figure data-position="{position}">{drawing}<figcaption>{said}</figcaption></figure>'
-        f"{_findings(one, findings)}{_segments(one) if still else ''}</article>"
+        f"{_findings(one, findings, short)}{_segments(one, short) if still else ''}</article>"
     )
 
 
-def _findings(one: dict[str, Any], findings: list[dict[str, Any]]) -> str:
+def _findings(one: dict[str, Any], findings: list[dict[str, Any]], short: dict[str, str]) -> str:
     if not findings:
         return paragraph("No difference stands out.")
     anchor = f"x{one['position']}f"
@@ -122,13 +122,13 @@ def _findings(one: dict[str, Any], findings: list[dict[str, Any]]) -> str:
     ]
     headers = [">#", "state", "how", ">difference", ">share", ">here", ">normal", "thread"]
     headers += [">normals with it", ">trace time"]
-    words = f"What differs in execution {one['execution']}"
+    words = f"What differs in execution {short.get(one['execution'], one['execution'])}"
     said = verdict.left_out(len(findings) - MOST_FINDINGS, "finding")
     shown = table(words, headers, rows, kind="findings")
     return shown + (paragraph(said, kind="said") if said else "")
 
 
-def _segments(one: dict[str, Any]) -> str:
+def _segments(one: dict[str, Any], short: dict[str, str]) -> str:
     longest = sorted(one["segments"], key=lambda s: (s["begin"] - s["end"], s["begin"]))
     kept = sorted(longest[:_MOST_SEGMENTS], key=lambda s: (s["begin"], s["column"]))
     if not kept:
@@ -147,7 +147,7 @@ def _segments(one: dict[str, Any]) -> str:
     ]
     headers = [">at", ">for", "state", "detail", "thread", ">column"]
     said = verdict.left_out(len(longest) - len(kept), "shorter segment")
-    words = f"Segments of execution {one['execution']}"
+    words = f"Segments of execution {short.get(one['execution'], one['execution'])}"
     return (
         f"<details><summary>{text(words)}</summary>{table(words, headers, rows)}"
         f"{paragraph(said, kind='said') if said else ''}</details>"

@@ -189,8 +189,8 @@ def _aligned_data(
             {
                 "rank": f["rank"],
                 # The columns of its own symbol, as stretches: first, and the one after.
-                "own": (own := stretches(own_columns(document, one, f)) or [(0, 1)]),
-                "columns": [own[0][0], own[-1][1]],
+                "own": (own := stretches(own_columns(document, one, f))),
+                "columns": [own[0][0], own[-1][1]] if own else [0, 1],
                 "words": safe_text(f"{f['state']} {KINDS.get(f['kind'], f['kind'])}"),
                 "difference": ""
                 if f["contribution"] is None

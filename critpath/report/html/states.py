@@ -12,7 +12,7 @@ from critpath.units import format_ns, format_share, plural
 MOST_STATES: Final = 70
 _MOST_NAMES: Final = 6
 _PAPER: Final = "Janecek, Ezzati-Jivan and Hamou-Lhadj, ICPC 2022"
-_HALF: Final = 80  # width of half an interval's drawing, px
+_HALF: Final = 60  # width of half an interval's drawing, px
 _INSET: Final = 6
 
 _TERMS: Final = (
@@ -92,6 +92,7 @@ def states(document: dict[str, Any]) -> str:
             heads=True,
             foot=[["*", *cells(s)] if s["flagged"] else cells(s) for s in total],
         )
+        + paragraph("In a narrow window not every column is shown.", kind="narrow said")
         + said(verdict.left_out(len(rest) - MOST_STATES, "state"))
         + said(_count(document, rest, total))
         + said(_by_the_paper(document))

@@ -32,7 +32,7 @@ const markRow = (position, finding) => {
 const enliven = (article, position) => {
   for (const row of all("table.findings tbody tr", article)) {
     const cell = row.cells[0], rank = Number(cell.textContent);
-    cell.replaceChildren(button(String(rank), () => {}, "Show finding " + rank + " in the drawing", "rank"));
+    cell.replaceChildren(button(String(rank), () => {}, "Show finding " + rank, "rank"));
     row.addEventListener("click", () => {
       const marked = getSelection();
       if (!marked.isCollapsed && marked.containsNode(row, true)) return;

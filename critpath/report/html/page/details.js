@@ -84,7 +84,7 @@ const fillDetails = (panel, one, where, unpin, link) => {
   for (const f of row === ANOMALY ? covering(one, column) : []) {
     fact("finding", make("a", { href: link(f) }, f.rank + ": " + listed([f.words, f.difference])));
   }
-  panel.replaceChildren(make("div", { class: "head" }, head, button("close", unpin, "Close the details")), list, table);
+  panel.replaceChildren(make("div", { class: "head" }, head, button("close", unpin)), list, table);
 };
 
 const times = (begin, end, epoch) => {

@@ -19,7 +19,7 @@ const setUpFilters = () => {
   const type = choose("type", data.executions.map(typeOf), (name) => name);
   const state = choose("state", data.executions.flatMap((one) => one.states), (code) => data.symbols[code].name);
   const thread = choose("thread", data.executions.flatMap((one) => one.threads), (i) => data.threads[i]);
-  const undo = button("reset", () => resetFilters(), "Show all executions again");
+  const undo = button("reset", () => resetFilters(), "Show all executions");
   const said = make("span", { class: "said", role: "status" });
   form.append(undo);
   const picker = make("select", { id: "pick" });
