@@ -138,7 +138,7 @@ def _cells(state: dict[str, Any], words: str, reach: float, flagged: list[str]) 
         f"<small>{text(words)}</small>",
         text(verdict.duration(state["normal_mean"])),
         text(verdict.duration(state["sample_mean"])),
-        text(verdict.duration(state["effect"], sign=True) + _relative(state)),
+        f"<span>{text(verdict.duration(state['effect'], sign=True))}</span>{_relative(state)}",
         *flagged,
         text(verdict.probability(state["p_value"])),
         text(verdict.interval(state)),
@@ -162,7 +162,8 @@ def _relative(state: dict[str, Any]) -> str:
     mean, effect = state["normal_mean"], state["effect"]
     if not mean or effect is None or abs(effect) > 10 * mean or not round(effect / mean, 3):
         return ""
-    return f" ({'+' if effect > 0 else ''}{format_share(effect / mean)})"
+    share = f"({'+' if effect > 0 else ''}{format_share(effect / mean)})"
+    return f" <span>{text(share)}</span>"
 
 
 def _interval(state: dict[str, Any], reach: float) -> str:
