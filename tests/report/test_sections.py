@@ -210,3 +210,25 @@ def test_without_clusters_there_is_no_plot_and_no_complaint(document):
     page = render_html(document)
     assert "No pair of types: a set had nothing to cluster." in page
     assert "<svg class=" + '"reachability"' not in page
+
+
+def test_the_papers_rules_have_a_line_of_their_own_with_the_papers_name(document):
+    page = render_html(document)
+    said = re.search(r"By the paper&#x27;s rules[^<]*", page)[0]
+    assert "Janecek, Ezzati-Jivan and Hamou-Lhadj, ICPC 2022" in said
+    assert "WAIT_TIMER (average and probability)" in said
+    for state in document["states"]:
+        state["average_fires"] = state["probability_fires"] = False
+    assert "By the paper&#x27;s rules" not in render_html(document)
+
+
+def test_the_header_says_with_how_many_normal_executions_was_compared(document):
+    assert "Compared with" not in render_html(document)
+    found = document["clusters"]
+    found["pairs"] = [pair for pair in found["pairs"] if pair["normal"] == 1]
+    size = next(c["size"] for c in found["normal"]["clusters"] if c["cluster"] == 1)
+    page = render_html(document)
+    header = page[page.index("<header") : page.index("</header>")]
+    whole = document["sets"]["normal"]["executions"]
+    assert f"Compared with {size} of {whole} normal executions" in header
+    assert "smallest change that would have shown" in header
