@@ -191,7 +191,7 @@ def _aligned_data(
                 # The columns of its own symbol, as stretches: first, and the one after.
                 "own": (own := stretches(own_columns(document, one, f))),
                 "columns": [own[0][0], own[-1][1]] if own else [0, 1],
-                "words": safe_text(f"{f['state']} {KINDS.get(f['kind'], f['kind'])}"),
+                "words": safe_text(f"{_symbol(f)} {KINDS.get(f['kind'], f['kind'])}"),
                 "difference": ""
                 if f["contribution"] is None
                 else format_ns(f["contribution"], sign=True),
@@ -213,6 +213,11 @@ def _tiled(one: dict[str, Any]) -> bool:
             return False
         at += here["durations"][segment["column"]]
     return True
+
+
+def _symbol(finding: dict[str, Any]) -> str:
+    role = finding["role"]
+    return f"{finding['state']}@{role}" if role else str(finding["state"])
 
 
 def _families(document: dict[str, Any]) -> list[str]:
