@@ -74,7 +74,7 @@ def _blocks(document: dict[str, Any], size: _Size) -> Iterator[str]:
     yield inert(verdict.headline(document))
     said = verdict.further_reasons(document)
     said += [sentences.set_in_short(document, which) for which in ("normal", "sample")]
-    yield from _list(said + [f"warning: {warning}" for warning in _warnings(document)])
+    yield from _list(said + [f"warning: {warning}" for warning in sentences.warnings_of(document)])
     yield from _causes(document, size)
     yield from _states(document, size)
     yield from _executions(document, size)
@@ -90,16 +90,6 @@ def _list(texts: list[str]) -> Iterator[str]:
     beyond = len(texts) - _MOST_SENTENCES
     lines += [f"- {verdict.left_out(beyond, 'line')}"] if beyond > 0 else []
     yield "\n".join(lines)
-
-
-def _warnings(document: dict[str, Any]) -> list[str]:
-    found = list(document["warnings"])
-    for which in ("normal", "sample"):
-        loss = document["sets"][which]["loss"]
-        if loss["events"] or loss["packets"]:
-            lost = f"{plural(loss['events'], 'event')} and {plural(loss['packets'], 'packet')}"
-            found.insert(0, f"{which} set: {lost} lost")
-    return found
 
 
 def _heading(text: str) -> str:
