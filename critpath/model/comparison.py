@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from critpath.model.table import Column, Rows, Table, escaped, html_table
+from critpath.model.table import Column, Rows, Table, escaped, html_table, optional
 from critpath.units import format_ns, plural
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Comparison:
                 "state": Column([f.symbol.state.name for f in found]),
                 "role": Column([f.symbol.role for f in found]),
                 "detail": Column([f.detail for f in found]),
-                "tid": numbers("tid", np.int64),
+                "tid": optional([f.tid if f.tid >= 0 else None for f in found], np.int64),
                 "comm": Column([f.comm for f in found]),
                 "begin_ns": numbers("begin", np.int64),
                 "end_ns": numbers("end", np.int64),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from critpath.report import verdict
@@ -96,13 +96,26 @@ def setting(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def set_in_short(document: dict[str, Any], which: str) -> str:
-    """Return one of the two sets in a line: how many, from where, of what kernel, when."""
+def thread_of(one: dict[str, Any], name: Callable[[str], str] = str) -> str:
+    """Return the thread of an execution, a segment or a finding: its name, its id if known.
+
+    ``name`` is how names of the trace are to stand in it.
+    """
+    if one["tid"] < 0:
+        return name(one["comm"]) if one["comm"] else "unknown thread"
+    return f"{name(one['comm'])} {one['tid']}" if one["comm"] else str(one["tid"])
+
+
+def set_in_short(document: dict[str, Any], which: str, name: Callable[[str], str] = str) -> str:
+    """Return one of the two sets in a line: how many, from where, of what kernel, when.
+
+    ``name`` is how names of files, hosts and kernels are to stand in it.
+    """
     one = document["sets"][which]
     parts = [
-        f"{which}: {plural(one['executions'], 'execution')} from {_several(one['sources'])}",
-        *([f"on {_several(one['hosts'])}"] if one["hosts"] else []),
-        *([f"kernel {_several(one['kernels'])}"] if one["kernels"] else []),
+        f"{which}: {plural(one['executions'], 'execution')} from {_several(one['sources'], name)}",
+        *([f"on {_several(one['hosts'], name)}"] if one["hosts"] else []),
+        *([f"kernel {_several(one['kernels'], name)}"] if one["kernels"] else []),
     ]
     moments = [moment for moment in one.get("recorded", []) if moment]
     if moments:
@@ -121,7 +134,7 @@ def warnings_of(document: dict[str, Any]) -> list[str]:
     return [*lost, *document["warnings"]]
 
 
-def _several(names: list[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
+def _several(names: list[str], name: Callable[[str], str]) -> str:
+    shown = ", ".join(map(name, names[:_MOST_NAMES]))
     beyond = len(names) - _MOST_NAMES
     return f"{shown} and {beyond} more" if beyond > 0 else shown or "nowhere"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -100,9 +100,14 @@ def kind_of(aligned: dict[str, Any], finding: dict[str, Any]) -> str:
     return f"{kind} (not unusual)" if usual else kind
 
 
-def what_differs(aligned: dict[str, Any], finding: dict[str, Any]) -> str:
-    """Return a finding in a few words: state, qualifier, how it differs."""
-    detail = f" {finding['detail']}" if finding["detail"] else ""
+def what_differs(
+    aligned: dict[str, Any], finding: dict[str, Any], name: Callable[[str], str] = str
+) -> str:
+    """Return a finding in a few words: state, qualifier, how it differs.
+
+    ``name`` is how names of the trace are to stand in it.
+    """
+    detail = f" {name(finding['detail'])}" if finding["detail"] else ""
     return f"{finding['state']}{detail}, {kind_of(aligned, finding)}"
 
 
@@ -319,14 +324,17 @@ def interval(state: dict[str, Any]) -> str:
     return " to ".join(format_ns(end, sign=True) for end in ends)
 
 
-def mostly(document: dict[str, Any], row: dict[str, Any]) -> str:
-    """Return what an anomalous execution's excess is, in a few words."""
+def mostly(document: dict[str, Any], row: dict[str, Any], name: Callable[[str], str] = str) -> str:
+    """Return what an anomalous execution's excess is, in a few words.
+
+    ``name`` is how names of the trace are to stand in it.
+    """
     findings = findings_of(document, row["position"])
     if not findings:
-        return row["symbol"] or ""
+        return name(row["symbol"]) if row["symbol"] else ""
     first = findings[0]
-    detail = f" {first['detail']}" if first["detail"] else ""
-    where = f" in {first['comm']}" if first["role"] else ""
+    detail = f" {name(first['detail'])}" if first["detail"] else ""
+    where = f" in {name(first['comm'])}" if first["role"] else ""
     return f"{first['state']}{detail}{where}, {KINDS.get(first['kind'], first['kind'])}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from critpath.report import verdict
+from critpath.report import sentences, verdict
 from critpath.report.columns import GAP
 from critpath.report.html.elements import paragraph, table, text
 from critpath.report.html.svg_alignment import alignment_svg, caption
@@ -75,7 +75,7 @@ def _article(
     label = f", {row['label']}" if row and row["label"] else ""
     facts = [f"{verdict.duration(one['excess'], sign=True)} against its normal group"]
     if row:
-        facts.insert(0, f"{row['comm']} {row['tid']}, {format_ns(row['end'] - row['begin'])}")
+        facts.insert(0, f"{sentences.thread_of(row)}, {format_ns(row['end'] - row['begin'])}")
         facts.append(f"p {verdict.probability(row['p_value'])}")
         if row["lossy"]:
             facts.append("touches a loss")
@@ -105,7 +105,7 @@ def _findings(one: dict[str, Any], findings: list[dict[str, Any]]) -> str:
             # The causes link here.
             f'<code id="{anchor}{f["rank"]}">{text(f["state"])}</code> {text(f["detail"])}',
             text(verdict.kind_of(one, f)),
-            text(f"{f['comm']} {f['tid']}"),
+            text(sentences.thread_of(f)),
             text(f"{f['begin'] / 1e9:.6f} s"),
             text(verdict.duration(f["observed"])),
             text(verdict.duration(f["expected"])),
@@ -135,7 +135,7 @@ def _segments(one: dict[str, Any]) -> str:
             text(format_ns(s["end"] - s["begin"])),
             f"<code>{text(s['state'])}</code>",
             text(s["detail"]),
-            text(f"{s['comm']} {s['tid']}"),
+            text(sentences.thread_of(s)),
             str(s["column"] + 1),
         ]
         for s in kept

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from critpath.report import verdict
+from critpath.report import sentences, verdict
 from critpath.report.columns import consensus
 from critpath.report.html.aligned import findings_by_execution
 from critpath.report.html.compact import (
@@ -201,7 +201,7 @@ def _tiled(one: dict[str, Any]) -> bool:
 
 
 def _thread(segment: dict[str, Any]) -> str:
-    return safe_text(f"{segment['comm']} {segment['tid']}")
+    return safe_text(sentences.thread_of(segment))
 
 
 def _epoch(document: dict[str, Any], row: dict[str, Any] | None) -> int:
