@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from critpath.errors import InconclusiveError, UnreadableError, UsageError
+from critpath.errors import CritpathError, InconclusiveError, UnreadableError, UsageError
 from critpath.units import log_text, plural, safe_text
 
 if TYPE_CHECKING:
@@ -60,6 +61,61 @@ def write_pieces(place: str, pieces: Iterable[bytes]) -> None:
         else:
             binary.write(piece)
     sys.stdout.flush()
+
+
+def write_together(texts: Mapping[str, str]) -> None:
+    """Write files, all or none of them.
+
+    Each is whole and on the disk under another name before the first gets its own; then
+    only a directory that somebody changes meanwhile can keep one from it.
+
+    Parameters
+    ----------
+    texts : mapping of str to str
+        By the file's place.
+
+    Raises
+    ------
+    UsageError
+        If one cannot be written.
+    """
+    from critpath.store import atomic  # noqa: PLC0415 - numpy
+
+    with ExitStack() as stack:
+        for place, text in texts.items():
+            stream = stack.enter_context(atomic(Path(place)))
+            try:
+                stream.write(text.encode("utf-8", "replace"))
+                stream.flush()
+                with suppress(OSError):  # a device or a pipe has none
+                    os.fsync(stream.fileno())
+            except OSError as error:
+                # Here, as the contexts of the other files would say that it was theirs.
+                raise UsageError(
+                    f"cannot write {place}: {error.strerror or error}",
+                    "choose a place that you may write to and that has room",
+                ) from error
+
+
+def attempt(*steps: Callable[[], None]) -> None:
+    """Do every step although one before it failed, then say what failed.
+
+    Raises
+    ------
+    CritpathError
+        The first, with what the others say.
+    """
+    failed: list[CritpathError] = []
+    for step in steps:
+        try:
+            step()
+        except CritpathError as error:
+            failed.append(error)
+    if len(failed) > 1:
+        first = failed[0]
+        raise type(first)("; ".join(error.what for error in failed), first.do) from first
+    if failed:
+        raise failed[0]
 
 
 def check_terminal(place: str, what: str, *, binary: bool) -> None:
