@@ -205,6 +205,7 @@ def warn(messages: Iterable[str], *, quiet: bool) -> None:
 def hint(message: str, *, quiet: bool) -> None:
     """Print what was done, or what to do next, on stderr."""
     if not quiet:
+        sys.stdout.flush()  # in a log that has both, it stands below what it speaks of
         print(log_text(safe_text(message)), file=sys.stderr)
 
 
