@@ -108,6 +108,17 @@ def test_levels_decide_what_a_flagged_state_does(factory):
     assert cases(text)["WAIT_TIMER"].findtext("system-out").startswith("warning: WAIT_TIMER is +")
 
 
+def test_times_are_of_whole_executions_whatever_decides(factory):
+    document = comparison_document(factory.comparison())
+    rows = [row for row in document["executions"] if row["set"] == "sample"]
+    mean = sum(row["end"] - row["begin"] for row in rows) / len(rows) / 1e9
+    # What a gate with states at level off makes of the total.
+    next(s for s in document["states"] if s["state"] == "total")["sample_mean"] = 1.0
+    text = render_junit(document)
+    assert float(cases(text)["total"].get("time")) == pytest.approx(mean, abs=1e-9)
+    assert float(parsed(text).find("testsuite").get("time")) == pytest.approx(mean, abs=1e-3)
+
+
 def test_what_could_not_be_decided_fails_nothing(factory):
     document = comparison_document(factory.comparison(samples=3, normals=4))
     document["verdict"] = "inconclusive"

@@ -136,9 +136,10 @@ def _aligned_data(
     one: dict[str, Any], findings: list[dict[str, Any]], normals: int
 ) -> dict[str, Any]:
     here, segments = one["rows"][-1], one["segments"]
-    threads: dict[str, int] = {}
+    threads: dict[tuple[str, int], int] = {}
     details: dict[str, int] = {}
-    who = [threads.setdefault(_thread(s), len(threads)) for s in segments]
+    # Two machines may have threads of one name and id.
+    who = [threads.setdefault((_thread(s), s.get("host", 0)), len(threads)) for s in segments]
     what = [details.setdefault(safe_text(s["detail"]), len(details)) for s in segments]
     statistics = one["statistics"]
     begin = segments[0]["begin"] if segments else 0
@@ -165,7 +166,7 @@ def _aligned_data(
         "begin": str(begin),
         "at": [] if _tiled(one) else [s["begin"] - begin for s in segments],
         "segments": [] if _tiled(one) else [s["column"] for s in segments],
-        "threads": list(threads),
+        "threads": [name for name, _ in threads],
         "details": list(details),
         "who": runs(who),
         # Of each change of thread, the segment that follows and whether it is a wake.
