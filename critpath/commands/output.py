@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 STDOUT = "-"
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 SHOWN_WARNINGS = 20
+_WIDTH = 120  # of text for nobody's terminal: a CI system's log, a file
 
 
 def write_output(place: str, text: str) -> None:
@@ -231,7 +232,11 @@ def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
 
 
 def make_console(stream: IO[str] | None = None) -> Console:
-    """Return a console on stdout, or another stream, in which text from a trace is only text."""
+    """Return a console on stdout, or another stream, in which text from a trace is only text.
+
+    It is as wide as the terminal or as COLUMNS says; where there is neither, wide enough
+    for every column of a comparison.
+    """
     from rich.console import Console  # noqa: PLC0415 - start-up time
 
     class Pipe(Console):
@@ -242,7 +247,15 @@ def make_console(stream: IO[str] | None = None) -> Console:
             raise BrokenPipeError
 
     file = cast("IO[str]", _LogStream(stream or sys.stdout))
-    return Pipe(file=file, highlight=False, markup=False, emoji=False)
+    # A file is for any screen: it is not as wide as the one that it was made on.
+    watched = stream is None and _is_any_terminal()
+    width = None if "COLUMNS" in os.environ or watched else _WIDTH
+    return Pipe(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _is_any_terminal() -> bool:
+    """Tell whether somebody reads along: of ``critpath ... | less`` stderr is a terminal."""
+    return any(os.isatty(descriptor) for descriptor in range(3))
 
 
 class _LogStream:

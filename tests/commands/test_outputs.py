@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -220,3 +223,29 @@ def test_json_that_is_printed_holds_no_command(saved, run):
     assert "##[" not in out
     assert not [line for line in out.splitlines() if line.lstrip().startswith("::")]
     assert json.loads(out)["warnings"] == saved["warnings"]
+
+
+@pytest.mark.parametrize(("columns", "width"), [(None, 120), ("90", 90)])
+def test_a_log_is_wide_enough_for_every_column(saved, tmp_path, columns, width):
+    """Without any terminal, as in a CI system."""
+    del saved
+    environment = {name: v for name, v in os.environ.items() if name != "COLUMNS"}
+    if columns is not None:
+        environment["COLUMNS"] = columns
+    done = subprocess.run(
+        [sys.executable, "-m", "critpath", "report", "saved.json"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        start_new_session=True,
+    )
+    lines = done.stdout.splitlines()
+    (head,) = [line for line in lines if line.startswith("state ")]
+    assert "95 % interval" in head
+    assert "no room for" not in done.stdout
+    drawn = max(len(line) for line in lines if line.startswith(("normal ", "anomaly ")))
+    assert drawn <= width
