@@ -7,7 +7,7 @@ from typing import Any, Final
 from critpath.report import verdict
 from critpath.report.html.aligned import drawn
 from critpath.report.html.elements import paragraph, said, table, terms, text
-from critpath.report.html.names import thread_of
+from critpath.report.sentences import thread_of
 
 MOST_EXECUTIONS: Final = 500
 

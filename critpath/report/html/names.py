@@ -62,11 +62,6 @@ def titled(name: str, short: dict[str, str]) -> str:
     return f'<span title="{text(name)}">{text(short[name])}</span>'
 
 
-def thread_of(one: dict[str, Any]) -> str:
-    """Return the thread of a segment, a finding or an execution: its name, and its tid if known."""
-    return f"{one['comm']} {one['tid']}" if one["tid"] >= 0 else str(one["comm"])
-
-
 def family_of(one: dict[str, Any]) -> str:
     """Return the thread's name with ``#`` for numbers, as the roles of states have it."""
     return _INSTANCE.sub("#", one["comm"])

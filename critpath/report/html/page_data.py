@@ -22,9 +22,10 @@ from critpath.report.html.compact import (
     pack_symbols,
     runs,
 )
-from critpath.report.html.names import family_of, names_of, thread_of
+from critpath.report.html.names import family_of, names_of
 from critpath.report.html.wakes import changes
 from critpath.report.palette import KINDS, LOOKS, letter_of, words_of
+from critpath.report.sentences import thread_of
 from critpath.units import format_ns, safe_text
 
 # Cells (a symbol and a duration) of normal rows that go into a page, shared out over its
@@ -149,9 +150,10 @@ def _aligned_data(
     normals: int,
 ) -> dict[str, Any]:
     here, segments = one["rows"][-1], one["segments"]
-    threads: dict[str, int] = {}
+    threads: dict[tuple[str, int], int] = {}
     details: dict[str, int] = {}
-    who = [threads.setdefault(_thread(s), len(threads)) for s in segments]
+    # Two machines may have threads of one name and id.
+    who = [threads.setdefault((_thread(s), s.get("host", 0)), len(threads)) for s in segments]
     what = [details.setdefault(safe_text(s["detail"]), len(details)) for s in segments]
     statistics = one["statistics"]
     begin = segments[0]["begin"] if segments else 0
@@ -178,7 +180,7 @@ def _aligned_data(
         "begin": str(begin),
         "at": [] if _tiled(one) else [s["begin"] - begin for s in segments],
         "segments": [] if _tiled(one) else [s["column"] for s in segments],
-        "threads": list(threads),
+        "threads": [name for name, _ in threads],
         "details": list(details),
         "who": runs(who),
         # Of each change of thread, the segment that follows and whether it is a wake.
