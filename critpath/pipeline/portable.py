@@ -70,7 +70,10 @@ def _renamed(part: PathSet, names: Mapping[str, str]) -> PathSet:
         ),
         environment=tuple(
             {
-                key: value
+                # Arguments may hold what is nobody else's business.
+                key: each.get("recorded_program", "")
+                if key == "recorded_command"
+                else value
                 if not isinstance(value, str)
                 else names.get(value, value)
                 if key == "recording"

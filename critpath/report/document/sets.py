@@ -25,7 +25,7 @@ def set_document(paths: PathSet) -> dict[str, Any]:
     dict
         ``window`` in ns from the first execution's begin to the last one's end,
         None without executions; ``loss`` summed, and place by place up to 200;
-        ``machines``, ``processors``, ``cpus`` and ``profiles``: what critpath's own
+        ``machines``, ``processors``, ``cpus``, ``profiles`` and ``commands``: what critpath's own
         recordings say of where and how they were made, empty for others.
     """
     executions = paths.executions
@@ -59,6 +59,7 @@ def set_document(paths: PathSet) -> dict[str, Any]:
         "processors": _from_environment(paths, "recorded_cpu"),
         "cpus": _from_environment(paths, "recorded_cpus"),
         "profiles": _from_environment(paths, "recorded_profile"),
+        "commands": _from_environment(paths, "recorded_command"),
         "epochs": _epochs(paths),
         "recorded": [_utc(moment) for moment in _moments(paths)],
         "loss": {

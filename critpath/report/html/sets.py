@@ -28,6 +28,7 @@ _ALIKE: Final = (
 _OWN: Final[tuple[tuple[str, Callable[[dict[str, Any]], str]], ...]] = (
     ("recordings", lambda s: _names(s["sources"])),
     ("recorded", lambda s: _names(_when(s))),
+    ("command", lambda s: _names(s.get("commands", []) or ["not known"])),
     ("executions", lambda s: f"{s['executions']:,}"),
     ("without begin or end", lambda s: f"{s['incomplete']:,}"),
     ("events", lambda s: f"{s['events']:,}"),
