@@ -92,7 +92,7 @@ def decide(
     ]
     if reasons:
         return "inconclusive", tuple(reasons)
-    if not any(s.level == "error" for s in detection.states[:-1]):
+    if not any(s.level == "error" for s in detection.states):
         return "ok", ("no state decides: every one is at level warn or off",)
     if not detection.enough and detection.rule == "gate":
         what = f"too few executions to decide at alpha {detection.alpha:g}"
@@ -152,11 +152,16 @@ def _not_slower(detection: Detection) -> str:
     if detection.detectable is not None:
         share = f" ({format_share(detection.detectable / mean)})" if mean else ""
         size = format_ns(detection.detectable, sign=True)
-        shown = f"; a change of {size}{share} in the mean would have shown"
+        where = "mean" if detection.whole is None else "total of what decides"
+        shown = f"; a change of {size}{share} in the {where} would have shown"
     faster = _faster(detection)
     if not detection.slight:
         some = any(s.level != "error" for s in detection.states)
         which = "no state that decides" if some else "no state"
+        if all(s.level != "error" for s in detection.states[:-1]):
+            which = "the total, which alone decides, is not slower"
+            which = f"{faster}; {which}" if faster else which
+            return f"{which} at alpha {detection.alpha:g}{shown}"
         if faster:
             return f"{faster}; {which} is slower at alpha {detection.alpha:g}{shown}"
         return f"{which} differs at alpha {detection.alpha:g}{shown}"
@@ -178,8 +183,9 @@ def _faster(detection: Detection) -> str:
         return ""
     mean = total.normal_mean
     share = f" ({format_share(total.effect / mean)})" if mean else ""
+    of = "" if detection.whole is None else " of what decides"
     ends = " to ".join(format_ns(x, sign=True) for x in (total.effect_low, total.effect_high))
     return (
-        f"the sample is faster: the total is {format_ns(total.effect, sign=True)} an execution"
+        f"the sample is faster: the total{of} is {format_ns(total.effect, sign=True)} an execution"
         f"{share}, 95 % interval {ends}"
     )

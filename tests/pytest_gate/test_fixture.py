@@ -199,7 +199,9 @@ def test_update_and_accept(project, pytester, recorder, recordings):
     project(CALL, "--critpath-update").assert_outcomes(passed=1)
     assert sources() == ["normal", "normal-later"]
     recorder["from"] = "sample-lock"
-    project(CALL, "--critpath-update").assert_outcomes(failed=1)
+    refused = project(CALL, "--critpath-update")
+    refused.assert_outcomes(failed=1)
+    refused.stdout.fnmatch_lines(["*b.json stays as it is; *: pytest --critpath-accept"])
     assert sources() == ["normal", "normal-later"]
     done = project(CALL, "--critpath-accept")
     done.assert_outcomes(passed=1)

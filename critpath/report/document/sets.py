@@ -77,8 +77,13 @@ def set_document(paths: PathSet) -> dict[str, Any]:
 
 def _epochs(paths: PathSet) -> list[int]:
     """Return what to add to a time of each source for ns since 1970, 0 where unknown."""
-    known = {e["recording"]: e["clock_epoch"] for e in paths.environment if "clock_epoch" in e}
-    return [int(known.get(source, 0)) for source in paths.sources]
+    known = {
+        e["recording"]: e["clock_epoch"]
+        for e in paths.environment
+        if "recording" in e and "clock_epoch" in e
+    }
+    epochs = (known.get(source, 0) for source in paths.sources)
+    return [epoch if isinstance(epoch, int) else 0 for epoch in epochs]
 
 
 def _moments(paths: PathSet) -> list[int]:

@@ -45,7 +45,9 @@ _LOST: Final[tuple[tuple[str, Callable[[dict[str, Any]], int]], ...]] = (
 def sets(document: dict[str, Any]) -> str:
     """Return the warnings, what the two sets are, and what was lost in them."""
     both = [document["sets"][which] for which in SETS]
-    rows = [[text(name), *(text(say(s)) for s in both), ""] for name, say in _OWN]
+    commands = any(one.get("commands") for one in both)
+    own = [(name, say) for name, say in _OWN if commands or name != "command"]
+    rows = [[text(name), *(text(say(s)) for s in both), ""] for name, say in own]
     for name, known in _ALIKE:
         values = [known(s) for s in both]
         if any(values) or name in {"host", "kernel", "tracer"}:
