@@ -278,13 +278,13 @@ def test_a_baseline_is_exported_as_a_recording_is(run):
 
 def test_a_program_is_known_by_its_name_alone(run, tmp_path, recordings):
     paths = load_paths(recordings / "normal.parquet")
-    said = {"recorded_command": "/home/me/shop --token hush", "recorded_program": "shop"}
+    said = {"recorded_command": "/srv/me/shop --token hush", "recorded_program": "shop"}
     told = replace(paths, environment=(*paths.environment, said))
     save_paths(told, tmp_path / "shop.parquet")
     run("baseline", "save", "shop.parquet", "-o", "b.json")
     text = (tmp_path / "b.json").read_text()
     assert "hush" not in text
-    assert "/home" not in text
+    assert "/srv" not in text
     assert '"recorded_command":"shop"' in text
     other = {"recorded_command": "./cart", "recorded_program": "cart"}
     paths = load_paths(recordings / "normal-2.parquet")
