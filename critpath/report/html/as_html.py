@@ -88,6 +88,7 @@ def _header(document: dict[str, Any], headline: str, sections: list[tuple[str, s
         (f"{document['outliers']['anomalous']:,}", "of them anomalous"),
     ]
     total = next((s for s in document["states"] if s["state"] == "total"), None)
+    total = document["detection"].get("whole") or total  # the figure is of the duration
     if total and total["effect"] is not None:
         figures.append((verdict.duration(total["effect"], sign=True), "mean change"))
         figures.append(

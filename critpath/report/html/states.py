@@ -70,7 +70,8 @@ def states(document: dict[str, Any]) -> str:
     ends = ("effect", "effect_low", "effect_high")
     reach = max([abs(s[key] or 0.0) for s in shown + total for key in ends] + [1.0])
     words = {symbol["name"]: LOOKS[symbol["state"]].words for symbol in document["symbols"]}
-    words["total"] = "the whole duration"
+    some = document["detection"].get("whole")
+    words["total"] = "the part of the duration that decides" if some else "the whole duration"
     # Everything fails a build by itself where the settings say nothing else.
     levels = any(s.get("level", "error") not in {"error", None} for s in document["states"])
     headers = ["state", "~the path is", ">normal", ">sample", ">effect", "flagged"]
