@@ -57,6 +57,8 @@ def round_up(share: float) -> float:
 
 def plural(count: int, noun: str) -> str:
     """Render a count with its noun, for example ``1 execution``, ``4 processes``."""
+    if count != 1 and noun.endswith("ex"):
+        return f"{count:,} {noun.removesuffix('ex')}ices"
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
     return f"{count:,} {noun}{ending}"
 

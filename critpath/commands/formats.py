@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands.output import STDOUT
 from critpath.errors import UsageError
+from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
@@ -83,11 +84,20 @@ def _vectors(sets: Sequence[Exported]) -> Iterable[bytes]:
     return vectors_parquet(sets, pipeline.vectors([one.paths for one in sets]))
 
 
-def _graphml(source: Path, settings: Any, **of: Any) -> Iterable[bytes]:
+def _graphml(
+    source: Path, settings: Any, *, tell: Callable[[str], None], **of: Any
+) -> Iterable[bytes]:
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
     from critpath.report.exports.as_graphml import graphml  # noqa: PLC0415 - start-up time
 
-    return graphml(*pipeline.window(source, reader=settings["reader"], **of))
+    graph, timelines = pipeline.window(source, reader=settings["reader"], **of)
+    vertices, threads = graph.graph.get("left_out", (0, 0))
+    if vertices:
+        tell(
+            f"{plural(vertices, 'vertex')} of {plural(threads, 'thread')} beside the path "
+            f"left out, {len(graph):,} written; --all-threads has all"
+        )
+    return graphml(graph, timelines)
 
 
 FORMATS: Final[dict[str, Format]] = {

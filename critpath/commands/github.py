@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from critpath.commands.output import attempt
 from critpath.errors import CritpathError
 
 SUMMARY: Final = "GITHUB_STEP_SUMMARY"
@@ -79,8 +80,17 @@ def append(prepared: ForGitHub) -> None:
     Raises
     ------
     CritpathError
-        If a file cannot be written; it is then as it was.
+        If a file cannot be written; it is then as it was, and the other is written.
     """
+    attempt(lambda: _append_outputs(prepared), lambda: _append_summary(prepared))
+
+
+def _append_outputs(prepared: ForGitHub) -> None:
+    if output := os.environ.get(OUTPUT):
+        _append(Path(output), prepared.outputs)
+
+
+def _append_summary(prepared: ForGitHub) -> None:
     place = summary_file()
     if place is None:
         _say(f"{SUMMARY} is not set: no summary, only annotations")
@@ -88,8 +98,6 @@ def append(prepared: ForGitHub) -> None:
         _append(Path(place), prepared.summary)
     else:
         _say(f"no summary: what is in {place} already leaves no room of GitHub's 1 MiB")
-    if output := os.environ.get(OUTPUT):
-        _append(Path(output), prepared.outputs)
 
 
 def _size(place: str) -> int:
@@ -113,7 +121,7 @@ def _append(path: Path, text: str) -> None:
     if not whole:
         raise CritpathError(
             f"cannot append to {path}: {why}",
-            "make room or give access there; the other files are written",
+            "make room or give access there",
         )
 
 

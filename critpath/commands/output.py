@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from critpath.errors import InconclusiveError, UnreadableError, UsageError
+from critpath.errors import CritpathError, InconclusiveError, UnreadableError, UsageError
 from critpath.units import log_text, plural, safe_text
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 STDOUT = "-"
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 SHOWN_WARNINGS = 20
+_WIDTH = 120  # of text for nobody's terminal: a CI system's log, a file
 
 
 def write_output(place: str, text: str) -> None:
@@ -60,6 +62,61 @@ def write_pieces(place: str, pieces: Iterable[bytes]) -> None:
         else:
             binary.write(piece)
     sys.stdout.flush()
+
+
+def write_together(texts: Mapping[str, str]) -> None:
+    """Write files, all or none of them.
+
+    Each is whole and on the disk under another name before the first gets its own; then
+    only a directory that somebody changes meanwhile can keep one from it.
+
+    Parameters
+    ----------
+    texts : mapping of str to str
+        By the file's place.
+
+    Raises
+    ------
+    UsageError
+        If one cannot be written.
+    """
+    from critpath.store import atomic  # noqa: PLC0415 - numpy
+
+    with ExitStack() as stack:
+        for place, text in texts.items():
+            stream = stack.enter_context(atomic(Path(place)))
+            try:
+                stream.write(text.encode("utf-8", "replace"))
+                stream.flush()
+                with suppress(OSError):  # a device or a pipe has none
+                    os.fsync(stream.fileno())
+            except OSError as error:
+                # Here, as the contexts of the other files would say that it was theirs.
+                raise UsageError(
+                    f"cannot write {place}: {error.strerror or error}",
+                    "choose a place that you may write to and that has room",
+                ) from error
+
+
+def attempt(*steps: Callable[[], None]) -> None:
+    """Do every step although one before it failed, then say what failed.
+
+    Raises
+    ------
+    CritpathError
+        The first, with what the others say.
+    """
+    failed: list[CritpathError] = []
+    for step in steps:
+        try:
+            step()
+        except CritpathError as error:
+            failed.append(error)
+    if len(failed) > 1:
+        first = failed[0]
+        raise type(first)("; ".join(error.what for error in failed), first.do) from first
+    if failed:
+        raise failed[0]
 
 
 def check_terminal(place: str, what: str, *, binary: bool) -> None:
@@ -149,6 +206,7 @@ def warn(messages: Iterable[str], *, quiet: bool) -> None:
 def hint(message: str, *, quiet: bool) -> None:
     """Print what was done, or what to do next, on stderr."""
     if not quiet:
+        sys.stdout.flush()  # in a log that has both, it stands below what it speaks of
         print(log_text(safe_text(message)), file=sys.stderr)
 
 
@@ -176,7 +234,11 @@ def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
 
 
 def make_console(stream: IO[str] | None = None) -> Console:
-    """Return a console on stdout, or another stream, in which text from a trace is only text."""
+    """Return a console on stdout, or another stream, in which text from a trace is only text.
+
+    It is as wide as the terminal or as COLUMNS says; where there is neither, wide enough
+    for every column of a comparison.
+    """
     from rich.console import Console  # noqa: PLC0415 - start-up time
 
     class Pipe(Console):
@@ -187,7 +249,15 @@ def make_console(stream: IO[str] | None = None) -> Console:
             raise BrokenPipeError
 
     file = cast("IO[str]", _LogStream(stream or sys.stdout))
-    return Pipe(file=file, highlight=False, markup=False, emoji=False)
+    # A file is for any screen: it is not as wide as the one that it was made on.
+    watched = stream is None and _is_any_terminal()
+    width = None if "COLUMNS" in os.environ or watched else _WIDTH
+    return Pipe(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _is_any_terminal() -> bool:
+    """Tell whether somebody reads along: of ``critpath ... | less`` stderr is a terminal."""
+    return any(os.isatty(descriptor) for descriptor in range(3))
 
 
 class _LogStream:

@@ -78,6 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", default=STDOUT, help="where to (default: - for stdout)"
     )
+    parser.add_argument(
+        "--all-threads",
+        action="store_true",
+        help="graphml of a path: also the threads that are not on it and woke none that is",
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
 
@@ -85,6 +90,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Show or write the paths and return the exit code."""
     check_inputs([arguments.trace])
     name = _format(arguments)
+    if arguments.all_threads and not (name in FORMATS and FORMATS[name].of == WINDOW):
+        raise UsageError("--all-threads is for the graph of a window", "add --format graphml")
     check_outputs([arguments.output], [arguments.trace], force=arguments.force)
     check_terminal(arguments.output, name, binary=name in FORMATS and FORMATS[name].binary)
     if name in FORMATS and FORMATS[name].of == WINDOW:
@@ -134,11 +141,15 @@ def _window(arguments: argparse.Namespace, settings: Settings, name: str) -> Ite
             f"{name} is the graph of a trace, and {arguments.trace} holds paths alone",
             "name the recording that they were extracted from",
         )
+
+    def tell(message: str) -> None:
+        hint(message, quiet=settings["quiet"])
+
     begin, end = arguments.begin, arguments.end
     named = arguments.id or arguments.tid is not None or arguments.comm is not None
     if not named and (begin is not None or end is not None):
         _check_window(arguments)
-        return FORMATS[name].render(arguments.trace, settings, begin=begin, end=end)
+        return FORMATS[name].render(arguments.trace, settings, tell=tell, begin=begin, end=end)
     paths = _paths(arguments, settings)
     warn(messages_of(paths), quiet=settings["quiet"])
     if len(paths) != 1:
@@ -147,7 +158,15 @@ def _window(arguments: argparse.Namespace, settings: Settings, name: str) -> Ite
             "choose one with --id ID or --tid N, or give --from and --to",
         )
     source = Path(paths.sources[int(paths.session[0])])
-    return FORMATS[name].render(source, settings, begin=begin, end=end, paths=paths)
+    return FORMATS[name].render(
+        source,
+        settings,
+        tell=tell,
+        begin=begin,
+        end=end,
+        paths=paths,
+        all_threads=arguments.all_threads,
+    )
 
 
 def _check_window(arguments: argparse.Namespace) -> None:

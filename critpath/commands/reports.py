@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands import github
-from critpath.commands.output import STDOUT, check_outputs, make_console, write_output
+from critpath.commands.output import (
+    STDOUT,
+    attempt,
+    check_outputs,
+    make_console,
+    write_output,
+    write_together,
+)
 from critpath.errors import UsageError
 from critpath.units import log_text
 
@@ -80,14 +87,20 @@ def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Out
 def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
     """Write every document, and the text of the terminal unless stdout is one's.
 
-    Everything is rendered before anything is written, so that a failure leaves no half of
-    it; files come first, as a reader of stdout may close early.
+    Everything is rendered before anything is written, and files are there all or none.
+    They come first, as a reader of stdout may close early; but the verdict and the
+    annotations are printed even where a file could not be written.
 
     Parameters
     ----------
     document : dict
         A comparison's.
     outputs : Outputs
+
+    Raises
+    ------
+    CritpathError
+        If something could not be written, after everything else was.
     """
     texts = {place: _render(name, document) for name, place in outputs.places.items()}
     for_github = github.prepare(document) if outputs.github else None
@@ -95,12 +108,18 @@ def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
     with console.capture() as captured:
         if not outputs.to_stdout:
             _show(document, console)
-    _write(texts)
-    if for_github is not None:
-        github.append(for_github)
-    console.file.write(captured.get())
-    if for_github is not None:
-        sys.stdout.write("".join(f"{line}\n" for line in for_github.annotations))
+
+    def print_all() -> None:
+        _to_stdout(texts)
+        console.file.write(captured.get())
+        if for_github is not None:
+            sys.stdout.write("".join(f"{line}\n" for line in for_github.annotations))
+
+    def tell_github() -> None:
+        if for_github is not None:
+            github.append(for_github)
+
+    attempt(lambda: _to_files(texts), tell_github, print_all)
 
 
 def _show(document: dict[str, Any], console: Console) -> None:
@@ -111,15 +130,19 @@ def _show(document: dict[str, Any], console: Console) -> None:
 
 def write_files(document: dict[str, Any], places: dict[str, str]) -> None:
     """Write documents of a comparison, by kind of document the file; all or none."""
-    _write({place: _render(name, document) for name, place in places.items()})
+    texts = {place: _render(name, document) for name, place in places.items()}
+    attempt(lambda: _to_files(texts), lambda: _to_stdout(texts))
 
 
-def _write(texts: dict[str, str]) -> None:
-    for place in sorted(texts, key=lambda place: place == STDOUT):
-        text = texts[place]
+def _to_files(texts: dict[str, str]) -> None:
+    write_together({place: text for place, text in texts.items() if place != STDOUT})
+
+
+def _to_stdout(texts: dict[str, str]) -> None:
+    text = texts.get(STDOUT)
+    if text is not None:
         # JSON is inert by itself, and must stay what it is.
-        inert = text if place != STDOUT or text.startswith("{") else log_text(text)
-        write_output(place, inert)
+        write_output(STDOUT, text if text.startswith("{") else log_text(text))
 
 
 def _render(name: str, document: dict[str, Any]) -> str:

@@ -18,7 +18,14 @@ MOST_EDGES: Final = 500_000
 Segment = tuple[int, int, int, int]  # begin, end, worker, interval
 
 
-def window_graph(graph: ExecutionGraph, begin: int, end: int, subject: int | None = None) -> Any:
+def window_graph(
+    graph: ExecutionGraph,
+    begin: int,
+    end: int,
+    subject: int | None = None,
+    *,
+    all_threads: bool = False,
+) -> Any:
     """Return the part of the graph inside a window, with the critical path marked.
 
     Parameters
@@ -28,12 +35,15 @@ def window_graph(graph: ExecutionGraph, begin: int, end: int, subject: int | Non
         The window (ns).
     subject : int or None
         The worker whose path through the window is marked; None for no marks.
+    all_threads : bool
+        With a subject, also the threads that neither are on its path nor woke one that is.
 
     Returns
     -------
     networkx.MultiDiGraph
         As `ExecutionGraph.to_networkx`; with a subject every edge says whether it is
-        ``critical``.
+        ``critical``, and the graph's attribute ``left_out`` how many vertices and
+        threads are not in it.
 
     Raises
     ------
@@ -57,7 +67,7 @@ def window_graph(graph: ExecutionGraph, begin: int, end: int, subject: int | Non
     cuts = [(of, time) for first, last, of, _ in rows for time in (first, last)]
     result = graph.to_networkx(begin, end, cuts)
     _mark(result, rows)
-    return result
+    return result if all_threads else _near(result, {of for _, _, of, _ in rows})
 
 
 def count_edges(graph: ExecutionGraph, begin: int, end: int) -> int:
@@ -66,6 +76,20 @@ def count_edges(graph: ExecutionGraph, begin: int, end: int) -> int:
     links = int(np.count_nonzero((graph.link_time > begin) & (graph.link_time <= end)))
     births = int(np.count_nonzero((graph.born >= begin) & (graph.born <= end)))
     return intervals + 3 * (links + births)
+
+
+def _near(whole: Any, on_path: set[int]) -> Any:
+    """Return the graph of the threads on a path and of those that woke, or created, one of them.
+
+    Every link to a thread on the path is kept, so the path can still be found in it.
+    """
+    near = {a[0] for a, b in whole.edges() if b[0] in on_path}
+    near |= on_path
+    kept = [node for node in whole if node[0] in near]
+    result = whole.subgraph(kept).copy()
+    others = {worker for worker, _ in whole} - near
+    result.graph["left_out"] = (len(whole) - len(kept), len(others))
+    return result
 
 
 def _mark(result: Any, rows: list[Segment]) -> None:

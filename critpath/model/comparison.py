@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from critpath.model.table import Column, Rows, Table, escaped, html_table
+from critpath.model.table import Column, Rows, Table, html_table, optional, prose
 from critpath.units import format_ns, plural
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Comparison:
                 "state": Column([f.symbol.state.name for f in found]),
                 "role": Column([f.symbol.role for f in found]),
                 "detail": Column([f.detail for f in found]),
-                "tid": numbers("tid", np.int64),
+                "tid": optional([f.tid if f.tid >= 0 else None for f in found], np.int64),
                 "comm": Column([f.comm for f in found]),
                 "begin_ns": numbers("begin", np.int64),
                 "end_ns": numbers("end", np.int64),
@@ -224,18 +224,22 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the verdict, why, the causes, the states."""
+        """Return what a notebook shows: the verdict in a sentence, why, the causes, the states."""
 
         def listed(title: str, lines: Sequence[str]) -> str:
-            items = "".join(f"<li>{escaped(line)}</li>" for line in lines)
+            items = "".join(f"<li>{prose(line)}</li>" for line in lines)
             return f"<p>{title}</p><ul>{items}</ul>" if lines else ""
 
         causes = [cause.sentence for cause in self.causes if not cause.minor]
         if len(causes) < len(self.causes):
             causes.append(plural(len(self.causes) - len(causes), "smaller cause"))
+        # As every report begins: an anomaly is told by its largest cause, else by its reason.
+        told = [c.sentence for c in self.causes[:1] if self.verdict == "anomaly"]
+        told = (told or list(self.reasons))[:1]
+        sentence = ": ".join([self.verdict.upper(), *told])
         return (
-            f"<p><strong>{escaped(self.verdict)}</strong></p>"
-            + listed("Why", self.reasons)
+            f"<p><strong>{prose(sentence)}</strong></p>"
+            + listed("Why", [reason for reason in self.reasons if reason not in told])
             + listed("Causes", causes)
             + listed("Warnings", self.warnings)
             + html_table("States, mean per execution", self._states())

@@ -57,7 +57,7 @@ class Executions(Table):
             "begin_ns": Column(self.begin),
             "end_ns": Column(self.end),
             "duration_ns": Column(self.end - self.begin),
-            "tid": Column(self.tid),
+            "tid": Column(self.tid, valid=self.tid >= 0),
             "comm": Column(self.comm),
             "host": Column(self.host),
         }

@@ -8,6 +8,7 @@ it, and the HTML that a notebook shows.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # What a notebook shows of a table; the rest is counted.
 SHOWN_ROWS: Final = 20
 SHOWN_COLUMNS: Final = 24
+# Escaping adds no backtick; one in a name moves the ends of the code, and does nothing else.
+_QUOTED: Final = re.compile("`([^`]+)`")
 _WHOLE: Final = 1000  # from here on a number is shown without a fraction
 
 
@@ -173,6 +176,11 @@ def html_table(title: str, columns: Mapping[str, Column]) -> str:
 def escaped(text: str) -> str:
     """Return text, of a trace or not, for HTML."""
     return html.escape(safe_text(text))
+
+
+def prose(text: str) -> str:
+    """Return a sentence for HTML: names between backticks as code, everything escaped."""
+    return _QUOTED.sub(r"<code>\1</code>", escaped(text))
 
 
 def optional(values: Sequence[Any], dtype: type[np.generic]) -> Column:

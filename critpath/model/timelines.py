@@ -130,7 +130,7 @@ class Workers(Table):
         return {
             "worker": Column(np.arange(len(self), dtype=np.int64)),
             "host": Column(self.host),
-            "tid": Column(self.tid),
+            "tid": Column(self.tid, valid=self.tid >= 0),
             "pid": Column(self.pid, valid=self.pid >= 0),
             "name": Column(self.name),
             "first_ns": Column(self.first, valid=self.first >= 0),

@@ -45,6 +45,7 @@ def window(
     end: int | None,
     paths: PathSet | None = None,
     reader: str = "auto",
+    all_threads: bool = False,
 ) -> tuple[Any, Timelines]:
     """Return the execution graph of a window of a recording.
 
@@ -57,6 +58,8 @@ def window(
     paths : PathSet or None
         One execution: its path is marked and, where begin and end are None, its window
         is taken.
+    all_threads : bool
+        With a path, also the threads that have nothing to do with it.
 
     Returns
     -------
@@ -88,4 +91,5 @@ def window(
             f"nothing was recorded between {low} and {high}",
             f"the recording lasts from {events.begin} to {events.end}",
         )
-    return window_graph(build_graph(timelines), low, high, subject), timelines
+    graph = build_graph(timelines)
+    return window_graph(graph, low, high, subject, all_threads=all_threads), timelines

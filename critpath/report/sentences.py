@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from critpath.report import verdict
 from critpath.report.palette import KINDS
-from critpath.units import plural
+from critpath.units import plural, safe_text
 
 _MOST_NAMES = 3
+_TID: Final = re.compile(r" \(\d+\)$")
+_NUMBER: Final = re.compile(r"\d+")
 
 
 def level_of(state: dict[str, Any]) -> str:
@@ -37,12 +41,41 @@ def sentences_about(document: dict[str, Any], state: dict[str, Any]) -> list[str
     return [verdict.cause_sentence(cause) for cause in causes[:_MOST_NAMES]]
 
 
-def cause_in_short(document: dict[str, Any], cause: dict[str, Any]) -> str:
-    """Return a cause in two or three words that change less than its sentence."""
+def cause_names(document: dict[str, Any], causes: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what to call causes from one comparison to the next, no two the same.
+
+    Parameters
+    ----------
+    document : dict
+    causes : sequence of dict
+        Of the document.
+
+    Returns
+    -------
+    list of str
+        ``RUN@holder, new here``: the state and the thread's role as the states' table has
+        them, what is particular of the state where causes are told apart by that, and how it
+        differs; numbers of instances are ``#``.  Neither ranks nor figures, which are others
+        in every comparison.  The second of a name has ``(2)`` behind it.
+    """
+    names: list[str] = []
+    for cause in causes:
+        name = safe_text(_cause_name(document, cause))
+        same = sum(other == name or other.startswith(f"{name} (") for other in names)
+        names.append(f"{name} ({same + 1})" if same else name)
+    return names
+
+
+def _cause_name(document: dict[str, Any], cause: dict[str, Any]) -> str:
     finding = _main_finding(document, cause)
     if finding is None:
         return "cause"
-    return f"{_state_of(document, cause)}, {KINDS.get(finding['kind'], finding['kind'])}"
+    name = _state_of(document, cause)
+    # Time on another thread is one cause whatever that did, and so is running.
+    if not finding["role"] and not finding["state"].startswith("RUN") and finding["detail"]:
+        # A thread's id is its instance's, like the numbers in its name.
+        name += f" {_NUMBER.sub('#', _TID.sub('', finding['detail']))}"
+    return f"{name}, {KINDS.get(finding['kind'], finding['kind'])}"
 
 
 def _main_finding(document: dict[str, Any], cause: dict[str, Any]) -> dict[str, Any] | None:
@@ -63,13 +96,26 @@ def setting(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def set_in_short(document: dict[str, Any], which: str) -> str:
-    """Return one of the two sets in a line: how many, from where, of what kernel, when."""
+def thread_of(one: dict[str, Any], name: Callable[[str], str] = str) -> str:
+    """Return the thread of an execution, a segment or a finding: its name, its id if known.
+
+    ``name`` is how names of the trace are to stand in it.
+    """
+    if one["tid"] < 0:
+        return name(one["comm"]) if one["comm"] else "unknown thread"
+    return f"{name(one['comm'])} {one['tid']}" if one["comm"] else str(one["tid"])
+
+
+def set_in_short(document: dict[str, Any], which: str, name: Callable[[str], str] = str) -> str:
+    """Return one of the two sets in a line: how many, from where, of what kernel, when.
+
+    ``name`` is how names of files, hosts and kernels are to stand in it.
+    """
     one = document["sets"][which]
     parts = [
-        f"{which}: {plural(one['executions'], 'execution')} from {_several(one['sources'])}",
-        *([f"on {_several(one['hosts'])}"] if one["hosts"] else []),
-        *([f"kernel {_several(one['kernels'])}"] if one["kernels"] else []),
+        f"{which}: {plural(one['executions'], 'execution')} from {_several(one['sources'], name)}",
+        *([f"on {_several(one['hosts'], name)}"] if one["hosts"] else []),
+        *([f"kernel {_several(one['kernels'], name)}"] if one["kernels"] else []),
     ]
     moments = [moment for moment in one.get("recorded", []) if moment]
     if moments:
@@ -77,7 +123,18 @@ def set_in_short(document: dict[str, Any], which: str) -> str:
     return ", ".join(parts)
 
 
-def _several(names: list[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
+def warnings_of(document: dict[str, Any]) -> list[str]:
+    """Return everything to be warned of: what a set has lost, then the document's warnings."""
+    lost = []
+    for which in ("normal", "sample"):
+        loss = document["sets"][which]["loss"]
+        if loss["events"] or loss["packets"]:
+            what = f"{plural(loss['events'], 'event')} and {plural(loss['packets'], 'packet')}"
+            lost.append(f"{which} set: {what} lost")
+    return [*lost, *document["warnings"]]
+
+
+def _several(names: list[str], name: Callable[[str], str]) -> str:
+    shown = ", ".join(map(name, names[:_MOST_NAMES]))
     beyond = len(names) - _MOST_NAMES
     return f"{shown} and {beyond} more" if beyond > 0 else shown or "nowhere"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -112,9 +112,14 @@ def kind_of(aligned: dict[str, Any], finding: dict[str, Any]) -> str:
     return f"{kind} (not unusual)" if usual else kind
 
 
-def what_differs(aligned: dict[str, Any], finding: dict[str, Any]) -> str:
-    """Return a finding in a few words: state, qualifier, how it differs."""
-    detail = f" {finding['detail']}" if finding["detail"] else ""
+def what_differs(
+    aligned: dict[str, Any], finding: dict[str, Any], name: Callable[[str], str] = str
+) -> str:
+    """Return a finding in a few words: state, qualifier, how it differs.
+
+    ``name`` is how names of the trace are to stand in it.
+    """
+    detail = f" {name(finding['detail'])}" if finding["detail"] else ""
     return f"{finding['state']}{detail}, {kind_of(aligned, finding)}"
 
 
@@ -232,11 +237,13 @@ def account(document: dict[str, Any], shown: int) -> tuple[Amount, tuple[Amount,
     if not all(map(math.isfinite, [whole, *amounts])):
         return None  # only in a file that nobody measured
     scale, unit = _common_unit([whole, *amounts])
-    times = _adding_up(whole, amounts, scale / 100)
+    # Rounded once: at a half, twice by two ways would be two figures.
+    whole_steps = round(whole / scale * 100)
+    times = _adding_up(whole_steps, amounts, scale / 100)
     # What is many times the whole is no share of it.
     sized = whole > 0 and max(map(abs, amounts)) <= _MOST_WHOLES * whole
-    shares = _adding_up(whole, amounts, whole / 100) if sized else []
-    said = [f"{round(whole / scale * 100) / 100:+.2f} {unit}"]
+    shares = _adding_up(100, amounts, whole / 100) if sized else []
+    said = [f"{whole_steps / 100:+.2f} {unit}"]
     said += [f"{hundredths / 100:+.2f} {unit}" for hundredths in times]
     of_whole = ["100 %", *(f"{percent} %" for percent in shares)] if shares else [""] * len(said)
     names = [f"in {plural(len(excess), 'execution')} examined", *(words for words, _ in parts)]
@@ -269,14 +276,14 @@ def _common_unit(amounts: Sequence[float]) -> tuple[float, str]:
     return next((unit for unit in _UNITS if largest >= unit[0]), (1.0, "ns"))
 
 
-def _adding_up(whole: float, parts: Sequence[float], step: float) -> list[int]:
-    """Round parts to whole steps so that they add up to the rounded whole.
+def _adding_up(whole: int, parts: Sequence[float], step: float) -> list[int]:
+    """Round parts to whole steps so that they add up to the whole, which is in steps.
 
     Each is rounded down, and the steps that then lack go to those that lost most.
     """
     floors = [math.floor(part / step) for part in parts]
     lost = sorted(range(len(parts)), key=lambda i: (floors[i] - parts[i] / step, i))
-    for i in lost[: max(0, round(whole / step) - sum(floors))]:
+    for i in lost[: max(0, whole - sum(floors))]:
         floors[i] += 1
     return floors
 
@@ -331,14 +338,17 @@ def interval(state: dict[str, Any]) -> str:
     return " to ".join(format_ns(end, sign=True) for end in ends)
 
 
-def mostly(document: dict[str, Any], row: dict[str, Any]) -> str:
-    """Return what an anomalous execution's excess is, in a few words."""
+def mostly(document: dict[str, Any], row: dict[str, Any], name: Callable[[str], str] = str) -> str:
+    """Return what an anomalous execution's excess is, in a few words.
+
+    ``name`` is how names of the trace are to stand in it.
+    """
     findings = findings_of(document, row["position"])
     if not findings:
-        return row["symbol"] or ""
+        return name(row["symbol"]) if row["symbol"] else ""
     first = findings[0]
-    detail = f" {first['detail']}" if first["detail"] else ""
-    where = f" in {first['comm']}" if first["role"] else ""
+    detail = f" {name(first['detail'])}" if first["detail"] else ""
+    where = f" in {name(first['comm'])}" if first["role"] else ""
     return f"{first['state']}{detail}{where}, {KINDS.get(first['kind'], first['kind'])}"
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -170,6 +173,41 @@ def test_a_summary_that_cannot_be_written_is_refused_before_any_work(saved, run,
     assert not Path("r.html").exists()
 
 
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+
+
+@FULL
+@pytest.mark.parametrize("names", [("s", "/dev/full"), ("/dev/full", "o")])
+def test_the_verdict_is_printed_where_github_has_no_room(saved, run, monkeypatch, names):
+    del saved
+    for variable, name in zip(("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"), names, strict=True):
+        monkeypatch.setenv(variable, name)
+    code, out, err = run("report", "saved.json", "--github", "--html", "r.html")
+    assert code == 125
+    assert out.startswith("ANOMALY: ")
+    assert "\n::error title=critpath%3A anomaly::" in out
+    assert Path("r.html").exists()
+    assert len(err.splitlines()) == 2
+    assert "cannot append to /dev/full" in err
+    for name in set(names) - {"/dev/full"}:
+        assert Path(name).stat().st_size
+
+
+@FULL
+@pytest.mark.parametrize("places", [("r.html", "/dev/full"), ("/dev/full", "j.xml")])
+def test_files_are_there_all_or_none_and_the_verdict_is_printed(saved, run, places):
+    del saved
+    page, cases = places
+    code, out, err = run("report", "saved.json", "--html", page, "--junit", cases)
+    assert code == 2
+    assert out.startswith("ANOMALY: ")
+    assert "cannot write /dev/full: No space left on device" in err
+    assert [p.name for p in Path.cwd().iterdir()] == ["saved.json"]
+    code, out, _ = run("report", "saved.json", "--json", "-", "--junit", "/dev/full")
+    assert code == 2
+    assert json.loads(out)["verdict"] == "anomaly"
+
+
 def test_a_name_cannot_give_a_command_on_stderr(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _, _, err = run("report", "##[error]x")
@@ -185,3 +223,29 @@ def test_json_that_is_printed_holds_no_command(saved, run):
     assert "##[" not in out
     assert not [line for line in out.splitlines() if line.lstrip().startswith("::")]
     assert json.loads(out)["warnings"] == saved["warnings"]
+
+
+@pytest.mark.parametrize(("columns", "width"), [(None, 120), ("90", 90)])
+def test_a_log_is_wide_enough_for_every_column(saved, tmp_path, columns, width):
+    """Without any terminal, as in a CI system."""
+    del saved
+    environment = {name: v for name, v in os.environ.items() if name != "COLUMNS"}
+    if columns is not None:
+        environment["COLUMNS"] = columns
+    done = subprocess.run(
+        [sys.executable, "-m", "critpath", "report", "saved.json"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        start_new_session=True,
+    )
+    lines = done.stdout.splitlines()
+    (head,) = [line for line in lines if line.startswith("state ")]
+    assert "95 % interval" in head
+    assert "no room for" not in done.stdout
+    drawn = max(len(line) for line in lines if line.startswith(("normal ", "anomaly ")))
+    assert drawn <= width

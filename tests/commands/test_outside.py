@@ -161,7 +161,7 @@ def test_a_comparison_of_a_recording_in_every_form(guest, tmp_path):
     commands = [line for line in done.stdout.splitlines() if line.startswith("::")]
     assert commands[0].startswith("::error title=critpath%3A anomaly::ANOMALY: 4 of 11 executions")
     assert 2 < len(commands) <= 10
-    assert '<testcase classname="critpath.causes" name="1. RUN@holder, ' in (
+    assert '<testcase classname="critpath.causes" name="RUN@holder, ' in (
         tmp_path / "j.xml"
     ).read_text(encoding="utf-8")
     text = (tmp_path / "m.md").read_text(encoding="utf-8")

@@ -120,12 +120,26 @@ def test_a_window_as_a_graph(critpath, guest, tmp_path):
     assert any(data["critical"] for _, _, data in graph.edges(data=True))
     again = critpath("path", source, *SPECIFICATION, "--id", "8", "--format", "networkx")
     assert again.stdout == file.read_text(encoding="utf-8")
+    every = ("--id", "8", "--format", "graphml", "--all-threads")
+    whole_file = critpath("path", source, *SPECIFICATION, *every)
+    assert whole_file.stderr == ""
+    all_threads = nx.parse_graphml(whole_file.stdout, force_multigraph=True)
+    assert set(graph) < set(all_threads)
+    threads = {data["worker"] for _, data in graph.nodes(data=True)}
+    others = {data["worker"] for _, data in all_threads.nodes(data=True)} - threads
+    left_out = len(all_threads) - len(graph)
+    loud = [option for option in SPECIFICATION if option != "--quiet"]
+    said = critpath("path", source, *loud, "--id", "8", "-o", file, "--force").stderr
+    assert said.endswith(
+        f"{left_out} vertices of {len(others)} threads beside the path left out, "
+        f"{len(graph)} written; --all-threads has all\n"
+    )
     window = ("--from", str(graph.graph["begin"]), "--to", str(graph.graph["end"]), "--quiet")
     whole = nx.parse_graphml(
         critpath("path", source, *window, "--format", "graphml").stdout, force_multigraph=True
     )
     # The same window; with a path to mark, intervals are cut where it leaves and arrives.
-    assert set(whole) <= set(graph)
+    assert set(whole) <= set(all_threads)
     saved = tmp_path / "saved.parquet"
     assert critpath("extract", source, *SPECIFICATION, "-o", saved).returncode == 0
     for arguments, says in (
@@ -134,6 +148,7 @@ def test_a_window_as_a_graph(critpath, guest, tmp_path):
         ((saved, "--quiet", "--id", "8", "--format", "graphml"), "holds paths alone"),
         ((source, "--quiet", "--from", "1", "--to", "2", "--format", "graphml"), "nothing was"),
         ((source, *SPECIFICATION, "--id", "8", "-o", file), "exists already"),
+        ((source, *SPECIFICATION, "--all-threads"), "--all-threads is for the graph"),
         ((source, *SPECIFICATION, "-o", tmp_path / "x.parquet"), "says segments or vectors"),
     ):
         refused = critpath("path", *arguments)

@@ -191,5 +191,10 @@ def test_what_is_left_out_or_left_over_is_said(compared, name):
     smaller = [line for line in lines if line.startswith("and ") and "smaller difference" in line]
     count = int(smaller[0].split()[1]) if smaller else 0
     assert len(listed) + count == len(document["causes"])
-    (left_over,) = [line for line in lines if line.startswith("unexplained: ")]
-    assert left_over.endswith(f" each of {len(document['aligned'])} executions examined")
+    (account,) = [line for line in lines if line.startswith("The whole excess, ")]
+    assert f" in {len(document['aligned'])} executions examined: " in account
+    assert account.endswith(" unexplained.")
+    # What it says adds up, to the last digit.
+    figures = re.findall(r"([+-]\d+\.\d\d) (?:us|ms|s)\b", account)
+    whole, *parts = (round(100 * float(figure)) for figure in figures)
+    assert sum(parts) == whole

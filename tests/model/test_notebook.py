@@ -28,6 +28,7 @@ HOSTILE = (
     "two\nlines\rhere",
     "\ud800lone",
     "%0A::error::",
+    "`<b>`x` `",
 )
 
 
@@ -85,16 +86,25 @@ def test_rows_and_columns_that_are_left_out_are_counted():
 def test_a_comparison_says_verdict_causes_and_states(factory):
     comparison = factory.comparison()
     page = comparison._repr_html_()
-    assert page.startswith("<p><strong>anomaly</strong></p>")
+    cause = "2 of 6 executions, +30.0 ms each: waiting for a timer in <code>worker</code>"
+    assert page.startswith(f"<p><strong>ANOMALY: {cause}</strong></p>")
+    assert f"<li>{cause}</li>" in page
     for text in (*comparison.reasons, *comparison.warnings):
         assert text in page
-    assert "2 of 6 executions, +30.0 ms each" in page
     cells = Elements(page).cells
     # The total first, then what is flagged, as people read durations.
     assert (cells[0], cells[7]) == ("total", "WAIT_TIMER")
     assert cells[3].startswith("+")
     assert cells[3].endswith(" ms")
     assert [cells[6], cells[13]] == ["yes", "yes"]
+
+
+def test_without_an_anomaly_the_reason_is_the_sentence(factory):
+    page = factory.comparison(verdict="ok", anomalous=0)._repr_html_()
+    assert page.startswith("<p><strong>OK: no anomaly in 6 executions against 20</strong></p>")
+    assert "Why" not in page
+    bare = factory.comparison(verdict="inconclusive", anomalous=0, samples=0, reasons=())
+    assert bare._repr_html_().startswith("<p><strong>INCONCLUSIVE</strong></p>")
 
 
 anything = st.text(min_size=1, max_size=20) | st.sampled_from(HOSTILE)
@@ -129,7 +139,12 @@ def test_names_of_a_trace_are_only_text(factory, name):
     ):
         page = table._repr_html_()
         found = Elements(page)
-        assert found.tags == Elements(usual._repr_html_()).tags, key
+        # Names stand in backticks and are code; with one of their own, more or less of it.
+        tags, others = (
+            [tag for tag in one.tags if tag != "code"]
+            for one in (found, Elements(usual._repr_html_()))
+        )
+        assert tags == others, key
         assert set(found.attributes) <= {("style", "text-align:right")}
         assert not {unicodedata.category(c) for c in page} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
@@ -163,6 +178,6 @@ def test_a_notebook_really_shows_them(guest, tmp_path, monkeypatch):
     ]
     assert re.match(r"<p>PathSet: \d+ rows</p><table>", pages[0])
     assert "<p>Executions: 11 rows</p>" in pages[1]
-    assert "<strong>ok</strong>" in pages[2] or "<strong>inconclusive</strong>" in pages[2]
+    assert re.match("<p><strong>(OK|INCONCLUSIVE): ", pages[2])
     (last,) = notebook.cells[3]["outputs"]
     assert re.fullmatch(r"\(\d+, 16\)", last["data"]["text/plain"])

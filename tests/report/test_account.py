@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from critpath.report import verdict
@@ -46,6 +46,24 @@ def test_no_figure_is_further_off_than_one_step(excess, causes):
     unit = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}[whole.shown.split()[1]]
     for part in parts:
         assert abs(float(part.shown.split()[0]) - part.ns / unit) <= 0.0101 + abs(part.ns) * 1e-9
+
+
+@given(
+    st.integers(-(10**8), 10**8),
+    st.sampled_from([1, 10, 10**4, 10**7]),
+    st.lists(st.integers(-(10**4), 10**4), max_size=4),
+)
+@example(29_965, 10, [])
+@example(29_965, 10, [0])
+def test_halves_of_a_step_add_up_too(steps, step, parts):
+    """Every amount is whole steps and a half of what is printed: 299,655 ns is 299.655 us."""
+    whole = steps * step + step // 2
+    causes = [(float(n * step + step // 2), 1, False) for n in parts]
+    total, found = verdict.account(a_document([float(whole)], causes), 6)
+    figures = [Decimal(part.shown.split()[0]) for part in found]
+    assert sum(figures) == Decimal(total.shown.split()[0])
+    if total.share:
+        assert sum(int(part.share.split()[0]) for part in found) == 100
 
 
 def test_every_cause_is_in_one_part():

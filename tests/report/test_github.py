@@ -35,17 +35,19 @@ def commands(text):
     return [line for line in lines if line.lstrip().startswith("::") or "##[" in line]
 
 
-def test_the_verdict_comes_first_then_states_and_causes(factory):
+def test_the_verdict_comes_first_then_causes_and_states(factory):
     document = comparison_document(factory.comparison())
     found = annotate(document)
     assert [one.level for one in found] == [
-        *("error", "error", "error", "notice", "notice", "warning")
+        *("error", "notice", "notice", "error", "error", "notice")
     ]
     assert found[0].message.startswith(verdict.headline(document))
-    assert [one.title for one in found[1:4]] == [
+    assert [one.title for one in found[1:]] == [
+        "critpath: cause 1",
+        "critpath: cause 2",
         "critpath: WAIT_TIMER",
         "critpath: total",
-        "critpath: cause 1",
+        "critpath: 1 warning",
     ]
 
 
@@ -56,20 +58,53 @@ def test_other_verdicts_have_other_levels(factory, said, level):
     assert one.level == level
 
 
+@pytest.mark.parametrize("said", ["ok", "inconclusive"])
+def test_only_an_anomaly_is_an_error(factory, said):
+    document = comparison_document(factory.comparison())
+    document["verdict"] = said
+    first, *others = annotate(document)
+    assert {one.level for one in others} == {"notice"}
+    assert first.level != "error"
+    (total,) = [one for one in others if one.title == "critpath: total"]
+    assert total.message.endswith("; not judged") == (said == "inconclusive")
+
+
 def test_levels_of_states(factory):
     document = comparison_document(factory.comparison(warnings=()))
     flagged = [s for s in document["states"] if s["flagged"]]
     flagged[0]["level"], flagged[1]["level"] = "warn", "off"
-    assert [one.level for one in annotate(document)] == ["error", "warning", "notice", "notice"]
+    assert [one.level for one in annotate(document)] == ["error", "notice", "notice", "warning"]
 
 
-def test_at_most_ten_and_the_rest_is_counted(factory):
-    warnings = tuple(f"warning {i}" for i in range(30))
+def test_all_warnings_are_one_notice(factory):
+    warnings = tuple(f"number {i}" for i in range(30))
     document = comparison_document(factory.comparison(warnings=warnings))
+    document["sets"]["sample"]["loss"]["events"] = 5
+    *_, last = annotate(document)
+    assert (last.level, last.title) == ("notice", "critpath: 31 warnings")
+    assert last.message.split("\n") == [
+        "sample set: 5 events and 0 packets lost",
+        "number 0",
+        "number 1",
+        "and 28 more warnings; the JSON has them all",
+    ]
+
+
+@pytest.mark.parametrize("warnings", [(), ("labels",)])
+def test_at_most_ten_and_the_rest_is_counted(factory, warnings):
+    document = comparison_document(factory.comparison(warnings=warnings))
+    document["causes"] *= 10
+    flagged = next(s for s in document["states"] if s["flagged"])
+    document["states"] += [{**flagged, "state": f"S{i}"} for i in range(10)]
     found = annotate(document)
     assert len(found) == MOST
-    assert found[-1].message == "warning 4\nand 25 more annotations that GitHub would not show"
-    assert "%0Aand 25 more" in str(found[-1])
+    assert found[1].title == "critpath: cause 1"
+    states = sum(one.level == "error" for one in found[1:])
+    assert states == (4 if warnings else 5)
+    shown = MOST - 1 - len(warnings)
+    more = f"and {20 + 12 - shown} more annotations that GitHub would not show"
+    assert found[-1].message.endswith(f"\n{more}")
+    assert f"%0A{more}" in str(found[-1])
 
 
 @given(st.text(), st.text())

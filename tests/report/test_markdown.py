@@ -87,6 +87,29 @@ def test_sentences_read_as_they_are_written():
     assert inert("a `b c` d") == "a `b c` d"
     assert inert("RUN@x is (y@z), new.") == "`RUN@x` is (`y@z`), new."
     assert inert("x" * 700).endswith("...")
+    for plain in ("no slow-down, explain_limit", "field 'type' (2026-11-21T04:35:30Z)", "95 %, n0"):
+        assert inert(plain) == plain
+    # States are code, whichever letters they have.
+    assert inert("RUN is up, WAIT_CPU too.") == "`RUN` is up, `WAIT_CPU` too."
+    for linked in ("GH-1", "TICKET-12", "a_deadbeef", "_a_", "a-", "user@host"):
+        assert inert(linked) == f"`{linked}`"
+
+
+def test_names_of_the_trace_and_states_are_code_and_our_words_are_not(factory):
+    names = factory.Names(comm="pytest", helper="holder", role="holder", detail="hrtimer")
+    document = comparison_document(factory.comparison(names=names))
+    document["settings"] |= {"level": [["SOFTIRQ@my job", "warn"], ["RUN", "off"]], "msa": "add"}
+    document["settings"]["explain_limit"] = 50
+    document["findings"][0].update(state="RUN", role="holder", comm="holder", tid=-1)
+    text = render_markdown(document)
+    assert "`RUN` `hrtimer` in `holder`, new here" in text
+    assert "| `RUN` `hrtimer`, new here (not unusual) | `holder` |" in text
+    assert "| `RUN` `hrtimer`, longer (not unusual) | `holder` 33 |" in text
+    assert "explain_limit 50" in text
+    assert "level `SOFTIRQ@my job=warn`, `RUN=off`, msa add" in text
+    assert "from `recordings/normal`, on `guest`, kernel `6.1.0`" in text
+    document["settings"]["level"] = []
+    assert "level none" in render_markdown(document)
 
 
 def test_it_has_what_a_reader_needs_first(factory):
@@ -98,7 +121,7 @@ def test_it_has_what_a_reader_needs_first(factory):
     order = [
         "#### Causes",
         "#### States",
-        "| `total` |",
+        "| total |",
         "| `WAIT_TIMER` |",
         "not flagged</summary>",
     ]

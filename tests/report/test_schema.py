@@ -15,12 +15,17 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from critpath.errors import UnreadableError
+from critpath.report.ci.as_github import annotate
+from critpath.report.ci.as_junit import render_junit
+from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.report.document.json_schema import file_names, json_schema, schema_text
 from critpath.report.document.path import path_document
 from critpath.report.document.schema import SHAPES
 from critpath.report.document.shapes import Invalid, check
+from critpath.report.html.as_html import render_html
+from critpath.report.text.as_text import render_comparison
 from critpath.report.text.calibration import render_calibration
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "schema"
@@ -229,3 +234,61 @@ def test_a_calibration_that_passes_the_reader_renders(documents, data):
     except UnreadableError:
         return
     render_calibration(read, Console(file=io.StringIO(), width=80))
+
+
+@pytest.mark.parametrize(
+    ("way", "value"),
+    [
+        (("causes", 0, "findings"), [1_000_000]),
+        (("causes", 0, "findings"), [-99]),
+        (("causes", 0, "main"), -1),
+        (("causes", 1, "main"), 2),
+        (("findings", 0, "columns"), [0, 10_000]),
+        (("findings", 0, "columns"), [-3, 1]),
+        (("findings", 0, "columns"), [2, 2]),
+        (("aligned", 0, "statistics", "mean", 0), -1e308),
+        (("aligned", 0, "statistics", "std", 0), -1.0),
+        (("aligned", 0, "excess"), 1e31),
+        (("executions", 0, "comm"), "x" * 4_097),
+        (("findings", 0, "role"), "x" * 4_097),
+        (("executions", 0, "id"), "x" * 100_001),
+        (("warnings",), ["x" * 1_000_000]),
+        (("settings", "x" * 1_000_000), 1),
+    ],
+)
+def test_what_refers_to_nothing_or_is_too_large_is_refused(documents, way, value):
+    broken = copy.deepcopy(documents["critpath/comparison/1"])
+    *first, last = way
+    inner = broken
+    for step in first:
+        inner = inner[step]
+    inner[last] = value
+    with pytest.raises(UnreadableError):
+        load_document(json.dumps(broken))
+
+
+def test_the_longest_names_and_a_large_tree_are_read(documents):
+    document = copy.deepcopy(documents["critpath/comparison/1"])
+    document["executions"][0]["comm"] = "x" * 4_096
+    document["aligned"][0]["tree"] = "x" * 1_000_000
+    assert load_document(json.dumps(document)) == document
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_a_comparison_that_passes_the_reader_renders(documents, data):
+    broken = copy.deepcopy(documents["critpath/comparison/1"])
+    for _ in range(data.draw(st.integers(1, 3))):
+        *way, last = data.draw(st.sampled_from(places(broken)))
+        inner = broken
+        for step in way:
+            inner = inner[step]
+        numbers = [10**18, -(10**18), 1e30, -1e30, 1e-300, -1.5]
+        inner[last] = copy.deepcopy(data.draw(st.sampled_from([*ODD, *numbers])))
+    try:
+        read = load_document(json.dumps(broken))
+    except UnreadableError:
+        return
+    render_comparison(read, Console(file=io.StringIO(), width=80))
+    for render in (render_html, render_markdown, render_junit, annotate):
+        render(read)

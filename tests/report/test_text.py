@@ -10,9 +10,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from critpath.model import Loss
-from critpath.report import verdict
+from critpath.report import sentences, verdict
+from critpath.report.ci.as_junit import render_junit
+from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.document.comparison import comparison_document
 from critpath.report.document.path import path_document
+from critpath.report.exports.alignments import write_alignments
+from critpath.report.html.as_html import render_html
 from critpath.report.text.as_text import render_comparison
 from critpath.report.text.path import render_path
 
@@ -251,3 +255,21 @@ def test_a_path_says_which_execution_it_is(factory):
     named = {"execution": "e7", "label": "cpu"}
     document = path_document(paths, 0, tid=5, comm="x", losses=(), **named)
     assert printed(render_path, document).startswith("x 5, execution e7 cpu: ")
+
+
+def test_a_thread_whose_id_is_not_known_has_only_its_name(factory):
+    document = comparison_document(factory.comparison())
+    for rows in (document["executions"], document["findings"]):
+        for row in rows:
+            row["tid"] = -1
+    for one in document["aligned"]:
+        for segment in one["segments"]:
+            segment["tid"] = -1
+    outputs = [printed(render_comparison, document, width=width) for width in (60, 200)]
+    outputs += [render_markdown(document), render_junit(document), render_html(document)]
+    outputs += [write_alignments(document, document["aligned"][:1], "stockholm")]
+    for text in outputs:
+        assert "worker -1" not in text
+        assert "kworker/0:1 -1" not in text
+        assert not re.search(r"tid -1|\[-1\]|TID.*-1$", text, re.MULTILINE)
+    assert sentences.thread_of({"comm": "", "tid": -1}) == "unknown thread"

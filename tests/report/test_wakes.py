@@ -31,6 +31,13 @@ def test_changes_of_thread(path, expected):
     assert changes([{"tid": ord(thread)} for thread in path]) == expected
 
 
+def test_threads_of_two_machines_may_have_one_id():
+    """A sleeps on host 0; the thread of the same id on host 1 answers, and wakes it."""
+    path = [{"tid": 7, "host": host} for host in (0, 1, 0)]
+    assert changes(path) == {1: False, 2: True}
+    assert changes([{"tid": 7}] * 3) == {}
+
+
 def test_they_are_those_of_the_paths_themselves(factory):
     comparison = factory.comparison(samples=3, anomalous=1, columns=60)
     paths = comparison.sample.paths

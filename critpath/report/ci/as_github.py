@@ -11,6 +11,8 @@ from critpath.units import plural, safe_text
 # GitHub shows ten of each kind a step and drops the others without a word.
 MOST: Final = 10
 _MOST_LETTERS: Final = 2_000
+_MOST_WARNINGS: Final = 3
+_MOST_WARNING: Final = 300
 
 _DATA: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY: Final = _DATA | str.maketrans({":": "%3A", ",": "%2C"})
@@ -41,7 +43,7 @@ class Annotation:
 
 
 def annotate(document: dict[str, Any]) -> list[Annotation]:
-    """Return what to annotate, at most ten: the verdict, flagged states, causes, warnings.
+    """Return what to annotate, at most ten: the verdict, causes, flagged states, warnings.
 
     Parameters
     ----------
@@ -52,32 +54,56 @@ def annotate(document: dict[str, Any]) -> list[Annotation]:
     -------
     list of Annotation
         The verdict first: an error with an anomaly, a warning where it is inconclusive, else
-        a notice.  A flagged state is an error or, at level ``warn``, a warning; a cause is a
-        notice.  What is over ten is counted in the last.
+        a notice.  Then the causes, notices; then flagged states, with an anomaly an error or, at
+        level ``warn``, a warning, else notices.  Everything to be warned of is one notice, the
+        last.  States have five places at most where causes need the others; what there is
+        no place for is counted in the last.
     """
     reasons = [verdict.headline(document), *verdict.further_reasons(document)]
     level = _LEVELS[document["verdict"]]
-    found = [Annotation(level, f"critpath: {document['verdict']}", "\n".join(reasons))]
-    found += [
-        Annotation(
-            "error" if sentences.level_of(state) == "error" else "warning",
-            f"critpath: {state['state']}",
-            sentences.state_sentence(state),
-        )
-        for state in document["states"]
-        if state["flagged"] and sentences.level_of(state) != "off"
-    ]
-    found += [
+    first = Annotation(level, f"critpath: {document['verdict']}", "\n".join(reasons))
+    causes = [
         Annotation("notice", f"critpath: cause {number}", verdict.cause_sentence(cause))
         for number, cause in enumerate(verdict.main_causes(document, len(document["causes"])), 1)
     ]
-    found += [Annotation("warning", "critpath: warning", text) for text in document["warnings"]]
-    if len(found) <= MOST:
-        return found
-    last = found[MOST - 1]
-    more = f"{last.message[: _MOST_LETTERS // 2]}\nand {_counted(found[MOST:])}"
-    return [*found[: MOST - 1], Annotation(last.level, last.title, more)]
+    states = [_state(document, state) for state in document["states"] if _told(state)]
+    last = _warnings(document)
+    room = MOST - 1 - len(last)
+    kept = max(room - len(states), room // 2)
+    body = [*causes[:kept], *states[: room - len(causes[:kept])]]
+    left_out = len(causes) + len(states) - len(body)
+    found = [first, *body, *last]
+    if left_out:
+        end = found.pop()
+        more = f"and {plural(left_out, 'more annotation')} that GitHub would not show"
+        message = f"{end.message[: _MOST_LETTERS // 2]}\n{more}"
+        found.append(Annotation(end.level, end.title, message))
+    return found
 
 
-def _counted(left_out: list[Annotation]) -> str:
-    return f"{plural(len(left_out), 'more annotation')} that GitHub would not show"
+def _told(state: dict[str, Any]) -> bool:
+    return bool(state["flagged"]) and sentences.level_of(state) != "off"
+
+
+def _state(document: dict[str, Any], state: dict[str, Any]) -> Annotation:
+    sentence = sentences.state_sentence(state)
+    if document["verdict"] == "anomaly":
+        level = "error" if sentences.level_of(state) == "error" else "warning"
+    else:
+        level = "notice"  # it decided nothing
+    if document["verdict"] == "inconclusive":
+        sentence += "; not judged"
+    return Annotation(level, f"critpath: {state['state']}", sentence)
+
+
+def _warnings(document: dict[str, Any]) -> list[Annotation]:
+    """Return all warnings as one annotation: they are no result, and places are few."""
+    warnings = sentences.warnings_of(document)
+    if not warnings:
+        return []
+    shown = [text[:_MOST_WARNING] for text in warnings[:_MOST_WARNINGS]]
+    beyond = len(warnings) - len(shown)
+    if beyond:
+        shown.append(f"and {plural(beyond, 'more warning')}; the JSON has them all")
+    title = f"critpath: {plural(len(warnings), 'warning')}"
+    return [Annotation("notice", title, "\n".join(shown))]

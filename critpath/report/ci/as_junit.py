@@ -11,10 +11,11 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from critpath.report import sentences, verdict
-from critpath.units import NS_PER_S, safe_text
+from critpath.units import NS_PER_S, plural, safe_text
 
 _SUITE: Final = "critpath"
 _MOST_CAUSES: Final = 100
+_NOT_JUDGED: Final = "not judged: inconclusive"
 
 
 def render_junit(document: dict[str, Any]) -> str:
@@ -28,19 +29,22 @@ def render_junit(document: dict[str, Any]) -> str:
     Returns
     -------
     str
-        XML 1.0 in UTF-8.  The case ``verdict`` fails with an anomaly and has an error
-        where the sets were not enough to decide.  A state's case fails where the state is
-        flagged at level ``error``; at ``warn`` it passes and says so in its output; at ``off``,
-        or where nothing could be decided, it is skipped.  Its time is the sample's mean
-        in seconds.  A cause's case fails with the cause's sentence where the verdict is an
-        anomaly and the cause took time.
+        XML 1.0 in UTF-8.  With an anomaly the states that are flagged at level ``error``
+        fail, and the causes that took time, each with its sentence; the case ``verdict`` fails
+        only if none of these does, and is else skipped.  A state at ``warn`` passes and says so
+        in its output; one at ``off`` is skipped.  Where nothing could be decided, every case
+        is skipped.  A state's time is the sample's mean in seconds; the total's and the
+        suite's is that of whole executions, also where not every state decides.  Names of
+        cases have no rank and no figure, so that they have a history.
     """
-    cases = [_verdict(document)]
-    cases += [_state(document, state) for state in _states(document)]
+    cases = [_state(document, state) for state in _states(document)]
     main = verdict.main_causes(document, _MOST_CAUSES)
-    cases += [_cause(document, number, cause) for number, cause in enumerate(main, 1)]
+    names = sentences.cause_names(document, main)
+    cases += [_cause(document, *named) for named in zip(names, main, strict=True)]
+    # Whatever fails tells of the anomaly already: a further failure would count it twice.
+    told = sum(case.find("failure") is not None for case in cases)
+    cases.insert(0, _verdict(document, told))
     sample = document["sets"]["sample"]
-    total = next((s for s in document["states"] if s["state"] == "total"), None)
     counts = {
         "tests": len(cases),
         **{
@@ -51,9 +55,10 @@ def render_junit(document: dict[str, Any]) -> str:
     whole = {name: str(count) for name, count in counts.items() if name != "skipped"}
     suites = ET.Element("testsuites", {"name": _SUITE, **whole})
     attributes = {"name": _SUITE, **{name: str(count) for name, count in counts.items()}}
-    if total is not None and total["sample_mean"] is not None:
+    mean = _mean_duration(document)
+    if mean is not None:
         # The schema allows three digits here.
-        attributes["time"] = f"{max(total['sample_mean'], 0) / NS_PER_S:.3f}"
+        attributes["time"] = f"{mean / NS_PER_S:.3f}"
     if sample["hosts"]:
         attributes["hostname"] = safe_text(", ".join(sample["hosts"]))
     suite = ET.SubElement(suites, "testsuite", attributes)
@@ -74,6 +79,13 @@ def _states(document: dict[str, Any]) -> list[dict[str, Any]]:
     return total + [s for s in document["states"] if s["state"] != "total"]
 
 
+def _mean_duration(document: dict[str, Any]) -> float | None:
+    """Return how long an execution of the sample took (ns), None where there is none."""
+    rows = [row for row in document["executions"] if row["set"] == "sample"]
+    durations = [max(row["end"] - row["begin"], 0) for row in rows]
+    return sum(durations) / len(durations) if durations else None
+
+
 def _case(kind: str, name: str, seconds: str = "0") -> ET.Element:
     attributes = {"classname": f"{_SUITE}.{kind}", "name": safe_text(name), "time": seconds}
     return ET.Element("testcase", attributes)
@@ -84,31 +96,34 @@ def _text(parent: ET.Element, tag: str, lines: list[str], **attributes: str) -> 
     ET.SubElement(parent, tag, safe).text = "\n".join(map(safe_text, lines))
 
 
-def _verdict(document: dict[str, Any]) -> ET.Element:
+def _verdict(document: dict[str, Any], told: int) -> ET.Element:
     case = _case("verdict", "verdict")
     headline = verdict.headline(document)
     lines = [headline, *verdict.further_reasons(document)]
-    if document["verdict"] == "anomaly":
-        _text(case, "failure", lines, message=headline, type="anomaly")
-    elif document["verdict"] == "inconclusive":
-        _text(case, "error", lines, message=headline, type="inconclusive")
-    else:
+    if document["verdict"] == "inconclusive":
+        _text(case, "skipped", lines, message=headline)
+    elif document["verdict"] == "ok":
         _text(case, "system-out", lines)
+    elif told:
+        _text(case, "skipped", lines, message=f"anomaly: {plural(told, 'case')} below failed")
+    else:
+        _text(case, "failure", lines, message=headline, type="anomaly")
     return case
 
 
 def _state(document: dict[str, Any], state: dict[str, Any]) -> ET.Element:
-    mean = state["sample_mean"]
+    # Where not every state decides, the total's figures are of those that do.
+    mean = _mean_duration(document) if state["state"] == "total" else state["sample_mean"]
     case = _case("states", state["state"], "0" if mean is None else f"{mean / NS_PER_S:.9f}")
     level = sentences.level_of(state)
     sentence = sentences.state_sentence(state)
     lines = [sentence, *sentences.sentences_about(document, state)]
     if level == "off":
         _text(case, "skipped", [sentence], message="level off: not judged")
-    elif state["flagged"] and level == "error":
-        _text(case, "failure", lines, message=sentence, type="slower")
     elif document["verdict"] == "inconclusive":
-        _text(case, "skipped", [sentence], message="inconclusive: not judged")
+        _text(case, "skipped", [sentence], message=_NOT_JUDGED)
+    elif state["flagged"] and level == "error" and document["verdict"] == "anomaly":
+        _text(case, "failure", lines, message=sentence, type="slower")
     elif state["flagged"]:
         _text(case, "system-out", [f"warning: {lines[0]}", *lines[1:]])
     else:
@@ -116,11 +131,13 @@ def _state(document: dict[str, Any], state: dict[str, Any]) -> ET.Element:
     return case
 
 
-def _cause(document: dict[str, Any], number: int, cause: dict[str, Any]) -> ET.Element:
-    case = _case("causes", f"{number}. {sentences.cause_in_short(document, cause)}")
+def _cause(document: dict[str, Any], name: str, cause: dict[str, Any]) -> ET.Element:
+    case = _case("causes", name)
     sentence = verdict.cause_sentence(cause)
     lines = [sentence, f"executions: {', '.join(cause['executions'])}"]
-    if document["verdict"] == "anomaly" and (cause["contribution"] or 0) > 0:
+    if document["verdict"] == "inconclusive":
+        _text(case, "skipped", lines, message=_NOT_JUDGED)
+    elif document["verdict"] == "anomaly" and (cause["contribution"] or 0) > 0:
         _text(case, "failure", lines, message=sentence, type="cause")
     else:
         _text(case, "system-out", lines)
@@ -128,7 +145,7 @@ def _cause(document: dict[str, Any], number: int, cause: dict[str, Any]) -> ET.E
 
 
 def _said(document: dict[str, Any], listed: int) -> list[str]:
-    said = [f"warning: {warning}" for warning in document["warnings"]]
+    said = [f"warning: {warning}" for warning in sentences.warnings_of(document)]
     about_all = [
         verdict.other_causes(document, listed),
         verdict.account_sentence(document, listed),

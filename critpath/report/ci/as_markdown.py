@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from critpath.report import sentences, verdict
-from critpath.report.ci.markdown_text import inert, table
+from critpath.report.ci.markdown_text import inert, quoted, table
 from critpath.units import plural
 
 # A comment may have 65,536 characters, a job's summary 1 MiB: this fits both.
@@ -73,8 +73,8 @@ def _blocks(document: dict[str, Any], size: _Size) -> Iterator[str]:
     yield f"### critpath: {document['verdict']}"
     yield inert(verdict.headline(document))
     said = verdict.further_reasons(document)
-    said += [sentences.set_in_short(document, which) for which in ("normal", "sample")]
-    yield from _list(said + [f"warning: {warning}" for warning in _warnings(document)])
+    said += [sentences.set_in_short(document, which, quoted) for which in ("normal", "sample")]
+    yield from _list(said + [f"warning: {warning}" for warning in sentences.warnings_of(document)])
     yield from _causes(document, size)
     yield from _states(document, size)
     yield from _executions(document, size)
@@ -90,16 +90,6 @@ def _list(texts: list[str]) -> Iterator[str]:
     beyond = len(texts) - _MOST_SENTENCES
     lines += [f"- {verdict.left_out(beyond, 'line')}"] if beyond > 0 else []
     yield "\n".join(lines)
-
-
-def _warnings(document: dict[str, Any]) -> list[str]:
-    found = list(document["warnings"])
-    for which in ("normal", "sample"):
-        loss = document["sets"][which]["loss"]
-        if loss["events"] or loss["packets"]:
-            lost = f"{plural(loss['events'], 'event')} and {plural(loss['packets'], 'packet')}"
-            found.insert(0, f"{which} set: {lost} lost")
-    return found
 
 
 def _heading(text: str) -> str:
@@ -151,7 +141,7 @@ def _states(document: dict[str, Any], size: _Size) -> Iterator[str]:
 def _state_table(states: list[dict[str, Any]], *, flags: bool) -> str:
     rows = [
         (
-            _quoted(state["state"]),
+            state["state"] if state["state"] == "total" else quoted(state["state"]),
             verdict.duration(state["normal_mean"]),
             verdict.duration(state["sample_mean"]),
             verdict.duration(state["effect"], sign=True),
@@ -163,11 +153,6 @@ def _state_table(states: list[dict[str, Any]], *, flags: bool) -> str:
     ]
     headers = ("state", ">normal", ">sample", ">effect", ">95 % interval", ">p")
     return table((*headers, "flagged") if flags else headers, rows)
-
-
-def _quoted(name: str) -> str:
-    """Return a name as sentences quote it: in code, whatever its letters."""
-    return name if "`" in name else f"`{name}`"
 
 
 def _folded(summary: str, blocks: list[str]) -> Iterator[str]:
@@ -186,7 +171,7 @@ def _executions(document: dict[str, Any], size: _Size) -> Iterator[str]:
             verdict.duration(row["end"] - row["begin"]),
             verdict.duration(row["excess"], sign=True),
             verdict.probability(row["p_value"]),
-            verdict.mostly(document, row),
+            verdict.mostly(document, row, quoted),
         )
         for row in rows[: size.executions]
     ]
@@ -204,8 +189,8 @@ def _findings(document: dict[str, Any], size: _Size) -> Iterator[str]:
         blocks.append(f"Execution {inert(one['execution'])}:")
         cells = [
             (
-                verdict.what_differs(one, finding),
-                f"{finding['comm']} {finding['tid']}",
+                verdict.what_differs(one, finding, quoted),
+                sentences.thread_of(finding, quoted),
                 verdict.place_of(finding),
                 verdict.duration(finding["observed"]),
                 verdict.duration(finding["expected"]),
@@ -252,6 +237,15 @@ def _decided(document: dict[str, Any]) -> Iterator[str]:
         verdict.sensitivity(document),
         verdict.by_the_paper(document) if document["states"] else "",
         *(f"note: {note}" for note in document["detection"]["notes"]),
-        "settings: " + ", ".join(f"{name} {sentences.setting(value)}" for name, value in settings),
+        "settings: " + ", ".join(f"{name} {_setting(value)}" for name, value in settings),
     ]
     yield from _folded("How it was decided", list(_list([text for text in said if text])))
+
+
+def _setting(value: object) -> str:
+    """Return a setting as people write it; what would be JSON as a whole, in code."""
+    if isinstance(value, list):
+        # A list of pairs is an option that may be repeated: STATE=LEVEL.
+        said = ["=".join(map(str, one)) if isinstance(one, list) else str(one) for one in value]
+        return ", ".join(map(quoted, said)) or "none"
+    return quoted(sentences.setting(value)) if isinstance(value, dict) else sentences.setting(value)

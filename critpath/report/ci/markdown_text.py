@@ -3,7 +3,7 @@
 Backslashes and character references are not enough: mentions, issue references and e-mail
 addresses are looked for in the text that they leave, and only code is left out of that.  So
 a word either is harmless - letters and digits with our own sentences' punctuation - or stands
-in a code span.
+in a code span.  So do states, and names that a sentence has between backticks, harmless or not.
 """
 
 from __future__ import annotations
@@ -12,14 +12,20 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from critpath.report.palette import LOOKS
 from critpath.units import safe_text
 
 MOST_LETTERS: Final = 600
 
 # A name that a sentence quotes, or a word.
 _UNITS: Final = re.compile(r"`[^`]+`|[^\s`]+|`")
-_WORD: Final = re.compile(r"(\(?)(.*?)([),.:;%]*)")
-_HARMLESS: Final = re.compile(r"[+-]?[A-Za-z0-9]+(?:[.,'][A-Za-z0-9]+)*")
+_WORD: Final = re.compile(r"(\(?'?)(.*?)('?[),.:;%]*)")
+# Not a hyphen before a digit: whoever owns a repository may make a link of TICKET-1.
+_HARMLESS: Final = re.compile(
+    r"[+-]?[A-Za-z0-9]+(?:(?:[.,'_]|-(?=[A-Za-z]))[A-Za-z0-9]+)*"
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+)
+_STATE: Final = re.compile(f"(?:{'|'.join(LOOKS)})(?:@.*)?")
 # Of harmless characters, but an address or a commit.
 _LINKED: Final = re.compile(r"www\..*|.*[0-9a-f]{7}.*", re.IGNORECASE)
 # What may stand between words, but not begin a line.
@@ -66,9 +72,19 @@ def _unit(unit: str, *, first: bool) -> str:
     before, word, after = found.groups()
     if word in _BETWEEN and not first:
         return unit
-    if _HARMLESS.fullmatch(word) and not _LINKED.fullmatch(word):
+    if _is_plain(word):
         return unit
     return f"{before}{code(word)}{after}" if word else code(unit)
+
+
+def _is_plain(word: str) -> bool:
+    harmless = _HARMLESS.fullmatch(word) and not _LINKED.fullmatch(word)
+    return bool(harmless) and not _STATE.fullmatch(word)
+
+
+def quoted(name: str) -> str:
+    """Return a name as sentences quote it, so that `inert` has it in code whatever it is."""
+    return name if "`" in name or not name else f"`{name}`"
 
 
 def code(text: str) -> str:

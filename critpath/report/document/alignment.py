@@ -107,6 +107,7 @@ def _segments(comparison: Comparison, aligned: Aligned) -> list[dict[str, Any]]:
                 "end": int(ends[item]),
                 "tid": int(paths.tid[at]),
                 "cpu": int(paths.cpu[at]),
+                "host": int(paths.host[at]),
                 "comm": paths.strings[paths.comm[at]],
                 "state": State(int(paths.state[at])).name,
                 "detail": paths.strings[paths.detail[at]],

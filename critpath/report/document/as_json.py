@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from critpath.errors import UnreadableError
 from critpath.report.document.comparison import COMPARISON_FORMAT
 from critpath.report.document.path import escape_more
 from critpath.report.document.schema import SHAPES, check_document
-from critpath.report.document.shapes import Invalid
+from critpath.report.document.shapes import Invalid, expect
 from critpath.report.palette import with_letters
+
+# No measurement comes near: sums and products of what is below stay finite.
+_LARGEST: Final = 1e30
+# What a renderer repeats a thousand times must not be large itself: a file of 1 MB would make a
+# page of 300.  A thread's name has 15 letters in Linux, and no sentence of ours has 10,000.
+_MOST_LETTERS: Final = 100_000
+_MOST_OF_A_NAME: Final = 4_096
+_NAMES: Final = frozenset({"comm", "role"})
+# The guide tree names every row of an alignment, and no renderer shows it.
+_UNLIMITED: Final = frozenset({"tree"})
 
 _DO = "give a file that `critpath compare --json FILE` wrote"
 
@@ -82,6 +91,7 @@ def load_document(text: str) -> dict[str, Any]:
         if name not in SHAPES:
             _refuse_format(name)
         check_document(document)
+        _check_lengths(document)
     except Invalid as error:
         raise UnreadableError(f"damaged {name} document: {error}", _DO) from error
     if name == COMPARISON_FORMAT:
@@ -90,9 +100,25 @@ def load_document(text: str) -> dict[str, Any]:
     return dict(document)
 
 
+def _check_lengths(document: dict[str, Any]) -> None:
+    """Raise `Invalid` where a text is longer than any that critpath writes."""
+    todo: list[tuple[str, Any]] = [("document", document)]
+    while todo:
+        key, value = todo.pop()
+        if isinstance(value, str):
+            most = _MOST_OF_A_NAME if key in _NAMES else _MOST_LETTERS
+            fits = len(value) <= most or key in _UNLIMITED
+            expect(fits, key[:60], f"a text of at most {most:,} letters")
+        elif isinstance(value, dict):
+            todo += [("a key", name) for name in value]
+            todo += value.items()
+        elif isinstance(value, list):
+            todo += [(key, item) for item in value if isinstance(item, str | dict | list)]
+
+
 def _finite(text: str) -> float:
     value = float(text)
-    if not math.isfinite(value):
+    if not abs(value) <= _LARGEST:
         raise ValueError(f"{text[:20]} is out of range")
     return value
 

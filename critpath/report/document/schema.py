@@ -48,6 +48,21 @@ def _check_comparison(document: dict[str, Any]) -> None:
         expect(known, f"clusters.{which}.ordering", "places of reachability")
     for i, aligned in enumerate(document["aligned"]):
         _check_aligned(aligned, len(document["symbols"]), f"aligned[{i}]")
+    _check_references(document)
+
+
+def _check_references(document: dict[str, Any]) -> None:
+    """Raise `Invalid` where a finding or a cause refers to what is not there."""
+    columns = {one["position"]: one["columns"] for one in document["aligned"]}
+    for i, finding in enumerate(document["findings"]):
+        first, last = finding["columns"]
+        inside = 0 <= first < last <= columns.get(finding["position"], last)
+        expect(inside, f"findings[{i}].columns", "columns of its alignment")
+    count = len(document["findings"])
+    for i, cause in enumerate(document["causes"]):
+        places = [cause["main"], *cause["findings"]]
+        known = all(0 <= place < count for place in places)
+        expect(known, f"causes[{i}].findings", "places in the list of findings")
 
 
 def _check_aligned(aligned: dict[str, Any], symbols: int, place: str) -> None:
@@ -64,6 +79,9 @@ def _check_aligned(aligned: dict[str, Any], symbols: int, place: str) -> None:
     expect(known, f"{place}.statistics.normal_symbol", "known symbols")
     for segment in aligned["segments"]:
         expect(0 <= segment["column"] < columns, f"{place}.segments", "a column of it")
+    for name in ("mean", "std"):
+        positive = all(value is None or value >= 0 for value in aligned["statistics"][name])
+        expect(positive, f"{place}.statistics.{name}", "durations from 0")
     passed = 0
     for loop in aligned.get("loops", []):
         inside = passed <= loop["first"] < loop["last"] <= columns and loop["period"] > 0

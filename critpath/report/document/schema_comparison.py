@@ -215,6 +215,7 @@ _SEGMENT = {
     "end": Field(int, "when it ended"),
     "tid": Field(int, "the thread the time was spent on"),
     "cpu": Field(int, "on which processor, -1 if that is not known", optional=True),
+    "host": Field(int, "on which of the traced hosts, counted from 0", optional=True),
     "comm": Field(str, "name of the thread"),
     "state": Field(STATE_NAME, "what it did"),
     "detail": Field(str, "qualifier of the state"),

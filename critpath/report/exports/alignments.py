@@ -192,7 +192,7 @@ def _about(row: dict[str, Any], execution: dict[str, Any] | None) -> dict[str, s
     if execution is not None:
         for key in ("begin", "end", "tid", "comm", "label", "cluster"):
             value = execution[key]
-            if value not in {None, ""}:
+            if value not in {None, ""} and (key, value) != ("tid", -1):
                 about[key] = _text(str(value))
     return about
 
@@ -200,7 +200,8 @@ def _about(row: dict[str, Any], execution: dict[str, Any] | None) -> dict[str, s
 def _described(row: dict[str, Any], execution: dict[str, Any] | None) -> str:
     parts = [f"{row['set']} execution {row['id']}"]
     if execution is not None:
-        parts.append(f"{execution['comm']} [{execution['tid']}]")
+        tid = execution["tid"]
+        parts.append(execution["comm"] + (f" [{tid}]" if tid >= 0 else ""))
         parts.append(format_ns(execution["end"] - execution["begin"]))
     return _text(", ".join(parts))
 

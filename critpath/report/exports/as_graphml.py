@@ -78,7 +78,7 @@ def graphml(graph: Any, timelines: Timelines) -> Iterator[bytes]:
             "label": thread_name(comm, tid),
             "worker": worker,
             "time": time,
-            "tid": tid,
+            **({"tid": tid} if tid >= 0 else {}),
             "host": int(workers.host[worker]),
             "comm": comm,
         }

@@ -126,7 +126,7 @@ def _executions_aligned(document: dict[str, Any], name: str, chosen: Sequence[st
             detail=coded["detail"],
             comm=coded["comm"],
             tid=numbers(segments, "tid"),
-            host=np.zeros(len(segments), np.int64),
+            host=np.array([s.get("host", 0) for s in segments], np.int64),
             cpu=numbers(segments, "cpu").astype(np.int32),
             lossy=np.repeat(lossy, counts),
             strings=tuple(codes),

@@ -17,7 +17,7 @@ def changes(segments: list[dict[str, Any]]) -> dict[int, bool]:
     Parameters
     ----------
     segments : list of dict
-        In order of time, each with its ``tid``.
+        In order of time, each with its ``tid`` and, since there are reports that need it, ``host``.
 
     Returns
     -------
@@ -26,7 +26,8 @@ def changes(segments: list[dict[str, Any]]) -> dict[int, bool]:
         woke it, or created it.  False: the thread before sleeps from here on, until the
         path comes back to it.
     """
-    tids = [segment["tid"] for segment in segments]
+    # Machines give the same ids to different threads.
+    tids = [(segment.get("host", 0), segment["tid"]) for segment in segments]
     result: dict[int, bool] = {}
     # From the end, where the path is the subject's own: the threads that it is inside of.
     # As `CriticalPaths.wakes`, which has the whole path.

@@ -7,7 +7,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from critpath.report import verdict
+from critpath.report import sentences, verdict
 from critpath.report.text.table import new_table, print_line, shown
 
 _MOST_FINDINGS = 6
@@ -52,7 +52,7 @@ def _print_table(aligned: dict[str, Any], findings: list[dict[str, Any]], consol
         table.add_row(
             Text(str(finding["rank"])),
             shown(verdict.what_differs(aligned, finding), console),
-            shown(f"{finding['comm']} {finding['tid']}", console),
+            shown(sentences.thread_of(finding), console),
             # Where to look in the trace, for whoever opens it in another tool.
             Text(verdict.place_of(finding)),
             Text(verdict.duration(finding["observed"])),
@@ -75,5 +75,5 @@ def _print_list(aligned: dict[str, Any], findings: list[dict[str, Any]], console
             console,
             f"  {verdict.duration(finding['observed'])} here, "
             f"{verdict.duration(finding['expected'])} normally; "
-            f"at {verdict.place_of(finding)} in {finding['comm']} {finding['tid']}",
+            f"at {verdict.place_of(finding)} in {sentences.thread_of(finding)}",
         )

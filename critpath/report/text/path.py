@@ -9,6 +9,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from critpath.report import sentences
 from critpath.report.palette import LOOKS
 from critpath.report.text.table import new_table, print_line, shown
 from critpath.units import format_ns, format_share, plural
@@ -35,7 +36,7 @@ def render_path(document: dict[str, Any], console: Console, *, most: int = 200) 
     which = f", execution {execution}" if execution else ""
     print_line(
         console,
-        f"{subject['comm']} {subject['tid']}{which}: {format_ns(window)} in "
+        f"{sentences.thread_of(subject)}{which}: {format_ns(window)} in "
         f"{plural(len(segments), 'segment')}",
         style="bold",
     )
@@ -89,7 +90,7 @@ def _timeline(document: dict[str, Any], console: Console, most: int) -> Table:
         table.add_row(
             Text(format_ns(segment["begin"] - document["begin"], sign=True)),
             Text(format_ns(length)),
-            shown(f"{segment['comm']} {segment['tid']}", console),
+            shown(sentences.thread_of(segment), console),
             Text(segment["state"], style=_colour(segment["state"])),
             shown(segment["detail"], console),
         )
