@@ -117,7 +117,7 @@ SETTINGS: Final[dict[str, Setting]] = {
             "strict-environment",
             as_bool,
             False,
-            "sets from different kernels, machines, processors or tracers are inconclusive",
+            "sets of other kernels, machines, processors, tracers or programs are inconclusive",
         ),
         Setting(
             "level",

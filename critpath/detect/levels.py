@@ -138,7 +138,10 @@ def with_levels(
         for test, level in zip(full.states, levels, strict=True)
     )
     deciding = {test.name for test in states if test.level == ERROR}
-    notes = (*base.notes, *_left_out(full, levels))
+    # The one column that stands for all states is none, and says what the total says.
+    column = f" by itself: {base.states[0].name} "
+    kept = (note for note in base.notes if not (alone and decided and column in note))
+    notes = (*kept, *_left_out(full, levels))
     detection = replace(
         base,
         states=states,

@@ -35,7 +35,7 @@ class CompareSettings:
     minimum_executions : int
         Fewest executions of either set that a verdict may rest on.
     strict_environment : bool
-        Sets from different kernels, machines, processors or tracers are inconclusive.
+        Sets of other kernels, machines, processors, tracers or programs are inconclusive.
     level : tuple of (str, str)
         Patterns of states, and their levels ``off``, ``warn`` or ``error``; see
         `critpath.detect.levels.level_of`.

@@ -65,6 +65,16 @@ def test_a_faster_sample_is_said_to_be(normal):
     assert equal.reasons[0].startswith("no state differs")
 
 
+def test_where_the_total_alone_decides_no_state_is_named(normal, guest):
+    sample = pipeline.extract([guest("sample-lock")], specification=SPECIFICATION)
+    levels = (("*", "off"), ("total", "error"))
+    found = pipeline.compare(normal, sample, pipeline.CompareSettings(level=levels))
+    assert found.verdict == "anomaly"
+    assert found.reasons[0].startswith("total is +8.03 ms an execution of type n0")
+    notes = [note for note in found.detection.notes if "by itself" in note]
+    assert [note.partition(" +")[0] for note in notes] == ["type n0 by itself: total"]
+
+
 def counted(paths, *counts):
     marks = [{"switches_put_in": put, "switches_written": of} for put, of in counts]
     return replace(paths, environment=(*paths.environment, *marks))

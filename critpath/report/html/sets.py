@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from critpath.report.html.elements import items, said, table, text
-from critpath.units import format_ns, plural
+from critpath.units import format_ns, plural, shorten
 
 SETS: Final = ("normal", "sample")
 _MOST_LOSSES: Final = 30
@@ -28,7 +28,7 @@ _ALIKE: Final = (
 _OWN: Final[tuple[tuple[str, Callable[[dict[str, Any]], str]], ...]] = (
     ("recordings", lambda s: _names(s["sources"])),
     ("recorded", lambda s: _names(_when(s))),
-    ("command", lambda s: _names(s.get("commands", []) or ["not known"])),
+    ("command", lambda s: _names([shorten(c) for c in s.get("commands", [])] or ["not known"])),
     ("executions", lambda s: f"{s['executions']:,}"),
     ("without begin or end", lambda s: f"{s['incomplete']:,}"),
     ("events", lambda s: f"{s['events']:,}"),
