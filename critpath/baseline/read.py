@@ -141,6 +141,12 @@ def _loss(given: Mapping[str, Any], place: str) -> Loss:
 
 
 def _environment(given: Mapping[str, Any], place: str) -> Mapping[str, str | int]:
+    # What others rely on: where one of the two is, the other is, and of the right kind.
+    if ("clock_epoch" in given) != ("recording" in given):
+        _wrong(place, "both of recording and clock_epoch")
+    if "clock_epoch" in given:
+        _whole(given["clock_epoch"], f"{place}.clock_epoch", -_END)
+        _text(given["recording"], f"{place}.recording")
     return {
         _text(key, place): _text(value, f"{place}.{key:.40}")
         if type(value) is str

@@ -23,7 +23,7 @@ from critpath.commands.progress import Progress
 from critpath.commands.settings import COMPARING, READING, Settings, compare_settings
 from critpath.commands.settings import SETTINGS as ALL
 from critpath.commands.values import whole
-from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UsageError
+from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError, UsageError
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
         baseline = Baseline(sessions, settings["interrupts"], __version__)
         save_baseline(baseline, Path(arguments.output))
     quiet = settings["quiet"]
-    warn([text for part in parts for text in messages_of(part)], quiet=quiet)
+    warn(messages_of(pipeline.join_sets(parts)), quiet=quiet)
     left_out = sum(session.left_out for session in sessions)
     kept = sum(len(session.paths) for session in sessions)
     lossy = sum(int(session.paths.lossy.sum()) for session in sessions)
@@ -210,3 +210,9 @@ def check_baseline(file: Path) -> None:
     UnreadableError
     """
     check_inputs([file])
+    if file.is_dir():
+        raise UnreadableError(
+            f"{file} is a directory, no baseline",
+            f"name the file, or make one of a recording: critpath baseline save {file} -o "
+            "NAME.baseline.json",
+        )

@@ -49,6 +49,7 @@ def summary(baseline: Baseline) -> dict[str, Any]:
 
 def _session(session: Session) -> dict[str, Any]:
     from critpath.baseline.format import mean_times  # noqa: PLC0415 - numpy
+    from critpath.pipeline import with_switches  # noqa: PLC0415 - numpy
 
     paths = session.paths
     labels = paths.executions.label
@@ -63,7 +64,7 @@ def _session(session: Session) -> dict[str, Any]:
         "lossy": int(paths.lossy.sum()),
         "means": {name: mean for name, mean, _ in mean_times(paths)},
         **{name: _fact(paths, key) for key, name in _FACTS.items()},
-        "warnings": list(paths.warnings),
+        "warnings": list(with_switches(paths).warnings),
     }
 
 

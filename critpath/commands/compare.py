@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -58,6 +59,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(sources)
     outputs = wanted_outputs(arguments, sources)
     comparison = compare_sources(arguments.normal, arguments.sample, settings)
+    comparison = in_doubt(comparison, arguments.normal, arguments.sample)
 
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 
@@ -67,6 +69,19 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     elif "html" not in outputs.places and not outputs.github:
         hint("next: --html report.html shows it side by side", quiet=settings["quiet"])
     return EXIT_CODES[comparison.verdict]
+
+
+def in_doubt(comparison: Comparison, normal: Path, sample: Path) -> Comparison:
+    """Warn where a baseline is what is to be judged: the arguments may be exchanged."""
+    from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - numpy
+
+    if not is_baseline_file(sample) or is_baseline_file(normal):
+        return comparison
+    said = (
+        f"SAMPLE, {sample}, is a baseline and NORMAL is none: is the order wrong? "
+        f"critpath compare {sample} {normal}"
+    )
+    return replace(comparison, warnings=(said, *comparison.warnings))
 
 
 def missing_baseline(normal: Path, sample: Path) -> UnreadableError:

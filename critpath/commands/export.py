@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         nargs="+",
         help="of compare --json (- for stdin); or recordings, CTF traces, directories of "
-        "recordings, extract files: each is a set of executions",
+        "recordings, extract files, baselines: each is a set of executions",
     )
     parser.add_argument(
         "--format",
@@ -99,9 +99,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _is_saved(source: str) -> bool:
     """Tell a saved comparison from what executions are extracted from."""
+    from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - numpy
     from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
 
-    return source == STDOUT or (Path(source).is_file() and not is_paths_file(Path(source)))
+    path = Path(source)
+    return source == STDOUT or (
+        path.is_file() and not is_paths_file(path) and not is_baseline_file(path)
+    )
 
 
 def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:

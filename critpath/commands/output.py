@@ -212,7 +212,9 @@ def hint(message: str, *, quiet: bool) -> None:
 
 def messages_of(paths: PathSet) -> list[str]:
     """Return everything a reader must know about extracted paths."""
-    return [*paths.warnings, *paths.executions.notes]
+    from critpath.pipeline import with_switches  # noqa: PLC0415 - numpy
+
+    return [*with_switches(paths).warnings, *paths.executions.notes]
 
 
 def require_executions(paths: PathSet, sources: Sequence[object]) -> None:

@@ -24,6 +24,7 @@ from critpath.commands.values import (
     auto_or,
     number,
     one_of,
+    share,
     whole,
 )
 from critpath.errors import UsageError
@@ -63,7 +64,7 @@ class Setting:
 
 _POSITIVE: Final = number(0, 1e9, "a number above 0")
 # Zero is a floor that lets everything pass, so it must be expressible.
-_FLOOR: Final = number(-1e-300, 10, "a share of the normal mean, such as 0.05 or 5%")
+_FLOOR: Final = share(10, "a share of the normal mean, such as 0.05 or 5%")
 
 SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting
@@ -250,6 +251,8 @@ def _as_toml(name: str, value: Any) -> str:
         return f"{_STATES} = {{{f' {pairs} ' if pairs else ''}}}"
     if name == "t2" and value is None:
         value = "auto"
+    if name == "floor" and value >= 1:
+        value = f"{100 * value:g}%"  # as it can be read back
     return f"{name} = {json.dumps(value)}" if value is not None else f"# {name} is not set"
 
 
@@ -331,7 +334,7 @@ def _entries(section: Mapping[str, Any], file: Path | None) -> Iterator[tuple[st
             continue
         name = key.replace("_", "-")
         if name not in SETTINGS or name == "level":
-            known = tuple(_STATES if each == "level" else each for each in SETTINGS)
+            known = (*(_STATES if each == "level" else each for each in SETTINGS), "gate")
             raise _unknown(
                 f"{file}: unknown setting {key}", _STATES if name == "level" else name, known
             )

@@ -53,6 +53,22 @@ def number(low: float, high: float, what: str) -> Callable[[Any], float]:
     return parse
 
 
+def share(most: float, what: str) -> Callable[[Any], float]:
+    """Accept a share from 0 to below 1, or a percentage up to ``most`` wholes.
+
+    A bare 10 could be meant as 10 % or as ten times: it is refused with the question.
+    """
+    parse = number(-1e-300, most, what)  # 0 is within
+
+    def parse_share(value: Any) -> float:
+        result = parse(value)
+        if result >= 1 and not str(value).strip().endswith("%"):
+            raise WrongValueError(f'a share below 1 or a percentage: did you mean "{result:g}%"?')
+        return result
+
+    return parse_share
+
+
 def whole(low: int, high: int) -> Callable[[Any], int]:
     """Accept a whole number within ``[low, high]``."""
 

@@ -39,6 +39,7 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ..
         own = [text for text in dict.fromkeys(path_set.warnings) if text not in result]
         result += [f"{name}: {text}" for text in own]
     result += differing(normal, sample)
+    result += _same(normal, sample)
     result += _apart(normal, sample)
     if folded:
         result.append(f"{plural(folded, 'rare kind')} of thread counted together as '*'")
@@ -58,6 +59,13 @@ def differing(normal: PathSet, sample: PathSet) -> list[str]:
                 f"the sets come from different {what}: "
                 f"{', '.join(seen[0]) or 'unknown'} and {', '.join(seen[1]) or 'unknown'}"
             )
+    # What was recorded in alternation was meant to be compared, whatever it is called.
+    programs = [_said(s, "recorded_program") for s in (normal, sample)]
+    if all(programs) and programs[0] != programs[1] and not _sessions(normal) & _sessions(sample):
+        result.append(
+            f"the sets are of different programs: {', '.join(programs[0])} and "
+            f"{', '.join(programs[1])}"
+        )
     return result
 
 
@@ -84,11 +92,42 @@ def apart(normal: PathSet, sample: PathSet) -> bool:
     """
     if any(len(np.unique(s.session)) != 1 for s in (normal, sample)):
         return False
-    ours, theirs = (
-        {e["recorded_session"] for e in s.environment if e.get("recorded_session")}
-        for s in (normal, sample)
-    )
-    return not ours & theirs
+    return not _sessions(normal) & _sessions(sample)
+
+
+def _sessions(path_set: PathSet) -> set[str | int]:
+    return {e["recorded_session"] for e in path_set.environment if e.get("recorded_session")}
+
+
+def _same(normal: PathSet, sample: PathSet) -> list[str]:
+    """Say so if executions are in both sets: of one clock, with the same begin and end."""
+    ours, theirs = set(_moments(normal)), _moments(sample)
+    both = [moment for moment in theirs if moment in ours]
+    # Where a clock's epoch is unknown, two machines may have begun at the same time once.
+    if not both or (len(both) < len(theirs) and not all(epoch for epoch, *_ in both)):
+        return []
+    if len(both) == len(theirs):
+        return ["the sample is a recording that the normal set has: nothing can differ"]
+    said = f"{len(both):,} of {plural(len(theirs), 'sample execution')} are in the normal set, too"
+    return [f"{said}: the same recording is on both sides"]
+
+
+def _moments(path_set: PathSet) -> list[tuple[int | str, int, int, str]]:
+    """Return what no execution of another recording has; nothing where clocks are not told."""
+    epochs = [e["clock_epoch"] for e in path_set.environment if "clock_epoch" in e]
+    if len(epochs) != len(path_set.sources):
+        return []
+    executions = path_set.executions
+    return [
+        (epochs[session], begin, end, name)
+        for session, begin, end, name in zip(
+            path_set.session.tolist(),
+            executions.begin.tolist(),
+            executions.end.tolist(),
+            executions.id,
+            strict=True,
+        )
+    ]
 
 
 def _said(path_set: PathSet, key: str) -> list[str]:

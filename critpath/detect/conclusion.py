@@ -120,7 +120,8 @@ def _too_many(found: FalseAlarms, settings: CompareSettings, floor: FloorAdvice)
     )
     better = found.recommended
     if better is not None and floor.floor is not None and better.low <= settings.alpha:
-        return f"{said}: floor = {round_up(floor.floor):g} leaves {format_share(better.share)}"
+        least = f"{100 * round_up(floor.floor):g} %"
+        return f"{said}: a floor of {least} leaves {format_share(better.share)}"
     if settings.rule != "gate":
         return f"{said}: use --rule gate"
     if found.kind == "sessions":

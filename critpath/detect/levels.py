@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from critpath.detect.verdict import told
-from critpath.model import Change, Detection, StateTest, Symbol, VectorTable
+from critpath.model import Change, Detection, State, StateTest, Symbol, VectorTable
 from critpath.units import format_ns, plural
 
 ERROR, WARN = "error", "warn"
@@ -78,6 +78,31 @@ def only(table: VectorTable, levels: Sequence[str]) -> VectorTable:
     )
 
 
+def deciding(table: VectorTable, levels: Sequence[str]) -> VectorTable:
+    """Return the table that a decision rests on.
+
+    Parameters
+    ----------
+    table : VectorTable
+    levels : sequence of str
+        Of every symbol, the total last.
+
+    Returns
+    -------
+    VectorTable
+        The columns whose level is ``error``.  Where only the total's is: one column with
+        the time of all, so that the total of everything is what is tested.  Where not
+        even that: no column.
+    """
+    if ERROR in levels[:-1] or levels[-1] != ERROR:
+        return only(table, levels)
+    sums = (
+        np.asarray(c.sum(axis=1, keepdims=True), np.int64)
+        for c in (table.counts, table.durations, table.structure)
+    )
+    return VectorTable((Symbol(State.RUN),), *sums)
+
+
 def with_levels(
     full: Detection, decided: Detection | None, levels: Sequence[str]
 ) -> tuple[Detection, tuple[str, ...]]:
@@ -102,6 +127,7 @@ def with_levels(
         What the full test flags at level ``warn``.
     """
     base = decided or replace(full, slower=(), slight=())
+    alone = ERROR not in levels[:-1]
     mine = {test.name: test for test in base.states}
     states = tuple(
         replace(test, level=level)
@@ -122,6 +148,7 @@ def with_levels(
         slower=tuple(c for c in base.slower if c.name in deciding),
         slight=tuple(c for c in base.slight if c.name in deciding),
         notes=notes,
+        whole=None if alone or levels[-1] != ERROR else full.states[-1],
     )
     return detection, tuple(
         f"{_size(test, full.slower)}: level warn"
@@ -147,6 +174,8 @@ def _left_out(full: Detection, levels: Sequence[str]) -> tuple[str, ...]:
     listed = ", ".join(names[:_LISTED])
     if len(names) > _LISTED:
         listed += f" and {plural(len(names) - _LISTED, 'more state')}"
+    if levels[-1] == ERROR and ERROR not in levels[:-1]:
+        return (f"only the total decides, of the time of all states: {listed}",)
     total = full.states[-1]
     effect = f"{format_ns(total.effect, sign=True)} (p = {total.p_value:.2g})"
     return (f"left out of the decision: {listed}; with them the total is {effect}",)

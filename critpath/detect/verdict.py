@@ -38,6 +38,7 @@ def decide(
     apart: bool = False,
     minimum: int = 0,
     unlike: Sequence[str] = (),
+    part: str = "",
 ) -> tuple[str, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
@@ -57,6 +58,8 @@ def decide(
         Fewest executions of either set that a verdict may rest on.
     unlike : sequence of str
         Differences between the sets' surroundings that no verdict may rest on.
+    part : str
+        What `critpath.detect.compared.partly` says: it qualifies an anomaly.
 
     Returns
     -------
@@ -89,7 +92,7 @@ def decide(
     ]
     if reasons:
         return "inconclusive", tuple(reasons)
-    if not any(s.level == "error" for s in detection.states[:-1]):
+    if not any(s.level == "error" for s in detection.states):
         return "ok", ("no state decides: every one is at level warn or off",)
     if not detection.enough and detection.rule == "gate":
         what = f"too few executions to decide at alpha {detection.alpha:g}"
@@ -100,6 +103,7 @@ def decide(
     standing_out = f"{count} of {plural(len(marked), 'sample execution')}"
     if detection.flagged:
         doubted = _doubted(detection, apart=apart)
+        doubted += (part,) if part else ()
         return "anomaly", (_slower(detection), f"{standing_out} stand out", *doubted)
     reasons.append(_not_slower(detection))
     if count:
@@ -148,10 +152,18 @@ def _not_slower(detection: Detection) -> str:
     if detection.detectable is not None:
         share = f" ({format_share(detection.detectable / mean)})" if mean else ""
         size = format_ns(detection.detectable, sign=True)
-        shown = f"; a change of {size}{share} in the mean would have shown"
+        where = "mean" if detection.whole is None else "total of what decides"
+        shown = f"; a change of {size}{share} in the {where} would have shown"
+    faster = _faster(detection)
     if not detection.slight:
         some = any(s.level != "error" for s in detection.states)
         which = "no state that decides" if some else "no state"
+        if all(s.level != "error" for s in detection.states[:-1]):
+            which = "the total, which alone decides, is not slower"
+            which = f"{faster}; {which}" if faster else which
+            return f"{which} at alpha {detection.alpha:g}{shown}"
+        if faster:
+            return f"{faster}; {which} is slower at alpha {detection.alpha:g}{shown}"
         return f"{which} differs at alpha {detection.alpha:g}{shown}"
     most = detection.slight[0]
     why = (
@@ -159,4 +171,21 @@ def _not_slower(detection: Detection) -> str:
         if most.effect < most.floor
         else "by a mean too uncertain to count"
     )
-    return f"no state is slower enough: {told(most)}, {why}{shown}"
+    said = f"no state is slower enough: {told(most)}, {why}{shown}"
+    return f"{faster}; {said}" if faster else said
+
+
+def _faster(detection: Detection) -> str:
+    """Say by how much the sample is faster, "" where that is below the floor or in doubt."""
+    total = detection.states[-1]
+    floor = detection.floor
+    if total.level != "error" or not total.effect_high < -floor:  # False for NaN, too
+        return ""
+    mean = total.normal_mean
+    share = f" ({format_share(total.effect / mean)})" if mean else ""
+    of = "" if detection.whole is None else " of what decides"
+    ends = " to ".join(format_ns(x, sign=True) for x in (total.effect_low, total.effect_high))
+    return (
+        f"the sample is faster: the total{of} is {format_ns(total.effect, sign=True)} an execution"
+        f"{share}, 95 % interval {ends}"
+    )

@@ -138,6 +138,8 @@ class Detection(Table):
         What the gate flags; and what is significant, but too small or too uncertain in
         its size to be flagged.  The largest first.
     notes : tuple of str
+    whole : StateTest or None
+        The total of all states, where the last of ``states`` is that of some.
     """
 
     rule: str
@@ -153,6 +155,7 @@ class Detection(Table):
     slower: tuple[Change, ...] = ()
     slight: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
+    whole: StateTest | None = None
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per state, and last the total."""

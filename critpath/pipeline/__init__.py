@@ -15,6 +15,7 @@ from critpath.pipeline.calibration import calibrate
 from critpath.pipeline.comparison import compare
 from critpath.pipeline.exporting import choose_executions, vectors, window
 from critpath.pipeline.extraction import extract, extract_each, thread_paths
+from critpath.pipeline.switches import with_switches
 
 __all__ = [
     "CompareSettings",
@@ -32,4 +33,5 @@ __all__ = [
     "update",
     "vectors",
     "window",
+    "with_switches",
 ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from critpath.errors import UsageError
 from critpath.pipeline.portable import only, portable, spread
@@ -14,6 +16,12 @@ from critpath.units import plural
 if TYPE_CHECKING:
     from critpath.baseline.format import Baseline, Session
     from critpath.model import CompareSettings, Comparison, PathSet
+
+
+_HIDDEN: Final = (
+    "the levels of states let this pass a gate, but a baseline takes in only what is slower in "
+    "no state at all"
+)
 
 
 def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
@@ -25,16 +33,63 @@ def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
         One per recording, as `extract_each` gives them.
     most : int
         Executions that each keeps, evenly spread within each label; 0 for all.
+
+    Raises
+    ------
+    UsageError
+        If one recording is there twice.
     """
     from critpath.baseline.format import Session
+    from critpath.detect.gate import seed
     from critpath.report.document.sets import set_document
 
+    _check_new(parts, set(), "")
     sessions = []
-    for part in portable(parts):
-        rows = spread(part.executions.label, most)
+    for part, before in map(_without_left_out, portable(parts)):
+        moments = np.column_stack([part.executions.begin, part.executions.end])
+        rows = spread(part.executions.label, most, seed(moments))
         kept = part if len(rows) == len(part) else only(part, rows)
-        sessions.append(Session(kept, tuple(set_document(part)["recorded"]), len(part) - len(rows)))
+        out = before + len(part) - len(rows)
+        sessions.append(Session(kept, tuple(set_document(part)["recorded"]), out))
     return tuple(sessions)
+
+
+def _check_new(parts: Sequence[PathSet], known: set[tuple[object, ...]], file: str) -> None:
+    """Refuse recordings that are in a baseline already, or given twice."""
+    seen = set(known)
+    for part in parts:
+        moments = set(_moments(part))
+        if not moments.isdisjoint(seen):
+            inside = not moments.isdisjoint(known)
+            name = ", ".join(part.sources)
+            raise UsageError(
+                f"{name} is in {file} already" if inside else f"{name} is given twice",
+                "record again: the same executions twice would count as evidence twice",
+            )
+        seen |= moments
+
+
+def _said_left_out(name: str, kept: int, out: int) -> str:
+    whole = kept + out
+    return f"{name}: {out:,} of {whole:,} executions are not in the baseline (--executions)"
+
+
+def _without_left_out(part: PathSet) -> tuple[PathSet, int]:
+    """Return a set without what `sets_of` says of it, and how many executions that was of."""
+    marks = [e for e in part.environment if "left_out" in e]
+    if not marks:
+        return part, 0
+    said = {
+        _said_left_out(str(m.get("left_out_of")), int(m["left_out_kept"]), int(m["left_out"]))
+        for m in marks
+        if isinstance(m["left_out"], int) and isinstance(m.get("left_out_kept"), int)
+    }
+    plain = replace(
+        part,
+        environment=tuple(e for e in part.environment if "left_out" not in e),
+        warnings=tuple(w for w in part.warnings if w not in said),
+    )
+    return plain, sum(m["left_out"] for m in marks if isinstance(m["left_out"], int))
 
 
 def sets_of(baseline: Baseline, file: Path, *, interrupts: bool) -> list[PathSet]:
@@ -55,9 +110,17 @@ def sets_of(baseline: Baseline, file: Path, *, interrupts: bool) -> list[PathSet
     for session in baseline.sessions:
         paths, out = session.paths, session.left_out
         if out:
-            said = f"{', '.join(paths.sources)}: {out:,} of {len(paths) + out:,} executions are "
-            said += "not in the baseline (--executions)"
-            paths = replace(paths, warnings=(*paths.warnings, said))
+            name = ", ".join(paths.sources)
+            mark: dict[str, str | int] = {
+                "left_out": out,
+                "left_out_of": name,
+                "left_out_kept": len(paths),
+            }
+            paths = replace(
+                paths,
+                environment=(*paths.environment, mark),
+                warnings=(*paths.warnings, _said_left_out(name, len(paths), out)),
+            )
         result.append(paths)
     return result
 
@@ -120,14 +183,14 @@ def update(
 
     old = sets_of(baseline, file, interrupts=settings.interrupts)
     known = {moment for part in old for moment in _moments(part)}
-    for part in parts:
-        if not known.isdisjoint(_moments(part)):
-            raise UsageError(
-                f"{', '.join(part.sources)} is in {file} already",
-                "record again: the same executions twice would count as evidence twice",
-            )
+    _check_new(parts, known, str(file))
     new = make_sessions(parts, executions)
     comparison = compare(join_sets(old), join_sets(list(parts)), settings)
+    if comparison.verdict == "ok" and settings.level:
+        # What a level hides from the gate would be normal from then on.
+        full = compare(join_sets(old), join_sets(list(parts)), replace(settings, level=()))
+        if full.verdict == "anomaly":
+            comparison = replace(full, reasons=(_HIDDEN, *full.reasons))
     if comparison.verdict != "ok":
         anew = replace(baseline, sessions=new, version=version) if accept else None
         dropped = tuple(s for part in old for s in part.sources) if accept else ()
@@ -150,11 +213,13 @@ def _recordings(sessions: Sequence[Session]) -> int:
 
 def _moments(paths: PathSet) -> Iterator[tuple[object, ...]]:
     """Yield what no execution of another recording has in common with each of these."""
-    epochs = tuple(e["clock_epoch"] for e in paths.environment if "clock_epoch" in e)
+    epochs = [e["clock_epoch"] for e in paths.environment if "clock_epoch" in e]
+    known = len(epochs) == len(paths.sources)
     executions = paths.executions
     begins, ends = executions.begin.tolist(), executions.end.tolist()
-    for begin, end, name in zip(begins, ends, executions.id, strict=True):
-        yield epochs, begin, end, name
+    of = paths.session.tolist()
+    for begin, end, name, session in zip(begins, ends, executions.id, of, strict=True):
+        yield epochs[session] if known else tuple(epochs), begin, end, name
 
 
 def saved_paths(file: Path) -> PathSet:

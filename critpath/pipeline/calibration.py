@@ -18,6 +18,7 @@ from critpath.pipeline.splits import (
     session_splits,
     shuffled_splits,
 )
+from critpath.pipeline.switches import with_switches
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -348,7 +349,7 @@ def _with_new(table: VectorTable) -> VectorTable:
 def _warnings(normal: PathSet) -> tuple[str, ...]:
     from critpath.detect.circumstances import unlike_recordings
 
-    result = list(dict.fromkeys((*normal.warnings, *normal.executions.notes)))
+    result = list(dict.fromkeys((*with_switches(normal).warnings, *normal.executions.notes)))
     result += unlike_recordings(normal)
     lossy = int(normal.lossy.sum())
     if lossy:

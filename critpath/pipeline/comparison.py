@@ -10,6 +10,7 @@ from critpath.errors import InconclusiveError
 from critpath.model import CompareSettings
 from critpath.pipeline.explanation import explain
 from critpath.pipeline.judgement import judge
+from critpath.pipeline.switches import with_switches
 
 if TYPE_CHECKING:
     from critpath.model import Comparison, PathSet
@@ -39,6 +40,7 @@ def compare(
     changed mix of types is no slow-down; the verdict comes from a permutation test.
     """
     from critpath.detect.circumstances import apart, differing, set_warnings
+    from critpath.detect.compared import partly
     from critpath.detect.verdict import decide
     from critpath.model import Comparison
     from critpath.vectors.alphabet import ALPHABETS
@@ -53,7 +55,7 @@ def compare(
                 f"the {name} set has no execution ({path_set.specification})",
                 "check --execution, or record more: at least 10 executions, better 100",
             )
-    normal, sample, unlike = with_like_states(normal, sample)
+    normal, sample, unlike = with_like_states(with_switches(normal), with_switches(sample))
     alphabet = ALPHABETS[settings.vector]((normal, sample))
     normal_vectors = vector_table(normal, alphabet.symbols, alphabet.codes[0])
     sample_vectors = vector_table(sample, alphabet.symbols, alphabet.codes[1])
@@ -65,6 +67,10 @@ def compare(
         sessions=(normal.session, sample.session),
         progress=tell,
     )
+    part = partly(
+        judgement.normal_clusters.labels,
+        judgement.pairs.pair[judgement.sample_clusters.labels],
+    )
     verdict, reasons = decide(
         judgement.detection,
         judgement.outliers,
@@ -74,11 +80,13 @@ def compare(
         apart=apart(normal, sample),
         minimum=settings.minimum_executions,
         unlike=differing(normal, sample) if settings.strict_environment else (),
+        part=part,
     )
     result = Comparison(
         verdict=verdict,
         reasons=reasons,
         warnings=(
+            *([part] if part else []),
             *judgement.warnings,
             *set_warnings(normal, sample, alphabet.folded),
             *unlike,

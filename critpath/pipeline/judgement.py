@@ -61,7 +61,7 @@ def judge(
     from critpath.cluster.outliers import outliers
     from critpath.cluster.types import find_types, usable_labels
     from critpath.detect.coarse import detect
-    from critpath.detect.levels import ERROR, levels_of, only, with_levels
+    from critpath.detect.levels import ERROR, deciding, levels_of, with_levels
     from critpath.vectors.fold import fold_interrupts
 
     tell = progress or (lambda _: None)
@@ -104,7 +104,7 @@ def judge(
         return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection)
     # Interrupts are folded into what is left, so that a state that is left out cannot
     # come back by that way.
-    rest = only(normal, levels), only(sample, levels)
+    rest = deciding(normal, levels), deciding(sample, levels)
     folded = fold_interrupts(rest[0]), fold_interrupts(rest[1])
     decided = gate(*rest, judged=folded) if rest[0].symbols else None
     detection, warnings = with_levels(detection, decided, levels)

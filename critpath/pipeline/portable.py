@@ -70,7 +70,10 @@ def _renamed(part: PathSet, names: Mapping[str, str]) -> PathSet:
         ),
         environment=tuple(
             {
-                key: value
+                # Arguments may hold what is nobody else's business.
+                key: each.get("recorded_program", "")
+                if key == "recorded_command"
+                else value
                 if not isinstance(value, str)
                 else names.get(value, value)
                 if key == "recording"
@@ -83,8 +86,12 @@ def _renamed(part: PathSet, names: Mapping[str, str]) -> PathSet:
     )
 
 
-def spread(labels: Sequence[str], most: int) -> I64:
+def spread(labels: Sequence[str], most: int, seed: int) -> I64:
     """Choose executions that stand for all: of each label its share, evenly spread.
+
+    A label's executions are cut into as many stretches as are to be chosen, and one of
+    each stretch is drawn.  (Every second of a program that does two things in turn would
+    be all of one kind.)
 
     Parameters
     ----------
@@ -92,6 +99,8 @@ def spread(labels: Sequence[str], most: int) -> I64:
         In order of time.
     most : int
         How many to choose, but one of each label at the least; 0 for all.
+    seed : int
+        Of what is drawn; made of the executions, so that equal ones give equal rows.
 
     Returns
     -------
@@ -108,10 +117,11 @@ def spread(labels: Sequence[str], most: int) -> I64:
     for c in sorted(range(len(exact)), key=lambda c: (sizes[c] - exact[c], c)):
         if sum(sizes) < most and sizes[c] < len(members[c]):
             sizes[c] += 1
-    chosen = [
-        rows[(np.arange(size) * 2 + 1) * len(rows) // (2 * size)]
-        for rows, size in zip(members, sizes, strict=True)
-    ]
+    rng = np.random.default_rng(seed)
+    chosen = []
+    for rows, size in zip(members, sizes, strict=True):
+        edges = np.arange(size + 1) * len(rows) // size
+        chosen.append(rows[rng.integers(edges[:-1], edges[1:])])
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 

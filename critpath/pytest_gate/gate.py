@@ -107,7 +107,8 @@ class Gate:
             recording = self._record(command, chosen, runs, warmup, timeout)
             parts = _extract([recording], chosen)
             comparison = self._held_against(file, parts, chosen)
-            result = None if comparison is None else self._judged(comparison)
+            kept = file if self.update and not self.accept else None
+            result = None if comparison is None else self._judged(comparison, kept)
         shutil.rmtree(recording)
         return result
 
@@ -233,13 +234,20 @@ class Gate:
         self.note(f"{file}: {how} {pipeline.said_of(outcome.baseline)}")
         return None if anew else outcome.comparison
 
-    def _judged(self, comparison: Comparison) -> dict[str, Any]:
+    def _judged(self, comparison: Comparison, kept: Path | None = None) -> dict[str, Any]:
+        """Return the document, or fail; `kept` is a baseline that was not updated."""
         from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 
         document = comparison_document(comparison)
         if comparison.verdict == "ok":
             return document
-        text = "\n".join(safe_text(line) for line in self._told(document))
+        lines = list(self._told(document))
+        if kept is not None:
+            lines.append(
+                f"{kept} stays as it is; if this is how the program is to be from now on: "
+                "pytest --critpath-accept"
+            )
+        text = "\n".join(safe_text(line) for line in lines)
         if comparison.verdict == "inconclusive" and self.inconclusive != "fail":
             _leave(self.inconclusive, text)
         pytest.fail(text, pytrace=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.errors import UnreadableError
@@ -227,6 +228,8 @@ def with_manifest(events: Events, manifest: Manifest) -> Events:
         "recorded_profile": manifest.profile,
         "recorded_session": manifest.session,
         "recorded_beside": manifest.interleaved,
+        "recorded_command": shlex.join(manifest.command),
+        "recorded_program": PurePath(manifest.command[0]).name if manifest.command else "",
     }
     plain = {k: v for k, v in said.items() if v and (isinstance(v, str) or type(v) is int)}
     events = with_counted_losses(events, manifest)

@@ -75,9 +75,7 @@ def find_traces(path: Path) -> tuple[Trace, ...]:
     if not path.exists():
         raise UnreadableError(f"{path}: no such file or directory", "check the path")
     if not path.is_dir():
-        raise UnreadableError(
-            f"{path}: is not a directory", "name the directory that lttng wrote the trace to"
-        )
+        raise UnreadableError(*about_file(path))
     root = path.resolve()
     traces = [
         Trace(
@@ -95,6 +93,45 @@ def find_traces(path: Path) -> tuple[Trace, ...]:
             "name a directory that `critpath record` or lttng wrote, after the session stopped",
         )
     return tuple(sorted(traces, key=lambda t: t.domain != "kernel"))
+
+
+_LARGEST: Final = 1 << 28  # bytes of a document that are looked through
+_COMPARE: Final = "compare takes recordings, CTF traces, extract files and baselines"
+
+
+def about_file(path: Path) -> tuple[str, str]:
+    """Return what a file is that is no recording, and what to do with it.
+
+    Returns
+    -------
+    (str, str)
+        As an error's two lines; nothing of the file's text is in them.
+    """
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(4096)
+            # A document's keys are sorted: its format is behind the alignments.
+            rest = stream.read(_LARGEST) if head.startswith(b"{") else b""
+    except OSError as error:
+        return f"{path}: cannot be read: {error.strerror}", "make it readable for this user"
+    if b'"format": "critpath/comparison/' in head + rest:
+        return (
+            f"{path}: a saved comparison, no recording",
+            f"critpath report {path} shows it; {_COMPARE}",
+        )
+    if b'"format": "critpath/' in head + rest:
+        return f"{path}: a file of critpath's, but no recording", _COMPARE
+    if head.lstrip()[:9].lower() in {b"<!doctype", b"<html><he"} or b"<html" in head[:512].lower():
+        return f"{path}: an HTML page, no recording", f"open it in a browser; {_COMPARE}"
+    if head.startswith((b"\x7fELF", b"#!")):
+        return (
+            f"{path}: a program, no recording",
+            f"record it first: critpath record -n 30 -o recording -- {path}",
+        )
+    return (
+        f"{path}: a file, no recording (which is a directory)",
+        "name the directory that critpath record or lttng wrote, an extract file or a baseline",
+    )
 
 
 def describe(path: Path) -> tuple[Description, ...]:

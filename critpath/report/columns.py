@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,11 +118,47 @@ def distinct_rows(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], int]
     return [(first[key], counts[key]) for key in ranked]
 
 
+def own_columns(
+    document: dict[str, Any], aligned: dict[str, Any], finding: dict[str, Any]
+) -> list[int]:
+    """Return the columns that make a finding, in order.
+
+    A finding is about one symbol, and its span has other symbols' columns, too.
+
+    Returns
+    -------
+    list of int
+        Those of the span where the anomalous row has the finding's symbol, or has nothing
+        where the normal rows mostly have it.  Where there are none, those where the normal
+        rows mostly have it, or else the first of the span; nothing for an empty span.
+    """
+    begin, end = finding["columns"]
+    span = range(max(0, begin), min(end, aligned["columns"]))
+    mine = {
+        code
+        for code, symbol in enumerate(document["symbols"])
+        if (symbol["state"], symbol["role"]) == (finding["state"], finding["role"])
+    }
+    here, usual = aligned["rows"][-1]["symbols"], consensus(aligned)
+    found = [c for c in span if (usual[c] if here[c] == GAP else here[c]) in mine]
+    return found or [c for c in span if usual[c] in mine] or list(span[:1])
+
+
 def flagged_columns(document: dict[str, Any], aligned: dict[str, Any]) -> dict[int, int]:
-    """Return the rank of the finding that covers each column, the first one where two do."""
+    """Return the rank of the finding that each column belongs to, the first one where two do."""
     result: dict[int, int] = {}
     for finding in verdict.findings_of(document, aligned["position"]):
-        begin, end = finding["columns"]
-        for column in range(max(0, begin), min(end, aligned["columns"])):
+        for column in own_columns(document, aligned, finding):
             result.setdefault(column, finding["rank"])
+    return result
+
+
+def stretches(columns: Iterable[int]) -> list[tuple[int, int]]:
+    """Return ascending columns as stretches of neighbours, each with the column after its last."""
+    result: list[tuple[int, int]] = []
+    for column in columns:
+        if result and result[-1][1] == column:
+            result[-1] = result[-1][0], column + 1
+        else:
+            result.append((column, column + 1))
     return result

@@ -54,8 +54,9 @@ def sensitivity(document: dict[str, Any]) -> str | None:
     total = next((s for s in document["states"] if s["state"] == "total"), None)
     mean = total["normal_mean"] if total else None
     share = f" ({format_share(detection['detectable'] / mean)})" if mean else ""
+    what = "total of what decides" if detection.get("whole") else "mean duration"
     return (
-        f"The smallest change of the mean duration that would have shown: "
+        f"The smallest change of the {what} that would have shown: "
         f"{format_ns(detection['detectable'], sign=True)}{share}."
     )
 
@@ -65,12 +66,23 @@ def difference(document: dict[str, Any]) -> str | None:
     total = next((s for s in document["states"] if s["state"] == "total"), None)
     if total is None or None in {total["effect"], total["effect_low"], total["effect_high"]}:
         return None
-    low, high = (format_ns(total[f"effect_{end}"], sign=True) for end in ("low", "high"))
-    return (
-        f"Mean duration: {format_ns(total['effect'], sign=True)} "
-        f"(95 % interval {low} to {high}); increases below "
-        f"{duration(document['detection']['floor'])} are not judged."
-    )
+    floor = f"increases below {duration(document['detection']['floor'])} are not judged."
+    whole = document["detection"].get("whole")
+    if not whole:
+        return f"Mean duration: {_with_interval(total)}; {floor}"
+    real = f" Mean duration, all states: {_with_interval(whole)}."
+    return f"Total of what decides: {_with_interval(total)}; {floor}{real}"
+
+
+def _with_interval(test: dict[str, Any]) -> str:
+    return f"{duration(test['effect'], sign=True)} (95 % interval {interval(test)})"
+
+
+def name_of(document: dict[str, Any], state: dict[str, Any]) -> str:
+    """Return what a table calls a state; of the total, whether that is of some states."""
+    if state["state"] == "total" and document["detection"].get("whole"):
+        return "total of what decides"
+    return str(state["state"])
 
 
 def by_the_paper(document: dict[str, Any]) -> str:

@@ -23,7 +23,6 @@ import numpy as np
 
 from critpath.model import I64, Events, Kind
 from critpath.timeline._missing import contradictions
-from critpath.units import plural
 
 _OPENS: Final = frozenset({Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY, Kind.VECTOR_ENTRY})
 _CLOSES: Final = frozenset({Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT, Kind.VECTOR_EXIT})
@@ -45,7 +44,8 @@ def with_missing_switches(events: Events) -> Events:
     Returns
     -------
     Events
-        With a warning that tells how many were put in; the same object if none was.
+        With an ``environment`` of its own that tells how many were put in; the same
+        object if none was.
     """
     kinds = np.array([c.kind for c in events.classes] or [Kind.OTHER], np.uint8)
     hosts = np.array([c.host for c in events.classes] or [0], np.int64)
@@ -186,10 +186,9 @@ def _insert(events: Events, put: I64) -> Events:
     new[:, 3] = values[events.offset[following] + _PREV_COMM]
     new[:, 4] = values[events.offset[following] + _PREV_TID]
     at = place + 1
-    times = plural(len(put), "time")
-    note = (
-        f"{times} the kernel did not write a switch: put where the thread was woken or first seen"
-    )
+    kinds = np.array([c.kind for c in events.classes], np.uint8)
+    written = int((kinds[events.event_class] == Kind.SWITCH).sum())
+    counted = {"switches_put_in": len(put), "switches_written": written}
     return replace(
         events,
         timestamp=np.insert(events.timestamp, at, events.timestamp[place]),
@@ -197,5 +196,5 @@ def _insert(events: Events, put: I64) -> Events:
         event_class=np.insert(events.event_class, at, events.event_class[before]),
         offset=np.insert(events.offset, at, len(values) + _FIELDS * np.arange(len(put))),
         values=np.concatenate([values, new.ravel()]),
-        warnings=(*events.warnings, note),
+        environment=(*events.environment, counted),
     )

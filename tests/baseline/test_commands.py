@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from critpath import pipeline
 from critpath.commands import main
-from critpath.store import save_paths
+from critpath.pipeline.portable import spread
+from critpath.store import load_paths, save_paths
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 NAMES = ("normal", "normal-2", "sample-lock")
@@ -215,3 +217,94 @@ def test_show_is_safe_on_a_terminal(run, tmp_path, recordings):
     assert shown.code == 0
     assert not set(shown.out) & set("\x1b\u202e")
     assert "\n::error" not in shown.out
+
+
+def test_update_refuses_what_only_levels_let_pass(run, tmp_path):
+    run("baseline", "save", "normal", "-o", "b.json")
+    before = (tmp_path / "b.json").read_bytes()
+    assert run("compare", "b.json", "sample-lock", "--level", "*=off").code == 0
+    done = run("baseline", "update", "b.json", "sample-lock", "--level", "*=off")
+    assert (done.code, "stays as it is" in done.err) == (1, True)
+    assert "the levels of states let this pass a gate" in " ".join(done.out.split())
+    assert (tmp_path / "b.json").read_bytes() == before
+    done = run("baseline", "update", "b.json", "sample-lock", "--level", "*=off", "--accept")
+    assert done.code == 0
+
+
+def test_a_recording_given_twice_is_refused(run, tmp_path):
+    done = run("baseline", "save", "normal", "normal", "-o", "b.json")
+    assert (done.code, "normal is given twice" in done.err) == (2, True)
+    assert not (tmp_path / "b.json").exists()
+    run("baseline", "save", "normal", "-o", "b.json")
+    before = (tmp_path / "b.json").read_bytes()
+    done = run("baseline", "update", "b.json", "normal-2", "normal-2")
+    assert (done.code, "normal-2 is given twice" in done.err) == (2, True)
+    assert (tmp_path / "b.json").read_bytes() == before
+
+
+def test_a_baseline_of_a_baseline_counts_all_that_is_left_out(run, tmp_path):
+    run("baseline", "save", "normal", "-o", "one.json", "--executions", "50")
+    run("baseline", "save", "one.json", "-o", "two.json", "--executions", "25")
+    session = json.loads((tmp_path / "two.json").read_text())["sessions"][0]
+    assert session["left_out"] == 80
+    assert not any("not in the baseline" in text for text in session["warnings"])
+    assert not any("left_out" in each for each in session["environment"])
+    done = run("compare", "two.json", "sample-lock", "--json", "c.json")
+    told = [w for w in json.loads((tmp_path / "c.json").read_text())["warnings"] if "not in" in w]
+    assert told == ["normal: normal: 80 of 105 executions are not in the baseline (--executions)"]
+    assert done.code in {0, 1}
+
+
+def test_a_baseline_where_the_sample_belongs_is_asked_about(run):
+    run("baseline", "save", "normal", "-o", "b.json")
+    assert "is the order wrong? critpath compare b.json normal-2" in " ".join(
+        run("compare", "normal-2", "b.json").out.split()
+    )
+    assert "is the order wrong" not in run("compare", "b.json", "normal-2").out
+
+
+def test_show_of_a_directory(run, tmp_path):
+    (tmp_path / "d").mkdir()
+    done = run("baseline", "show", "d")
+    assert (done.code, "d is a directory, no baseline" in done.err) == (4, True)
+
+
+def test_a_baseline_is_exported_as_a_recording_is(run):
+    run("baseline", "save", "normal", "-o", "b.json")
+    assert run("export", "b.json", "-o", "p.speedscope.json").code == 0
+    done = run("export", "b.json", "--format", "newick", "-o", "p.nwk")
+    assert (done.code, "a baseline, no comparison" in done.err) == (4, True)
+
+
+def test_a_program_is_known_by_its_name_alone(run, tmp_path, recordings):
+    paths = load_paths(recordings / "normal.parquet")
+    said = {"recorded_command": "/srv/me/shop --token hush", "recorded_program": "shop"}
+    told = replace(paths, environment=(*paths.environment, said))
+    save_paths(told, tmp_path / "shop.parquet")
+    run("baseline", "save", "shop.parquet", "-o", "b.json")
+    text = (tmp_path / "b.json").read_text()
+    assert "hush" not in text
+    assert "/srv" not in text
+    assert '"recorded_command":"shop"' in text
+    other = {"recorded_command": "./cart", "recorded_program": "cart"}
+    paths = load_paths(recordings / "normal-2.parquet")
+    save_paths(replace(paths, environment=(*paths.environment, other)), tmp_path / "cart.parquet")
+    done = run("compare", "b.json", "cart.parquet", "--json", "c.json", "--alpha", "0.001")
+    document = json.loads((tmp_path / "c.json").read_text())
+    assert "the sets are of different programs: shop and cart" in document["warnings"]
+    assert document["sets"]["normal"]["commands"] == ["shop"]
+    assert document["sets"]["sample"]["commands"] == ["./cart"]
+    assert done.code == 0
+    assert run("compare", "b.json", "cart.parquet", "--strict-environment").code == 3
+
+
+@pytest.mark.parametrize("period", [2, 3, 4])
+@pytest.mark.parametrize("count", [600, 900, 1200])
+def test_what_is_kept_does_not_beat_with_the_program(period, count):
+    rows = spread([""] * count, 300, 7)
+    assert len(set(rows.tolist())) == 300
+    assert [300 * r // count for r in rows.tolist()] == list(range(300))
+    kept = np.bincount(rows % period, minlength=period)
+    share = 300 / period
+    assert np.abs(kept - share).max() < 5 * share**0.5
+    assert spread([""] * count, 300, 7).tolist() == rows.tolist()

@@ -289,3 +289,16 @@ def test_what_is_no_file_is_no_baseline(tmp_path):
         load_baseline(tmp_path / "none")
     with pytest.raises(UnreadableError):
         load_baseline(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"clock_epoch": 5}, {"recording": "r"}, {"recording": "r", "clock_epoch": "5"}],
+)
+def test_an_environment_that_others_rely_on_is_checked(tmp_path, entry):
+    file = tmp_path / "b.json"
+    text = EXPECTED.replace('"environment": []', f'"environment": [{json.dumps(entry)}]')
+    file.write_text(text)
+    with pytest.raises(UnreadableError) as caught:
+        load_baseline(file)
+    assert "environment[0]" in caught.value.what

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from datetime import UTC, datetime
 from urllib.parse import quote
@@ -127,6 +128,53 @@ def test_keys_and_buttons_move_through_the_alignment(show, long_one):
     assert "normal" in page.text("#aligned .about")
 
 
+def test_true_time_keeps_the_zoom(show, long_one):
+    place, _ = long_one
+    page = show(place)
+    first_canvas(page)
+    begin, end = columns_in_view(page)
+    assert end - begin < 110
+    click(page, "true time")
+    assert not page.text("#aligned .where").startswith("0 ns to ")
+    click(page, "columns")
+    left, right = columns_in_view(page)
+    assert abs((right - left) - (end - begin)) <= 1
+    at = column_at(page)
+    assert left <= at <= right
+
+
+def test_a_finding_is_only_on_the_columns_of_its_symbol(show, real):
+    place, document = real
+    one = verdict.by_excess(document["aligned"])[0]
+    page = show(place)
+    first_canvas(page)
+    press(page, Keys.HOME)
+    told = {}
+    for column in range(one["columns"]):
+        told[column] = set(map(int, re.findall(r"Finding (\d+):", page.text("#aligned .about"))))
+        press(page, Keys.ARROW_RIGHT)
+    symbols = [document["symbols"][code]["name"] for code in one["rows"][-1]["symbols"]]
+    findings = verdict.findings_of(document, one["position"])
+    assert len(findings) > 2
+    for finding in findings:
+        name = finding["state"] + (f"@{finding['role']}" if finding["role"] else "")
+        mine = {c for c in range(*finding["columns"]) if symbols[c] == name}
+        assert {c for c, ranks in told.items() if finding["rank"] in ranks} == mine
+
+
+def test_findings_beyond_the_alignment_break_nothing(show, factory, tmp_path):
+    document = comparison_document(factory.comparison(columns=20, anomalous=1))
+    for finding in document["findings"]:
+        finding["columns"] = [500, 510]
+    place = tmp_path / "report.html"
+    place.write_text(render_html(document), encoding="utf-8")
+    page = show(place)
+    first_canvas(page)
+    assert column_at(page) == 1
+    click(page, "next finding")
+    assert "Finding" not in page.text("#aligned .about")
+
+
 def test_the_mouse_drags_and_zooms(show, long_one):
     place, _ = long_one
     page = show(place)
@@ -223,22 +271,24 @@ def test_copying_takes_exactly_the_text_or_selects_it(show, real):
     page.until("return String(getSelection()).trim() === arguments[0]", wanted)
 
 
-def test_filters_hide_and_count_what_does_not_match(show, real):
-    place, document = real
+def test_filters_hide_and_count_what_does_not_match(show, real, tmp_path):
+    document = copy.deepcopy(real[1])
+    ranked = verdict.by_excess(document["aligned"])
+    # Two threads of one kind, one entry of the filter.
+    having = {one["position"] for one in ranked[:2]}
+    for i, one in enumerate(ranked[:2]):
+        one["segments"][0].update(comm=f"reporter-{i}", tid=-1 if i else 15729)
+    place = tmp_path / "report.html"
+    place.write_text(render_html(document), encoding="utf-8")
     page = show(place)
     first_canvas(page)
     total = len(document["aligned"])
     said = "#aligned .filters .said"
     assert f"{total} executions listed, 0 hidden" in page.text(said)
-    ranked = verdict.by_excess(document["aligned"])
-    names = {}
-    for one in ranked:
-        for segment in one["segments"]:
-            names.setdefault(f"{segment['comm']} {segment['tid']}", set()).add(one["position"])
-    name, having = min(names.items(), key=lambda item: len(item[1]))
-    assert len(having) < total
-    select = page.one("#filter-thread")
-    select.send_keys(name)
+    names = [option.text for option in page.all("#filter-thread option")]
+    assert "reporter-# (2)" in names
+    assert not any("15729" in name for name in names)
+    page.one("#filter-thread").send_keys("reporter")
     page.settle()
     shown = {
         int(article.get_attribute("id")[1:])
@@ -250,6 +300,13 @@ def test_filters_hide_and_count_what_does_not_match(show, real):
     click(page, "reset", "#aligned .filters")
     assert all(article.is_displayed() for article in page.all(ARTICLE))
     assert page.one("#filter-thread").get_attribute("value") == ""
+    # A thread whose tid is not known has no number.
+    second = f"#x{ranked[1]['position']}"
+    page.run("document.querySelector(arguments[0]).scrollIntoView()", second)
+    page.until("return document.querySelector(arguments[0] + ' canvas')", second)
+    page.one(f"{second} canvas").send_keys(Keys.HOME)
+    page.settle()
+    assert "(reporter-1, " in page.text(f"{second} .about")
 
 
 def test_a_filter_by_state_dims_the_other_cells(show, real):
@@ -383,6 +440,66 @@ def test_unknown_links_are_said_and_do_nothing(show, real):
     one = document["aligned"][0]
     page.run("location.hash = arguments[0]", f"#execution={quote(one['execution'])}&finding=999")
     page.until("return document.querySelector('.complaint').textContent.includes('999')")
+
+
+def test_an_unknown_link_is_said_where_one_looks(show, real):
+    page = show(real[0], size=(390, 700))
+    first_canvas(page)
+    page.run("location.hash = '#execution=gone'")
+    page.until("return document.querySelector('.complaint').textContent.includes('gone')")
+    box = page.run("const b = document.querySelector('.complaint').getBoundingClientRect();"
+                   "return [b.top, b.bottom, innerHeight]")  # fmt: skip
+    assert 0 <= box[0] < box[1] <= box[2]
+
+
+def test_names_are_short_where_room_is_and_full_where_one_looks(show, factory, tmp_path):
+    document = comparison_document(factory.comparison(columns=20, samples=3, anomalous=2))
+    factory.unnamed(document)
+    one = verdict.by_excess(document["aligned"])[0]
+    place = tmp_path / "report.html"
+    place.write_text(render_html(document), encoding="utf-8")
+    page = show(place)
+    first_canvas(page)
+    full, tid = one["execution"], one["execution"].partition("@")[0]
+    assert page.text(f"#x{one['position']} h3").startswith(f"Execution {tid}@…")
+    assert full not in page.text(f"#x{one['position']} h3")
+    assert full in page.text("#executions")
+    options = [option.text for option in page.all("#pick option")][1:]
+    assert not any("@3842" in option for option in options)
+    assert len(set(options)) == len(document["aligned"])
+    # A normal row: short in the status line, in full in its details.
+    press(page, Keys.ARROW_UP)
+    name = one["rows"][-2]["id"]
+    assert name not in page.text("#aligned .about")
+    press(page, Keys.ENTER)
+    assert f"execution{name}" in page.text("#aligned .details dl")
+    # Links say the full name: a short one may mean another in the next report.
+    click(page, "next finding")
+    assert f"#execution={quote(full)}" in page.driver.current_url
+
+
+@pytest.mark.parametrize("width", [1240, 700, 390])
+def test_what_decides_is_in_sight_at_every_width(show, real, width):
+    page = show(real[0], size=(width, 900))
+    seen = page.run(
+        "const box = document.querySelector('#states .scroll').getBoundingClientRect();"
+        "return [...document.querySelectorAll('#states thead th')].filter((head) => {"
+        " const b = head.getBoundingClientRect();"
+        " return b.width && b.right <= box.right + 1; }).map((head) => head.textContent)"
+    )
+    assert {"state", "effect", "flagged", "p"} <= set(seen)
+    assert ("drawn" in seen) == (width > 760)
+    assert page.one("#states .narrow").is_displayed() == (width <= 760)
+
+
+def test_the_status_line_has_room_on_a_phone(show, real):
+    page = show(real[0], size=(390, 900))
+    canvas = first_canvas(page)
+    for _ in range(12):
+        canvas.send_keys(Keys.ARROW_RIGHT)
+        page.settle()
+        about = "const e = document.querySelector('#aligned .about');"
+        assert page.run(about + "return e.scrollHeight <= e.clientHeight")
 
 
 def test_executions_without_a_drawing_open_when_chosen(show, factory, tmp_path, monkeypatch):

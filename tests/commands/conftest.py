@@ -115,6 +115,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
                 lambda *_: SimpleNamespace(verdict=state.verdict, warnings=state.warnings),
             ),
             "CompareSettings": SimpleNamespace,
+            "with_switches": lambda paths: paths,
         },
         "critpath.report.document.comparison": {
             "comparison_document": lambda _: state.document,

@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 from critpath.commands.settings import COMPARING, SETTINGS, WrongValueError, effective
+from critpath.errors import UsageError
 
 
 def shown(done) -> dict[str, tuple[str, str]]:
@@ -120,7 +121,7 @@ def test_every_default_is_a_value_that_may_be_given(tmp_path):
     ("name", "good", "bad"),
     [
         ("alpha", ["0.5", "1%", 0.001], ["0", "0.51", "inf", "", None, "1e999"]),
-        ("floor", ["0", "0%", 0, "10"], ["-0.1", "11", "x"]),
+        ("floor", ["0", "0%", 0, "150%", "1000%"], ["-0.1", "1001%", "1", 1, 10, "10", "x"]),
         ("t2", ["auto", "2"], ["0", "autos"]),
         ("permutations", ["99", 1000], ["98", "1e3", "-5", "\u0661\u0660\u0660\u0660"]),
     ],
@@ -131,6 +132,32 @@ def test_ranges(name, good, bad):
     for value in bad:
         with pytest.raises(WrongValueError):
             SETTINGS[name].parse(value)
+
+
+def test_a_floor_that_may_be_meant_as_a_percentage_is_asked_about(tmp_path):
+    file = tmp_path / "critpath.toml"
+    file.write_text("[gate]\nfloor = 10\n")
+    with pytest.raises(UsageError) as caught:
+        effective({}, None, tmp_path)
+    assert 'gate.floor = 10 is not a share below 1 or a percentage: did you mean "10%"?' in str(
+        caught.value.what
+    )
+
+
+def test_a_shown_floor_can_be_read_back(tmp_path):
+    file = tmp_path / "critpath.toml"
+    file.write_text('floor = "150%"\n')
+    shown = next(x for x in effective({}, None, tmp_path).lines() if x.startswith("floor"))
+    file.write_text(shown)
+    assert effective({}, None, tmp_path)["floor"] == 1.5
+
+
+@pytest.mark.parametrize("name", ["gates", "Gate"])
+def test_a_misspelt_table_of_the_gate(tmp_path, name):
+    (tmp_path / "critpath.toml").write_text(f"[{name}]\nalpha = 0.01\n")
+    with pytest.raises(UsageError) as caught:
+        effective({}, None, tmp_path)
+    assert caught.value.do == "did you mean gate?"
 
 
 def test_the_pipeline_has_the_same_defaults(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from critpath.detect.circumstances import apart, set_warnings, unlike_recordings
+from critpath.detect.compared import partly
 from critpath.model import CriticalPaths, Executions, PathSet
 
 
@@ -89,3 +90,57 @@ def test_sets_of_one_session_are_not_apart():
     assert apart(of(0), of(0))
     assert apart(of(0, recorded_session="a"), of(0, recorded_session="b"))
     assert not apart(of(0, recorded_session="a"), of(0, recorded_session="a"))
+
+
+def recorded(begins, epoch=5, **environment) -> PathSet:
+    made, n = path_set(**environment), len(begins)
+    begin = np.array(begins, np.int64)
+    zero = np.zeros(n, np.int64)
+    return replace(
+        made,
+        executions=Executions(
+            tuple(map(str, begins)), begin, begin + 1, zero, zero, ("x",) * n, ("",) * n
+        ),
+        paths=replace(made.paths, start=np.zeros(n + 1, np.int64)),
+        session=zero,
+        sources=("r",),
+        lossy=np.zeros(n, np.bool_),
+        environment=(*made.environment, {"recording": "r", "clock_epoch": epoch}),
+    )
+
+
+def test_one_recording_on_both_sides_is_said():
+    (warning,) = set_warnings(recorded([1, 2]), recorded([1, 2]), 0)
+    assert warning == "the sample is a recording that the normal set has: nothing can differ"
+    (warning,) = set_warnings(recorded([1, 2, 3]), recorded([3, 4]), 0)
+    assert warning.startswith("1 of 2 sample executions are in the normal set, too")
+    assert set_warnings(recorded([1, 2]), recorded([1, 2], epoch=6), 0) == ()
+    assert set_warnings(recorded([1, 2]), recorded([3, 4]), 0) == ()
+    # Two machines may both have begun at 1 by their clocks, whose epochs are unknown.
+    assert set_warnings(recorded([1, 2], epoch=0), recorded([1, 4], epoch=0), 0) == ()
+
+
+def test_different_programs_are_said_unless_recorded_in_alternation():
+    one, other = path_set(recorded_program="shop"), path_set(recorded_program="cart")
+    (warning,) = set_warnings(one, other, 0)
+    assert warning == "the sets are of different programs: shop and cart"
+    assert set_warnings(one, path_set(), 0) == ()
+    both = [
+        path_set(recorded_program=p, recorded_session="s1", recorded_beside=beside)
+        for p, beside in (("shop", "sample"), ("cart", "normal"))
+    ]
+    assert set_warnings(*both, 0) == ()
+
+
+def test_how_much_of_the_normal_set_takes_part_is_said():
+    normal = np.array([0] * 113 + [1] * 7)
+    assert partly(normal, np.ones(30, np.int64)) == (
+        "compared with 7 of 120 normal executions (type n1): no sample execution is of the "
+        "type n0 (113)"
+    )
+    assert partly(normal, np.zeros(30, np.int64)) == ""
+    assert partly(np.array([0, 0, 1, 1]), np.array([1])) == ""  # one of two usual kinds
+    many = np.arange(12) // 2
+    said = partly(many, np.array([3]))
+    assert said.startswith("compared with 2 of 12 normal executions (type n3): no sample")
+    assert said.endswith("of the types n0 (2), n1 (2), n2 (2), n4 (2) and 1 more")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from critpath.detect.levels import level_of, levels_of
+from critpath.detect.verdict import decide as verdict_of
 from critpath.model import CompareSettings, State, Symbol, VectorTable
 from critpath.pipeline.judgement import judge
 
@@ -132,3 +134,34 @@ def test_alpha_holds_for_the_decision_on_what_is_left():
         warned += bool(said)
     assert alarms <= 14
     assert warned == 120
+
+
+def test_the_total_alone_is_that_of_everything(waiting):
+    levels = {"*": "off", "total": "error"}
+    found, _ = decide(*waiting, levels)
+    full, _ = decide(*waiting)
+    assert found.flagged
+    assert found.states[-1].effect == full.states[-1].effect
+    assert found.whole is None
+    assert [c.name for c in found.slower] == ["total"]
+    assert any("only the total decides" in note for note in found.notes)
+    rng = np.random.default_rng(6)
+    equal, _ = decide(table(rng, 40), table(rng, 40), levels)
+    assert not equal.flagged
+    outliers = SimpleNamespace(anomalous=np.zeros(40, np.bool_))
+    lossless = np.zeros(40, np.bool_)
+    verdict, (reason,) = verdict_of(equal, outliers, lossless, lossless, ((), ()))
+    assert verdict == "ok"
+    assert reason.startswith("the total, which alone decides, is not slower at alpha 0.01; a chan")
+    nothing, _ = decide(*waiting, {"*": "off"})
+    assert not nothing.flagged
+
+
+def test_the_real_total_stands_beside_that_of_what_decides(waiting):
+    found, _ = decide(*waiting, {"WAIT_CPU": "warn"})
+    full, _ = decide(*waiting)
+    assert found.whole == full.states[-1]
+    assert found.states[-1].effect < full.states[-1].effect
+    assert full.whole is None
+    shown, _ = decide(*waiting, {"total": "warn"})
+    assert shown.whole is None

@@ -199,7 +199,9 @@ def test_update_and_accept(project, pytester, recorder, recordings):
     project(CALL, "--critpath-update").assert_outcomes(passed=1)
     assert sources() == ["normal", "normal-later"]
     recorder["from"] = "sample-lock"
-    project(CALL, "--critpath-update").assert_outcomes(failed=1)
+    refused = project(CALL, "--critpath-update")
+    refused.assert_outcomes(failed=1)
+    refused.stdout.fnmatch_lines(["*b.json stays as it is; *: pytest --critpath-accept"])
     assert sources() == ["normal", "normal-later"]
     done = project(CALL, "--critpath-accept")
     done.assert_outcomes(passed=1)
@@ -261,7 +263,7 @@ def test_a_real_program_goes_green_then_red(project, pytester):
     app.write_text(f"#!/bin/sh\n{WORK}\n")
     app.chmod(0o755)
     # Other tests may be after the same processors, and that is not what is tested.
-    settings = 'runs=15, floor=1.0, level={"WAIT_CPU": "off"}'
+    settings = 'runs=15, floor="100%", level={"WAIT_CPU": "off"}'
     body = f'critpath_gate(["./app"], baseline="app.baseline.json", {settings})'
     project(body, "--critpath-update", apart=True).assert_outcomes(passed=1)
     baseline = json.loads((pytester.path / "app.baseline.json").read_text())

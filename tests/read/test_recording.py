@@ -95,7 +95,7 @@ def refused(path):
 def test_what_is_no_recording_is_refused(tmp_path):
     assert "no such file" in refused(tmp_path / "nowhere")
     (tmp_path / "file").write_text("x")
-    assert "not a directory" in refused(tmp_path / "file")
+    assert "a file, no recording" in refused(tmp_path / "file")
     (tmp_path / "empty").mkdir()
     assert "is empty" in refused(tmp_path / "empty")
     (tmp_path / "other").mkdir()
@@ -120,3 +120,24 @@ def test_an_event_of_every_pattern_is_found(tmp_path):
     assert len(read_events(tmp_path, (Wanted(Kind.OTHER, ("tock", "ti*")),))) == 1
     nothing = read_events(tmp_path, (Wanted(Kind.OTHER, ("tock",)),))
     assert (len(nothing), nothing.total, nothing.begin, nothing.end) == (0, 1, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("content", "what", "do"),
+    [
+        (b'{\n "aligned": [],\n "format": "critpath/comparison/1"}', "a saved comp", "report"),
+        (b'{"format": "critpath/calibration/1"}', "a file of critpath's", "compare takes"),
+        (b"<!DOCTYPE html>\n<html>", "an HTML page", "open it in a browser"),
+        (b"\x7fELF\x02", "a program", "critpath record"),
+        (b"#!/bin/sh\n", "a program", "critpath record"),
+        (b"", "a file, no recording", "name the directory"),
+        (b"{\x1b[2J", "a file, no recording", "name the directory"),
+    ],
+)
+def test_a_file_is_called_what_it_is(tmp_path, content, what, do):
+    file = tmp_path / "f"
+    file.write_bytes(content)
+    with pytest.raises(UnreadableError) as caught:
+        find_traces(file)
+    assert caught.value.what.startswith(f"{file}: {what}")
+    assert do in caught.value.do

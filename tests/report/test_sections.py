@@ -120,7 +120,7 @@ def test_states_are_in_order_and_the_total_is_none_of_them(document):
     rows = table(page, "Time in each state")
     assert rows[0][0] == "WAIT_TIMER"
     assert rows[0][1] == "waiting for a timer"
-    assert rows[0][-1] == "flagged, new"
+    assert rows[0][5] == "yes, new"
     assert rows[-1][0] == "total"
     assert re.search(r"<tfoot><tr class=\"strong\"><th scope=\"row\"><code>total</code>", page)
     assert "level 0.01: 1 state and the total, of 7 states and the total." in page
@@ -133,7 +133,7 @@ def test_levels_are_shown_where_some_state_has_another(document):
     page = render_html(document)
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', page)
     assert "level" in heads
-    levels = {row[0]: row[-2] for row in table(page, "Time in each state")}
+    levels = {row[0]: row[6] for row in table(page, "Time in each state")}
     assert levels["WAIT_DISK"] == "warn"
     assert levels["RUN"] == "error"
     for state in document["states"]:
@@ -144,7 +144,7 @@ def test_levels_are_shown_where_some_state_has_another(document):
 def test_what_is_too_small_to_be_flagged_says_so(document):
     run = next(s for s in document["states"] if s["state"] == "RUN")
     run.update(p_value=0.001, effect=0.3 * MS, flagged=False)
-    rows = {row[0]: row[-1] for row in table(render_html(document), "Time in each state")}
+    rows = {row[0]: row[5] for row in table(render_html(document), "Time in each state")}
     assert rows["RUN"] == "below the floor"
     assert rows["WAIT_DISK"] == ""
 
@@ -210,3 +210,25 @@ def test_without_clusters_there_is_no_plot_and_no_complaint(document):
     page = render_html(document)
     assert "No pair of types: a set had nothing to cluster." in page
     assert "<svg class=" + '"reachability"' not in page
+
+
+def test_the_papers_rules_have_a_line_of_their_own_with_the_papers_name(document):
+    page = render_html(document)
+    said = re.search(r"By the paper&#x27;s rules[^<]*", page)[0]
+    assert "Janecek, Ezzati-Jivan and Hamou-Lhadj, ICPC 2022" in said
+    assert "WAIT_TIMER (average and probability)" in said
+    for state in document["states"]:
+        state["average_fires"] = state["probability_fires"] = False
+    assert "By the paper&#x27;s rules" not in render_html(document)
+
+
+def test_the_header_says_with_how_many_normal_executions_was_compared(document):
+    assert "Compared with" not in render_html(document)
+    found = document["clusters"]
+    found["pairs"] = [pair for pair in found["pairs"] if pair["normal"] == 1]
+    size = next(c["size"] for c in found["normal"]["clusters"] if c["cluster"] == 1)
+    page = render_html(document)
+    header = page[page.index("<header") : page.index("</header>")]
+    whole = document["sets"]["normal"]["executions"]
+    assert f"Compared with {size} of {whole} normal executions" in header
+    assert "smallest change that would have shown" in header

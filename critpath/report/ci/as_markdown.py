@@ -117,7 +117,11 @@ def _causes(document: dict[str, Any], size: _Size) -> Iterator[str]:
 def _states(document: dict[str, Any], size: _Size) -> Iterator[str]:
     states = verdict.states_by_weight(document)
     flagged = [s for s in states if s["flagged"]]
-    total = [s for s in document["states"] if s["state"] == "total"]
+    total = [
+        {**s, "state": verdict.name_of(document, s)}
+        for s in document["states"]
+        if s["state"] == "total"
+    ]
     if not states and not total:
         return
     yield _heading("States, mean per execution")

@@ -136,6 +136,12 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _refuse_format(name: str) -> NoReturn:
     shown = name[:60]
+    if name.startswith("critpath/baseline/"):
+        raise UnreadableError(
+            "a baseline, no comparison",
+            "critpath baseline show FILE shows it; critpath compare FILE SAMPLE --json makes a "
+            "comparison",
+        )
     for known in SHAPES:
         stem = known.rpartition("/")[0]
         if name.rpartition("/")[0] == stem:

@@ -69,6 +69,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
             ],
             "paper_false_alarms": number(detection.paper_false_alarms),
             "notes": list(detection.notes),
+            "whole": None if detection.whole is None else _whole(detection.whole),
         },
         "clusters": _clusters(comparison),
         "plane": plane_of_counts(comparison.normal_vectors, comparison.sample_vectors),
@@ -152,6 +153,17 @@ def _executions(comparison: Comparison, which: str, paths: PathSet) -> list[dict
 
 def _symbol_name(comparison: Comparison, code: int) -> str:
     return "total" if code < 0 else str(_alphabet(comparison)[code].name)
+
+
+def _whole(test: StateTest) -> dict[str, Any]:
+    return {
+        "normal_mean": number(test.normal_mean),
+        "sample_mean": number(test.sample_mean),
+        "effect": number(test.effect),
+        "effect_low": number(test.effect_low),
+        "effect_high": number(test.effect_high),
+        "p_value": number(test.p_value),
+    }
 
 
 def _state(test: StateTest) -> dict[str, Any]:

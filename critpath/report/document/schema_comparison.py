@@ -69,6 +69,16 @@ _LEVEL = {
     "level": Field(LEVEL, "what it says of these"),
 }
 
+_WHOLE = fields(
+    MAYBE,
+    ("normal_mean", "mean duration of a normal execution (ns)"),
+    ("sample_mean", "mean duration of a sample execution (ns)"),
+    ("effect", "sample mean less normal mean, the mix of types taken out (ns)"),
+    ("effect_low", "lower end of the effect's 95 % interval (ns)"),
+    ("effect_high", "upper end of it"),
+    ("p_value", "of a test of everything, whatever its level"),
+)
+
 _DETECTION = {
     "rule": Field(str, "which rule decides: gate or paper"),
     "flagged": Field(bool, "whether it found the sample slower"),
@@ -84,6 +94,11 @@ _DETECTION = {
         MAYBE, "share of random splits of these executions in which the paper's rules fire"
     ),
     "notes": Field(TEXTS, "what else there is to say of the tests"),
+    "whole": Field(
+        (_WHOLE, NONE),
+        "duration with the states that levels leave out of the total; null where none is",
+        optional=True,
+    ),
 }
 
 _CLUSTER = {

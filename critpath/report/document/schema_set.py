@@ -53,6 +53,7 @@ SET: Final[dict[str, Any]] = {
         ("processors", "models of the processors"),
         ("cpus", "how many processors"),
         ("profiles", "which set of events was recorded"),
+        ("commands", "what was run; of a baseline the program's name alone"),
         optional=True,
     ),
     "epochs": Field(

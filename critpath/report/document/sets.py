@@ -25,7 +25,7 @@ def set_document(paths: PathSet) -> dict[str, Any]:
     dict
         ``window`` in ns from the first execution's begin to the last one's end,
         None without executions; ``loss`` summed, and place by place up to 200;
-        ``machines``, ``processors``, ``cpus`` and ``profiles``: what critpath's own
+        ``machines``, ``processors``, ``cpus``, ``profiles`` and ``commands``: what critpath's own
         recordings say of where and how they were made, empty for others.
     """
     executions = paths.executions
@@ -59,6 +59,7 @@ def set_document(paths: PathSet) -> dict[str, Any]:
         "processors": _from_environment(paths, "recorded_cpu"),
         "cpus": _from_environment(paths, "recorded_cpus"),
         "profiles": _from_environment(paths, "recorded_profile"),
+        "commands": _from_environment(paths, "recorded_command"),
         "epochs": _epochs(paths),
         "recorded": [_utc(moment) for moment in _moments(paths)],
         "loss": {
@@ -76,8 +77,13 @@ def set_document(paths: PathSet) -> dict[str, Any]:
 
 def _epochs(paths: PathSet) -> list[int]:
     """Return what to add to a time of each source for ns since 1970, 0 where unknown."""
-    known = {e["recording"]: e["clock_epoch"] for e in paths.environment if "clock_epoch" in e}
-    return [int(known.get(source, 0)) for source in paths.sources]
+    known = {
+        e["recording"]: e["clock_epoch"]
+        for e in paths.environment
+        if "recording" in e and "clock_epoch" in e
+    }
+    epochs = (known.get(source, 0) for source in paths.sources)
+    return [epoch if isinstance(epoch, int) else 0 for epoch in epochs]
 
 
 def _moments(paths: PathSet) -> list[int]:

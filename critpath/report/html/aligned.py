@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from critpath.report import sentences, verdict
+from critpath.report import verdict
 from critpath.report.columns import GAP
 from critpath.report.html.elements import paragraph, table, text
+from critpath.report.html.names import names_of, titled
 from critpath.report.html.svg_alignment import alignment_svg, caption
 from critpath.report.html.svg_patterns import swatch
 from critpath.report.palette import words_of
+from critpath.report.sentences import thread_of
 from critpath.units import format_ns
 
 MOST_DRAWN: Final = 30
@@ -25,12 +27,13 @@ def drawings(document: dict[str, Any]) -> str:
         return paragraph("No execution is anomalous, or none could be aligned with its group.")
     rows = {r["position"]: r for r in document["executions"] if r["set"] == "sample"}
     findings = findings_by_execution(document)
+    short = names_of(document, "sample")
     parts = [_legend(document, aligned)]
     for one in aligned:
         position = one["position"]
         still = len(parts) <= len(shown)
         mine = findings.get(position, [])
-        article = _article(document, one, rows.get(position), mine, still=still)
+        article = _article(document, one, rows.get(position), mine, short, still=still)
         # The script takes it from here when it is asked for; nobody else sees it.
         parts.append(article if still else f'<template id="t{position}">{article}</template>')
     said = verdict.left_out(len(aligned) - len(shown), "drawing")
@@ -68,6 +71,7 @@ def _article(
     one: dict[str, Any],
     row: dict[str, Any] | None,
     findings: list[dict[str, Any]],
+    short: dict[str, str],
     *,
     still: bool = True,
 ) -> str:
@@ -75,11 +79,13 @@ def _article(
     label = f", {row['label']}" if row and row["label"] else ""
     facts = [f"{verdict.duration(one['excess'], sign=True)} against its normal group"]
     if row:
-        facts.insert(0, f"{sentences.thread_of(row)}, {format_ns(row['end'] - row['begin'])}")
+        facts.insert(0, f"{thread_of(row)}, {format_ns(row['end'] - row['begin'])}")
         facts.append(f"p {verdict.probability(row['p_value'])}")
         if row["lossy"]:
             facts.append("touches a loss")
     facts.append(f"{verdict.duration(one['unexplained'], sign=True)} of it unexplained")
+    if one["execution"] in short:
+        facts.append(f"its full name is {one['execution']}")
     if one["note"]:
         facts.append(one["note"])
     drawing, said = "", ""
@@ -88,14 +94,14 @@ def _article(
         said = text(caption(document, one))
     return (
         f'<article id="x{position}" aria-labelledby="x{position}-title">'
-        f'<h3 id="x{position}-title">Execution {text(one["execution"] + label)}</h3>'
+        f'<h3 id="x{position}-title">Execution {titled(one["execution"], short)}{text(label)}</h3>'
         f'<p class="facts">{text("; ".join(facts))}</p>'
         f'<figure data-position="{position}">{drawing}<figcaption>{said}</figcaption></figure>'
-        f"{_findings(one, findings)}{_segments(one) if still else ''}</article>"
+        f"{_findings(one, findings, short)}{_segments(one, short) if still else ''}</article>"
     )
 
 
-def _findings(one: dict[str, Any], findings: list[dict[str, Any]]) -> str:
+def _findings(one: dict[str, Any], findings: list[dict[str, Any]], short: dict[str, str]) -> str:
     if not findings:
         return paragraph("No difference stands out.")
     anchor = f"x{one['position']}f"
@@ -105,25 +111,25 @@ def _findings(one: dict[str, Any], findings: list[dict[str, Any]]) -> str:
             # The causes link here.
             f'<code id="{anchor}{f["rank"]}">{text(f["state"])}</code> {text(f["detail"])}',
             text(verdict.kind_of(one, f)),
-            text(sentences.thread_of(f)),
-            text(f"{f['begin'] / 1e9:.6f} s"),
-            text(verdict.duration(f["observed"])),
-            text(verdict.duration(f["expected"])),
             text(verdict.duration(f["contribution"], sign=True)),
             text(verdict.share(f["share"])),
+            text(verdict.duration(f["observed"])),
+            text(verdict.duration(f["expected"])),
+            text(thread_of(f)),
             text(verdict.share(f["probability"])),
+            text(f"{f['begin'] / 1e9:.6f} s"),
         ]
         for f in findings[:MOST_FINDINGS]
     ]
-    headers = [">#", "state", "how", "thread", ">trace time", ">here", ">normal", ">difference"]
-    headers += [">share", ">normals with it"]
-    words = f"What differs in execution {one['execution']}"
+    headers = [">#", "state", "how", ">difference", ">share", ">here", ">normal", "thread"]
+    headers += [">normals with it", ">trace time"]
+    words = f"What differs in execution {short.get(one['execution'], one['execution'])}"
     said = verdict.left_out(len(findings) - MOST_FINDINGS, "finding")
     shown = table(words, headers, rows, kind="findings")
     return shown + (paragraph(said, kind="said") if said else "")
 
 
-def _segments(one: dict[str, Any]) -> str:
+def _segments(one: dict[str, Any], short: dict[str, str]) -> str:
     longest = sorted(one["segments"], key=lambda s: (s["begin"] - s["end"], s["begin"]))
     kept = sorted(longest[:_MOST_SEGMENTS], key=lambda s: (s["begin"], s["column"]))
     if not kept:
@@ -135,14 +141,14 @@ def _segments(one: dict[str, Any]) -> str:
             text(format_ns(s["end"] - s["begin"])),
             f"<code>{text(s['state'])}</code>",
             text(s["detail"]),
-            text(sentences.thread_of(s)),
+            text(thread_of(s)),
             str(s["column"] + 1),
         ]
         for s in kept
     ]
     headers = [">at", ">for", "state", "detail", "thread", ">column"]
     said = verdict.left_out(len(longest) - len(kept), "shorter segment")
-    words = f"Segments of execution {one['execution']}"
+    words = f"Segments of execution {short.get(one['execution'], one['execution'])}"
     return (
         f"<details><summary>{text(words)}</summary>{table(words, headers, rows)}"
         f"{paragraph(said, kind='said') if said else ''}</details>"

@@ -16,8 +16,8 @@ from critpath.report import verdict
 from critpath.report.html import page
 from critpath.report.html.aligned import drawings
 from critpath.report.html.causes import causes
-from critpath.report.html.clusters import clusters
-from critpath.report.html.elements import items, paragraph, prose, section, text
+from critpath.report.html.clusters import clusters, compared_with
+from critpath.report.html.elements import items, paragraph, prose, said, section, text
 from critpath.report.html.executions import executions
 from critpath.report.html.method import method
 from critpath.report.html.page_data import data_elements
@@ -88,12 +88,15 @@ def _header(document: dict[str, Any], headline: str, sections: list[tuple[str, s
         (f"{document['outliers']['anomalous']:,}", "of them anomalous"),
     ]
     total = next((s for s in document["states"] if s["state"] == "total"), None)
+    total = document["detection"].get("whole") or total  # the figure is of the duration
     if total and total["effect"] is not None:
         figures.append((verdict.duration(total["effect"], sign=True), "mean change"))
-        figures.append((verdict.probability(total["p_value"]), "p of the change"))
+        figures.append(
+            (verdict.probability(total["p_value"]), "p: how often chance alone does that")
+        )
     if document["detection"]["detectable"] is not None:
         detectable = verdict.duration(document["detection"]["detectable"], sign=True)
-        figures.append((detectable, "would have shown"))
+        figures.append((detectable, "smallest change that would have shown"))
     shown = "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for v, k in figures)
     links = "".join(f'<li><a href="#{anchor}">{text(title)}</a></li>' for anchor, title in sections)
     warnings = items((f"Warning: {w}" for w in _losses(document)), kind="warnings")
@@ -110,20 +113,20 @@ def _header(document: dict[str, Any], headline: str, sections: list[tuple[str, s
         f'<header class="{document["verdict"]}">'
         f'<h1><span class="verdict"><span aria-hidden="true">{_SIGNS[document["verdict"]]}</span> '
         f"{text(word)}</span> {prose(sentence)}</h1>{reasons}"
-        f'<dl class="figures">{shown}</dl>{warnings}'
+        f'<dl class="figures">{shown}</dl>{said(compared_with(document))}{warnings}'
         f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>'
     )
 
 
 def _losses(document: dict[str, Any]) -> list[str]:
-    said = []
+    lost = []
     for which in ("normal", "sample"):
         loss = document["sets"][which]["loss"]
         if loss["events"] or loss["packets"]:
-            said.append(
+            lost.append(
                 f"{which} set: {loss['events']:,} events and {loss['packets']:,} packets were lost."
             )
-    return said
+    return lost
 
 
 def _asset(name: str) -> str:

@@ -7,11 +7,12 @@ from typing import Any, Final
 from critpath.report import verdict
 from critpath.report.html.aligned import MOST_FINDINGS, drawn, findings_by_execution
 from critpath.report.html.elements import paragraph, prose, said, table, text
+from critpath.report.html.names import names_of, titled
 from critpath.report.palette import VERMILLION
 from critpath.units import plural
 
 MOST_CAUSES: Final = 40
-_MOST_LINKS: Final = 20
+_MOST_LINKS: Final = 8
 
 
 def causes(document: dict[str, Any]) -> str:
@@ -65,8 +66,11 @@ def _cause(document: dict[str, Any], cause: dict[str, Any], linkable: dict[int, 
         for finding in sorted(mine, key=lambda f: -f["rank"])
         if finding["rank"] in linkable.get(finding["position"], ())
     }
+    short = names_of(document, "sample")
     links = [
-        _link(position, name, rank.get(position)) if position in linkable else text(name)
+        _link(position, titled(name, short), rank.get(position))
+        if position in linkable
+        else titled(name, short)
         for name, position in zip(cause["executions"], cause["positions"], strict=False)
     ]
     beyond = len(links) - _MOST_LINKS
@@ -82,9 +86,9 @@ def _cause(document: dict[str, Any], cause: dict[str, Any], linkable: dict[int, 
 
 
 def _link(position: int, name: str, shown: int | None) -> str:
-    """Return a link to a finding's row in an execution's article, or to the article."""
+    """Return a link with a name (HTML) to a finding's row in an article, or to the article."""
     anchor = f"x{position}" if shown is None else f"x{position}f{shown}"
-    return f'<a href="#{anchor}">{text(name)}</a>'
+    return f'<a href="#{anchor}">{name}</a>'
 
 
 def _account(document: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from critpath.report.html.elements import items, paragraph, said, table, terms, 
 from critpath.report.html.svg_marks import Mark, looks, swatch
 from critpath.report.html.svg_reachability import reachability_plots
 from critpath.report.html.svg_scatter import scatter_panels
+from critpath.units import plural
 
 MOST_CLUSTERS: Final = 60
 
@@ -98,6 +99,21 @@ def _pairs(document: dict[str, Any]) -> str:
         more = f" and {beyond:,} more" if beyond > 0 else ""
         content += paragraph(f"Normal types without a pair: {names}{more}.")
     return content
+
+
+def compared_with(document: dict[str, Any]) -> str:
+    """Return how much of the normal set was compared with, "" where that is all of it."""
+    found = document["clusters"]
+    paired = {pair["normal"] for pair in found["pairs"]}
+    sizes = {c["cluster"]: c["size"] for c in found["normal"]["clusters"]}
+    count = sum(size for cluster, size in sizes.items() if cluster in paired)
+    whole = document["sets"]["normal"]["executions"]
+    if not paired or count >= whole:
+        return ""
+    return (
+        f"Compared with {count:,} of {plural(whole, 'normal execution')}: the others are of types "
+        "that the sample set has none of."
+    )
 
 
 def _name(letter: str, number: int, marks: dict[int, Mark]) -> str:

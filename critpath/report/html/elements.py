@@ -50,7 +50,8 @@ def table(
     caption : str
         Plain text that names the table for whoever does not see it.
     headers : sequence of str
-        Plain text; ``>`` in front sets the column's figures flush right.
+        Plain text; ``>`` in front sets the column's figures flush right, and ``~`` before
+        that hides the column where there is little room.
     rows : iterable of sequences of HTML
         A row that has ``*`` in front of its cells is set in bold.
     kind : str
@@ -60,13 +61,20 @@ def table(
     foot : iterable of sequences of HTML
         Rows below a line: sums.
     """
-    right = [header.startswith(">") for header in headers]
+    kinds = [
+        " ".join(
+            word
+            for mark, word in ((">", "number"), ("~", "minor"))
+            if mark in header[: len(header) - len(header.lstrip("~>"))]
+        )
+        for header in headers
+    ]
     head = "".join(
-        f'<th scope="col"{_class("number" if flush else "")}>{text(header.removeprefix(">"))}</th>'
-        for header, flush in zip(headers, right, strict=True)
+        f'<th scope="col"{_class(name)}>{text(header.lstrip("~>"))}</th>'
+        for header, name in zip(headers, kinds, strict=True)
     )
-    body = "".join(_row(row, right, heads=heads) for row in rows)
-    below = "".join(_row(row, right, heads=heads) for row in foot)
+    body = "".join(_row(row, kinds, heads=heads) for row in rows)
+    below = "".join(_row(row, kinds, heads=heads) for row in foot)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{text(caption)}">'
         f"<table{_class(kind)}><caption>{text(caption)}</caption>"
@@ -75,12 +83,12 @@ def table(
     )
 
 
-def _row(row: Sequence[str], right: Sequence[bool], *, heads: bool) -> str:
+def _row(row: Sequence[str], kinds: Sequence[str], *, heads: bool) -> str:
     # By their number: a text of the trace may be "*" too.
-    strong = len(row) > len(right)
+    strong = len(row) > len(kinds)
     cells: list[str] = []
-    for cell, flush in zip(row[1:] if strong else row, right, strict=True):
-        kind = _class("number" if flush else "")
+    for cell, name in zip(row[1:] if strong else row, kinds, strict=True):
+        kind = _class(name)
         if heads and not cells:
             cells.append(f'<th scope="row"{kind}>{cell}</th>')
         else:

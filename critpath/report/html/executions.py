@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from critpath.report import sentences, verdict
+from critpath.report import verdict
 from critpath.report.html.aligned import drawn
 from critpath.report.html.elements import paragraph, said, table, terms, text
+from critpath.report.sentences import thread_of
 
 MOST_EXECUTIONS: Final = 500
 
@@ -53,7 +54,7 @@ def executions(document: dict[str, Any]) -> str:
             name,
             row["set"],
             *([text(row["label"])] if labels else []),
-            text(sentences.thread_of(row)),
+            text(thread_of(row)),
             f"{row['begin'] / 1e9:.6f} s",
             text(verdict.duration(row["end"] - row["begin"])),
             text(verdict.duration(row["excess"], sign=True)),

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from critpath.report import sentences, verdict
-from critpath.report.columns import consensus
+from critpath.report import verdict
+from critpath.report.columns import consensus, own_columns, stretches
 from critpath.report.html.aligned import findings_by_execution
 from critpath.report.html.compact import (
     ALPHABET,
@@ -22,8 +22,10 @@ from critpath.report.html.compact import (
     pack_symbols,
     runs,
 )
+from critpath.report.html.names import family_of, names_of
 from critpath.report.html.wakes import changes
 from critpath.report.palette import KINDS, LOOKS, letter_of, words_of
+from critpath.report.sentences import thread_of
 from critpath.units import format_ns, safe_text
 
 # Cells (a symbol and a duration) of normal rows that go into a page, shared out over its
@@ -46,10 +48,18 @@ def _elements(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "data", page_data(document)
     findings = findings_by_execution(document)
     rows = {r["position"]: r for r in document["executions"] if r["set"] == "sample"}
+    families = {name: i for i, name in enumerate(_families(document))}
+    short = names_of(document, "normal")
     for one, normals in zip(_ranked(document), rows_shipped(document), strict=True):
         position = one["position"]
         mine = findings.get(position, [])
-        data = _aligned_data(one, mine, normals)
+        data = _aligned_data(document, one, mine, normals)
+        for row in data["rows"]:
+            if row["id"] in short:
+                row["name"] = short[row["id"]]
+        # Of every thread on the path, the group by which one filters.
+        known = {_thread(s): families[_family(s)] for s in one["segments"]}
+        data["kin"] = [known[name] for name in data["threads"]]
         data["epoch"] = str(_epoch(document, rows.get(position)))
         yield f"d{position}", data
 
@@ -77,9 +87,11 @@ def page_data(document: dict[str, Any]) -> dict[str, Any]:
     """Return what the page's script needs before it draws, every text of it inert."""
     rows = {r["position"]: r for r in document["executions"] if r["set"] == "sample"}
     findings = findings_by_execution(document)
-    threads: dict[str, int] = {}
+    threads = {name: i for i, name in enumerate(_families(document))}
+    short = names_of(document, "sample")
     index = [
         _entry(document, one, rows.get(one["position"]), findings, threads)
+        | ({"name": short[one["execution"]]} if one["execution"] in short else {})
         for one in _ranked(document)
     ]
     return {
@@ -118,7 +130,6 @@ def _entry(
     mine = findings.get(one["position"], [])
     states = set(one["rows"][-1]["symbols"])
     states |= {code[f["state"], f["role"]] for f in mine if (f["state"], f["role"]) in code}
-    names = [_thread(s) for s in one["segments"]]
     cluster = "" if row is None or row["cluster"] is None else f"s{row['cluster']}"
     pair = f" / n{row['pair']}" if row and row["pair"] is not None else ""
     return {
@@ -128,12 +139,15 @@ def _entry(
         "label": safe_text(row["label"]) if row else "",
         "excess": verdict.duration(one["excess"], sign=True),
         "states": sorted(states - {-1}),
-        "threads": sorted({threads.setdefault(name, len(threads)) for name in names}),
+        "threads": sorted({threads[_family(s)] for s in one["segments"]}),
     }
 
 
 def _aligned_data(
-    one: dict[str, Any], findings: list[dict[str, Any]], normals: int
+    document: dict[str, Any],
+    one: dict[str, Any],
+    findings: list[dict[str, Any]],
+    normals: int,
 ) -> dict[str, Any]:
     here, segments = one["rows"][-1], one["segments"]
     threads: dict[tuple[str, int], int] = {}
@@ -176,8 +190,10 @@ def _aligned_data(
         "findings": [
             {
                 "rank": f["rank"],
-                "columns": f["columns"],
-                "words": safe_text(f"{f['state']} {KINDS.get(f['kind'], f['kind'])}"),
+                # The columns of its own symbol, as stretches: first, and the one after.
+                "own": (own := stretches(own_columns(document, one, f))),
+                "columns": [own[0][0], own[-1][1]] if own else [0, 1],
+                "words": safe_text(f"{_symbol(f)} {KINDS.get(f['kind'], f['kind'])}"),
                 "difference": ""
                 if f["contribution"] is None
                 else format_ns(f["contribution"], sign=True),
@@ -201,8 +217,21 @@ def _tiled(one: dict[str, Any]) -> bool:
     return True
 
 
+def _symbol(finding: dict[str, Any]) -> str:
+    role = finding["role"]
+    return f"{finding['state']}@{role}" if role else str(finding["state"])
+
+
+def _families(document: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys(_family(s) for one in _ranked(document) for s in one["segments"]))
+
+
+def _family(segment: dict[str, Any]) -> str:
+    return safe_text(family_of(segment))
+
+
 def _thread(segment: dict[str, Any]) -> str:
-    return safe_text(sentences.thread_of(segment))
+    return safe_text(thread_of(segment))
 
 
 def _epoch(document: dict[str, Any], row: dict[str, Any] | None) -> int:

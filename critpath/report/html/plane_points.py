@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from critpath.report import verdict
+from critpath.report.html.names import names_of
 from critpath.report.html.svg_marks import DIAMOND, Mark, looks, mark_of
 from critpath.report.palette import ORANGE, SKY, VERMILLION
 
@@ -77,7 +78,8 @@ def by_type(document: dict[str, Any], which: str, scales: Scales) -> list[Item]:
 def by_set(document: dict[str, Any], scales: Scales) -> list[Item]:
     """Return the executions of both sets, the anomalous ones by name."""
     # Those with the largest excess first: they lend a shared mark their name.
-    anomalous = {row["position"]: row["id"] for row in verdict.anomalous(document)}
+    short = names_of(document, "sample")
+    anomalous = {r["position"]: short.get(r["id"], r["id"]) for r in verdict.anomalous(document)}
     marks = (Mark(mark_of(0).shape, SKY), Mark(mark_of(2).shape, ORANGE), Mark(DIAMOND, VERMILLION))
     plane = document["plane"]
 

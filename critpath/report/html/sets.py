@@ -28,6 +28,7 @@ _ALIKE: Final = (
 _OWN: Final[tuple[tuple[str, Callable[[dict[str, Any]], str]], ...]] = (
     ("recordings", lambda s: _names(s["sources"])),
     ("recorded", lambda s: _names(_when(s))),
+    ("command", lambda s: _names(s.get("commands", []) or ["not known"])),
     ("executions", lambda s: f"{s['executions']:,}"),
     ("without begin or end", lambda s: f"{s['incomplete']:,}"),
     ("events", lambda s: f"{s['events']:,}"),
@@ -44,7 +45,9 @@ _LOST: Final[tuple[tuple[str, Callable[[dict[str, Any]], int]], ...]] = (
 def sets(document: dict[str, Any]) -> str:
     """Return the warnings, what the two sets are, and what was lost in them."""
     both = [document["sets"][which] for which in SETS]
-    rows = [[text(name), *(text(say(s)) for s in both), ""] for name, say in _OWN]
+    commands = any(one.get("commands") for one in both)
+    own = [(name, say) for name, say in _OWN if commands or name != "command"]
+    rows = [[text(name), *(text(say(s)) for s in both), ""] for name, say in own]
     for name, known in _ALIKE:
         values = [known(s) for s in both]
         if any(values) or name in {"host", "kernel", "tracer"}:

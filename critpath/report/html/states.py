@@ -10,7 +10,9 @@ from critpath.report.palette import BLUE, LOOKS, VERMILLION
 from critpath.units import format_ns, format_share, plural
 
 MOST_STATES: Final = 70
-_HALF: Final = 80  # width of half an interval's drawing, px
+_MOST_NAMES: Final = 6
+_PAPER: Final = "Janecek, Ezzati-Jivan and Hamou-Lhadj, ICPC 2022"
+_HALF: Final = 60  # width of half an interval's drawing, px
 _INSET: Final = 6
 
 _TERMS: Final = (
@@ -19,6 +21,13 @@ _TERMS: Final = (
         (
             "what the critical path was doing: the time of these states adds up to the duration. "
             "STATE@thread is time on another thread that the execution waited for."
+        ),
+    ),
+    (
+        "normal, sample",
+        (
+            "means per execution. The normal mean counts each type of normal executions as often "
+            "as the sample set has its like, so it is not the plain mean of the normal set."
         ),
     ),
     ("effect", "sample mean less normal mean, per execution, of like types of executions."),
@@ -61,31 +70,33 @@ def states(document: dict[str, Any]) -> str:
     ends = ("effect", "effect_low", "effect_high")
     reach = max([abs(s[key] or 0.0) for s in shown + total for key in ends] + [1.0])
     words = {symbol["name"]: LOOKS[symbol["state"]].words for symbol in document["symbols"]}
-    words["total"] = "the whole duration"
+    some = document["detection"].get("whole")
+    words["total"] = "the part of the duration that decides" if some else "the whole duration"
     # Everything fails a build by itself where the settings say nothing else.
     levels = any(s.get("level", "error") not in {"error", None} for s in document["states"])
-    fires = any(s["average_fires"] or s["probability_fires"] for s in document["states"])
-    headers = ["state", "the path is", ">normal", ">sample", ">effect", "95 % interval, drawn"]
-    headers += [">in figures", ">p", *(["the paper's rules"] if fires else [])]
-    headers += [*(["level"] if levels else []), "verdict"]
+    headers = ["state", "~the path is", ">normal", ">sample", ">effect", "flagged"]
+    headers += [*(["level"] if levels else []), ">p", "~>95 % interval", "~drawn"]
 
     def cells(state: dict[str, Any]) -> list[str]:
-        told = words.get(state["state"], "")
-        shown_cells = _cells(state, told, reach, levels=levels, fires=fires)
-        return [*shown_cells, text(_verdict(document["detection"], state))]
+        flagged = [text(_flagged(document["detection"], state))]
+        if levels:
+            flagged.append(text(str(state.get("level") or "")))
+        return _cells(state, words.get(state["state"], ""), reach, flagged)
 
     scale = f"drawn from {format_ns(-reach)} to {format_ns(reach, sign=True)}"
     return (
         table(
-            f"Time in each state, mean per execution; intervals are {scale}",
+            f"Time in each state, mean per execution of like types; intervals are {scale}",
             headers,
             [["*", *cells(s)] if s["flagged"] else cells(s) for s in shown],
             kind="states",
             heads=True,
             foot=[["*", *cells(s)] if s["flagged"] else cells(s) for s in total],
         )
+        + paragraph("In a narrow window not every column is shown.", kind="narrow said")
         + said(verdict.left_out(len(rest) - MOST_STATES, "state"))
         + said(_count(document, rest, total))
+        + said(_by_the_paper(document))
         + terms((*_TERMS, *([_LEVEL] if levels else [])))
     )
 
@@ -104,35 +115,42 @@ def _count(
     )
 
 
-def _cells(
-    state: dict[str, Any], words: str, reach: float, *, levels: bool, fires: bool
-) -> list[str]:
-    rules = [
-        word
-        for word, key in (("average", "average_fires"), ("probability", "probability_fires"))
-        if state[key]
+def _by_the_paper(document: dict[str, Any]) -> str:
+    """Return for which states the rules of the paper fire, which decide nothing here."""
+    names = [
+        f"{state['state']} ({' and '.join(fired)})"
+        for state in document["states"]
+        if (fired := [rule for rule in ("average", "probability") if state[f"{rule}_fires"]])
     ]
-    cells = [
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    rate = verdict.share(document["detection"]["paper_false_alarms"])
+    return (
+        f"By the paper's rules ({_PAPER}) these would be flagged: "
+        f"{', '.join(names[:_MOST_NAMES])}{more}. In {rate} of random splits of these executions "
+        "those rules flag something."
+    )
+
+
+def _cells(state: dict[str, Any], words: str, reach: float, flagged: list[str]) -> list[str]:
+    return [
         f"<code>{text(state['state'])}</code>",
         f"<small>{text(words)}</small>",
         text(verdict.duration(state["normal_mean"])),
         text(verdict.duration(state["sample_mean"])),
-        text(verdict.duration(state["effect"], sign=True) + _relative(state)),
-        _interval(state, reach),
-        text(verdict.interval(state)),
+        f"<span>{text(verdict.duration(state['effect'], sign=True))}</span>{_relative(state)}",
+        *flagged,
         text(verdict.probability(state["p_value"])),
+        text(verdict.interval(state)),
+        _interval(state, reach),
     ]
-    if fires:
-        cells.append(text(", ".join(rules)))
-    if levels:
-        cells.append(text(str(state.get("level") or "")))
-    return cells
 
 
-def _verdict(detection: dict[str, Any], state: dict[str, Any]) -> str:
+def _flagged(detection: dict[str, Any], state: dict[str, Any]) -> str:
     """Return what the rule in force says of a state, "" where there is nothing to say."""
     if state["flagged"]:
-        return "flagged, new" if state["new_state"] else "flagged"
+        return "yes, new" if state["new_state"] else "yes"
     figures = detection["alpha"], detection["floor"], state["p_value"], state["effect"]
     if detection["rule"] != "gate" or None in figures:
         return ""
@@ -145,7 +163,8 @@ def _relative(state: dict[str, Any]) -> str:
     mean, effect = state["normal_mean"], state["effect"]
     if not mean or effect is None or abs(effect) > 10 * mean or not round(effect / mean, 3):
         return ""
-    return f" ({'+' if effect > 0 else ''}{format_share(effect / mean)})"
+    share = f"({'+' if effect > 0 else ''}{format_share(effect / mean)})"
+    return f" <span>{text(share)}</span>"
 
 
 def _interval(state: dict[str, Any], reach: float) -> str:

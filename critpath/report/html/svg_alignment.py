@@ -6,17 +6,28 @@ import math
 from typing import Any, Final
 
 from critpath.report import verdict
-from critpath.report.columns import GAP, Layout, consensus, distinct_rows, layout
+from critpath.report.columns import (
+    GAP,
+    Layout,
+    consensus,
+    distinct_rows,
+    layout,
+    own_columns,
+    stretches,
+)
 from critpath.report.html.elements import text
+from critpath.report.html.names import names_of
 from critpath.report.html.svg_patterns import cells
 from critpath.report.palette import BLUE, ORANGE, VERMILLION
 from critpath.units import plural
 
 WIDTH: Final = 1120
-_LABEL: Final = 120
+_LABEL: Final = 128
+_LONGEST_LABEL: Final = 17  # letters there is room for
 _ROOM: Final = WIDTH - _LABEL - 8
 _CELL: Final = 22.0
 _LINE: Final = 18
+_MOST_LANES: Final = 20
 # Up to here every column is drawn; beyond, where something is out of the ordinary.
 _WHOLE: Final = 100
 # Narrower than this a cell is no longer seen: columns are drawn in bins.
@@ -45,9 +56,15 @@ def alignment_svg(document: dict[str, Any], aligned: dict[str, Any]) -> str:
     parts: list[str] = []
     y = 4.0
 
-    def draw(label: str, symbols: list[int], durations: list[int] | None, height: float) -> None:
+    def draw(
+        label: str,
+        symbols: list[int],
+        durations: list[int] | None,
+        height: float,
+        title: str = "",
+    ) -> None:
         nonlocal y
-        parts.append(_label(label, y + height / 2))
+        parts.append(_label(label, y + height / 2, title))
         row = []
         for i, columns in enumerate(bins):
             if i in placed.elided:
@@ -62,13 +79,16 @@ def alignment_svg(document: dict[str, Any], aligned: dict[str, Any]) -> str:
 
     draw(f"most of {len(normals)}", consensus(aligned), None, 16)
     y += 4
+    short = names_of(document, "normal")
     for row, count in distinct[:MOST_ROWS]:
-        label = f"{count} normals" if count > 1 else f"normal {row['id'][:12]}"
-        draw(label, row["symbols"], row["durations"], 12)
+        name = short.get(row["id"], row["id"])
+        label, title = (f"{count} normals", "") if count > 1 else (_name(name), row["id"])
+        draw(label, row["symbols"], row["durations"], 12, title)
     y += 4
     draw("this execution", anomaly["symbols"], anomaly["durations"], 22)
-    parts.append(_marks(document, aligned, y, width, placed))
-    y += _LINE + 2
+    marks, lanes = _marks(document, aligned, y, width, placed)
+    parts.append(marks)
+    y += lanes * _LINE + 2
     y = _tracks(aligned, placed, width, y, parts)
     # What is left out has a tint from top to bottom.
     tint = "".join(
@@ -121,10 +141,19 @@ def _representative(symbols: list[int], durations: list[int] | None, columns: ra
     return symbols[present[0] if durations is None else max(present, key=lambda c: durations[c])]
 
 
-def _label(words: str, y: float) -> str:
+def _name(name: str) -> str:
+    """Return what a normal row is called, as much of it as there is room for."""
+    label = f"normal {name}"
+    if len(label) > _LONGEST_LABEL:
+        label = name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
+    return label
+
+
+def _label(words: str, y: float, title: str = "") -> str:
+    told = f"<title>{text(title)}</title>" if title else ""
     return (
         f'<text x="{_LABEL - 8}" y="{y + 4:.1f}" font-size="11" font-family="sans-serif" '
-        f'text-anchor="end" fill="currentColor">{text(words)}</text>'
+        f'text-anchor="end" fill="currentColor">{told}{text(words)}</text>'
     )
 
 
@@ -137,24 +166,54 @@ def _rule(y: float, length: float) -> str:
 
 def _marks(
     document: dict[str, Any], aligned: dict[str, Any], y: float, width: float, placed: Layout
-) -> str:
+) -> tuple[str, int]:
+    """Draw the own columns of every finding; return how many lanes that takes, too.
+
+    Brackets that share cells, or whose numbers would touch, are in lanes of their own;
+    beyond the last lane a bracket has no number.
+    """
     parts = []
+    lanes: list[list[tuple[float, float]]] = [[]]
     for finding in verdict.findings_of(document, aligned["position"]):
-        begin = max(0, finding["columns"][0])
-        end = min(aligned["columns"], finding["columns"][1])
-        if begin >= end:
+        drawn = [
+            (_LABEL + placed.cell_of(begin) * width, _LABEL + (placed.cell_of(end - 1) + 1) * width)
+            for begin, end in stretches(own_columns(document, aligned, finding))
+        ]
+        if not drawn:
             continue
-        first, last = placed.cell_of(begin), placed.cell_of(end - 1)
-        x = _LABEL + first * width
-        length = max(4.0, (last + 1 - first) * width)
+        left, right = drawn[0][0], max(drawn[-1][1], drawn[0][0] + 4)
+        middle, half = (left + right) / 2, 4.0 + 3.5 * len(str(finding["rank"]))
+        room = min(left, middle - half), max(right, middle + half)
+        lane = next((i for i, taken in enumerate(lanes) if _free(taken, room)), len(lanes))
+        numbered = lane < _MOST_LANES
+        lane = min(lane, _MOST_LANES - 1)
+        if lane == len(lanes):
+            lanes.append([])
+        lanes[lane].append(room)
+        top = y + lane * _LINE
+        # Columns of one cell of several, or of touching cells, are one bracket.
+        path, reached = "", -1.0
+        for begin, end in drawn:
+            if begin < reached - 0.1:
+                continue
+            reached = max(end, begin + 4)
+            path += f"M{begin + 1:.1f} {top:.1f}v4H{reached - 1:.1f}v-4"
         parts.append(
-            f'<path d="M{x:.1f} {y:.1f}v4h{length:.1f}v-4" fill="none" '
-            f'stroke="{VERMILLION}" stroke-width="2"/>'
-            f'<text x="{x + length / 2:.1f}" y="{y + 15:.1f}" font-size="11" font-weight="bold" '
-            f'font-family="sans-serif" text-anchor="middle" fill="currentColor">'
-            f"{finding['rank']}</text>"
+            f'<path d="M{left:.1f} {top + 4:.1f}H{right:.1f}" stroke="{VERMILLION}" '
+            'stroke-width="1" stroke-opacity="0.6"/>'
+            f'<path d="{path}" fill="none" stroke="{VERMILLION}" stroke-width="2"/>'
         )
-    return "".join(parts)
+        if numbered:
+            parts.append(
+                f'<text x="{middle:.1f}" y="{top + 15:.1f}" font-size="11" font-weight="bold" '
+                f'font-family="sans-serif" text-anchor="middle" fill="currentColor">'
+                f"{finding['rank']}</text>"
+            )
+    return "".join(parts), len(lanes)
+
+
+def _free(taken: list[tuple[float, float]], room: tuple[float, float]) -> bool:
+    return all(right <= room[0] or left >= room[1] for left, right in taken)
 
 
 def _tracks(

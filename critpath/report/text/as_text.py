@@ -98,7 +98,7 @@ def _print_states(document: dict[str, Any], console: Console) -> None:
     rows = [
         Row(
             (
-                state["state"],
+                verdict.name_of(document, state),
                 verdict.duration(state["normal_mean"]),
                 verdict.duration(state["sample_mean"]),
                 verdict.duration(state["effect"], sign=True),

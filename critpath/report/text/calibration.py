@@ -134,8 +134,13 @@ def _print_floor(document: dict[str, Any], console: Console) -> None:
             "the larger of 5 % and three standard deviations, in pyproject.toml (compare does "
             "the same by itself where NORMAL is three recordings):",
         )
-        print_line(console, "  [tool.critpath]")
-        print_line(console, f"  floor = {round_up(floor['recommended']):.2f}")
+        print_line(console, "  [tool.critpath.gate]")
+        print_line(console, f"  floor = {_as_setting(round_up(floor['recommended']))}")
+
+
+def _as_setting(floor: float) -> str:
+    """Return a floor as a settings file takes it, which a bare 1.2 is not."""
+    return f"{floor:.2f}" if floor < 1 else f'"{100 * floor:.0f}%"'
 
 
 def _print_detectable(document: dict[str, Any], console: Console) -> None:

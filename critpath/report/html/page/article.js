@@ -17,7 +17,7 @@ const chosen = (position, finding) => {
   markRow(position, finding);
 };
 
-const articleOf = (position) => document.getElementById("x" + position);
+const articleOf = (position) => find("#x" + position);
 
 const markRow = (position, finding) => {
   if (!finding) return;
@@ -32,7 +32,7 @@ const markRow = (position, finding) => {
 const enliven = (article, position) => {
   for (const row of all("table.findings tbody tr", article)) {
     const cell = row.cells[0], rank = Number(cell.textContent);
-    cell.replaceChildren(button(String(rank), () => {}, "Show finding " + rank + " in the drawing", "rank"));
+    cell.replaceChildren(button(String(rank), () => {}, "Show finding " + rank, "rank"));
     row.addEventListener("click", () => {
       const marked = getSelection();
       if (!marked.isCollapsed && marked.containsNode(row, true)) return;
@@ -51,7 +51,7 @@ const mount = (position) => {
   if (views.has(position)) return views.get(position);
   const figure = find('figure[data-position="' + position + '"]'), one = load(position);
   if (!figure || !one) return null;
-  const panel = make("section", { class: "details", "aria-label": "Details of the pinned segment" });
+  const panel = make("section", { class: "details", "aria-label": "Details" });
   panel.hidden = true;
   const view = new View(one, {
     chosen: (finding) => chosen(position, finding),
@@ -65,7 +65,7 @@ const mount = (position) => {
   const beyond = one.normals - one.group.length;
   caption.textContent = listed([
     one.left_out ? count(one.left_out, "normal execution") + " of the group not aligned." : "",
-    beyond ? count(beyond, "normal row") + " left out for size; all are in \u201cmost of " + one.normals + "\u201d." : "",
+    beyond ? count(beyond, "normal row") + " left out for size; all are in “most of " + one.normals + "”." : "",
     one.group.length ? "Durations of normal rows are rounded, by 0.4 % at most." : "",
   ], " ");
   views.set(position, view);
@@ -79,9 +79,8 @@ const mount = (position) => {
 const wantedOf = (one) => {
   const { symbol, thread } = filter;
   if (symbol === null && thread === null) return null;
-  const name = thread === null ? null : data.threads[thread];
   return (code, column) => (symbol === null || code === symbol)
-    && (name === null || column === null || one.steps[one.stepAt.get(column)]?.thread === name);
+    && (thread === null || column === null || one.steps[one.stepAt.get(column)]?.kin === thread);
 };
 
 const near = new IntersectionObserver((entries) => {
@@ -100,7 +99,7 @@ const near = new IntersectionObserver((entries) => {
 const open = (position) => {
   let article = articleOf(position);
   if (!article) {
-    article = document.getElementById("t" + position)?.content.cloneNode(true).firstElementChild;
+    article = find("#t" + position)?.content.cloneNode(true).firstElementChild;
     if (!article) return null;
     find("#drawn-on-demand").append(article);
     enliven(article, position);

@@ -38,8 +38,9 @@ const unroll = (runs) => {
 
 // One row: symbols, durations (ns), and where each column begins on the row's own time.
 class Row {
-  constructor(name, symbols, durations, total) {
-    this.name = name;
+  constructor(name, symbols, durations, total, id) {
+    this.id = id;
+    this.name = (id ? "normal " : "") + name;
     this.packed = [symbols, durations];
     this.total = total;
   }
@@ -60,13 +61,13 @@ class Row {
 const opened = new Map();
 const load = (position) => {
   if (opened.has(position)) return opened.get(position);
-  const element = executions.has(position) ? document.getElementById("d" + position) : null;
+  const element = executions.has(position) ? find("#d" + position) : null;
   if (!element) return null;
   const one = JSON.parse(element.textContent);
   one.position = position;
   one.anomaly = new Row("this execution", one.symbols, one.durations).open();
   one.anomaly.total = one.anomaly.starts.at(-1);
-  one.group = one.rows.map((row) => new Row("normal " + row.id, row.symbols, row.durations, row.total));
+  one.group = one.rows.map((row) => new Row(row.name ?? row.id, row.symbols, row.durations, row.total, row.id));
   one.mean = unpack(one.mean, 3, fine);
   one.common = new Row("most of " + one.normals, one.usual, "").open();
   one.common.durations = one.mean;
@@ -78,7 +79,7 @@ const load = (position) => {
   const who = unroll(one.who), cpus = unroll(one.cpus), what = unroll(one.what);
   one.steps = columns.map((column, i) => ({
     column, at: one.at.length ? one.at[i] : starts[column], ns: one.anomaly.durations[column],
-    thread: one.threads[who[i]], cpu: cpus[i], detail: one.details[what[i]],
+    thread: one.threads[who[i]], kin: one.kin[who[i]], cpu: cpus[i], detail: one.details[what[i]],
   }));
   one.changes = new Map(one.changes);
   one.stepAt = new Map(one.steps.map((step, i) => [step.column, i]));

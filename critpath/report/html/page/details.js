@@ -29,7 +29,7 @@ const usually = (one, column) => {
 };
 
 const covering = (one, column) =>
-  one.findings.filter((f) => column >= f.columns[0] && column < Math.max(f.columns[0] + 1, f.columns[1]));
+  one.findings.filter((f) => f.own.some(([begin, end]) => column >= begin && column < end));
 
 // Copies a text, or selects it where the browser does not let us.
 const copy = async (source) => {
@@ -66,6 +66,7 @@ const fillDetails = (panel, one, where, unpin, link) => {
   const head = make("h4", {}, code < 0 ? "Nothing here" : symbol.name + ": " + symbol.words);
   const index = row === ANOMALY ? one.stepAt.get(column) : undefined;
   fact("column", (column + 1) + " of " + one.columns + (row === ANOMALY ? "" : ", " + line.name));
+  if (line.id && !line.name.endsWith(line.id)) fact("execution", line.id);
   if (code >= 0) fact("duration", (row === ANOMALY ? "" : "about ") + duration(line.durations[column]));
   fact("normal group", usually(one, column).replace("normally ", ""));
   if (index !== undefined) {
@@ -83,7 +84,7 @@ const fillDetails = (panel, one, where, unpin, link) => {
   for (const f of row === ANOMALY ? covering(one, column) : []) {
     fact("finding", make("a", { href: link(f) }, f.rank + ": " + listed([f.words, f.difference])));
   }
-  panel.replaceChildren(make("div", { class: "head" }, head, button("close", unpin, "Close the details")), list, table);
+  panel.replaceChildren(make("div", { class: "head" }, head, button("close", unpin)), list, table);
 };
 
 const times = (begin, end, epoch) => {

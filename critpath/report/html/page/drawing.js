@@ -1,6 +1,6 @@
 // One alignment on a canvas: the normal group above, the anomaly below, findings, tracks.
 const LABEL = 120, ROW = 13, PITCH = 16, TALL = 22, LANE = 18, TRACK = 26, BARS = 44, AXIS = 22;
-const MOST_ROWS_SEEN = 16, ANOMALY = -1;
+const MOST_ROWS_SEEN = 16, ANOMALY = -1, FONT = "11px sans-serif";
 
 const fill = (c, colour, x, y, width, height, alpha = 1) => {
   c.globalAlpha = alpha;
@@ -71,8 +71,9 @@ class Drawing {
     c.clearRect(0, 0, width, height);
     const scale = this.room() / (this.to - this.from);
     this.place = { from: this.from, scale, left: LABEL, right: LABEL + this.room(), time: this.time };
-    const tinted = this.selected && this.spanOf(this.selected);
-    if (tinted) fill(c, RED, tinted[0], 0, tinted[1] - tinted[0], this.marks, 0.13);
+    for (const [left, right] of this.selected ? this.spansOf(this.selected) : []) {
+      fill(c, RED, left, 0, right - left, this.marks, 0.13);
+    }
     strips.begin(Math.ceil(this.room()) + 1);
     if (!this.time) this.line(c, one.common, 4, 16, null);
     one.group.slice(this.top, this.top + this.window).forEach((row, i) => {
@@ -88,11 +89,13 @@ class Drawing {
     this.told();
   }
 
-  label(c, text, y, font = "11px sans-serif") {
+  label(c, text, y, font = FONT) {
     c.fillStyle = theme.ink;
     c.font = font;
     c.textAlign = "right";
-    const room = LABEL - 14, letters = [...text];
+    const room = LABEL - 14;
+    if (c.measureText(text).width > room) text = text.replace("normal ", "");
+    const letters = [...text];
     while (letters.length && c.measureText(text).width > room) {
       letters.pop();
       text = letters.join("") + "…";
@@ -103,7 +106,7 @@ class Drawing {
 
   line(c, row, y, height, index) {
     const middle = y + height / 2;
-    row.label = this.label(c, row.label ?? row.name, middle, index === ANOMALY ? "bold 11px sans-serif" : undefined);
+    row.label = this.label(c, row.label ?? row.name, middle, index === ANOMALY ? "bold " + FONT : FONT);
     fill(c, theme.ink, LABEL, middle - 0.5, this.room(), 1, 0.25);
     c.textAlign = "center";
     c.font = (height < 16 ? "10px" : "11px") + " monospace";
@@ -120,31 +123,42 @@ class Drawing {
     return [Math.max(LABEL, this.x(from)), Math.min(LABEL + this.room(), this.x(to))];
   }
 
-  spanOf({ columns: [begin, end] }) {
-    return this.span(ANOMALY, begin, Math.min(this.one.columns, Math.max(begin + 1, end)));
+  // The stretches of a finding in view, those that touch on the canvas as one.
+  spansOf({ own }) {
+    const found = [];
+    for (const [begin, end] of own) {
+      const at = this.span(ANOMALY, begin, end), last = found.at(-1);
+      if (at && last && at[0] - last[1] < 1) last[1] = at[1];
+      else if (at) found.push(at);
+    }
+    return found;
   }
 
   findings(c) {
-    c.font = "bold 11px sans-serif";
+    c.font = "bold " + FONT;
     c.textAlign = "center";
     const taken = [];
     this.targets = [];
     for (const finding of this.one.findings) {
-      const at = this.spanOf(finding);
-      if (!at) continue;
+      const spans = this.spansOf(finding);
+      if (!spans.length) continue;
       const chosen = finding === this.selected, lane = this.laneOf.get(finding);
-      const left = at[0], right = Math.max(left + 4, at[1]), y = this.marks + lane * LANE;
+      const left = spans[0][0], right = Math.max(left + 4, spans.at(-1)[1]), y = this.marks + lane * LANE;
       c.strokeStyle = RED;
       c.lineWidth = chosen ? 3 : 1.5;
+      // A thin line holds its brackets together.
+      fill(c, RED, left, y + 3.5, right - left, 1, 0.6);
       c.beginPath();
-      c.moveTo(left + 0.75, y); c.lineTo(left + 0.75, y + 4);
-      c.lineTo(right - 0.75, y + 4); c.lineTo(right - 0.75, y);
+      for (const [begin, end] of spans) {
+        const stop = Math.max(begin + 4, end) - 0.75;
+        [[begin + 0.75, 0], [begin + 0.75, 4], [stop, 4], [stop, 0]]
+          .forEach(([x, down], i) => c[i ? "lineTo" : "moveTo"](x, y + down));
+      }
       c.stroke();
       // Numbers that would touch wait for zooming in.
       const half = c.measureText(finding.rank).width / 2 + 4, edge = LABEL + this.room() - half;
       const middle = Math.min(edge, Math.max(LABEL + half, (left + right) / 2));
-      const target = { finding, left: Math.min(left, middle - half), right: Math.max(right, middle + half), top: y - 2, bottom: y + LANE };
-      this.targets.push(target);
+      this.targets.push({ finding, left: Math.min(left, middle - half), right: Math.max(right, middle + half), top: y - 2, bottom: y + LANE });
       if (taken.some((t) => t.lane === lane && Math.abs(t.middle - middle) < t.half + half)) continue;
       taken.push({ lane, middle, half });
       if (chosen) fill(c, RED, middle - half, y + 6, 2 * half, 13);
@@ -190,7 +204,7 @@ class Drawing {
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5].map((k) => k * power).find((s) => s >= rough) ?? 10 * power;
     this.label(c, "since its begin", y + 4);
-    c.font = "11px sans-serif";
+    c.font = FONT;
     c.textAlign = "left";
     for (let k = Math.ceil(this.from / step); k * step <= this.to; k++) {
       const x = this.x(k * step), said = duration(k * step);

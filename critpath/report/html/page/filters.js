@@ -15,12 +15,11 @@ const setUpFilters = () => {
     return select;
   };
   const typeOf = (one) => listed([one.type, one.label]) || "none";
-  const form = make("form", { class: "filters", "aria-label": "Filter the executions drawn below" });
-  form.addEventListener("submit", (e) => e.preventDefault());
+  const form = make("form", { class: "filters", "aria-label": "Filters" });
   const type = choose("type", data.executions.map(typeOf), (name) => name);
   const state = choose("state", data.executions.flatMap((one) => one.states), (code) => data.symbols[code].name);
   const thread = choose("thread", data.executions.flatMap((one) => one.threads), (i) => data.threads[i]);
-  const undo = button("reset", () => resetFilters(), "Show all executions again");
+  const undo = button("reset", () => resetFilters(), "Show all executions");
   const said = make("span", { class: "said", role: "status" });
   form.append(undo);
   const picker = make("select", { id: "pick" });
@@ -43,13 +42,13 @@ const setUpFilters = () => {
     }
     for (const view of views.values()) { view.wanted = wantedOf(view.one); view.ask(); }
     picker.replaceChildren(make("option", { value: "" }, "an execution"), ...matches.map((one) =>
-      make("option", { value: one.position }, listed([one.id, one.label, one.excess]))));
+      make("option", { value: one.position }, listed([one.name ?? one.id, one.label, one.excess]))));
     const hidden = data.executions.length - matches.length;
     const rest = matches.filter((one) => !articleOf(one.position)).length;
     undo.disabled = !type.value && filter.symbol === null && filter.thread === null;
     said.textContent = listed([
       count(matches.length, "execution") + " listed, " + hidden.toLocaleString("en") + " hidden by the filters",
-      rest ? rest.toLocaleString("en") + " of those listed are drawn when chosen under \u201cgo to\u201d" : "",
+      rest ? rest.toLocaleString("en") + " of those listed are drawn when chosen under “go to”" : "",
     ], "; ") + ".";
   };
   resetFilters = () => {

@@ -15,7 +15,7 @@ const follow = (hash, update) => {
   const one = plain ? executions.get(Number(plain[1])) : data.executions.find((e) => e.id === id
     && (!asked.has("position") || String(e.position) === asked.get("position")));
   if (!one) {
-    complain("This report has no aligned execution " + (plain ? plain[1] : "\u201c" + id + "\u201d") + ".");
+    complain("This report draws no execution " + (plain ? plain[1] : "“" + id + "”") + ": not anomalous, or unknown.");
     return;
   }
   const view = open(one.position);
@@ -26,7 +26,7 @@ const follow = (hash, update) => {
     view.select(finding, false);
     markRow(one.position, finding);
   } else if (rank) {
-    complain("Execution \u201c" + one.id + "\u201d has no finding " + rank + ".");
+    complain("Execution “" + one.id + "” has no finding " + rank + ".");
   }
   if (update) chosen(one.position, finding ?? null);
   view.canvas.focus({ preventScroll: true });
@@ -58,7 +58,7 @@ const setUpTheme = () => {
 };
 
 setUpTheme();
-find("header").after(complaint);
+document.body.prepend(complaint);
 if (section) {
   setUpFilters();
   for (const figure of all("figure[data-position]", section)) {

@@ -8,8 +8,8 @@ class View extends Drawing {
     this.layout();
     this.canvas = make("canvas", {
       tabindex: "0", role: "application",
-      "aria-label": "Aligned paths. Arrow keys move between columns and rows, plus and minus zoom, "
-        + "A and D pan, F goes to the next finding, Enter shows the details. The tables below say the same.",
+      "aria-label": "Aligned paths. Arrow keys move, plus and minus zoom, A and D pan, F goes to the next finding, "
+        + "Enter shows details.",
     });
     this.spacer = make("div");
     this.stage = make("div", { class: "stage", tabindex: "-1" }, this.canvas, this.spacer);
@@ -25,7 +25,7 @@ class View extends Drawing {
       tool("+", "Zoom in", () => this.zoom(0.5)),
       tool("−", "Zoom out", () => this.zoom(2)),
       tool("all", "Show all", () => this.reset()),
-      one.findings.length ? tool("next finding", "Go to the next finding", () => this.next()) : "",
+      one.findings.length ? tool("next finding", "", () => this.next()) : "",
       this.where,
       make("span", { class: "hint" }, "drag, Ctrl+wheel, arrows, W A S D, + − 0 F, Enter"));
     this.listen();
@@ -43,10 +43,13 @@ class View extends Drawing {
   }
 
   mode(time) {
+    // The same share of the whole, around the cursor.
+    const share = (this.to - this.from) / this.whole() / 2;
     this.time = time;
     this.layout();
     this.resize();
-    this.reset();
+    const half = share * this.whole(), at = this.centre();
+    this.move(at - half, at + half);
     this.modes.forEach((mode, i) => { mode.ariaPressed = String(time === Boolean(i)); });
   }
 
@@ -175,9 +178,8 @@ class View extends Drawing {
     this.chosen = true;
     const [begin, end] = finding.columns, width = this.to - this.from;
     this.go(ANOMALY, begin);
-    const at = this.spanOf(finding);
     // All of it in view, where it fits.
-    if (!this.time && at && end - begin <= width && (begin < this.from || end > this.to)) {
+    if (!this.time && end - begin <= width && (begin < this.from || end > this.to)) {
       this.move((begin + end - width) / 2, (begin + end + width) / 2);
     }
     this.pin(pin ? this.cursor : null);

@@ -1,0 +1,86 @@
+"""What a comparison says of sets that are only partly alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from critpath import pipeline
+from critpath.graph.concatenate import take_executions
+from critpath.pipeline import with_switches
+
+SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
+
+
+@pytest.fixture(scope="module")
+def normal(guest):
+    return pipeline.extract([guest("normal")], specification=SPECIFICATION)
+
+
+def of_types(paths, labels):
+    return take_executions(
+        paths, np.array([i for i, x in enumerate(paths.executions.label) if x in labels])
+    )
+
+
+def stretched(paths, factor):
+    """Return executions whose every segment takes a multiple of its time."""
+    of, first = paths.paths, np.repeat(paths.executions.begin, np.diff(paths.paths.start))
+    executions = paths.executions
+    return replace(
+        paths,
+        executions=replace(
+            executions,
+            end=executions.begin + ((executions.end - executions.begin) * factor).astype(np.int64),
+        ),
+        paths=replace(
+            of,
+            begin=first + ((of.begin - first) * factor).astype(np.int64),
+            end=first + ((of.end - first) * factor).astype(np.int64),
+        ),
+    )
+
+
+def test_a_sample_of_one_type_of_seven(normal):
+    kinds = sorted(set(normal.executions.label))
+    few = stretched(of_types(normal, kinds[:1]), 2.0)
+    found = pipeline.compare(normal, few)
+    part = found.warnings[0]
+    assert part.startswith("compared with 15 of 105 normal executions (type n")
+    assert found.verdict == "anomaly"
+    assert part in found.reasons
+    most = of_types(normal, kinds[:-1])
+    assert not any(w.startswith("compared with") for w in pipeline.compare(normal, most).warnings)
+
+
+def test_a_faster_sample_is_said_to_be(normal):
+    found = pipeline.compare(normal, stretched(normal, 0.5))
+    assert found.verdict == "ok"
+    assert found.reasons[0].startswith("the sample is faster: the total is -6.")
+    assert "(-50 %), 95 % interval -" in found.reasons[0]
+    assert "no state is slower at alpha 0.01" in found.reasons[0]
+    equal = pipeline.compare(normal, stretched(normal, 1.0))
+    assert equal.reasons[0].startswith("no state differs")
+
+
+def counted(paths, *counts):
+    marks = [{"switches_put_in": put, "switches_written": of} for put, of in counts]
+    return replace(paths, environment=(*paths.environment, *marks))
+
+
+def test_missing_switches_are_one_sentence(normal):
+    assert with_switches(normal) is normal
+    few = with_switches(counted(normal, (10, 990), (20, 980)))
+    assert few.warnings == normal.warnings
+    assert few.executions.notes[-1].startswith(
+        "the kernel did not write 30 of 2,000 switches (1.5 %): they were put in, and "
+    )
+    many = with_switches(counted(normal, (100, 900), (20, 980)))
+    assert many.warnings[-1].startswith("the kernel did not write 120 of 2,000 switches (6.0 %)")
+    assert many.executions.notes == normal.executions.notes
+    found = pipeline.compare(counted(normal, (100, 900)), normal)
+    assert sum("did not write" in w for w in found.warnings) == 1
+    odd = replace(normal, environment=({"switches_put_in": "many", "switches_written": -5},))
+    assert with_switches(odd) is odd

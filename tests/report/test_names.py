@@ -1,0 +1,75 @@
+"""Short names: they fit a label and still tell executions apart."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import render_html
+from critpath.report.html.names import family_of, short_names, thread_of
+
+NAMES = st.one_of(
+    st.builds("{}@{}".format, st.integers(0, 40), st.integers(0, 10**15)),
+    st.from_regex(r"\A[0-9]{1,2}(@[0-9…]{0,3})?\Z"),
+    st.text(max_size=8),
+)
+
+
+@given(st.lists(NAMES, max_size=30, unique=True))
+def test_no_two_executions_of_a_set_have_one_name(names):
+    short = short_names(names)
+    shown = [short.get(name, name) for name in names]
+    assert len(set(shown)) == len(names)
+    for name, label in short.items():
+        tid, _, begin = name.partition("@")
+        assert label == tid or begin.endswith(label.removeprefix(f"{tid}@…"))
+
+
+def test_a_thread_that_occurs_once_is_its_number_others_as_much_as_needed():
+    names = ["7@38420289508189", "8@38420289508189", "8@38420289999189", "8@38420280001189"]
+    assert short_names([*names, "request-9", "9"]) == {
+        "7@38420289508189": "7",
+        "8@38420289508189": "8@…8189",
+        "8@38420289999189": "8@…9189",
+        "8@38420280001189": "8@…1189",
+    }
+    # What is called so already keeps its name.
+    assert short_names(["9", "9@123456"]) == {"9@123456": "9@…456"}
+
+
+def test_threads_are_grouped_as_the_roles_of_states_are():
+    comms = ["worker-12", "kworker/u4:1", "jbd2/vda-8", "x264", "pool3-thread-1"]
+    assert [family_of({"comm": comm}) for comm in comms] == [
+        *("worker-#", "kworker/u#:#", "jbd2/vda-#", "x#", "pool3-thread-#")
+    ]
+    assert thread_of({"comm": "worker-1", "tid": 12}) == "worker-1 12"
+    assert thread_of({"comm": "a\u202eb", "tid": -1}) == "a\u202eb"
+
+
+def test_a_cause_links_to_eight_executions_and_counts_the_rest(factory):
+    document = comparison_document(factory.comparison(samples=24, anomalous=20))
+    factory.unnamed(document)
+    page = render_html(document)
+    cause = re.search(r"<li><p>.*?</li>", page)[0]
+    assert len(re.findall("<a href", cause)) == 8
+    assert "</a> and 12 more" in cause
+    assert re.search(r'<span title="15894@3842\d+">15894@…\d+</span>', cause)
+
+
+def test_short_names_in_drawings_full_ones_in_the_table(factory):
+    document = comparison_document(factory.comparison(columns=20))
+    factory.unnamed(document)
+    page = render_html(document)
+    one = document["aligned"][0]
+    drawing = re.search(r'<svg class="aligned".*?</svg>', page)[0]
+    labels = re.findall(r'text-anchor="end"[^>]*>(?:<title>([^<]*)</title>)([^<]*)<', drawing)
+    assert labels
+    for full, label in labels:
+        assert full in {row["id"] for row in one["rows"]}
+        assert len(label) <= 17
+        assert label.endswith(full[-3:])
+    table = page[page.index('<section id="executions"') :]
+    assert all(f">{row['id']}<" in table for row in document["executions"])
