@@ -60,6 +60,7 @@ def test_a_share_is_a_percentage(share, text):
 def test_counts_agree_with_their_noun():
     assert [plural(n, "event") for n in (0, 1, 5010)] == ["0 events", "1 event", "5,010 events"]
     assert [plural(n, "process") for n in (1, 2)] == ["1 process", "2 processes"]
+    assert [plural(n, "vertex") for n in (1, 2)] == ["1 vertex", "2 vertices"]
 
 
 @pytest.mark.parametrize("text", ["worker-1", "naïve", "日本語", "a b", "→"])

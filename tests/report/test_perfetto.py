@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
+from critpath.errors import UnreadableError
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
@@ -328,3 +329,14 @@ def test_numbers_are_what_protobuf_reads(value):
     packet = proto.TracePacket()
     packet.ParseFromString(b"\x40" + varint(value))
     assert packet.timestamp == value % 2**64
+
+
+def test_a_comparison_read_back_may_have_a_new_kind_and_no_such_recording(factory):
+    document = comparison_document(factory.comparison())
+    document["findings"][0]["kind"] = "of a later version"
+    data = b"".join(perfetto_trace([executions_aligned(document, "c.json", [])]))
+    assert b"of a later version" in data
+    for row in document["executions"]:
+        row["source"] = 7
+    with pytest.raises(UnreadableError, match="of a recording that the set has not"):
+        executions_aligned(document, "c.json", [])

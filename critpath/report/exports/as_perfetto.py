@@ -132,7 +132,7 @@ def _findings(slices: Slices, findings: Sequence[dict[str, Any]], above: int) ->
         track = free[place][1]
         free[place] = (end, track)
         body = slices.body(
-            f"{words_of(finding)}: {KINDS[finding['kind']]}",
+            f"{words_of(finding)}: {KINDS.get(finding['kind'], finding['kind'])}",
             "finding",
             {
                 "rank": finding["rank"],

@@ -100,6 +100,8 @@ def _executions_aligned(document: dict[str, Any], name: str, chosen: Sequence[st
     counts = [len(one["segments"]) for one in aligned]
     lossy = np.array([row["lossy"] for row in rows], np.bool_)
     source = document["sets"]["sample"]
+    if not all(0 <= row["source"] < len(source["sources"]) for row in rows):
+        raise ValueError("an execution is of a recording that the set has not")
 
     def texts(key: str) -> tuple[str, ...]:
         return tuple(row[key] for row in rows)
