@@ -8,7 +8,7 @@ BIN = $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lttng bench evaluation lint build docs site screenshots tutorial clean python packages packages-test packages-lttng
+.PHONY: help demo test test-long test-lttng bench evaluation lint build docs site screenshots tutorial clean python packages packages-test packages-lttng
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,8 +16,11 @@ help: ## list the targets
 demo: build ## find a fault, recorded here where that is possible; writes critpath-demo/report.html
 	$(BIN)/critpath demo critpath-demo
 
-test: build packages-test ## all tests, less the benchmarks and those in the guest
-	$(BIN)/pytest -m "not benchmark and not lttng"
+test: build packages-test ## all tests, less the long ones, the benchmarks and those in the guest
+	$(BIN)/pytest -m "not benchmark and not lttng and not long"
+
+test-long: build packages-test ## tests of half a minute and more each
+	$(BIN)/pytest -m long
 
 test-lttng: build packages-lttng ## LTTng's kernel tracer, in an emulated guest (10 minutes)
 	$(BIN)/pytest -m lttng tests/guest

@@ -143,7 +143,14 @@ def moments(number: signal.Signals) -> Iterator[float]:
         yield (i + chance.random()) / MOMENTS
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.long),
+    ],
+)
 def test_a_signal_at_any_moment_leaves_nothing_half_made(number, lifetime, tmp_path):
     states: dict[str, int] = {}
     for index, share in enumerate(moments(number)):

@@ -17,6 +17,8 @@ import pytest
 
 from critpath.record.ftrace.recorder import obstacles
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 SOURCES = ROOT / "docs" / "tutorial"
