@@ -68,17 +68,7 @@ def test_the_same_facts_are_there_without_scripts(show, driver, real):
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_run_nothing_and_add_nothing(show, factory, tmp_path, name):
     def written(name, file):
-        safe = name.replace("{", "{{").replace("}", "}}")
-        names = factory.Names(
-            comm=name,
-            helper=name,
-            role=name,
-            detail=name,
-            label=name,
-            host=name,
-            source=safe,
-            execution=safe + "{}",
-        )
+        names = factory.Names.all(name)
         comparison = factory.comparison(
             names=names, normals=5, samples=3, anomalous=2, columns=9, warnings=(name,)
         )

@@ -49,6 +49,12 @@ class Names:
     source: str = "recordings/{}"
     host: str = "guest"
 
+    @classmethod
+    def all(cls, name: str) -> Names:
+        """Every text is one name."""
+        braced = name.replace("{", "{{").replace("}", "}}")
+        return cls(name, name, name, name, name, braced + "{}", braced, name)
+
 
 def alphabet(names: Names) -> tuple[Symbol, ...]:
     return (

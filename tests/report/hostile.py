@@ -64,17 +64,7 @@ NAMES = (
 
 def document_with(factory, name):
     """Return a comparison in which every text that a trace controls is one name."""
-    braced = name.replace("{", "{{").replace("}", "}}")
-    names = factory.Names(
-        comm=name,
-        helper=name,
-        role=name,
-        detail=name,
-        label=name,
-        source=braced,
-        execution=braced + "{}",
-        host=name,
-    )
+    names = factory.Names.all(name)
     sizes = {"normals": 4, "samples": 3, "anomalous": 1, "columns": 7}
     texts = {"warnings": (name,), "reasons": (name, f"{name} {name}"), "settings": {name: name}}
     return comparison_document(factory.comparison(names=names, **sizes, **texts))

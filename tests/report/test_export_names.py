@@ -40,16 +40,7 @@ def hostile(test):
 
 
 def sets_with(factory, name):
-    braced = name.replace("{", "{{").replace("}", "}}")
-    names = factory.Names(
-        comm=name,
-        helper=name,
-        role=name,
-        detail=name,
-        label=name,
-        source=braced,
-        execution=braced + "{}",
-    )
+    names = factory.Names.all(name)
     comparison = factory.comparison(names=names, normals=3, samples=2, anomalous=1, columns=7)
     document = load_document(to_json(comparison_document(comparison)))
     explained = executions_aligned(document, name, ())

@@ -70,16 +70,7 @@ class Elements(HTMLParser):
 
 
 def document_with(factory, name):
-    names = factory.Names(
-        comm=name,
-        helper=name,
-        role=name,
-        detail=name,
-        label=name,
-        source=name.replace("{", "{{").replace("}", "}}"),
-        execution=name.replace("{", "{{").replace("}", "}}") + "{}",
-        host=name,
-    )
+    names = factory.Names.all(name)
     comparison = factory.comparison(
         names=names,
         normals=4,
