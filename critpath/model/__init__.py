@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from critpath.model.alignment import LETTERS, Alignment, Loop, in_doublings
+    from critpath.model.blocks import Block, Blocks
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from critpath.model.columns import F64, I32, I64, U8, Bool, freeze_columns
     from critpath.model.comparison import CompareSettings, Comparison
     from critpath.model.detection import Change, Detection, StateTest
-    from critpath.model.events import Clock, EventClass, Events, Kind, Loss, Wanted
+    from critpath.model.events import Clock, EventChunk, EventClass, Events, Kind, Loss, Wanted
     from critpath.model.executions import Executions
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
     from critpath.model.paths import CriticalPaths, PathSet
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
+    "blocks": ("Block", "Blocks"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
@@ -64,7 +66,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "columns": ("Bool", "F64", "I32", "I64", "U8", "freeze_columns"),
     "comparison": ("CompareSettings", "Comparison"),
     "detection": ("Change", "Detection", "StateTest"),
-    "events": ("Clock", "EventClass", "Events", "Kind", "Loss", "Wanted"),
+    "events": ("Clock", "EventChunk", "EventClass", "Events", "Kind", "Loss", "Wanted"),
     "executions": ("Executions",),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
     "paths": ("CriticalPaths", "PathSet"),

@@ -143,6 +143,35 @@ class Clock:
     epoch: int = 0
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class EventChunk:
+    """The next events of a recording that is read as a stream.
+
+    The columns are those of `Events`, for some thousand events; they lie in buffers
+    that are used again, and hold until the next chunk is asked for.
+
+    Attributes
+    ----------
+    timestamp : int64 [n]
+    cpu : int32 [n]
+    event_class : int32 [n]
+        Index into the stream's classes as known now.
+    offset : int64 [n]
+        Where the event's fields start in ``values``.
+    values : int64 [m]
+        ``str`` fields are codes of the stream's strings.
+    """
+
+    timestamp: I64
+    cpu: I32
+    event_class: I32
+    offset: I64
+    values: I64
+
+    def __len__(self) -> int:
+        return len(self.timestamp)
+
+
 @dataclass(frozen=True, eq=False)
 class Events(Table):
     """The events of one recording that were asked for, in order of time.

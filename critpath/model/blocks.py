@@ -1,0 +1,102 @@
+"""Timelines of a recording in pieces, so that not all of them need be in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from critpath.model.columns import I32, I64, U8, freeze_columns
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """What threads and processors did, as far as it ended between two moments.
+
+    The columns are those of `critpath.model.Timelines`.  Over the blocks of a
+    recording the rows of one worker, and of one processor, are in order of time and
+    do not overlap.  Every row of a block and of those before it ends at ``cut`` or
+    earlier; a row of a later block may begin before ``cut``.  So what a worker did just
+    before a time ``t`` is in the first block with ``cut >= t`` or in one after it.
+
+    Attributes
+    ----------
+    cut : int
+        Time of the last event before the cut (ns); of the last block, the end of the
+        recording.
+    start : int64 [workers known at the cut + 1]
+    begin, end, woken : int64
+    state : uint8
+    detail, cpu, waker : int32
+    stolen_start, ran_start : int64 [processors known at the cut + 1]
+    stolen_begin, stolen_end, ran_begin, ran_end : int64
+    stolen_state : uint8
+    stolen_detail, ran_worker : int32
+    """
+
+    cut: int
+    start: I64
+    begin: I64
+    end: I64
+    state: U8
+    detail: I32
+    cpu: I32
+    waker: I32
+    woken: I64
+    stolen_start: I64
+    stolen_begin: I64
+    stolen_end: I64
+    stolen_state: U8
+    stolen_detail: I32
+    ran_start: I64
+    ran_begin: I64
+    ran_end: I64
+    ran_worker: I32
+
+    def __post_init__(self) -> None:
+        freeze_columns(
+            self,
+            len(self.begin),
+            begin=np.int64,
+            end=np.int64,
+            state=np.uint8,
+            detail=np.int32,
+            cpu=np.int32,
+            waker=np.int32,
+            woken=np.int64,
+        )
+        freeze_columns(
+            self,
+            len(self.stolen_begin),
+            stolen_begin=np.int64,
+            stolen_end=np.int64,
+            stolen_state=np.uint8,
+            stolen_detail=np.int32,
+        )
+        freeze_columns(
+            self, len(self.ran_begin), ran_begin=np.int64, ran_end=np.int64, ran_worker=np.int32
+        )
+        freeze_columns(self, -1, start=np.int64, stolen_start=np.int64, ran_start=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+
+class Blocks(Protocol):
+    """The blocks of a recording in order of time; each may have to be fetched.
+
+    Attributes
+    ----------
+    cuts : int64 [blocks]
+        ``cut`` of every block, ascending.
+    """
+
+    cuts: I64
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Block: ...
+
+    def __iter__(self) -> Iterator[Block]: ...
