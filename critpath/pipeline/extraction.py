@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,28 @@ if TYPE_CHECKING:
     )
 
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ExtractSettings:
+    """How recordings become paths: plain values, which go to other processes as they are.
+
+    Attributes
+    ----------
+    specification : str or None
+        What an execution is (``--execution``); None for what a recording says of itself.
+    reader : str
+        ``auto``, ``native`` or ``babeltrace2``.
+    interrupts : bool
+        Take interrupt work out of running time.
+    max_memory : int
+        Bytes that one recording may take (``--max-memory``); 0 for no limit.
+    """
+
+    specification: str | None = None
+    reader: str = "auto"
+    interrupts: bool = True
+    max_memory: int = 0
 
 
 def extract(
@@ -87,6 +109,7 @@ def extract_each(
     from critpath.read.sessions import find_recordings
 
     tell = progress or (lambda _: None)
+    settings = ExtractSettings(specification, reader, interrupts)
     parts: list[PathSet] = []
     for source in sources:
         if is_baseline_file(source):
@@ -102,8 +125,29 @@ def extract_each(
             continue
         for recording in find_recordings(source):
             tell(f"reading {recording}")
-            parts.append(_extract_one(recording, specification, reader, interrupts, tell))
+            parts += extract_recording(recording, settings, tell)
     return parts
+
+
+def extract_recording(
+    recording: Path, settings: ExtractSettings, progress: Progress | None = None
+) -> Iterator[PathSet]:
+    """Extract the critical path of every execution of one recording.
+
+    Yields
+    ------
+    PathSet
+        One, or several of the same recording, in order, that belong together.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        As the readers and finders do.
+    """
+    tell = progress or (lambda _: None)
+    yield _extract_one(
+        recording, settings.specification, settings.reader, settings.interrupts, tell
+    )
 
 
 def _extract_one(
