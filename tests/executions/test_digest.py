@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import numpy as np
@@ -76,7 +75,7 @@ def test_recordings_of_the_guest(guest, name, text):
         read_events(guest(name), (*KERNEL, *wanted(parse_specification(text))))
     )
     kept = assert_same_executions(events, text)
-    if "sched_switch" not in text:
+    if "sched_" not in text:
         assert kept < len(events) / 3
 
 
@@ -89,7 +88,7 @@ def test_public_traces(shared, name, text):
 
 def test_windows_of_a_file(guest, tmp_path):
     events = read_events(guest("normal"), KERNEL)
-    rows = random.Random(4).sample(range(len(events)), 300)
+    rows = np.random.default_rng(4).choice(len(events), 300, replace=False)
     tids = np.unique(events.column(events.rows("sched_switch"), "next_tid"))[1:]
     lines = [
         f"{events.timestamp[row]},{events.end},{tids[row % len(tids)]}"
