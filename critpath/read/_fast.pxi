@@ -4,6 +4,9 @@
 # mispredicted, so that a class has one of a few shapes, each without a loop, and fields
 # are the same few instructions whatever their width and sign.
 
+cdef extern from * nogil:
+    int ctz "__builtin_ctzll"(unsigned long long)
+
 cdef enum:
     NOT_FAST = 0
     NOTHING = 1     # no values
@@ -15,7 +18,7 @@ cdef enum:
     FAST_IDS = 4096
     FAST_FIELDS = 12
     COMM = 16       # bytes of a thread's name
-    NAMES = 2048
+    NAME_BITS = 12
 
 # More bytes than any file has.
 cdef int64_t SLOW = <int64_t>1 << 60
@@ -55,7 +58,7 @@ cdef int64_t new_name(Strings* strings, Name* known, uint64_t first,
     cdef uint64_t both[2]
     cdef const uint8_t* p = <const uint8_t*>both
     cdef int64_t code
-    both[0], both[1] = first, second
+    both[0], both[1] = le64toh(first), le64toh(second)  # the other way it is the same
     code = intern(strings, p, text_length(p, COMM, 0), 0)
     if code >= 0:
         known.first, known.second, known.code = first, second, code
@@ -66,7 +69,7 @@ cdef inline int64_t name_code(Strings* strings, Name* names, uint64_t first,
                               uint64_t second) noexcept nogil:
     """The code of a text of 16 bytes, -1 if memory ran out."""
     cdef uint64_t h = (first * <uint64_t>0x9E3779B97F4A7C15) ^ (second * <uint64_t>0xC2B2AE3D27D4EB4F)
-    cdef Name* known = names + ((h ^ (h >> 29)) & (NAMES - 1))
+    cdef Name* known = names + (h >> (64 - NAME_BITS))
     if known.first == first and known.second == second:
         return known.code
     return new_name(strings, known, first, second)
@@ -78,8 +81,45 @@ cdef inline void put_number(const uint8_t* p, const Number* of, int64_t* values)
 
 cdef inline int64_t put_text(const uint8_t* p, const Text* of, int64_t* values, Strings* strings,
                          Name* names) noexcept nogil:
-    cdef int64_t code = name_code(strings, names, raw64(p + of.at), raw64(p + of.at + 8))
+    cdef int64_t code = name_code(strings, names, le64toh(raw64(p + of.at)),
+                                  le64toh(raw64(p + of.at + 8)))
     values[of.dst] = code
+    return code
+
+
+cdef inline uint64_t nulls(uint64_t w) noexcept nogil:
+    """The top bit of the first null byte, and of some behind it."""
+    return (w - <uint64_t>0x0101010101010101) & ~w & <uint64_t>0x8080808080808080
+
+
+cdef inline int64_t put_string(const uint8_t* p, int64_t limit, int64_t dst, int64_t* values,
+                               Strings* strings, Name* names, int64_t* length) noexcept nogil:
+    """Read a null-terminated text of at most so many bytes; -2 if it does not end there."""
+    cdef uint64_t first = le64toh(raw64(p)), second = 0, found = nulls(first)
+    cdef const uint8_t* null
+    cdef int64_t n, code = 0
+    if found:
+        n = ctz(found) >> 3
+        first &= (found & -found) - 1
+    else:
+        second = le64toh(raw64(p + 8))
+        found = nulls(second)
+        n = 8 + (ctz(found) >> 3) if found else 16
+        second &= (found & -found) - 1
+    if n == 16:
+        null = <const uint8_t*>memchr(p, 0, limit)
+        if null == NULL:
+            return -2
+        n = null - p
+        if dst >= 0:
+            code = intern(strings, p, n, 0)
+    elif n >= limit:
+        return -2
+    elif dst >= 0:
+        code = name_code(strings, names, first, second)
+    if dst >= 0:
+        values[dst] = code
+    length[0] = n
     return code
 
 
@@ -258,7 +298,6 @@ cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Goin
     cdef const uint8_t* end = buf + (limit >> 3)
     cdef const uint8_t* body
     cdef const uint8_t* after
-    cdef const uint8_t* found
     cdef const Fast* of
     cdef const Fast* table = start.table
     cdef const int64_t* sizes = start.sizes
@@ -268,7 +307,7 @@ cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Goin
     cdef uint64_t id_mask = start.id_mask, ts_mask = start.ts_mask, ids = start.ids
     cdef int64_t rows = going.rows, count = going.count, low = going.low, high = going.high
     cdef int64_t head = start.size, ts_at = start.ts_at, ts_shift = start.ts_shift
-    cdef int64_t align = start.align, ns, code = 0, i, at = (going.pos + 7) >> 3
+    cdef int64_t align = start.align, ns, code = 0, length = 0, i, at = (going.pos + 7) >> 3
     cdef int result = OK
     at = (at + align - 1) & -align
     if at >= limit >> 3:
@@ -307,15 +346,12 @@ cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Goin
             for i in range(of.text_count):
                 code |= put_text(body, &of.texts[i], v, strings, names)
             if of.shape == STRING_LAST:
-                found = <const uint8_t*>memchr(after, 0, end - after)
-                if found == NULL:
+                i = put_string(after, end - after, of.string_dst, v, strings, names, &length)
+                if i == -2:
                     break
-                if of.string_dst >= 0:
-                    i = intern(strings, after, found - after, 0)
-                    code |= i
-                    v[of.string_dst] = i
-                after = found + 1
-        if code < 0:
+                code |= i
+                after += length + 1
+        if code < 0:  # of texts: memory ran out
             result = NO_MEMORY
             break
         clock = now

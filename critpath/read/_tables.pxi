@@ -117,7 +117,7 @@ cdef class Recording:
             raise MemoryError
         # Code 0 is the empty string, which `intern` never looks up.
         self.strings.count = 1
-        self.names = <Name*>calloc(NAMES, sizeof(Name))
+        self.names = <Name*>calloc(1 << NAME_BITS, sizeof(Name))
         if self.names == NULL:
             raise MemoryError
         self.glass.data = <uint8_t*>borrow(&self.glass.room)
