@@ -66,7 +66,7 @@ class Replayer:
     races the switch-out is kept, idle is never a waker.
     """
 
-    def __init__(  # noqa: PLR0913 - what is known before the first event
+    def __init__(
         self,
         *,
         hosts: Sequence[str],
