@@ -16,7 +16,7 @@ from critpath.pipeline.comparison import compare
 from critpath.pipeline.engines import dask_address, dask_engine
 from critpath.pipeline.exporting import choose_executions, vectors, window
 from critpath.pipeline.extraction import ExtractSettings, thread_paths
-from critpath.pipeline.sources import extract, extract_dataset, extract_each, extract_file
+from critpath.pipeline.recordings import extract, extract_dataset, extract_each, extract_file
 from critpath.pipeline.switches import with_switches
 
 __all__ = [

@@ -110,11 +110,9 @@ def _read(recording: Path, wanted: Sequence[Wanted], reader: str) -> Events:
 
 def _timelines(events: Events) -> Timelines:
     from critpath.timeline.clocks import align_hosts
-    from critpath.timeline.network import link_packets
     from critpath.timeline.replay import replay
 
-    aligned = align_hosts(events)
-    return link_packets(aligned, replay(aligned))
+    return replay(align_hosts(events))
 
 
 def _walk_all(

@@ -3,6 +3,6 @@
 # ruff: noqa: F401 - for the processes that are forked
 import critpath.executions.find
 import critpath.graph.path
-import critpath.pipeline.sources
+import critpath.pipeline.recordings
 import critpath.read.recording
 import critpath.timeline.replay
