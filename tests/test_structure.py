@@ -26,7 +26,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     **{stage: set(LEAVES) for stage in STAGES},
     "store": set(LEAVES),
     "baseline": {*LEAVES, "store"},
-    "pipeline": {*LEAVES, *STAGES, "store", "baseline"},
+    # A worker on another machine says which version it has.
+    "pipeline": {*LEAVES, *STAGES, "store", "baseline", "__init__"},
     # The commands show the version, which is the package's own.
     "commands": {*LEAVES, "pipeline", "store", "baseline", "record", "read", "report", "__init__"},
     # A front end like the commands, whose settings and checks it shares.
@@ -58,6 +59,8 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "rich": ("commands/", "report/"),
     # Table.to_arrow: a method stands where its type does; and Parquet is a format.
     "pyarrow": ("store/", "model/table.py", "report/exports/as_parquet.py"),
+    # Recordings are read elsewhere only when that is asked for.
+    **dict.fromkeys(("distributed", "dask"), ("pipeline/engines.py",)),
     # Never: nothing of a trace or a saved file is ever executed.
     **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"), ()),
 }

@@ -98,6 +98,16 @@ class CriticalPaths(Table):
         """
         return change(self)
 
+    def keep(self, rows: I64) -> CriticalPaths:
+        """Return the same paths, with some in memory: `take` of these fetches nothing.
+
+        Parameters
+        ----------
+        rows : int64 array
+        """
+        del rows
+        return self
+
     def take(self, rows: I64) -> CriticalPaths:
         """Return some of the paths.
 
@@ -106,7 +116,8 @@ class CriticalPaths(Table):
         rows : int64 array
             Their positions, in the order wanted.
         """
-        counts = np.diff(self.start)[rows]
+        rows = np.asarray(rows, np.int64)
+        counts = self.start[rows + 1] - self.start[rows]
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         segments = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
         columns: dict[str, Any] = {name: getattr(self, name)[segments] for name in _SEGMENT_COLUMNS}

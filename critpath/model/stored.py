@@ -74,9 +74,22 @@ class StoredPaths(CriticalPaths):
         """Return paths of which every piece is changed once it is fetched."""
         return StoredPaths([Piece(p.length, partial(_changed, p, change)) for p in self._pieces])
 
+    def keep(self, rows: I64) -> CriticalPaths:
+        """Return the same paths, with some in memory."""
+        result = StoredPaths(self._pieces)
+        known = np.unique(np.asarray(rows, np.int64))
+        result.__dict__["kept"] = known, self.take(known)
+        return result
+
     def take(self, rows: I64) -> CriticalPaths:
         """Return some of the paths in memory; only the pieces that have them are fetched."""
         rows = np.asarray(rows, np.int64)
+        if "kept" in self.__dict__ and len(self.__dict__["kept"][0]):
+            known, paths = self.__dict__["kept"]
+            place = np.searchsorted(known, rows)
+            if np.array_equal(known[np.minimum(place, len(known) - 1)], rows):
+                taken: CriticalPaths = paths.take(place)
+                return taken
         bounds = self.__dict__["bounds"]
         if len(rows) and not 0 <= rows.min() <= rows.max() < bounds[-1]:
             raise IndexError("StoredPaths: no such path")

@@ -134,7 +134,7 @@ class _PathsFile:
 
         self.about = self._reading(look)
         self.strings = tuple(self.about["strings"])
-        footer = self._footer
+        footer: Any = self._footer
         groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
         self.rows = [group.num_rows for group in groups]
         self.segments = sum(group.column(group.num_columns - 1).num_values for group in groups)
