@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from critpath.model.alignment import LETTERS, Alignment, Loop, in_doublings
-    from critpath.model.blocks import Block, Blocks
+    from critpath.model.blocks import Block, BlockList, Blocks, whole_block
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
-    "blocks": ("Block", "Blocks"),
+    "blocks": ("Block", "BlockList", "Blocks", "whole_block"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
@@ -109,6 +109,7 @@ __all__ = [
     "Aligned",
     "Alignment",
     "Block",
+    "BlockList",
     "Blocks",
     "Bool",
     "Calibration",
@@ -153,4 +154,5 @@ __all__ = [
     "freeze_columns",
     "identifiers",
     "in_doublings",
+    "whole_block",
 ]

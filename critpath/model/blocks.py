@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from critpath.model.columns import I32, I64, U8, freeze_columns
+
+if TYPE_CHECKING:
+    from critpath.model.timelines import Timelines
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,3 +103,36 @@ class Blocks(Protocol):
     def __getitem__(self, index: int) -> Block: ...
 
     def __iter__(self) -> Iterator[Block]: ...
+
+
+class BlockList:
+    """Blocks that are all in memory.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        In order of time.
+    """
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = tuple(blocks)
+        self.cuts: I64 = np.array([block.cut for block in self._blocks], np.int64)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, index: int) -> Block:
+        return self._blocks[index]
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._blocks)
+
+
+def whole_block(timelines: Timelines) -> Block:
+    """Return the timelines of a recording as one block."""
+    ends = (timelines.end, timelines.stolen_end, timelines.ran_end)
+    columns = [field.name for field in fields(Block) if field.name != "cut"]
+    return Block(
+        cut=max((int(end.max()) for end in ends if len(end)), default=0),
+        **{name: getattr(timelines, name) for name in columns},
+    )

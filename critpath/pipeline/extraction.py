@@ -206,15 +206,14 @@ def _walk_all(
     specification: str,
     interrupts: bool,
 ) -> PathSet:
-    from critpath.graph.execution_graph import build_graph
-    from critpath.graph.path import critical_paths, overlaps_loss
+    from critpath.graph.loss import overlaps_loss
+    from critpath.graph.path import critical_paths
     from critpath.graph.subjects import left_out, subject_workers
     from critpath.model import PathSet
 
-    subjects = subject_workers(timelines, executions)
+    subjects = subject_workers(timelines.workers, executions)
     paths = critical_paths(
         timelines,
-        build_graph(timelines),
         subjects,
         executions.begin,
         executions.end,
@@ -279,6 +278,8 @@ def thread_paths(
 
     _, said = open_manifest(source)
     events, timelines = read_timelines(source, reader)
-    executions = lives_of(timelines, tid, comm, (begin, end), (events.begin, events.end))
+    executions = lives_of(
+        timelines.workers, timelines.strings, tid, comm, (begin, end), (events.begin, events.end)
+    )
     path_set = _walk_all(events, timelines, executions, source, "thread", interrupts)
     return replace(path_set, warnings=(*said, *path_set.warnings))
