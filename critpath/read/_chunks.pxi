@@ -34,15 +34,14 @@ cdef struct Chunk:
 cdef inline int64_t play(int64_t* keys, int32_t* winners, int64_t leaves, int64_t lane,
                          int64_t key) noexcept nogil:
     """Give a lane a new key; the lane that wins now."""
-    cdef int64_t node = leaves + lane, other, who = lane
-    cdef bint lost
+    cdef int64_t node = leaves + lane, other, who = lane, lost
     keys[node] = key
     while node > 1:
         other = keys[node ^ 1]
         # Against the left one, equal is lost.  No time is so low that 1 less is a great one.
         lost = other - (node & 1) < key
-        who = winners[node ^ 1] if lost else who
-        key = other if lost else key
+        who ^= (who ^ winners[node ^ 1]) & -lost
+        key = other if other < key else key
         node >>= 1
         keys[node] = key
         winners[node] = <int32_t>who
