@@ -396,7 +396,7 @@ cdef class Decoder(Window):
         cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[7] << 32)
         cdef bint direct = stream.frequency == 1000000000 and stream.shift == 0
         while pos < limit:
-            if stream.start.size:
+            if stream.start.near.size:
                 # Then one event as its program says, be it because it is not fast.
                 going = Going(pos, clock, rows, self.value_count, count, low, high)
                 result = fast_events(&stream.start, buf, limit, &going, ts, place, room,
