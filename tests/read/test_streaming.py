@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import struct
 from pathlib import Path
@@ -129,8 +128,7 @@ def test_guest_recordings(guest, name, size):
 @pytest.mark.parametrize("size", [1000, 65536])
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_traces(shared, name, size):
-    traces = find_traces(shared(f"public/{name}"))
-    assert assert_same(traces, KERNEL, size)
+    assert_same(find_traces(shared(f"public/{name}")), KERNEL, size)
 
 
 @pytest.mark.parametrize("name", ["bt-multi-domains", "cb-nodes-pipeline"])
@@ -267,7 +265,7 @@ def test_a_file_that_goes_away_is_not_taken_for_its_end(tmp_path):
 
 
 def descriptors():
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize("limit", [0, 20])
@@ -429,10 +427,8 @@ def shaped(kind):
     """A trace whose events have every layout, with one of LTTng's event headers or a plain one."""
     make = Generator(0, big=False)
     events = {n: EventRecordClass(t, n, None, p) for n, (t, p) in enumerate(LAYOUTS.items())}
-    if kind == "plain":
-        header = EVENT_HEADER
-    else:
-        header = make.lttng_header(5 if kind == "compact" else 16)
+    bits = {"compact": 5, "large": 16}
+    header = make.lttng_header(bits[kind]) if kind in bits else EVENT_HEADER
     stream = StreamClass(0, CONTEXT, header, None, events, "c")
     return TraceClass(HEADER, {0: stream}, {"c": ClockClass("c", uuid="one")}, {})
 
