@@ -61,10 +61,10 @@ cdef class Decoder(Window):
         if bound:
             self.ts = <int64_t*>malloc(bound * 8)
             self.place = <int64_t*>malloc(bound * 8)
-            self.values = <int64_t*>malloc((4 * bound + SPILL) * 8)
+            self.values = <int64_t*>malloc((8 * bound + SPILL) * 8)
             if self.ts == NULL or self.place == NULL or self.values == NULL:
                 raise MemoryError
-            self.room, self.value_room = bound, 4 * bound
+            self.room, self.value_room = bound, 8 * bound
         else:
             self.ts = <int64_t*>borrow(&size)
             self.place = <int64_t*>borrow(&other)

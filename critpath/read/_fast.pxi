@@ -322,21 +322,24 @@ cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Goin
     cdef const Fast* table = start.table
     cdef const int64_t* sizes = start.sizes
     cdef int64_t* v = values + going.value_count
-    cdef int64_t* v_end = values + value_room - FAST_FIELDS
     cdef uint64_t clock = going.clock, id, now
     cdef uint64_t select_mask = start.select_mask, ts_mask = start.near.ts_mask
     cdef uint64_t ids = start.ids, short_ids = start.short_ids
-    cdef int64_t rows = going.rows, count = going.count, low = going.low, high = going.high
+    cdef int64_t rows = going.rows, count = going.count
     cdef int64_t head = start.near.size, ts_at = start.near.ts_at
     cdef int64_t ts_shift = start.near.ts_shift, align = start.align
     cdef const Head* wide = &start.wide
-    cdef int64_t ns, code = 0, length = 0, i, at = (going.pos + 7) >> 3
+    cdef int64_t first = going.count, code = 0, length = 0, i, at = (going.pos + 7) >> 3
     cdef int result = OK
     at = (at + align - 1) & -align
-    if at >= limit >> 3 or value_room < FAST_FIELDS:
+    if at >= limit >> 3:
         return OK
     p = buf + at
-    while rows < room and v <= v_end and end - p >= head:
+    # As many rows as there is room for their values whatever they are.
+    i = (value_room - going.value_count) // FAST_FIELDS
+    if room - rows > i:
+        room = rows + i
+    while rows < room and end - p >= head:
         id = le64toh(raw64(p)) & select_mask
         if id < short_ids:
             now = (le64toh(raw64(p + ts_at)) >> ts_shift) & ts_mask
@@ -356,7 +359,7 @@ cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Goin
             break
         after = body + sizes[id]
         of = table + id
-        if now > start.last:
+        if now > start.last or now < clock:
             break
         if of.shape == TEXTS_AND:
             put_number(body, &of.numbers[0], v)
@@ -386,14 +389,13 @@ cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Goin
             result = NO_MEMORY
             break
         clock = now
-        ns = <int64_t>now + start.shift
-        ts[rows] = ns
+        ts[rows] = <int64_t>now + start.shift
         place[rows] = cpu | of.row
         rows += of.row >= 0
         v += of.fields
+        if count == first:
+            going.low = min(going.low, <int64_t>now + start.shift)
         count += 1
-        low = ns if ns < low else low
-        high = ns if ns > high else high
         p = after
         if align > 1:
             p = buf + ((p - buf + align - 1) & -align)
@@ -403,5 +405,6 @@ cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Goin
     going.pos = (p - buf) << 3
     going.clock, going.rows, going.count = clock, rows, count
     going.value_count = v - values
-    going.low, going.high = low, high
+    if count > first:
+        going.high = max(going.high, <int64_t>clock + start.shift)
     return result
