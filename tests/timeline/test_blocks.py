@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 from packet_links import link_packets
-from wild import wild_events
+from wild import packet_events, wild_events
 
 from critpath.errors import UnreadableError
 from critpath.model import EventChunk, Kind
@@ -159,7 +159,11 @@ def assert_facts(blocks):
 
 
 @settings(max_examples=400, deadline=None)
-@given(wild_events(), st.lists(st.integers(0, 9), max_size=30), st.randoms(use_true_random=False))
+@given(
+    wild_events() | packet_events(),
+    st.lists(st.integers(0, 9), max_size=30),
+    st.randoms(use_true_random=False),
+)
 def test_any_chunks_and_cuts_give_the_same(events, sizes, chance):
     sizes = [*sizes, len(events)]
     replayer, blocks, strings = streamed(events, sizes, lambda: chance.random() < 0.4)
