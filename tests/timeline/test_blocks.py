@@ -158,7 +158,7 @@ def assert_facts(blocks):
             at += count
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     wild_events() | packet_events(),
     st.lists(st.integers(0, 9), max_size=30),

@@ -107,7 +107,7 @@ def assert_as_the_twin(events):
     return len(filled) - len(events)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(gapped_events() | wild_events())
 def test_random_events_as_the_twin(events):
     assert_as_the_twin(events)
