@@ -150,19 +150,22 @@ class MissingSwitches:
 def _lost(found: I64, losses: Sequence[Loss]) -> Bool:
     """Return for each pair of switches whether events were lost between them."""
     lost = np.zeros(len(found), bool)
-    if not len(found):
+    if not len(found) or not losses:
         return lost
-    begin, end, host, cpu = found[:, 3], found[:, 4], found[:, 11], found[:, 12]
+    host, cpu = found[:, 11], found[:, 12]
     # Of one cpu the pairs follow each other in time.
     order = np.lexsort((np.arange(len(found)), cpu, host))
-    keys, first = np.unique(np.column_stack([host, cpu])[order], axis=0, return_index=True)
-    rows = dict(zip(map(tuple, keys.tolist()), np.split(order, first[1:]), strict=True))
+    keys, first = np.unique(found[order][:, [11, 12]], axis=0, return_index=True)
+    pairs = dict(zip(map(tuple, keys.tolist()), np.split(order, first[1:]), strict=True))
+    times = {key: (found[rows, 3], found[rows, 4]) for key, rows in pairs.items()}
     for loss in losses:
-        for (of_host, of_cpu), pairs in rows.items():
-            if loss.host == of_host and loss.cpu in {-1, of_cpu}:
-                low = np.searchsorted(end[pairs], loss.begin, side="left")
-                high = np.searchsorted(begin[pairs], loss.end, side="right")
-                lost[pairs[low:high]] = True
+        here = (loss.host, loss.cpu)
+        for key in [here] if loss.cpu >= 0 else [key for key in pairs if key[0] == loss.host]:
+            if key in pairs:
+                begin, end = times[key]
+                low = np.searchsorted(end, loss.begin, side="left")
+                high = np.searchsorted(begin, loss.end, side="right")
+                lost[pairs[key][low:high]] = True
     return lost
 
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import missing_switches as twin
 from building import build, drawn
 from test_blocks import chunks_of
-from wild import gapped_events, wild_events
+from wild import gapped_events, on_two_hosts, wild_events
 
 from critpath.model import EventChunk, Kind, Loss
 from critpath.read.layout import KERNEL
@@ -108,7 +108,7 @@ def assert_as_the_twin(events):
 
 
 @settings(max_examples=500, deadline=None)
-@given(gapped_events() | wild_events())
+@given(gapped_events() | wild_events() | on_two_hosts(gapped_events()))
 def test_random_events_as_the_twin(events):
     assert_as_the_twin(events)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 from building import build
 from hypothesis import strategies as st
 
@@ -57,6 +60,22 @@ def wild_events(draw, kinds=tuple(FIELDS), most=60, *, losses=True):
     rows.append((now, 0, Kind.SWITCH, (0, 0, 1)))
     lost = _losses(draw, now) if losses else ()
     return build(rows, losses=lost, end=now + draw(st.integers(0, 3)))
+
+
+@st.composite
+def on_two_hosts(draw, events):
+    """The same events, some of them on another host, whose threads have the same ids."""
+    one = draw(events)
+    n = len(one.classes)
+    other = draw(st.lists(st.booleans(), min_size=len(one), max_size=len(one)))
+    lost = [replace(loss, host=draw(st.integers(0, 1))) for loss in one.losses]
+    return replace(
+        one,
+        event_class=one.event_class + np.array(other, np.int32) * np.int32(n),
+        classes=(*one.classes, *(replace(c, host=1) for c in one.classes)),
+        hosts=("host", "other"),
+        losses=tuple(lost),
+    )
 
 
 _INTERRUPTS = (
