@@ -22,6 +22,8 @@ cdef enum:
     SLICE = 4096          # events between two looks at whether there is room for rows
     MOST_INTERVALS = 3    # that one event adds
     UNKNOWN_NAME = 255
+    # Kinds, a bit each.
+    TELL_OF_IDLE = (1 << WAKING) | (1 << WAKEUP) | (1 << WAKEUP_NEW) | (1 << CURRENT)
     KNOWN_STATES = 4352   # of a thread that leaves the cpu: those of any kernel
 
 
@@ -137,10 +139,10 @@ cdef class Replay(Recorder):
         cdef int64_t state = v[2]
         prev = p.idle if v[1] == 0 else self.worker(p.host, v[1], t)
         w = &self.workers[prev]
-        # Out of idle, or where the trace tells who is current, a switch that is missing
-        # can be put in again, if the thread was woken.
-        if p.current >= 0 and v[1] != p.current_tid and v[1] and (
-                self.seen & (1 << CURRENT) or (p.current == p.idle and w.last >= p.since)):
+        # Out of idle, if it can have been woken, or where the trace tells who is current, a
+        # switch that is missing may be put in again.
+        if p.current >= 0 and v[1] != p.current_tid and v[1] and self.seen & (
+                TELL_OF_IDLE if p.current == p.idle else <uint32_t>1 << CURRENT):
             self.contradictions += 1
         w = self.touch(prev, t)
         w.name = <int32_t>v[0]

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import missing_switches as twin
 from building import build, drawn
-from test_blocks import chunks_of
+from test_blocks import chunks_of, streamed
 from wild import gapped_events, on_two_hosts, wild_events
 
 from critpath.model import EventChunk, Kind, Loss
@@ -141,6 +141,18 @@ def test_chunks_give_the_same(events, sizes):
     for (head, values), (head_, values_) in zip(found, rows_with_fields([whole]), strict=True):
         assert head == head_
         assert values[: fields[head[2]]] == values_[: fields[head[2]]]
+
+
+@settings(max_examples=300, deadline=None)
+@given(gapped_events() | wild_events())
+def test_the_replay_says_where_there_may_be_something_to_put_in(events):
+    if len(with_missing_switches(events)) > len(events):
+        assert streamed(events, [len(events)], lambda: False)[0].contradicted
+
+
+def test_the_replay_says_that_there_is_nothing_to_put_in(guest):
+    events = read_events(guest("normal"), KERNEL)
+    assert not streamed(events, [len(events)], lambda: False)[0].contradicted
 
 
 @pytest.mark.parametrize("name", ["normal", "lossy", "sample-quota", "plain"])
