@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 from packet_links import link_packets
-from wild import wild_events
+from wild import on_two_hosts, packet_events, wild_events
 
 from critpath.errors import UnreadableError
 from critpath.model import EventChunk, Kind
@@ -29,6 +29,7 @@ OF_PROCESSORS = {
     "stolen_start": ("stolen_begin", "stolen_end", "stolen_state", "stolen_detail"),
     "ran_start": ("ran_begin", "ran_end", "ran_worker"),
 }
+SCHEDULES = wild_events() | packet_events() | on_two_hosts(wild_events() | packet_events())
 TABLES = {"start": OF_WORKERS, **OF_PROCESSORS}
 
 
@@ -158,8 +159,12 @@ def assert_facts(blocks):
             at += count
 
 
-@settings(max_examples=400, deadline=None)
-@given(wild_events(), st.lists(st.integers(0, 9), max_size=30), st.randoms(use_true_random=False))
+@settings(max_examples=250, deadline=None)
+@given(
+    SCHEDULES,
+    st.lists(st.integers(0, 9), max_size=30),
+    st.randoms(use_true_random=False),
+)
 def test_any_chunks_and_cuts_give_the_same(events, sizes, chance):
     sizes = [*sizes, len(events)]
     replayer, blocks, strings = streamed(events, sizes, lambda: chance.random() < 0.4)

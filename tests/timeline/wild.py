@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 from building import build
 from hypothesis import strategies as st
 
@@ -35,6 +38,15 @@ FIELDS = {
 }
 
 
+def _losses(draw, now):
+    lost = []
+    for _ in range(draw(st.integers(0, 2))):
+        begin = draw(st.integers(95, now))
+        end = begin + draw(st.integers(0, 10))
+        lost.append(Loss(begin, end, 0, draw(st.integers(-1, CPUS - 1)), 1, 0, "discarded"))
+    return lost
+
+
 @st.composite
 def wild_events(draw, kinds=tuple(FIELDS), most=60, *, losses=True):
     """Events of any kinds in any order, some at the same time, some without a cpu."""
@@ -46,9 +58,89 @@ def wild_events(draw, kinds=tuple(FIELDS), most=60, *, losses=True):
         cpu = draw(st.sampled_from((-1, *(list(range(CPUS)) * 6))))
         rows.append((now, cpu, kind, draw(FIELDS[kind])))
     rows.append((now, 0, Kind.SWITCH, (0, 0, 1)))
-    lost = []
-    for _ in range(draw(st.integers(0, 2)) if losses else 0):
-        begin = draw(st.integers(95, now))
-        end = begin + draw(st.integers(0, 10))
-        lost.append(Loss(begin, end, 0, draw(st.integers(-1, CPUS - 1)), 1, 0, "discarded"))
+    lost = _losses(draw, now) if losses else ()
     return build(rows, losses=lost, end=now + draw(st.integers(0, 3)))
+
+
+@st.composite
+def on_two_hosts(draw, events):
+    """The same events, some of them on another host, whose threads have the same ids."""
+    one = draw(events)
+    n = len(one.classes)
+    other = draw(st.lists(st.booleans(), min_size=len(one), max_size=len(one)))
+    lost = [replace(loss, host=draw(st.integers(0, 1))) for loss in one.losses]
+    return replace(
+        one,
+        event_class=one.event_class + np.array(other, np.int32) * np.int32(n),
+        classes=(*one.classes, *(replace(c, host=1) for c in one.classes)),
+        hosts=("host", "other"),
+        losses=tuple(lost),
+    )
+
+
+_INTERRUPTS = (
+    *(Kind.IRQ_ENTRY, Kind.IRQ_EXIT, Kind.SOFTIRQ_ENTRY, Kind.SOFTIRQ_EXIT),
+    *(Kind.TIMER_ENTRY, Kind.TIMER_EXIT),
+)
+
+
+@st.composite
+def gapped_events(draw, *, losses=True):
+    """Threads that wake each other and come and go; some of their switches are not there."""
+    now, rows, on = 100, [], {}
+    actions = ("switch",) * 4 + ("wake",) * 3 + ("interrupt", "current", "other")
+    for _ in range(draw(st.integers(1, 60))):
+        now += draw(st.integers(0, 2))
+        action = draw(st.sampled_from(actions))
+        cpu = draw(st.sampled_from((0, 0, 0, 1, 1, 2, -1)))
+        if action == "switch":
+            following = draw(st.sampled_from((0, 0, 1, 2, 3)))
+            prev, on[cpu] = on.get(cpu, 0), following
+            # One in four is left out, and what comes after contradicts what was before.
+            if draw(st.integers(0, 3)):
+                rows.append((now, cpu, Kind.SWITCH, (prev, draw(st.integers(0, 1)), following)))
+        elif action == "wake":
+            kind = draw(st.sampled_from((Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW)))
+            rows.append((now, cpu, kind, (draw(st.integers(1, 3)), 0)))
+        elif action == "interrupt":
+            kind = draw(st.sampled_from(_INTERRUPTS))
+            rows.append((now, cpu, kind, draw(FIELDS[kind])))
+        elif action == "current":
+            rows.append((now, cpu, Kind.CURRENT, (on.get(cpu, 0),)))
+        else:
+            rows.append((now, cpu, Kind.SYSCALL_EXIT, ()))
+    rows.append((now, 0, Kind.SWITCH, (on.get(0, 0), 0, 1)))
+    return build(rows, losses=_losses(draw, now) if losses else ())
+
+
+@st.composite
+def packet_events(draw):
+    """Threads on three cpus that send and receive packets, and sleep until one comes."""
+    now, rows, on = 100, [], {}
+    for _ in range(draw(st.integers(1, 30))):
+        now += draw(st.integers(0, 2))
+        cpu = draw(st.integers(0, CPUS - 1))
+        buffer = draw(st.integers(1, 2))
+        action = draw(st.sampled_from(("switch", "switch", "send", "receive", "receive")))
+        if action == "switch":
+            following = draw(st.integers(0, 2))
+            rows.append((now, cpu, Kind.SWITCH, (on.get(cpu, 0), 1, following)))
+            on[cpu] = following
+        elif action == "send":
+            rows.append((now, cpu, Kind.NET_SEND, (buffer,)))
+        else:
+            steps = [
+                (Kind.SOFTIRQ_ENTRY, (3,)),
+                (Kind.NET_RECEIVE, (buffer,)),
+                (Kind.IRQ_ENTRY, (2, "eth0-rx")),
+                (Kind.IRQ_EXIT, (2,)),
+                (Kind.WAKING, (draw(st.integers(1, 2)),)),
+                (Kind.WAKEUP, (draw(st.integers(1, 2)),)),
+                (Kind.SOFTIRQ_EXIT, (3,)),
+            ]
+            for kind, fields in steps:
+                now += draw(st.integers(0, 1))
+                if draw(st.integers(0, 5)):
+                    rows.append((now, cpu, kind, fields))
+    rows.append((now, 0, Kind.SWITCH, (on.get(0, 0), 0, 1)))
+    return build(rows, losses=_losses(draw, now), end=now + draw(st.integers(0, 3)))
