@@ -54,7 +54,8 @@ def find_windows(events: Events, file: Path) -> Executions:
         )
     inside.sort(key=lambda window: window[:4])
     table = np.array([window[:4] for window in inside], np.int64).reshape(-1, 4)
-    begin_rows = np.searchsorted(events.timestamp, table[:, 0])
+    # The last event before each window: its thread is called what it was called then.
+    begin_rows = np.searchsorted(events.timestamp, table[:, 0]) - 1
     return Executions(
         id=tuple(window[4] or f"{window[2]}@{window[0]}" for window in inside),
         begin=table[:, 0],
