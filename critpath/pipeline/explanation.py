@@ -144,8 +144,9 @@ def _path(path_set: PathSet, codes: U8, execution: int) -> tuple[U8, I64]:
     """Return the symbols and durations of one path."""
     from critpath.localize.chosen import rows_of
 
-    rows = rows_of(path_set.paths, execution)
-    return codes[rows], path_set.paths.duration[rows]
+    paths = path_set.paths
+    rows = rows_of(paths, execution)
+    return codes[rows], paths.end[rows] - paths.begin[rows]
 
 
 def _explain_one(
