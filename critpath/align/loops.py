@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def find_loops(positions: I32, rows: Sequence[U8]) -> tuple[Loop, ...]:
     for _, first, last, unit in sorted(found, key=lambda f: (-f[0], *f[1:])):
         if all(last <= loop.first or loop.last <= first for loop in loops):
             iterations = [
-                _turns(row[np.searchsorted(at, first) : np.searchsorted(at, last)], unit)
+                _turns(row[np.searchsorted(at, first) : np.searchsorted(at, last)].tobytes(), unit)
                 for row, at in zip(rows, columns, strict=True)
             ]
             if max(iterations) >= LEAST_ITERATIONS:
@@ -60,9 +61,10 @@ def find_loops(positions: I32, rows: Sequence[U8]) -> tuple[Loop, ...]:
     return tuple(sorted(loops, key=lambda loop: loop.first))
 
 
-def _turns(letters: U8, unit: bytes) -> int:
+# Rows are asked again and again: one group is aligned with many executions.
+@lru_cache(maxsize=4096)
+def _turns(text: bytes, unit: bytes) -> int:
     """Return how often a unit stands in a row's letters, wherever an iteration begins."""
-    text = letters.tobytes()
     return max(text.count(unit[i:] + unit[:i]) for i in range(len(unit)))
 
 

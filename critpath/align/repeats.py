@@ -11,6 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -164,19 +165,30 @@ def collapse(row: U8, units: Collection[bytes]) -> Collapsed:
     return Collapsed(row[keep], tuple(runs))
 
 
+@lru_cache(maxsize=4096)
 def _least_rotation(unit: bytes) -> bytes:
     return min(unit[i:] + unit[:i] for i in range(len(unit)))
 
 
-def _periodic(row: U8, period: int, least: int) -> list[tuple[int, int]]:
-    """Return the longest stretches with a period, half-open, that hold `least` iterations."""
-    if len(row) < least * period:
-        return []
-    equal = np.concatenate(([False], row[:-period] == row[period:], [False]))
-    edges = np.flatnonzero(equal[1:] != equal[:-1])
-    begin, end = edges[::2], edges[1::2] + period
-    enough = end - begin >= least * period
-    return list(zip(begin[enough].tolist(), end[enough].tolist(), strict=True))
+# The rows of a group are asked for every execution that is aligned with it.
+@lru_cache(maxsize=256)
+def _stretches(letters: bytes) -> tuple[tuple[int, int, int], ...]:
+    """Return the longest stretches with a period that hold two iterations of it.
+
+    Period, begin and end (one past the last state) of each, the shortest period first.
+    """
+    row = np.frombuffer(letters, np.uint8)
+    found: list[tuple[int, int, int]] = []
+    for period in range(1, min(MOST_PERIOD, len(row) // 2) + 1):
+        equal = np.concatenate(([False], row[:-period] == row[period:], [False]))
+        edges = np.flatnonzero(equal[1:] != equal[:-1])
+        begin, end = edges[::2], edges[1::2] + period
+        enough = end - begin >= LEAST_OF_KNOWN * period
+        found += [
+            (period, first, last)
+            for first, last in zip(begin[enough].tolist(), end[enough].tolist(), strict=True)
+        ]
+    return tuple(found)
 
 
 def _greedy(row: U8, least: int, known: dict[bytes, bytes] | None = None) -> list[Run]:
@@ -194,8 +206,8 @@ def _greedy(row: U8, least: int, known: dict[bytes, bytes] | None = None) -> lis
         if covered >= least * period:
             heapq.heappush(heap, (begin, -covered, period, end))
 
-    for period in range(1, MOST_PERIOD + 1):
-        for begin, end in _periodic(row, period, least):
+    for period, begin, end in _stretches(row.tobytes()):
+        if end - begin >= least * period:
             offer(begin, end, period)
     runs: list[Run] = []
     reached = 0

@@ -6,6 +6,7 @@ import numpy.typing as npt
 F64: TypeAlias = npt.NDArray[np.float64]
 I64: TypeAlias = npt.NDArray[np.int64]
 
+def squares(points: F64, columns: F64, out: F64) -> None: ...
 def core_distances(columns: F64, weight: I64, min_samples: int, core: F64) -> None: ...
 def visit(
     columns: F64,

@@ -82,6 +82,24 @@ cdef inline double rounded(double value) noexcept nogil:
     return (rint(scaled) if scaled < 4503599627370496.0 else scaled) / DECIMALS
 
 
+def squares(const double[:, ::1] points, const double[:, ::1] columns, double[:, ::1] out):
+    """Fill in the squared distances of points [rows, symbols] to others [symbols, n]."""
+    cdef Py_ssize_t n = columns.shape[1], symbols = columns.shape[0]
+    cdef Py_ssize_t i, first, many
+    if n == 0 or symbols == 0:
+        out[:, :] = 0.0
+        return
+    with nogil:
+        for i in range(points.shape[0]):
+            first = 0
+            while first < n:
+                many = min(<Py_ssize_t>BLOCK, n - first)
+                critpath_squares(
+                    &points[i, 0], &columns[0, first], symbols, n, many, &out[i, first]
+                )
+                first += many
+
+
 def core_distances(
     const double[:, ::1] columns, const int64_t[::1] weight, Py_ssize_t min_samples,
     double[::1] core,

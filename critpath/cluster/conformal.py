@@ -58,8 +58,10 @@ def benjamini_hochberg(p: F64, level: float) -> Bool:
     -------
     bool [m]
     """
-    from scipy.stats import false_discovery_control  # noqa: PLC0415 - half a second to import
-
-    if not len(p):
-        return np.zeros(0, np.bool_)
-    return np.asarray(false_discovery_control(p) <= level, dtype=np.bool_)
+    m = len(p)
+    order = np.argsort(p)
+    adjusted = p[order] * (m / np.arange(1, m + 1))
+    adjusted[::-1] = np.minimum.accumulate(adjusted[::-1])
+    selected = np.zeros(m, np.bool_)
+    selected[order] = np.minimum(adjusted, 1.0) <= level
+    return selected

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from critpath.cluster.density import Density
+from critpath.cluster.distances import blocks
 from critpath.cluster.linkage import average_linkage
+from critpath.cluster.space import squared_distances
 from critpath.model import F64, I64, Bool
 
 # Below this mean silhouette a partition has no structure worth naming (Kaufman
@@ -16,7 +18,6 @@ from critpath.model import F64, I64, Bool
 _NO_STRUCTURE = 0.25
 _MOST_CUTS = 60
 _MOST_CLUSTERS = 20
-_CHUNK = 1 << 22  # distances held at once: 32 MiB
 
 
 def best_cut(found: Density, space: F64, weight: I64, min_cluster_size: int) -> I64:
@@ -116,8 +117,6 @@ def silhouettes(space: F64, weight: I64, partitions: Sequence[I64]) -> list[floa
     list of float
         ``sklearn.metrics.silhouette_score`` over executions one by one.
     """
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 - takes half a second to import
-
     if not partitions:
         return []
     n = len(space)
@@ -127,10 +126,8 @@ def silhouettes(space: F64, weight: I64, partitions: Sequence[I64]) -> list[floa
     for labels, column in zip(partitions, first[:-1], strict=True):
         share[np.arange(n), column + labels] = weight
     totals = np.zeros(len(partitions))
-    step = max(1, _CHUNK // n)
-    for begin in range(0, n, step):
-        rows = slice(begin, begin + step)
-        sums = cdist(space[rows], space) @ share
+    for rows, distance in blocks(space, space):
+        sums = distance @ share
         for i, labels in enumerate(partitions):
             columns = slice(first[i], first[i + 1])
             values = silhouette(sums[:, columns], share[:, columns].sum(axis=0), labels[rows])
@@ -181,8 +178,6 @@ def assign_noise(raw: I64, space: F64) -> I64:
     int64 [n]
         Without -1; all zero if everything was noise.
     """
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 - takes half a second to import
-
     noise: Bool = raw < 0
     if noise.all():
         return np.zeros(len(raw), np.int64)
@@ -190,10 +185,7 @@ def assign_noise(raw: I64, space: F64) -> I64:
     clustered, lost = np.flatnonzero(~noise), np.flatnonzero(noise)
     # Equal distances: the lowest label, so that the order of rows cannot decide.
     clustered = clustered[np.argsort(raw[clustered], kind="stable")]
-    step = max(1, _CHUNK // len(clustered))
-    for begin in range(0, len(lost), step):
-        rows = lost[begin : begin + step]
-        distance = cdist(space[rows], space[clustered], "sqeuclidean")
+    for rows, distance in squared_distances(space[lost], space[clustered]):
         near = distance <= distance.min(axis=1, keepdims=True) * (1 + 1e-12)
-        labels[rows] = raw[clustered[near.argmax(axis=1)]]
+        labels[lost[rows]] = raw[clustered[near.argmax(axis=1)]]
     return labels

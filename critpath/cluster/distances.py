@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.cluster.space import distinct, stabilise
+from critpath.cluster.space import distinct, squared_distances, stabilise
 from critpath.model import F64, I64, Clustering, VectorTable
-
-_CHUNK = 1 << 22  # distances held at once: 32 MiB
 
 
 @dataclass(frozen=True)
@@ -112,10 +110,6 @@ def _sums(left: F64, right: F64, share: F64) -> F64:
 
 
 def blocks(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:
-    """Distances of all left to all right points, a few rows of them at a time."""
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 - takes half a second to import
-
-    step = max(1, _CHUNK // max(1, len(right)))
-    for begin in range(0, len(left), step):
-        rows = slice(begin, min(begin + step, len(left)))
-        yield rows, cdist(left[rows], right)
+    """Distances of all left to all right points, as `squared_distances` yields them."""
+    for rows, distance in squared_distances(left, right):
+        yield rows, np.sqrt(distance, out=distance)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from critpath.cluster._optics import squares
 from critpath.model import F64, I64, VectorTable
+
+_CHUNK = 1 << 22  # distances held at once: 32 MiB
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,30 @@ def stabilise(counts: I64) -> F64:
         one standard deviation of a count that varies as Poisson counts do.
     """
     return 2.0 * np.sqrt(counts.astype(np.float64) + 0.375)
+
+
+def squared_distances(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:
+    """Squared distances of all left to all right points, a few rows of them at a time.
+
+    Parameters
+    ----------
+    left, right : float64 [n, symbols], float64 [m, symbols]
+
+    Yields
+    ------
+    slice
+        Rows of ``left``.
+    float64 [rows, m]
+        To be used up before the next are asked for: the array is the same.
+    """
+    points, columns = np.ascontiguousarray(left), np.ascontiguousarray(right.T)
+    step = min(max(1, _CHUNK // max(1, len(right))), len(left))
+    result = np.empty((step, len(right)))
+    for begin in range(0, len(left), max(step, 1)):
+        rows = slice(begin, min(begin + step, len(left)))
+        part = result[: rows.stop - begin]
+        squares(points[rows], columns, part)
+        yield rows, part
 
 
 def canonical_order(table: VectorTable) -> I64:

@@ -130,3 +130,20 @@ def test_choice_of_vectors_does_not_depend_on_order(seed, limit):
     second = counts[order][choose_rows(counts[order], limit)]
     assert sorted(map(tuple, first)) == sorted(map(tuple, second))
     assert len(first) == limit
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_large_group_is_its_medoid_and_then_what_is_farthest(seed):
+    """By the definition, one execution at a time, where many have the same counts."""
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(2, (60, 3))[rng.integers(0, 60, 150)]
+    limit = int(rng.integers(1, 40))
+    order = sorted(range(150), key=lambda i: (counts[i].tolist(), i))
+    points = np.sqrt(counts[order])
+    apart = np.sqrt(((points[:, None] - points) ** 2).sum(axis=2))
+    chosen = [int(np.round(apart.sum(axis=1), 6).argmin())]
+    while len(chosen) < limit:
+        nearest = np.round(apart[chosen].min(axis=0), 9)
+        nearest[chosen] = -1
+        chosen.append(int(nearest.argmax()))
+    assert choose_rows(counts, limit).tolist() == sorted(order[i] for i in chosen)

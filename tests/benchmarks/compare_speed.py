@@ -33,7 +33,10 @@ from critpath.model import (
     State,
     VectorTable,
 )
+from critpath.pipeline.judgement import judge
 from critpath.store import save_paths
+from critpath.vectors.alphabet import ALPHABETS
+from critpath.vectors.table import vector_table
 
 MS = 1_000_000
 STRINGS = ("", "worker", "helper", "kworker/0:1", "virtio1-req.0", "mutex")
@@ -84,8 +87,9 @@ def draw(n: int, types: Sequence[Type], seed: int, *, faulty: bool) -> PathSet:
     rows: list[np.ndarray] = []
     for k, type_ in enumerate(types):
         of = np.flatnonzero(kind == k)
-        for first in range(0, len(of), 2000):
-            rows.append(_rows(rng, of[first : first + 2000], type_, late))
+        rows += [
+            _rows(rng, of[first : first + 2000], type_, late) for first in range(0, len(of), 2000)
+        ]
     table = np.concatenate(rows)
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
     return _path_set(table, n, "sample" if faulty else "normal")
@@ -203,9 +207,6 @@ def beside_the_import(rounds: int, directory: Path) -> None:
 
 def tables(n: int, seed: int) -> tuple[VectorTable, VectorTable]:
     """Return the vectors of two sets of n executions."""
-    from critpath.vectors.alphabet import ALPHABETS
-    from critpath.vectors.table import vector_table
-
     types = types_of((20, 24, 30, 36, 40, 50, 60))
     sets = draw(n, types, seed, faulty=False), draw(n, types, seed + 1, faulty=True)
     alphabet = ALPHABETS[CompareSettings().vector](sets)
@@ -218,8 +219,6 @@ def tables(n: int, seed: int) -> tuple[VectorTable, VectorTable]:
 
 def judged(n: int) -> None:
     """Judge two sets in this process, and print its time and the peak of its memory."""
-    from critpath.pipeline.judgement import judge
-
     normal, sample = tables(n, 1)
     paths = len(np.unique(normal.structure, axis=0))
     began, steps = time.process_time(), []
@@ -244,7 +243,7 @@ def judged(n: int) -> None:
 
 def at_scale(sizes: Sequence[int], run: Callable[[int], object]) -> None:
     """Print what judging sets of these sizes takes, each in a process of its own."""
-    print("\n| executions each | distinct | types, outliers: CPU s | tests: CPU s | peak MB | marked |")
+    print("\n| executions each | distinct | types, outliers, s | tests, s | peak MB | marked |")
     print("|---:|---:|---:|---:|---:|---:|")
     for size in sizes:
         sys.stdout.flush()

@@ -82,7 +82,7 @@ def test_scores_with_few_distinct_vectors_anywhere(normal, sample):
 
 def test_many_sample_clusters_are_scored_in_several_blocks(monkeypatch):
     monkeypatch.setattr("critpath.cluster.merging._CHUNK", 50)
-    monkeypatch.setattr("critpath.cluster.distances._CHUNK", 70)
+    monkeypatch.setattr("critpath.cluster.space._CHUNK", 70)
     rng = np.random.default_rng(3)
     normal, members = rng.poisson(6, (30, 4)), rng.poisson(6, (40, 4))
     cluster_of = np.concatenate([np.arange(12), rng.integers(0, 12, 28)])
