@@ -18,7 +18,7 @@ from critpath.commands.output import (
 )
 from critpath.commands.parser import checked
 from critpath.commands.progress import Progress
-from critpath.commands.settings import COMPARING, READING, Settings
+from critpath.commands.settings import COMPARING, READING, RUNNING, Settings
 from critpath.commands.values import whole
 from critpath.errors import EXIT_ANOMALY, EXIT_OK
 
@@ -29,7 +29,7 @@ SUMMARY = (
     "compare normal recordings with each other: how often that alarms falsely, which floor "
     "they ask for, and the smallest slow-down that would show"
 )
-SETTINGS = (*READING, *COMPARING)
+SETTINGS = (*READING, *RUNNING, *COMPARING)
 
 EXIT_CODES: Final[dict[str, int]] = {"calibrated": EXIT_OK, "alarming": EXIT_ANOMALY}
 _SPLITS = 200
@@ -96,6 +96,7 @@ def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration
             specification=settings["execution"],
             reader=settings["reader"],
             interrupts=settings["interrupts"],
+            jobs=settings["jobs"],
             progress=progress,
         )
         require_executions(paths, arguments.normal)

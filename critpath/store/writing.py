@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from critpath.model import I32, I64, U8, CriticalPaths, PathSet
-from critpath.store.atomic import atomic
 from critpath.store.columns import FORMAT, KEY, SEGMENT, SEGMENTS, STATES, arrow_schema, utf8
+from critpath.store.whole import atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa
