@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from critpath.errors import UsageError
+from critpath.executions.find import find_executions
 from critpath.executions.specification import parse_specification
 from critpath.units import plural
 
 if TYPE_CHECKING:
-    from critpath.model import (
-        Events,
-        Executions,
-        PathSet,
-        Timelines,
-        Wanted,
-    )
+    from critpath.executions.specification import Specification
+    from critpath.model import Events, Manifest, PathSet, Timelines, Wanted
+    from critpath.pipeline.budget import Budget
+    from critpath.pipeline.replaying import Replayed
+    from critpath.pipeline.sources import Opener
+    from critpath.read.clocks import Trace
 
 Progress = Callable[[str], None]
 
@@ -63,106 +62,99 @@ def extract_recording(
     UnreadableError, UsageError
         As the readers and finders do.
     """
-    tell = progress or (lambda _: None)
-    yield _extract_one(
-        recording, settings.specification, settings.reader, settings.interrupts, tell
-    )
-
-
-def _extract_one(
-    recording: Path, specification: str | None, reader: str, interrupts: bool, tell: Progress
-) -> PathSet:
     from critpath.executions.choose import choose_specification, with_label
-    from critpath.executions.find import find_executions
     from critpath.executions.marker import WANTED
     from critpath.executions.specification import wanted
+    from critpath.pipeline.budget import Budget
+    from critpath.pipeline.replaying import few_events
+    from critpath.pipeline.sources import Opener
+    from critpath.pipeline.walking import walked
+    from critpath.read.description import Description
     from critpath.read.layout import KERNEL
-    from critpath.read.manifest import open_manifest, with_manifest
-    from critpath.read.recording import describe
+    from critpath.read.manifest import open_manifest
+    from critpath.read.recording import find_traces
 
+    tell = progress or (lambda _: None)
     manifest, said = open_manifest(recording)
-    described = describe(recording)
-    names = sorted({name for trace in described for name in trace.events})
-    marks = partial(_read, recording, (*KERNEL, *WANTED), reader)
-    text, how = choose_specification(specification, manifest.execution, recording, names, marks)
-    chosen, labelled = with_label(parse_specification(text), [t.texts for t in described])
-    events = _read(recording, (*KERNEL, *wanted(chosen)), reader)
-    events = with_manifest(events, manifest)
-    try:
-        executions = find_executions(
-            events, chosen, names, manifest.runs, interleaved=bool(manifest.interleaved)
+    traces = find_traces(recording)
+    described = [Description(trace) for trace in traces]
+    names = sorted({name for of in described for name in of.events})
+
+    def opener(more: Sequence[Wanted]) -> Opener:
+        return Opener(recording, traces, (*KERNEL, *more), settings.reader)
+
+    def marks() -> Events:
+        return few_events(opener(WANTED), [parse_specification("marker")])
+
+    possible = any(name in names for entry in WANTED for name in entry.names)
+    text, how = choose_specification(
+        settings.specification, manifest.execution, recording, names, marks if possible else None
+    )
+    chosen, labelled = with_label(parse_specification(text), [of.texts for of in described])
+    recorded = _Recorded(recording, traces, manifest, (*said, *how, *labelled))
+    budget = Budget.within(settings.max_memory)
+    with _replayed(opener(wanted(chosen)), recorded, [chosen], budget) as replayed:
+        try:
+            executions = find_executions(
+                replayed.events,
+                chosen,
+                names,
+                manifest.runs,
+                interleaved=bool(manifest.interleaved),
+            )
+        except UsageError as error:
+            # Of several recordings it may be in one that an event or a field is missing.
+            raise UsageError(f"{recording}: {error.what}", error.do) from None
+        tell(f"walking {plural(len(executions), 'critical path')}")
+        yield from walked(
+            replayed, executions, str(recording), text, budget, interrupts=settings.interrupts
         )
-    except UsageError as error:
-        # Of several recordings it may be in one that an event or a field is missing.
-        raise UsageError(f"{recording}: {error.what}", error.do) from None
-    tell(f"walking {plural(len(executions), 'critical path')}")
-    timelines = _timelines(events)
-    path_set = _walk_all(events, timelines, executions, recording, text, interrupts)
-    return replace(path_set, warnings=(*said, *how, *labelled, *path_set.warnings))
 
 
-def _read(recording: Path, wanted: Sequence[Wanted], reader: str) -> Events:
-    from critpath.read.recording import read_events
-    from critpath.timeline.missing_switches import with_missing_switches
+@dataclass(frozen=True)
+class _Recorded:
+    """A recording, and what has to be said of it before anything is read."""
 
-    return with_missing_switches(read_events(recording, wanted, reader=reader))
-
-
-def _timelines(events: Events) -> Timelines:
-    from critpath.timeline.clocks import align_hosts
-    from critpath.timeline.replay import replay
-
-    return replay(align_hosts(events))
+    path: Path
+    traces: Sequence[Trace]
+    manifest: Manifest
+    notes: tuple[str, ...]
 
 
-def _walk_all(
-    events: Events,
-    timelines: Timelines,
-    executions: Executions,
-    recording: Path,
-    specification: str,
-    interrupts: bool,
-) -> PathSet:
-    from critpath.graph.execution_graph import build_graph
-    from critpath.graph.path import critical_paths, overlaps_loss
-    from critpath.graph.subjects import left_out, subject_workers
-    from critpath.model import PathSet
+@contextmanager
+def _replayed(
+    opener: Opener, recorded: _Recorded, specifications: Sequence[Specification], budget: Budget
+) -> Iterator[Replayed]:
+    from critpath.pipeline.replaying import expected, replay_stream
+    from critpath.read.manifest import with_manifest
 
-    subjects = subject_workers(timelines, executions)
-    paths = critical_paths(
-        timelines,
-        build_graph(timelines),
-        subjects,
-        executions.begin,
-        executions.end,
-        interrupts=interrupts,
+    replayed = replay_stream(
+        opener,
+        expected(recorded.traces),
+        specifications,
+        budget,
+        complete=partial(with_manifest, manifest=recorded.manifest),
     )
-    notes = (*executions.notes, *left_out(subjects, executions))
-    return PathSet(
-        executions=executions,
-        paths=paths,
-        session=np.zeros(len(executions), np.int64),
-        sources=(str(recording),),
-        specification=specification,
-        losses=events.losses,
-        lossy=overlaps_loss(events.losses, executions.host, executions.begin, executions.end),
-        environment=(
-            *events.environment,
-            {"recording": str(recording), "clock_epoch": events.clock.epoch},
-        ),
-        events=events.total,
-        warnings=(*events.warnings, *timelines.warnings, *notes),
-    )
+    with closing(replayed):
+        said = (*recorded.notes, *replayed.events.warnings)
+        if budget.spills and opener.whole:
+            said += (f"{recorded.path} is {opener.whole}: it was in memory, whatever --max-memory",)
+        yield replace(replayed, events=replace(replayed.events, warnings=said))
 
 
 def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
-    """Read the kernel's events of a recording, and what every thread did."""
+    """Read the kernel's events of a recording, and what every thread did, into memory."""
     from critpath.read.layout import KERNEL
     from critpath.read.manifest import open_manifest, with_manifest
+    from critpath.read.recording import read_events
+    from critpath.timeline.clocks import align_hosts
+    from critpath.timeline.missing_switches import with_missing_switches
+    from critpath.timeline.replay import replay
 
     manifest, _ = open_manifest(source)
-    events = with_manifest(_read(source, KERNEL, reader), manifest)
-    return events, _timelines(events)
+    events = with_missing_switches(read_events(source, KERNEL, reader=reader))
+    events = with_manifest(align_hosts(events), manifest)
+    return events, replay(events)
 
 
 def thread_paths(
@@ -192,10 +184,27 @@ def thread_paths(
         If no thread matches, or nothing was recorded in the window.
     """
     from critpath.graph.subjects import lives_of
+    from critpath.pipeline.budget import Budget
+    from critpath.pipeline.sources import Opener
+    from critpath.pipeline.walking import walked
+    from critpath.read.layout import KERNEL
     from critpath.read.manifest import open_manifest
+    from critpath.read.recording import find_traces
 
-    _, said = open_manifest(source)
-    events, timelines = read_timelines(source, reader)
-    executions = lives_of(timelines, tid, comm, (begin, end), (events.begin, events.end))
-    path_set = _walk_all(events, timelines, executions, source, "thread", interrupts)
-    return replace(path_set, warnings=(*said, *path_set.warnings))
+    manifest, said = open_manifest(source)
+    traces = find_traces(source)
+    recorded = _Recorded(source, traces, manifest, said)
+    with _replayed(Opener(source, traces, KERNEL, reader), recorded, [], Budget()) as replayed:
+        events = replayed.events
+        executions = lives_of(
+            replayed.workers,
+            events.strings,
+            tid,
+            comm,
+            (begin, end),
+            (events.begin, events.end),
+        )
+        [paths] = walked(
+            replayed, executions, str(source), "thread", Budget(), interrupts=interrupts
+        )
+    return paths

@@ -8,23 +8,27 @@ was wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Protocol
 
 from critpath.executions.digest import Digest
-from critpath.model import Block, Blocks, Events, Kind
-from critpath.pipeline.spilling import BlockList, SpilledBlocks
+from critpath.model import Block, BlockList, Blocks, Events, Kind
+from critpath.pipeline.spilling import SpilledBlocks
+from critpath.read.event_classes import names_of
 from critpath.read.layout import KERNEL
-from critpath.timeline.missing_switches import MissingSwitches, with_insertions
-from critpath.timeline.network import linked_packets, network_events
+from critpath.read.streaming import OutOfOrder
+from critpath.timeline.network import linked_packets
+from critpath.timeline.packets import network_events
 from critpath.timeline.replay import Replayer
 
 if TYPE_CHECKING:
     from critpath.executions.specification import Specification
-    from critpath.model import EventChunk, EventClass, Loss, Wanted, Workers
+    from critpath.model import Loss, Workers
+    from critpath.pipeline.budget import Budget
+    from critpath.pipeline.sources import Opener, Source
     from critpath.read.clocks import Trace
     from critpath.timeline.missing_switches import Insertions
 
@@ -32,6 +36,16 @@ if TYPE_CHECKING:
 # is put in or lost may show another: more passes than these find nothing new.
 _MOST_PASSES: Final = 6
 Packets = tuple[tuple[int, int, int, int], ...]
+
+
+class BlockStore(Blocks, Protocol):
+    """Where blocks are kept."""
+
+    def append(self, block: Block) -> None:
+        """Add the next one."""
+
+    def close(self) -> None:
+        """Free what they take."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,39 +61,24 @@ class Replayed:
     workers : Workers
     processors : tuple of (int, int)
         Host and cpu.
+    rows : int
+        Of all blocks.
     packets : tuple
         As `critpath.model.Timelines.packets`.
     warnings : tuple of str
     """
 
     events: Events
-    blocks: Blocks
+    blocks: BlockStore
     workers: Workers
     processors: tuple[tuple[int, int], ...]
+    rows: int
     packets: Packets
     warnings: tuple[str, ...]
 
-
-class _Store(Blocks, Protocol):
-    def append(self, block: Block) -> None: ...
-    def close(self) -> None: ...
-
-
-class Source(Protocol):
-    """A recording whose events come in the order of time; read once from begin to end."""
-
-    @property
-    def classes(self) -> Sequence[EventClass]: ...
-    @property
-    def hosts(self) -> tuple[str, ...]: ...
-    @property
-    def environment(self) -> tuple[Mapping[str, str | int], ...]: ...
-    def __iter__(self) -> Iterator[EventChunk]: ...
-    def code(self, text: str) -> int: ...
-    def text(self, code: int) -> str: ...
-    def strings(self) -> Sequence[str]: ...
-    def finish(self) -> Events: ...
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free what the blocks take."""
+        self.blocks.close()
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,10 @@ class Facts:
 def expected(traces: Sequence[Trace]) -> Facts:
     """Return what the metadata makes likely: nothing is lost, and what is declared comes."""
     names = {
-        name for t in traces for s in t.schema.streams.values() for name in _declared(s.events)
+        name
+        for t in traces
+        for s in t.schema.streams.values()
+        for name in names_of(s.events).values()
     }
     return Facts(_any_of(names, Kind.WAKING), _any_of(names, Kind.SYSCALL_ENTRY))
 
@@ -117,29 +119,38 @@ def _any_of(names: Collection[str], kind: Kind) -> bool:
     return any(fnmatchcase(name, p) for name in names for p in patterns)
 
 
+def few_events(opener: Opener, specifications: Collection[Specification]) -> Events:
+    """Return what finders of executions ask about, where nothing else is needed."""
+    digest = Digest(specifications)
+    try:
+        with closing(opener()) as source:
+            for chunk in source:
+                digest.feed(chunk, source.classes)
+            return digest.events(source.finish())
+    except OutOfOrder as reason:
+        opener.sort_whole(reason)
+        return few_events(opener, specifications)
+
+
 def replay_stream(
-    open_source: Callable[[], Source],
+    opener: Opener,
     facts: Facts,
     specifications: Collection[Specification],
+    budget: Budget,
     *,
-    rows: int,
-    spill: bool,
     complete: Callable[[Events], Events] = lambda events: events,
 ) -> Replayed:
     """Replay a recording, as often as it takes to know what has to be known before.
 
     Parameters
     ----------
-    open_source : callable
-        Begins to read the recording anew.
+    opener : Opener
+        Of the recording.
     facts : Facts
         What to begin with.
     specifications : collection of Specification
         Of executions that will be looked for.
-    rows : int
-        The most rows of a block.
-    spill : bool
-        Keep the blocks in a temporary file.
+    budget : Budget
     complete : callable
         Adds what a manifest knows to what the traces say.
 
@@ -148,10 +159,14 @@ def replay_stream(
     Replayed
     """
     for _ in range(_MOST_PASSES):
-        blocks: _Store = SpilledBlocks() if spill else BlockList()
+        blocks: BlockStore = SpilledBlocks() if budget.spills else BlockList()
         try:
-            with closing(open_source()) as source:
-                done = _one_pass(source, facts, Digest(specifications), blocks, rows, complete)
+            with closing(opener()) as source:
+                done = _one_pass(source, facts, Digest(specifications), blocks, budget, complete)
+        except OutOfOrder as reason:
+            blocks.close()
+            opener.sort_whole(reason)
+            continue
         except BaseException:
             blocks.close()
             raise
@@ -160,13 +175,15 @@ def replay_stream(
         blocks.close()
         facts = done
         if facts.searched and facts.insertions is None:
-            with closing(open_source()) as source:
+            with closing(opener()) as source:
                 facts = _missing(source, facts, complete)
     raise AssertionError("a recording that is another one on every pass")
 
 
 def _missing(source: Source, facts: Facts, complete: Callable[[Events], Events]) -> Facts:
     """Look for switches that the kernel left out; the losses come to light as well."""
+    from critpath.timeline.missing_switches import MissingSwitches
+
     search = MissingSwitches(len(source.hosts))
     for chunk in source:
         search.feed(chunk, source.classes)
@@ -179,12 +196,14 @@ def _one_pass(
     source: Source,
     facts: Facts,
     digest: Digest,
-    blocks: _Store,
-    rows: int,
+    blocks: BlockStore,
+    budget: Budget,
     complete: Callable[[Events], Events],
 ) -> Replayed | Facts:
     """Return what was replayed, or what to assume instead."""
     put = facts.insertions
+    if put is not None:
+        from critpath.timeline.missing_switches import with_insertions
     replayer = Replayer(
         hosts=source.hosts,
         environment=source.environment,
@@ -194,13 +213,15 @@ def _one_pass(
         has_waking=facts.waking,
         has_syscalls=facts.syscalls,
     )
+    rows = 0
     chunks = iter(source) if put is None else with_insertions(source, put, source.classes)
     for chunk in chunks:
         digest.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
         if put is None and replayer.contradicted:
             return replace(facts, searched=True)
-        if replayer.waiting >= rows:
+        if replayer.waiting >= budget.rows:
+            rows += replayer.waiting
             blocks.append(replayer.cut())
     about = source.finish()
     if put is not None and len(put):
@@ -214,6 +235,7 @@ def _one_pass(
     )
     if found != facts:
         return found
+    rows += replayer.waiting
     blocks.append(replayer.finish(events.end))
     events = replace(digest.events(events), strings=tuple(source.strings()))
     return Replayed(
@@ -221,6 +243,7 @@ def _one_pass(
         blocks,
         replayer.workers(),
         replayer.processors,
+        rows,
         linked_packets(network_events(events), replayer.network()),
         replayer.warnings,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from critpath.model import Events, Kind, Wanted
+from critpath.model import Events, Wanted
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, chunks_of
 from critpath.timeline.clocks import align_hosts
@@ -136,15 +136,6 @@ class Opener:
             self._events = align_hosts(with_missing_switches(events))
         return WholeRecording(self._events)
 
-    def sorted_whole(self, reason: OutOfOrder) -> None:
+    def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""
         self.whole = f"{reason}, so that its events have to be sorted"
-
-
-def kinds_in(events: Events) -> Collection[Kind]:
-    """Return which kinds of events there are."""
-    counts = np.bincount(events.event_class, minlength=len(events.classes))
-    return {c.kind for c, count in zip(events.classes, counts.tolist(), strict=True) if count}
-
-
-OpenSource = Callable[[], Source]

@@ -61,10 +61,10 @@ cdef class Decoder(Window):
         if bound:
             self.ts = <int64_t*>malloc(bound * 8)
             self.place = <int64_t*>malloc(bound * 8)
-            self.values = <int64_t*>malloc((4 * bound + SPILL) * 8)
+            self.values = <int64_t*>malloc((8 * bound + SPILL) * 8)
             if self.ts == NULL or self.place == NULL or self.values == NULL:
                 raise MemoryError
-            self.room, self.value_room = bound, 4 * bound
+            self.room, self.value_room = bound, 8 * bound
         else:
             self.ts = <int64_t*>borrow(&size)
             self.place = <int64_t*>borrow(&other)
@@ -112,6 +112,14 @@ cdef class Decoder(Window):
         if result == NEED_CLASS:
             return self.stream_index, self.need_id
         self._finished(result)
+        return None
+
+    def skim(self):
+        """Decode to the end of the file as `run` does, but keep no row: what reading costs."""
+        while not self.ended or self.asking:
+            asked = self._batch()
+            if asked is not None:
+                return asked
         return None
 
     cdef object _batch(self):
@@ -383,9 +391,20 @@ cdef class Decoder(Window):
         cdef int result = OK
         cdef int64_t* regs = self.regs
         cdef bint bound = self.bound != 0
+        cdef Going going
+        cdef Name* names = self.recording.names
         cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[7] << 32)
         cdef bint direct = stream.frequency == 1000000000 and stream.shift == 0
         while pos < limit:
+            if stream.start.near.size:
+                # Then one event as its program says, be it because it is not fast.
+                going = Going(pos, clock, rows, self.value_count, count, low, high)
+                result = fast_events(&stream.start, buf, limit, &going, ts, place, room,
+                                     self.values, self.value_room, cpu, s.strings, names)
+                pos, clock, rows, count = going.pos, going.clock, going.rows, going.count
+                self.value_count, low, high = going.value_count, going.low, going.high
+                if result != OK or pos >= limit:
+                    break
             if rows == room and bound:
                 result = FULL
                 break

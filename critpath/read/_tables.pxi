@@ -27,6 +27,9 @@ cdef struct Way:
     int64_t ts_at
     int64_t ts_bits
 
+include "_fast.pxi"
+
+
 cdef struct Stream:
     int64_t id
     int64_t context_pc
@@ -42,6 +45,7 @@ cdef struct Stream:
     int32_t* dense    # id -> class + 1
     int64_t* wide     # pairs id, class
     int64_t wide_count
+    Start start
 
 
 # What the metadata of one trace said: programs, stream classes, event classes.
@@ -101,6 +105,7 @@ cdef class Recording:
     """What all stream files of a recording share: interned texts, and a window."""
 
     cdef Strings strings
+    cdef Name* names
     cdef Glass glass
     cdef int64_t* widths  # values of an event, by its class's row
     cdef int64_t width_room, widest
@@ -112,12 +117,16 @@ cdef class Recording:
             raise MemoryError
         # Code 0 is the empty string, which `intern` never looks up.
         self.strings.count = 1
+        self.names = <Name*>calloc(1 << NAME_BITS, sizeof(Name))
+        if self.names == NULL:
+            raise MemoryError
         self.glass.data = <uint8_t*>borrow(&self.glass.room)
 
     def __dealloc__(self):
         free(self.strings.bytes)
         free(self.strings.entries)
         free(self.strings.slots)
+        free(self.names)
         free(self.widths)
         give_back(self.glass.data, self.glass.room)
 
@@ -173,6 +182,8 @@ cdef class Tables:
         for i in range(self.of.stream_count):
             free(self.of.streams[i].dense)
             free(self.of.streams[i].wide)
+            free(self.of.streams[i].start.sizes)
+            free(self.of.streams[i].start.table)
         free(self.of.streams)
         free(self.of.classes)
         free(self.of.steps)
@@ -220,6 +231,7 @@ cdef class Tables:
                 low, high, bits, id_at, id_bits, ts_at, ts_bits = way
                 added.ways[i] = Way(low, high, bits, id_at, id_bits, ts_at, ts_bits)
             added.way_count = len(flat[1])
+            plan(&added.start, added)
         self.of.stream_count += 1
 
     def event_class(self, int64_t stream, int64_t id, int64_t pc, int64_t align, int64_t bits,
@@ -241,6 +253,8 @@ cdef class Tables:
             owner.wide[2 * owner.wide_count] = id
             owner.wide[2 * owner.wide_count + 1] = self.of.class_count
             owner.wide_count += 1
+        if not learn(&owner.start, id, self.of.steps, &self.of.classes[self.of.class_count]):
+            raise MemoryError
         self.of.class_count += 1
         if row >= 0:
             self.recording.width(row, fields)

@@ -5,7 +5,7 @@
 cdef class Recorder(Population):
     """Writes down what a worker did when it begins to do something else."""
 
-    cdef Rows intervals, stolen, ran, net_events, net_sleeps, order
+    cdef Rows intervals, stolen, ran, net_events, net_sleeps, owners, order
     cdef int has_waking, has_syscalls
     cdef int32_t no_wake, idle_waker, context_unknown, timer_detail, timer_state
 
@@ -15,6 +15,7 @@ cdef class Recorder(Population):
         memset(&self.ran, 0, sizeof(Rows))
         memset(&self.net_events, 0, sizeof(Rows))
         memset(&self.net_sleeps, 0, sizeof(Rows))
+        memset(&self.owners, 0, sizeof(Rows))
         memset(&self.order, 0, sizeof(Rows))
 
     def __dealloc__(self):
@@ -23,6 +24,7 @@ cdef class Recorder(Population):
         clear(&self.ran)
         clear(&self.net_events)
         clear(&self.net_sleeps)
+        clear(&self.owners)
         clear(&self.order)
 
     cdef inline void emit(self, int32_t worker, int64_t begin, int64_t end, int32_t state,
@@ -30,11 +32,13 @@ cdef class Recorder(Population):
         if end <= begin:
             return
         cdef Interval* row = <Interval*>self.intervals.data + self.intervals.size
+        # Who it is of stands apart: sorting by it reads nothing else.
+        (<int32_t*>self.owners.data)[self.intervals.size] = worker
+        self.workers[worker].rows += 1
         self.intervals.size += 1
         row.begin = begin
         row.end = end
         row.woken = woken
-        row.worker = worker
         row.waker = waker
         row.detail = detail
         row.cpu = <int16_t>cpu
@@ -66,13 +70,8 @@ cdef class Recorder(Population):
 
     cdef inline void emit_run(self, int32_t index, int64_t t) noexcept nogil:
         cdef Worker* w = &self.workers[index]
-        cdef int32_t state = S_RUN, detail = 0
-        if self.has_syscalls and w.in_syscall == 1:
-            state = S_RUN_SYSCALL
-            detail = w.syscall
-        elif self.has_syscalls and w.in_syscall == 0:
-            state = S_RUN_USER
-        self.emit(index, w.since, t, state, detail, w.cpu, -1, -1)
+        self.emit(index, w.since, t, w.run_state, w.syscall if w.run_state == S_RUN_SYSCALL else 0,
+                  w.cpu, -1, -1)
 
     cdef void emit_sleep(self, int32_t index, int64_t t) noexcept nogil:
         """End a sleep at ``t`` by the wake that was seen, or unexplained."""
@@ -268,6 +267,27 @@ cdef class Recorder(Population):
         """Rows since the last cut."""
         return self.intervals.size + self.stolen.size + self.ran.size
 
+    cdef int order_intervals(self, int64_t[::1] start, int32_t* order) except -1:
+        """Find where each worker's rows start (one place on), and the rows in that order."""
+        cdef Py_ssize_t i
+        cdef int32_t* owner = <int32_t*>self.owners.data
+        start[0] = start[1] = 0
+        with nogil:
+            for i in range(self.worker_count):
+                start[i + 2] = start[i + 1] + self.workers[i].rows
+                self.workers[i].rows = 0
+            for i in range(self.intervals.size):
+                order[start[owner[i] + 1]] = <int32_t>i
+                start[owner[i] + 1] += 1
+        return 0
+
+    cdef int reserve_intervals(self, Py_ssize_t count) except -1 nogil:
+        reserve(&self.intervals, count, sizeof(Interval))
+        # Its own size is not counted.
+        self.owners.size = self.intervals.size
+        reserve(&self.owners, count, sizeof(int32_t))
+        return 0
+
     def columns(self, int last):
         """Return and forget the tables: intervals, interrupt work, occupation.
 
@@ -277,7 +297,9 @@ cdef class Recorder(Population):
         cdef Py_ssize_t most = max(self.intervals.size, self.stolen.size, self.ran.size)
         reserve(&self.order, most + 1, sizeof(int32_t))
         cdef int32_t* order = <int32_t*>self.order.data
-        intervals = interval_columns(&self.intervals, self.worker_count, order)
+        start = np.empty(self.worker_count + 2, np.int64)
+        self.order_intervals(start, order)
+        intervals = interval_columns(&self.intervals, start, order)
         forget(&self.intervals, last)
         stolen = stolen_columns(&self.stolen, self.processor_count, order)
         forget(&self.stolen, last)

@@ -22,6 +22,9 @@ cdef enum:
     SLICE = 4096          # events between two looks at whether there is room for rows
     MOST_INTERVALS = 3    # that one event adds
     UNKNOWN_NAME = 255
+    # Kinds, a bit each.
+    TELL_OF_IDLE = (1 << WAKING) | (1 << WAKEUP) | (1 << WAKEUP_NEW) | (1 << CURRENT)
+    KNOWN_STATES = 4352   # of a thread that leaves the cpu: those of any kernel
 
 
 # Fields of an event that has none: of a chunk without values.
@@ -40,6 +43,7 @@ cdef class Replay(Recorder):
     cdef Py_ssize_t irq_names
     cdef int32_t[::1] softirq_state, softirq_detail
     cdef int64_t[:, ::1] prev_states   # per host: dead mask, stopped mask, runnable values...
+    cdef int8_t* left_as               # [host * KNOWN_STATES + state]
     cdef int64_t[::1] loss_end, loss_host, loss_cpu
     cdef Py_ssize_t lost
     cdef public int64_t unplaced
@@ -51,9 +55,11 @@ cdef class Replay(Recorder):
         self.class_count = 0
         self.irq_state = NULL
         self.irq_names = 0
+        self.left_as = NULL
 
     def __dealloc__(self):
         free(self.classes)
+        free(self.left_as)
         free(self.irq_state)
 
     def __init__(self, Py_ssize_t hosts, *, int has_waking, int has_syscalls,
@@ -73,6 +79,13 @@ cdef class Replay(Recorder):
         self.softirq_detail = softirq_detail
         self.prev_states = prev_states
         self.loss_end, self.loss_host, self.loss_cpu = losses[0], losses[1], losses[2]
+        cdef Py_ssize_t host, state
+        self.left_as = <int8_t*>malloc(max(hosts, 1) * KNOWN_STATES)
+        if self.left_as == NULL:
+            raise MemoryError()
+        for host in range(hosts):
+            for state in range(KNOWN_STATES):
+                self.left_as[host * KNOWN_STATES + state] = self.leaves(host, state)
         self.lost = 0
         self.unplaced = 0
         self.seen = 0
@@ -107,18 +120,29 @@ cdef class Replay(Recorder):
             self.irq_names = names
         self.irq_state[code] = <uint8_t>state
 
+    cdef int8_t leaves(self, Py_ssize_t host, int64_t state) noexcept nogil:
+        """Return what a thread does that leaves the cpu in a state."""
+        cdef Py_ssize_t i
+        for i in range(2, self.prev_states.shape[1]):
+            if state == self.prev_states[host, i]:
+                return RUNNABLE
+        if state & self.prev_states[host, 0]:
+            return DEAD
+        if state & self.prev_states[host, 1]:
+            return STOPPED
+        return ASLEEP
+
     cdef inline int on_switch(self, Processor* p, int64_t t, const int64_t* v) except -1 nogil:
         cdef int32_t prev, following
         cdef Worker* w
         cdef int32_t doing
         cdef int64_t state = v[2]
-        cdef int i
         prev = p.idle if v[1] == 0 else self.worker(p.host, v[1], t)
         w = &self.workers[prev]
-        # Out of idle, or where the trace tells who is current, a switch that is missing
-        # can be put in again, if the thread was woken.
-        if p.current >= 0 and v[1] != p.current_tid and v[1] and (
-                self.seen & (1 << CURRENT) or (p.current == p.idle and w.last >= p.since)):
+        # Out of idle, if it can have been woken, or where the trace tells who is current, a
+        # switch that is missing may be put in again.
+        if p.current >= 0 and v[1] != p.current_tid and v[1] and self.seen & (
+                TELL_OF_IDLE if p.current == p.idle else <uint32_t>1 << CURRENT):
             self.contradictions += 1
         w = self.touch(prev, t)
         w.name = <int32_t>v[0]
@@ -135,16 +159,12 @@ cdef class Replay(Recorder):
         if prev == p.idle:
             doing = RUNNABLE
         else:
-            doing = ASLEEP
-            for i in range(2, self.prev_states.shape[1]):
-                if state == self.prev_states[p.host, i]:
-                    doing = RUNNABLE
-                    break
-            if doing != RUNNABLE:
-                if (state & self.prev_states[p.host, 0]) or w.exiting:
-                    doing = DEAD
-                elif state & self.prev_states[p.host, 1]:
-                    doing = STOPPED
+            if 0 <= state < KNOWN_STATES:
+                doing = self.left_as[p.host * KNOWN_STATES + state]
+            else:
+                doing = self.leaves(p.host, state)
+            if w.exiting and doing != RUNNABLE:
+                doing = DEAD
         w.doing = doing
         w.since = t
         if not w.pending:
@@ -253,7 +273,7 @@ cdef class Replay(Recorder):
         person.born = t
         person.pid = v[3]
         w.name = <int32_t>v[5]
-        w.in_syscall = 0 if self.has_syscalls else -1
+        w.run_state = S_RUN_USER if self.has_syscalls else S_RUN
         w.doing = UNBORN
         w.since = t
         if parent >= 0:
@@ -293,7 +313,7 @@ cdef class Replay(Recorder):
         """Nothing is sure any more about what cpus are in that lost events."""
         cdef Py_ssize_t j
         cdef Processor* p
-        reserve(&self.intervals, self.processor_count, sizeof(Interval))
+        self.reserve_intervals(self.processor_count)
         for j in range(self.processor_count):
             p = &self.processors[j]
             if p.host == host and (cpu < 0 or p.cpu == cpu):
@@ -308,7 +328,7 @@ cdef class Replay(Recorder):
 
     cdef int room(self, Py_ssize_t events) except -1 nogil:
         """Reserve what some events may add."""
-        reserve(&self.intervals, MOST_INTERVALS * events, sizeof(Interval))
+        self.reserve_intervals(MOST_INTERVALS * events)
         reserve(&self.stolen, events, sizeof(Stolen))
         reserve(&self.ran, events, sizeof(Ran))
         reserve(&self.net_events, events, sizeof(NetEvent))
@@ -362,7 +382,7 @@ cdef class Replay(Recorder):
                 self.on_loss(next_loss, self.loss_host[self.lost], self.loss_cpu[self.lost])
                 self.lost += 1
                 # The room of this slice is still there.
-                reserve(&self.intervals, MOST_INTERVALS * SLICE, sizeof(Interval))
+                self.reserve_intervals(MOST_INTERVALS * SLICE)
                 next_loss = self.next_loss()
             self.seen |= <uint32_t>1 << kind
             if cpu[i] < 0:
@@ -376,23 +396,18 @@ cdef class Replay(Recorder):
                 place = <int32_t>self.processor_count
             p = &self.processors[place - 1]
             v = values + offset[i]
-            if kind == SYSCALL_ENTRY:
+            if kind == SYSCALL_ENTRY or kind == SYSCALL_EXIT:
                 if p.current >= 0 and p.current != p.idle:
-                    w = self.touch(p.current, t)
+                    # It was seen when it came.
+                    w = &self.workers[p.current]
+                    w.last = t
                     if w.doing == RUNNING:
                         self.emit_run(p.current, t)
                         w.since = t
-                    w.in_syscall = 1
                     w.syscall = meaning.detail
                     w.syscall_state = <int8_t>meaning.state
-            elif kind == SYSCALL_EXIT:
-                if p.current >= 0 and p.current != p.idle:
-                    w = self.touch(p.current, t)
-                    if w.doing == RUNNING:
-                        self.emit_run(p.current, t)
-                        w.since = t
-                    w.in_syscall = 0
-                    w.syscall = 0
+                    if self.has_syscalls:
+                        w.run_state = S_RUN_SYSCALL if kind == SYSCALL_ENTRY else S_RUN_USER
             elif kind == SWITCH:
                 self.on_switch(p, t, v)
             elif kind == WAKING or kind == WAKEUP or kind == WAKEUP_NEW:

@@ -85,9 +85,9 @@ ctypedef struct Worker:
     int8_t wake_state
     int8_t pending        # the wake came while the thread was still running
     int8_t exiting
-    int8_t in_syscall     # -1 not known yet, 0 no, 1 yes
+    int8_t run_state      # what it is in while it runs: S_RUN while system calls are unknown
     int8_t syscall_state  # what one asleep in it waits for, -1: not said
-    int8_t padding[6]
+    int32_t rows          # since the last cut
 
 ctypedef struct Person:
     # What a worker is; rarely asked for.
@@ -123,3 +123,4 @@ ctypedef struct Processor:
     int32_t ran_worker    # of the last row of occupation
     int64_t ran_end
     Context stack[DEPTH]
+    int64_t padding[7]    # to whole lines of the cache

@@ -69,7 +69,7 @@ cdef class Population:
         w.since = t
         w.waker = -1
         w.woken = -1
-        w.in_syscall = -1
+        w.run_state = S_RUN
         w.syscall_state = -1
         cdef Person* person = &self.persons[n]
         person.tid = tid

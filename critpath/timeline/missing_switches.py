@@ -11,30 +11,219 @@ after the interrupts that were open on the cpu then.  Otherwise it is put before
 first event of which the trace says that this thread was current (``critpath_current``,
 which the ftrace recorder puts in).  Where neither is there, or events were lost, nothing
 is put in.
+
+A recording is searched in one pass (`MissingSwitches`), and what was found is put in on
+the next (`with_insertions`): what a thread was woken for is known only later.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, Events, Kind
-from critpath.timeline._missing import contradictions
+from critpath.model import I32, I64, Bool, EventChunk, EventClass, Events, Kind, Loss
+from critpath.timeline._missing import Search
+from critpath.units import plural
 
-_OPENS: Final = frozenset({Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY, Kind.VECTOR_ENTRY})
-_CLOSES: Final = frozenset({Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT, Kind.VECTOR_EXIT})
-# Fields of a switch, in the canonical order.
-_PREV_COMM, _PREV_TID, _NEXT_COMM, _NEXT_TID = 0, 1, 3, 4
 _FIELDS: Final = 5
-_IDLE: Final = 0
-_RUNNABLE, _SLEEPS = 0, 1  # prev_state
+# Of what happened on cpus since their last switch, at most this much is kept (64 MB).
+_MOST_KEPT: Final = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Insertions:
+    """Switches to put in, in order.
+
+    Attributes
+    ----------
+    after : int64 [n]
+        Which event of the recording (counted from 0) each comes after.
+    cpu, event_class : int32 [n]
+    values : int64 [n, 5]
+        Its fields.
+    written : int
+        Switches in the recording.
+    left : int
+        Contradictions for which no place was sought, because too much happened
+        between two switches of a cpu.
+    """
+
+    after: I64
+    cpu: I32
+    event_class: I32
+    values: I64
+    written: int
+    left: int = 0
+
+    def __len__(self) -> int:
+        return len(self.after)
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """What an environment tells of them."""
+        return {"switches_put_in": len(self), "switches_written": self.written}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One line if some were left."""
+        if not self.left:
+            return ()
+        pairs = plural(self.left, "pair")
+        return (f"switches that are missing: {pairs} left as they are, too much happens between",)
+
+    def recoded(self, text: Callable[[int], str], code: Callable[[str], int]) -> Insertions:
+        """Return the same for a stream whose strings have other codes.
+
+        Parameters
+        ----------
+        text : callable
+            The text of a code, in the stream that was searched.
+        code : callable
+            The code of a text, in the stream that they are to be put in.
+        """
+        values = self.values.copy()
+        comms = values[:, [0, 3]]
+        known, places = np.unique(comms, return_inverse=True)
+        fresh = np.array([code(text(old)) for old in known.tolist()], np.int64)
+        if len(known):
+            values[:, [0, 3]] = fresh[places].reshape(comms.shape)
+        return replace(self, values=values)
+
+
+class MissingSwitches:
+    """Finds the switches that a kernel left out, in events as they come.
+
+    Parameters
+    ----------
+    hosts : int
+    most : int
+        How much to keep of what happened since the last switches; see `Insertions.left`.
+    """
+
+    def __init__(self, hosts: int, most: int = _MOST_KEPT) -> None:
+        self._search = Search(hosts, most)
+        self._kinds = np.zeros(0, np.uint8)
+        self._hosts = np.zeros(0, np.int32)
+
+    def feed(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
+        """Search the next events.
+
+        Parameters
+        ----------
+        chunk : EventChunk
+            Fields in the canonical order of each `Kind`.
+        classes : sequence of EventClass
+            All that are known now; those of an earlier call come first.
+        """
+        if len(classes) != len(self._kinds):
+            self._kinds = np.array([c.kind for c in classes], np.uint8)
+            self._hosts = np.array([c.host for c in classes], np.int32)
+        self._search.feed(
+            chunk.timestamp,
+            chunk.cpu,
+            chunk.event_class,
+            chunk.offset,
+            chunk.values,
+            self._kinds,
+            self._hosts,
+        )
+
+    def finish(self, losses: Sequence[Loss]) -> Insertions:
+        """Return what to put in: nothing where events were lost between two switches."""
+        found = self._search.table()
+        found = found[~_lost(found, losses)]
+        place, before, following = found.T[:3]
+        found = found[np.lexsort((following, before, place))]
+        return Insertions(
+            after=found[:, 0].copy(),
+            cpu=found[:, 12].astype(np.int32),
+            event_class=found[:, 10].astype(np.int32),
+            values=np.ascontiguousarray(found[:, 5:10]),
+            written=self._search.written,
+            left=self._search.left,
+        )
+
+
+def _lost(found: I64, losses: Sequence[Loss]) -> Bool:
+    """Return for each pair of switches whether events were lost between them."""
+    lost = np.zeros(len(found), bool)
+    if not len(found) or not losses:
+        return lost
+    host, cpu = found[:, 11], found[:, 12]
+    # Of one cpu the pairs follow each other in time.
+    order = np.lexsort((np.arange(len(found)), cpu, host))
+    keys, first = np.unique(found[order][:, [11, 12]], axis=0, return_index=True)
+    pairs = dict(zip(map(tuple, keys.tolist()), np.split(order, first[1:]), strict=True))
+    times = {key: (found[rows, 3], found[rows, 4]) for key, rows in pairs.items()}
+    for loss in losses:
+        here = (loss.host, loss.cpu)
+        for key in [here] if loss.cpu >= 0 else [key for key in pairs if key[0] == loss.host]:
+            if key in pairs:
+                begin, end = times[key]
+                low = np.searchsorted(end, loss.begin, side="left")
+                high = np.searchsorted(begin, loss.end, side="right")
+                lost[pairs[key][low:high]] = True
+    return lost
+
+
+def with_insertions(
+    chunks: Iterable[EventChunk], insertions: Insertions, classes: Sequence[EventClass]
+) -> Iterator[EventChunk]:
+    """Put switches into events as they come.
+
+    Parameters
+    ----------
+    chunks : iterable of EventChunk
+        The recording that was searched, from its beginning, with the same classes.
+    insertions : Insertions
+    classes : sequence of EventClass
+        All that are known when a chunk comes.
+
+    Yields
+    ------
+    EventChunk
+        Holds until the next is asked for.
+
+    Raises
+    ------
+    ValueError
+        If the classes are not those of the search.
+    """
+    rows = at = 0
+    for chunk in chunks:
+        end = int(np.searchsorted(insertions.after, rows + len(chunk)))
+        if end > at:
+            numbers = set(insertions.event_class[at:end].tolist())
+            if any(classes[number].kind != Kind.SWITCH for number in numbers):
+                raise ValueError("these are not the classes of the recording that was searched")
+            yield _inserted(chunk, insertions, rows, at, end)
+        else:
+            yield chunk
+        rows, at = rows + len(chunk), end
+
+
+def _inserted(
+    chunk: EventChunk, insertions: Insertions, rows: int, low: int, high: int
+) -> EventChunk:
+    """Return a chunk, whose first event is number ``rows``, with some switches put in."""
+    place = insertions.after[low:high] - rows
+    values = insertions.values[low:high]
+    offset = len(chunk.values) + _FIELDS * np.arange(high - low)
+    at = place + 1
+    return EventChunk(
+        timestamp=np.insert(chunk.timestamp, at, chunk.timestamp[place]),
+        cpu=np.insert(chunk.cpu, at, insertions.cpu[low:high]),
+        event_class=np.insert(chunk.event_class, at, insertions.event_class[low:high]),
+        offset=np.insert(chunk.offset, at, offset),
+        values=np.concatenate([chunk.values, values.ravel()]),
+    )
 
 
 def with_missing_switches(events: Events) -> Events:
-    """Return the events with the switches that the kernel left out.
+    """Return the events of a whole recording with the switches that the kernel left out.
 
     Parameters
     ----------
@@ -47,154 +236,23 @@ def with_missing_switches(events: Events) -> Events:
         With an ``environment`` of its own that tells how many were put in; the same
         object if none was.
     """
-    kinds = np.array([c.kind for c in events.classes] or [Kind.OTHER], np.uint8)
-    hosts = np.array([c.host for c in events.classes] or [0], np.int64)
-    pairs = contradictions(
-        events.cpu,
-        events.event_class,
-        events.offset,
-        events.values,
-        kinds,
-        hosts,
-        len(events.hosts),
-        int(events.cpu.max(initial=0)) + 1,
-        int(Kind.SWITCH),
+    search = MissingSwitches(len(events.hosts))
+    search.feed(events, events.classes)
+    insertions = search.finish(events.losses)
+    warnings = (*events.warnings, *insertions.warnings)
+    if not len(insertions):
+        return replace(events, warnings=warnings) if insertions.left else events
+    whole = EventChunk(
+        events.timestamp, events.cpu, events.event_class, events.offset, events.values
     )
-    if not len(pairs):
-        return events
-    places = _Places(events)
-    put = []
-    for before, following in pairs.tolist():
-        place = places.after(before, following)
-        if place >= 0:
-            put.append((place, before, following, places.left_as(before, place)))
-    return _insert(events, np.array(sorted(put), np.int64)) if put else events
-
-
-class _ByThread:
-    """Rows of some events by the thread that they are about."""
-
-    def __init__(self, host: I64, tid: I64, rows: I64) -> None:
-        keys = (host << 32) + tid
-        order = np.argsort(keys, kind="stable")
-        self._keys, self._rows = keys[order], rows[order]
-
-    def of(self, host: int, tid: int) -> I64:
-        """Return the rows of a thread, ascending."""
-        key = (host << 32) + tid
-        low, high = np.searchsorted(self._keys, [key, key + 1])
-        return self._rows[low:high]
-
-
-class _Places:
-    """Where missing switches belong."""
-
-    def __init__(self, events: Events) -> None:
-        self.events = events
-        self._kind = np.array([c.kind for c in events.classes], np.uint8)
-        self._host = np.array([c.host for c in events.classes], np.int64)
-
-    def _rows(self, *kinds: Kind) -> I64:
-        return np.flatnonzero(np.isin(self._kind, kinds)[self.events.event_class])
-
-    def _by_thread(self, rows: I64, tid: I64) -> _ByThread:
-        return _ByThread(self._host[self.events.event_class[rows]], tid, rows)
-
-    @cached_property
-    def _wakes(self) -> _ByThread:
-        rows = self._rows(Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW)
-        return self._by_thread(rows, self.events.column(rows, "tid"))
-
-    @cached_property
-    def _current(self) -> _ByThread:
-        rows = self._rows(Kind.CURRENT)
-        return self._by_thread(rows, self.events.column(rows, "tid"))
-
-    @cached_property
-    def _arrivals(self) -> _ByThread:
-        rows = self._rows(Kind.SWITCH)
-        return self._by_thread(rows, self.events.values[self.events.offset[rows] + _NEXT_TID])
-
-    def after(self, before: int, following: int) -> int:
-        """Return the row that a missing switch follows, -1 where it is not known."""
-        events = self.events
-        host = int(self._host[events.event_class[before]])
-        tid = int(events.values[events.offset[following] + _PREV_TID])
-        if tid == _IDLE or self._lost(host, before, following):
-            return -1
-        last = following
-        seen = self._current.of(host, tid)
-        seen = seen[(seen > before) & (seen < following)]
-        seen = seen[events.cpu[seen] == events.cpu[before]]
-        if len(seen):
-            last = int(seen[0])
-        if events.values[events.offset[before] + _NEXT_TID] == _IDLE:
-            wakes = self._wakes.of(host, tid)
-            at = int(np.searchsorted(wakes, last)) - 1
-            if at >= 0 and wakes[at] > before:
-                place = self._out_of_interrupts(host, before, int(wakes[at]), following)
-                return min(place, last - 1) if len(seen) else place
-        return last - 1 if len(seen) else -1
-
-    def left_as(self, before: int, place: int) -> int:
-        """Return the state in which the thread before left the cpu."""
-        events = self.events
-        host = int(self._host[events.event_class[before]])
-        tid = int(events.values[events.offset[before] + _NEXT_TID])
-        if tid == _IDLE:
-            return _RUNNABLE
-        wakes, arrivals = self._wakes.of(host, tid), self._arrivals.of(host, tid)
-        woken = wakes[np.searchsorted(wakes, place, "right") :]
-        came = arrivals[np.searchsorted(arrivals, place, "right") :]
-        slept = len(woken) and (not len(came) or woken[0] < came[0])
-        return _SLEEPS if slept or not len(came) else _RUNNABLE
-
-    def _lost(self, host: int, before: int, following: int) -> bool:
-        cpu = self.events.cpu[before]
-        begin, end = self.events.timestamp[before], self.events.timestamp[following]
-        return any(
-            loss.host == host and loss.cpu in {-1, cpu} and loss.begin <= end and begin <= loss.end
-            for loss in self.events.losses
-        )
-
-    def _out_of_interrupts(self, host: int, before: int, wake: int, following: int) -> int:
-        """Return the row at which the cpu leaves the interrupts that are open at a wake."""
-        classes = self.events.event_class[before:following]
-        here = (self.events.cpu[before:following] == self.events.cpu[before]) & (
-            self._host[classes] == host
-        )
-        depth = 0
-        last = wake
-        for offset in np.flatnonzero(here).tolist():
-            kind = self._kind[classes[offset]]
-            if before + offset > wake and depth <= 0:
-                break
-            depth += kind in _OPENS
-            depth -= kind in _CLOSES
-            last = max(wake, before + offset)
-        return last
-
-
-def _insert(events: Events, put: I64) -> Events:
-    """Put switches in after some rows."""
-    place, before, following, state = put.T
-    values = events.values
-    new = np.zeros((len(put), _FIELDS), np.int64)
-    new[:, 0] = values[events.offset[before] + _NEXT_COMM]
-    new[:, 1] = values[events.offset[before] + _NEXT_TID]
-    new[:, 2] = state
-    new[:, 3] = values[events.offset[following] + _PREV_COMM]
-    new[:, 4] = values[events.offset[following] + _PREV_TID]
-    at = place + 1
-    kinds = np.array([c.kind for c in events.classes], np.uint8)
-    written = int((kinds[events.event_class] == Kind.SWITCH).sum())
-    counted = {"switches_put_in": len(put), "switches_written": written}
+    (filled,) = with_insertions([whole], insertions, events.classes)
     return replace(
         events,
-        timestamp=np.insert(events.timestamp, at, events.timestamp[place]),
-        cpu=np.insert(events.cpu, at, events.cpu[before]),
-        event_class=np.insert(events.event_class, at, events.event_class[before]),
-        offset=np.insert(events.offset, at, len(values) + _FIELDS * np.arange(len(put))),
-        values=np.concatenate([values, new.ravel()]),
-        environment=(*events.environment, counted),
+        timestamp=filled.timestamp,
+        cpu=filled.cpu,
+        event_class=filled.event_class,
+        offset=filled.offset,
+        values=filled.values,
+        environment=(*events.environment, insertions.counted),
+        warnings=warnings,
     )

@@ -66,7 +66,7 @@ class Replayer:
     races the switch-out is kept, idle is never a waker.
     """
 
-    def __init__(  # noqa: PLR0913 - what is known before the first event
+    def __init__(
         self,
         *,
         hosts: Sequence[str],
@@ -185,7 +185,7 @@ class Replayer:
         """Whether `missing_switches` may find something to put in.
 
         That is so if a switch came from another thread than the one before it on its cpu
-        went to, and that thread was woken meanwhile or the trace tells who is current.
+        went to, which was idle, or the trace tells who is current.
         """
         return self._core.contradictions > 0
 

@@ -222,7 +222,7 @@ enum operation {
 	DISK, /* a: mean time it takes, us */
 	NET, /* a: mean time until the answer, us */
 	NAP, /* a: mean time, us */
-	LOCK, UNLOCK, /* one of the first a (of 4) locks of group b; the one it holds */
+	LOCK, UNLOCK, /* one of group b's a (at most 4) locks for every 8 processors; that one */
 	CALL, CALL_D, /* a: pool; sleeps until it is done */
 	MAYBE, /* a: of a thousand, else skips b operations */
 	TAKE, /* a job of the pool: sleeps until there is one, runs the job's script */
@@ -230,7 +230,7 @@ enum operation {
 	BEGIN, FINISH, /* marks, if the job is one that is traced */
 	FORK, EXEC, EXIT
 };
-struct op { u8 what, b; short a; };
+struct op { u8 what, b; int a; };
 
 enum pool { WEB, WEB2, WEB3, WEB4, APP, DB, CACHE, SEARCH, LOG, KWORKER, POOLS };
 
@@ -261,15 +261,15 @@ static const struct op log_s[] = {{RUN, 0, 20}, {CALL_D, 0, KWORKER}, {RUN, 0, 8
 static const struct op kworker_s[] = {{RUN, 0, 12}, {DISK, 0, 200}, {RUN, 0, 5}, {REPLY}, {END}};
 
 static const struct op worker_loop[] = {{TAKE}, {END}};
-static const struct op timer_loop[] = {{NAP, 0, 12000}, {RUN, 0, 15}, {END}};
-static const struct op daemon_loop[] = {{NAP, 0, 32000}, {RUN, 0, 10}, {MAYBE, 2, 300},
+static const struct op timer_loop[] = {{NAP, 0, 50000}, {RUN, 0, 15}, {END}};
+static const struct op daemon_loop[] = {{NAP, 0, 200000}, {RUN, 0, 10}, {MAYBE, 2, 300},
 	{CALL, 0, LOG}, {RUN, 0, 10}, {END}};
 static const struct op disk_loop[] = {{NAP, 0, 5000}, {RUN, 0, 10}, {DISK, 0, 300}, {RUN, 0, 6}, {END}};
 static const struct op batch_loop[] = {{RUN, 0, 12000}, {MAYBE, 1, 300}, {NAP, 0, 4000}, {END}};
 static const struct op shell_loop[] = {{RUN, 0, 150}, {FORK}, {RUN, 0, 60}, {NAP, 0, 9000}, {END}};
 static const struct op child_script[] = {{RUN, 0, 120}, {EXEC}, {RUN, 0, 250}, {DISK, 0, 250},
 	{RUN, 0, 900}, {MAYBE, 1, 400}, {DISK, 0, 250}, {RUN, 0, 80}, {EXIT}, {END}};
-static const struct op sessiond_script[] = {{NAP, 0, 30000}, {RUN, 0, 30}, {END}};
+static const struct op sessiond_script[] = {{NAP, 0, 200000}, {RUN, 0, 30}, {END}};
 
 struct job { int caller, execution; const struct op *script; int type; };
 struct queue { struct job *ring; u32 head, tail, room; int idle; };
@@ -294,7 +294,7 @@ struct cpu {
 static struct thread *threads;
 static struct cpu cpus[MAX_CPUS];
 static struct queue queues[POOLS];
-static struct mutex mutexes[16];
+static struct mutex mutexes[3 * 4 * (1 + MAX_CPUS / 8)];
 static u64 idle_mask[MAX_CPUS / 64];
 static int ncpus, nthreads, free_child = IDLE, next_tid, next_execution, begun, ended;
 
@@ -706,7 +706,7 @@ static void advance(int c) {
 			state = S_SLEEP;
 			break;
 		case LOCK: {
-			t->mutex = op->b * 4 + (int)below((u32)op->a);
+			t->mutex = op->b * 4 * (1 + MAX_CPUS / 8) + (int)below((u32)(op->a * ((ncpus + 7) / 8)));
 			struct mutex *m = &mutexes[t->mutex];
 			if (m->owner == IDLE) {
 				m->owner = me;
@@ -925,7 +925,7 @@ static void populate(void) {
 		int size = nthreads * share[pool] / 1000;
 		make_pool(pool, names[pool], size > 2 ? size : 2);
 	}
-	int batch = ncpus / 2 > 1 ? ncpus / 2 : 1, shells = ncpus / 2 + 2, disks = ncpus;
+	int batch = ncpus / 4 > 1 ? ncpus / 4 : 1, shells = ncpus / 2 + 2, disks = ncpus;
 	for (int i = 0; i < disks && made < nthreads; i++, start_later()) {
 		struct thread *t = make("jbd2/nvme0n1-%d", i, disk_loop, 0);
 		t->pinned = 1;
@@ -983,7 +983,7 @@ int main(int n, char **argument) {
 		snprintf(cpus[c].idle_comm, 16, "swapper/%d", c);
 		set_idle(c, 1);
 	}
-	for (int i = 0; i < 16; i++)
+	for (size_t i = 0; i < sizeof mutexes / sizeof *mutexes; i++)
 		mutexes[i] = (struct mutex){IDLE, IDLE, IDLE};
 	populate();
 
@@ -1001,9 +1001,10 @@ int main(int n, char **argument) {
 	cpus[0].until = now + 20 * US;
 	expect(cpus[0].until, BURST, 0, 1);
 
-	/* Requests come so often that about two thirds of the processors' time is used. */
-	static const int rate[POOLS] = {30, 25, 20, 15, 10}; /* percent */
-	i64 gap = 290 * US / ncpus;
+	/* Requests come so often that most of the processors' time is used, and no queue
+	 * grows without end. */
+	static const int rate[POOLS] = {32, 27, 21, 16, 4}; /* percent */
+	i64 gap = 370 * US / ncpus;
 	for (int pool = WEB; pool <= APP; pool++)
 		expect(now + around(gap * 100 / rate[pool]), ARRIVAL, pool, 0);
 

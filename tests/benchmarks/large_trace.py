@@ -22,6 +22,7 @@ give the same bytes.  Needs a C compiler.
 from __future__ import annotations
 
 import argparse
+import atexit
 import hashlib
 import json
 import shutil
@@ -90,8 +91,10 @@ _WAKE: Final = "comm:text tid:i32 prio:i32 target_cpu:i32"
 KERNEL_EVENTS: Final = (
     (
         "lttng_statedump_process_state",
-        "tid:i32 pid:i32 ppid:i32 name:text type:i32 mode:i32 submode:i32 status:i32 cpu:u32"
-        " file_table_address:x64",
+        (
+            "tid:i32 pid:i32 ppid:i32 name:text type:i32 mode:i32 submode:i32 status:i32"
+            " cpu:u32 file_table_address:x64"
+        ),
     ),
     ("lttng_statedump_end", ""),
     ("lttng_statedump_start", ""),
@@ -105,16 +108,20 @@ KERNEL_EVENTS: Final = (
     ("sched_process_exec", "filename:string tid:i32 old_tid:i32"),
     (
         "sched_process_fork",
-        "parent_comm:text parent_tid:i32 parent_pid:i32 parent_ns_inum:u32 child_comm:text"
-        " child_tid:i32 vtids:sequence child_pid:i32 child_ns_inum:u32",
+        (
+            "parent_comm:text parent_tid:i32 parent_pid:i32 parent_ns_inum:u32 child_comm:text"
+            " child_tid:i32 vtids:sequence child_pid:i32 child_ns_inum:u32"
+        ),
     ),
     ("sched_wakeup_new", _WAKE),
     ("sched_waking", _WAKE),
     ("sched_wakeup", _WAKE),
     (
         "sched_switch",
-        "prev_comm:text prev_tid:i32 prev_prio:i32 prev_state:i64 next_comm:text next_tid:i32"
-        " next_prio:i32",
+        (
+            "prev_comm:text prev_tid:i32 prev_prio:i32 prev_state:i64 next_comm:text"
+            " next_tid:i32 next_prio:i32"
+        ),
     ),
 )
 MARKS: Final = (
@@ -217,6 +224,7 @@ def program() -> Path:
     if compiler is None:
         raise FileNotFoundError("no C compiler: cc is not on PATH")
     place = tempfile.mkdtemp(prefix="critpath-large-trace-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
     target = Path(place) / "large_trace"
     command = [compiler, "-std=gnu11", "-O2", "-Wall", "-o", str(target)]
     subprocess.run([*command, str(HERE / "large_trace.c")], check=True)
@@ -269,8 +277,13 @@ def generate(
     for place in (kernel, user):
         (place / "index").mkdir(parents=True)
     options = {
-        **{"events": events, "cpus": cpus, "threads": threads, "executions": executions},
-        **{"seed": seed, "subbuffer": subbuffer, "loss": loss},
+        "events": events,
+        "cpus": cpus,
+        "threads": threads,
+        "executions": executions,
+        "seed": seed,
+        "subbuffer": subbuffer,
+        "loss": loss,
         "missing_switches": missing_switches,
     }
     ids = [
@@ -283,12 +296,19 @@ def generate(
         "sysname": "Linux",
         "kernel_release": "6.1.0-50-cloud-amd64",
         "kernel_version": "#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-07-02)",
-        **{"tracer_name": "lttng-modules", "tracer_major": 2, "tracer_minor": 13},
-        **{"tracer_patchlevel": 9, "trace_buffering_scheme": "global"},
+        "tracer_name": "lttng-modules",
+        "tracer_major": 2,
+        "tracer_minor": 13,
+        "tracer_patchlevel": 9,
+        "trace_buffering_scheme": "global",
     }
     in_user = {
-        **{"domain": "ust", "tracer_name": "lttng-ust", "tracer_major": 2, "tracer_minor": 13},
-        **{"tracer_buffering_scheme": "uid", "tracer_buffering_id": 0},
+        "domain": "ust",
+        "tracer_name": "lttng-ust",
+        "tracer_major": 2,
+        "tracer_minor": 13,
+        "tracer_buffering_scheme": "uid",
+        "tracer_buffering_id": 0,
         "architecture_bit_width": 64,
     }
     for place, uuid, environment, header, context, classes in (

@@ -6,14 +6,29 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
+import missing_switches as twin
 from building import build, drawn
+from test_blocks import chunks_of, streamed
+from wild import gapped_events, on_two_hosts, wild_events
 
-from critpath.model import Kind, Loss
-from critpath.timeline.missing_switches import with_missing_switches
+from critpath.model import EventChunk, Kind, Loss
+from critpath.read.layout import KERNEL
+from critpath.read.recording import read_events
+from critpath.record.ftrace.convert import convert
+from critpath.timeline.missing_switches import (
+    MissingSwitches,
+    with_insertions,
+    with_missing_switches,
+)
 from critpath.timeline.replay import replay
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SWITCH, WAKING = Kind.SWITCH, Kind.WAKING
 ENTRY, EXIT = Kind.TIMER_ENTRY, Kind.TIMER_EXIT
 
@@ -78,3 +93,104 @@ def test_what_was_there_stays_as_it_was():
     assert (filled.timestamp[kept] == events.timestamp).all()
     assert (filled.offset[kept] == events.offset).all()
     assert (np.diff(filled.timestamp) >= 0).all()
+
+
+COLUMNS = ("timestamp", "cpu", "event_class", "offset", "values")
+
+
+def assert_as_the_twin(events):
+    filled, expected = with_missing_switches(events), twin.with_missing_switches(events)
+    for name in COLUMNS:
+        assert (getattr(filled, name) == getattr(expected, name)).all(), name
+    assert filled.environment == expected.environment
+    assert filled.warnings == expected.warnings
+    return len(filled) - len(events)
+
+
+@settings(max_examples=500, deadline=None)
+@given(gapped_events() | wild_events() | on_two_hosts(gapped_events()))
+def test_random_events_as_the_twin(events):
+    assert_as_the_twin(events)
+
+
+def rows_with_fields(chunks, fields=9):
+    """What the events of some chunks say, whatever their offsets."""
+    rows = []
+    for chunk in chunks:
+        values = np.concatenate([chunk.values, np.zeros(fields, np.int64)])
+        for row in range(len(chunk)):
+            head = [int(getattr(chunk, name)[row]) for name in COLUMNS[:3]]
+            at = int(chunk.offset[row])
+            rows.append((head, values[at : at + fields].tolist()))
+    return rows
+
+
+@settings(max_examples=300, deadline=None)
+@given(gapped_events(), st.lists(st.integers(0, 9), max_size=30))
+def test_chunks_give_the_same(events, sizes):
+    sizes = [*sizes, len(events)]
+    search = MissingSwitches(len(events.hosts))
+    for chunk in chunks_of(events, sizes):
+        search.feed(chunk, events.classes)
+    insertions = search.finish(events.losses)
+    expected = twin.with_missing_switches(events)
+    assert len(insertions) == len(expected) - len(events)
+    fields = [len(c.fields) for c in events.classes]
+    found = rows_with_fields(with_insertions(chunks_of(events, sizes), insertions, events.classes))
+    whole = EventChunk(*(getattr(expected, name) for name in COLUMNS))
+    for (head, values), (head_, values_) in zip(found, rows_with_fields([whole]), strict=True):
+        assert head == head_
+        assert values[: fields[head[2]]] == values_[: fields[head[2]]]
+
+
+@settings(max_examples=300, deadline=None)
+@given(gapped_events() | wild_events())
+def test_the_replay_says_where_there_may_be_something_to_put_in(events):
+    if len(with_missing_switches(events)) > len(events):
+        assert streamed(events, [len(events)], lambda: False)[0].contradicted
+
+
+def test_the_replay_says_that_there_is_nothing_to_put_in(guest):
+    events = read_events(guest("normal"), KERNEL)
+    assert not streamed(events, [len(events)], lambda: False)[0].contradicted
+
+
+@pytest.mark.parametrize("name", ["normal", "lossy", "sample-quota", "plain"])
+def test_recordings_as_the_twin(guest, name):
+    assert_as_the_twin(read_events(guest(name), KERNEL))
+
+
+def test_a_recording_of_this_kernel_as_the_twin(unpack, tmp_path):
+    raw = next(unpack(FIXTURES / "ftrace-raw" / "minimal.tar.xz").rglob("raw.json")).parent
+    convert(raw, tmp_path / "trace", lambda _: None)
+    assert assert_as_the_twin(read_events(tmp_path / "trace", KERNEL)) > 0
+
+
+def test_codes_of_another_stream():
+    events = build(GAPPED)
+    search = MissingSwitches(1)
+    search.feed(events, events.classes)
+    insertions = search.finish(())
+    other = insertions.recoded(events.strings.__getitem__, {"swapper": 70, "t1": 71}.__getitem__)
+    assert insertions.values.tolist() == [[1, 0, 0, 2, 1]]
+    assert other.values.tolist() == [[70, 0, 0, 71, 1]]
+
+
+def test_classes_of_another_recording_are_refused():
+    events = build(GAPPED)
+    search = MissingSwitches(1)
+    search.feed(events, events.classes)
+    with pytest.raises(ValueError, match="classes"):
+        list(with_insertions([events], search.finish(()), events.classes[::-1]))
+
+
+def test_what_there_is_no_room_for_is_counted_and_said():
+    # Interrupts of a cpu that is idle all the while.
+    ticks = [row for t in range(11, 19) for row in ((t, 0, ENTRY, ()), (t, 0, EXIT, ()))]
+    rows = sorted([*GAPPED, *ticks], key=lambda row: row[0])
+    events = build(rows)
+    for most, put, left in ((5, 0, 1), (9, 1, 0)):
+        search = MissingSwitches(1, most=most)
+        search.feed(events, events.classes)
+        insertions = search.finish(())
+        assert (len(insertions), insertions.left, len(insertions.warnings)) == (put, left, left)

@@ -1,8 +1,9 @@
-"""Network links: from the thread that sent a packet to the thread it woke."""
+"""Plain twin of how packets are linked: looked up in the timelines of a whole recording.
+
+The way of critpath 0.6; since then the replay notes what linking needs as it goes.
+"""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 
@@ -10,28 +11,11 @@ from critpath.model import I64, Events, State, Timelines
 from critpath.timeline.packets import match_packets
 
 
-def link_packets(events: Events, timelines: Timelines) -> Timelines:
-    """Add the matched packets of a recording to its timelines.
-
-    A packet's sender is the thread on the cpu that queued it, unless that is idle;
-    the packet woke the first thread whose sleep ended from the network softirq
-    that received it.  A packet that woke nobody links nothing.
-
-    Parameters
-    ----------
-    events : Events
-        With ``net_dev_queue`` and ``net_if_receive_skb`` where they were traced.
-    timelines : Timelines
-        Of the same events.
-
-    Returns
-    -------
-    Timelines
-        With `Timelines.packets`.
-    """
+def link_packets(events: Events, timelines: Timelines) -> list[tuple[int, int, int, int]]:
+    """Return the matched packets of a recording, as `Timelines.packets` has them."""
     sent, received = match_packets(events)
     if not len(sent):
-        return timelines
+        return []
     hosts = [c.host for c in events.classes]
     processors = {key: index for index, key in enumerate(timelines.processors)}
     sleeps = np.flatnonzero(
@@ -66,7 +50,7 @@ def link_packets(events: Events, timelines: Timelines) -> Timelines:
                 int(timelines.end[sleeps[first]]),
             )
         )
-    return replace(timelines, packets=tuple(packets))
+    return packets
 
 
 def _running(timelines: Timelines, processor: int, moment: int) -> int:
