@@ -158,6 +158,19 @@ def test_sets_of_one_recording_are_one_part(tmp_path):
     assert found.session.tolist() == [0] * 4
 
 
+def test_the_bytes_do_not_depend_on_how_many_executions_come_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("critpath.store.writing.GROUP_EXECUTIONS", 4)
+    monkeypatch.setattr("critpath.store.writing.GROUP_SEGMENTS", 9)
+    whole = a_set([3, 1, 2, 5, 1, 1, 1, 1, 12, 2, 1])
+    write_part(tmp_path, 0, [whole])
+    for number, sizes in enumerate(([1] * 11, [5, 0, 6], [10, 1], [4, 4, 3]), 1):
+        ends = np.cumsum(sizes)
+        cut = [np.arange(end - n, end) for n, end in zip(sizes, ends, strict=True)]
+        write_part(tmp_path, number, [whole.take(rows) for rows in cut])
+    parts = {part_name(n): (tmp_path / part_name(n)).read_bytes() for n in range(5)}
+    assert len(set(parts.values())) == 1
+
+
 def test_several_recordings_in_one_file_keep_apart(tmp_path):
     sets = [a_set([3, 1]), a_set([2], name="other", first="b")]
     with atomic(tmp_path / "f.parquet") as stream, PathsWriter(stream) as writer:
