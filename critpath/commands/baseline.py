@@ -20,7 +20,13 @@ from critpath.commands.output import (
 )
 from critpath.commands.parser import Parser, add_global, add_settings, checked
 from critpath.commands.progress import Progress
-from critpath.commands.settings import COMPARING, READING, Settings, compare_settings
+from critpath.commands.settings import (
+    COMPARING,
+    READING,
+    RUNNING,
+    Settings,
+    compare_settings,
+)
 from critpath.commands.settings import SETTINGS as ALL
 from critpath.commands.values import whole
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError, UsageError
@@ -47,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     save.add_argument("-o", "--output", metavar="FILE", required=True, help="where to save it")
     save.add_argument("--force", action="store_true", help="replace FILE if it exists")
     _add_executions(save)
-    add_settings(save, [ALL[name] for name in READING])
+    add_settings(save, [ALL[name] for name in (*READING, *RUNNING)])
     shown = choices.add_parser("show", help="say what is in a baseline", allow_abbrev=False)
     shown.add_argument("file", metavar="FILE", type=Path, help="a baseline")
     shown.add_argument("--json", action="store_true", help="write it as JSON")
@@ -71,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"recordings that are kept; the oldest make way ({_SESSIONS})",
     )
     _add_executions(update)
-    add_settings(update, [ALL[name] for name in (*READING, *COMPARING)])
+    add_settings(update, [ALL[name] for name in (*READING, *RUNNING, *COMPARING)])
     for each in (save, shown, update):
         add_global(each)
 
@@ -194,6 +200,7 @@ def _extract(recordings: Sequence[Path], settings: Settings, progress: Progress)
         specification=settings["execution"],
         reader=settings["reader"],
         interrupts=settings["interrupts"],
+        jobs=settings["jobs"],
         progress=progress,
     )
     for part in parts:

@@ -18,14 +18,14 @@ from critpath.commands.output import (
 )
 from critpath.commands.parser import checked
 from critpath.commands.progress import Progress
-from critpath.commands.settings import COMPARING, READING, Settings
+from critpath.commands.settings import COMPARING, READING, RUNNING, Settings
 from critpath.commands.values import whole
 from critpath.errors import EXIT_ANOMALY, EXIT_OK
 
 if TYPE_CHECKING:
     from critpath.model import Calibration
 
-SETTINGS = (*READING, *COMPARING)
+SETTINGS = (*READING, *RUNNING, *COMPARING)
 
 EXIT_CODES: Final[dict[str, int]] = {"calibrated": EXIT_OK, "alarming": EXIT_ANOMALY}
 _SPLITS = 200
@@ -92,6 +92,7 @@ def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration
             specification=settings["execution"],
             reader=settings["reader"],
             interrupts=settings["interrupts"],
+            jobs=settings["jobs"],
             progress=progress,
         )
         require_executions(paths, arguments.normal)

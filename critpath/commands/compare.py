@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name,
             metavar=name.upper(),
             type=Path,
-            help=f"what is {what}: a recording, a directory of them, a CTF trace, an extract file "
-            "or dataset, a baseline",
+            help=f"what is {what}: a recording, a directory of them, a CTF trace, what extract "
+            "wrote, a baseline",
         )
     parser.add_argument(
         "--allow-missing-baseline",
@@ -88,7 +88,7 @@ def missing_baseline(normal: Path, sample: Path) -> UnreadableError:
     if "baseline" not in normal.name and normal.suffix != ".json":
         return UnreadableError(
             f"{normal} does not exist",
-            "name a recording, a directory of them, a CTF trace, an extract file or a baseline",
+            "name a recording, a directory of them, a CTF trace, an extract or a baseline",
         )
     good = "RECORDING" if sample.suffix == ".json" else str(sample)
     return UnreadableError(

@@ -119,9 +119,9 @@ def _address(engine: str, settings: Settings, *, into_file: bool) -> str | None:
         return None
     if not engine.startswith(_DASK):
         raise UsageError(f"--engine {engine} is not known", "give local or dask:tcp://HOST:PORT")
-    from critpath.pipeline.engines import dask_address  # noqa: PLC0415 - numpy
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
-    address = dask_address(engine.removeprefix(_DASK))
+    address = pipeline.dask_address(engine.removeprefix(_DASK))
     if into_file:
         raise UsageError(
             "the workers of --engine dask write a file per recording, and -o names one file",

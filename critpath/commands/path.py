@@ -133,9 +133,9 @@ def _format(arguments: argparse.Namespace) -> str:
 
 def _window(arguments: argparse.Namespace, settings: Settings, name: str) -> Iterable[bytes]:
     """Return the file of a window's graph; one execution's path is marked in it."""
-    from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
+    from critpath.store import is_dataset, is_paths_file  # noqa: PLC0415 - numpy
 
-    if is_paths_file(arguments.trace):
+    if is_paths_file(arguments.trace) or is_dataset(arguments.trace):
         raise UsageError(
             f"{name} is the graph of a trace, and {arguments.trace} holds paths alone",
             "name the recording that they were extracted from",

@@ -51,13 +51,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise UsageError("--format json and --github both write to stdout", "use one of them")
 
     from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - numpy
-    from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
+    from critpath.store import is_dataset, is_paths_file  # noqa: PLC0415 - numpy
 
-    if inputs and (is_paths_file(source) or is_baseline_file(source)):
+    if inputs and (is_paths_file(source) or is_dataset(source) or is_baseline_file(source)):
         _refuse_outputs(
             outputs, f"{source} holds paths", f"critpath compare {source} SAMPLE shows them"
         )
-        # A file of extract, or a baseline: nothing is read anew.
+        # What extract wrote, or a baseline: nothing is read anew.
         from critpath import pipeline  # noqa: PLC0415 - the stages
 
         print_paths(pipeline.saved_paths(source), arguments.format)

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from critpath.store.atomic import atomic, whole_directory, write_text
     from critpath.store.columns import FORMAT
     from critpath.store.dataset import (
         DATASET,
@@ -23,10 +22,11 @@ if TYPE_CHECKING:
         write_part,
     )
     from critpath.store.reading import RESIDENT, is_paths_file, load_paths, open_paths
+    from critpath.store.whole import atomic, whole_directory, write_text
     from critpath.store.writing import PathsWriter, save_paths
 
 _HOMES: Final = {
-    **dict.fromkeys(("atomic", "whole_directory", "write_text"), "atomic"),
+    **dict.fromkeys(("atomic", "whole_directory", "write_text"), "whole"),
     "FORMAT": "columns",
     **dict.fromkeys(
         (

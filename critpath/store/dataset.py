@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from critpath.errors import UnreadableError
 from critpath.model import PathSet
-from critpath.store.atomic import atomic, write_text
 from critpath.store.columns import is_count, is_texts
 from critpath.store.reading import RESIDENT, open_paths
+from critpath.store.whole import atomic, write_text
 from critpath.store.writing import PathsWriter
 
 DATASET: Final = "critpath/dataset/1"

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from critpath.model import I32, I64, U8, CriticalPaths, PathSet
-from critpath.store.atomic import atomic
+from critpath.model import I32, I64, U8, CriticalPaths, PathSet, join_paths
 from critpath.store.columns import FORMAT, KEY, SEGMENT, SEGMENTS, STATES, arrow_schema, utf8
+from critpath.store.whole import atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +52,9 @@ class PathsWriter:
         self._specifications: dict[str, None] = {}
         self._strings: list[tuple[str, ...]] = []
         self._base = 0
+        # The last row group, which more executions of the same recordings may fill: so
+        # the bytes do not depend on how many come at a time.
+        self._rest: PathSet | None = None
         self.segments = 0
 
     def __enter__(self) -> Self:
@@ -65,6 +67,7 @@ class PathsWriter:
         trace: TracebackType | None,
     ) -> None:
         if kind is None:
+            self._flush()
             self._parquet.add_key_value_metadata({KEY: self._metadata()})
         self._parquet.close()
 
@@ -80,15 +83,28 @@ class PathsWriter:
             known already.
         """
         if not more:
+            self._flush()
             self._base = len(self._about.get("sources", ()))
             self._add(paths)
         for chunk in paths.chunks():
             self.segments += len(chunk.paths.begin)
             if not any(known is chunk.paths.strings for known in self._strings):
                 self._strings.append(chunk.paths.strings)
-            for rows in _groups(chunk.paths.start):
-                table = _table(chunk, rows, self._base)
-                self._parquet.write_table(table, row_group_size=max(1, len(table)))
+            if self._rest is not None:
+                chunk = _joined(self._rest, chunk)  # noqa: PLW2901 - with what was before it
+            *full, last = _groups(chunk.paths.start) or [slice(0, 0)]
+            for rows in full:
+                self._write(chunk, rows)
+            self._rest = chunk.take(np.arange(last.start, last.stop)) if full else chunk
+
+    def _flush(self) -> None:
+        if self._rest is not None and len(self._rest):
+            self._write(self._rest, slice(0, len(self._rest)))
+        self._rest = None
+
+    def _write(self, chunk: PathSet, rows: slice) -> None:
+        table = _table(chunk, rows, self._base)
+        self._parquet.write_table(table, row_group_size=len(table))
 
     def _add(self, paths: PathSet) -> None:
         facts = {
@@ -129,15 +145,34 @@ def save_paths(path_set: PathSet, file: Path) -> None:
         writer.write(path_set)
 
 
-def _groups(start: I64) -> Iterator[slice]:
+def _joined(first: PathSet, second: PathSet) -> PathSet:
+    """Join executions of the same recordings."""
+    a, b = first.executions, second.executions
+    numbers: dict[str, Any] = {
+        n: np.append(getattr(a, n), getattr(b, n)) for n in ("begin", "end", "tid", "host")
+    }
+    return replace(
+        second,
+        executions=replace(
+            b, id=a.id + b.id, comm=a.comm + b.comm, label=a.label + b.label, **numbers
+        ),
+        paths=join_paths([first.paths, second.paths]),
+        session=np.append(first.session, second.session),
+        lossy=np.append(first.lossy, second.lossy),
+    )
+
+
+def _groups(start: I64) -> list[slice]:
     """Cut paths into row groups that a reader can hold."""
+    groups = []
     first, total = 0, len(start) - 1
     while first < total:
         # The last path that ends within the limit; one that alone is beyond it stays whole.
         fit = int(np.searchsorted(start, start[first] + GROUP_SEGMENTS, side="right")) - 1
         last = min(max(fit, first + 1), first + GROUP_EXECUTIONS, total)
-        yield slice(first, last)
+        groups.append(slice(first, last))
         first = last
+    return groups
 
 
 def _table(chunk: PathSet, rows: slice, base: int) -> pa.Table:

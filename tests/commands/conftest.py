@@ -14,7 +14,15 @@ import pytest
 import critpath
 from critpath.commands import main
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.store import is_paths_file, load_paths
+from critpath.pipeline.engines import dask_address
+from critpath.store import (
+    is_paths_file,
+    load_paths,
+    part_name,
+    save_paths,
+    seal,
+    whole_directory,
+)
 
 
 def make_paths(count: int = 2, source: str = "trace") -> PathSet:
@@ -105,8 +113,27 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
     from critpath.report.document.as_json import to_json  # noqa: PLC0415 - the real one, before the fakes
 
+    def extracted_file(sources, file, settings, *, require, jobs, progress):
+        # As `extract` is called, with what it is called with.
+        del progress
+        options = {"specification": settings.specification, "jobs": jobs}
+        paths = answering("extract", extracted)(sources, **options)
+        require(paths)
+        save_paths(paths, file)
+        return paths
+
+    def extracted_dataset(sources, directory, settings, **options):
+        with whole_directory(directory) as place:
+            paths = extracted_file(sources, place / part_name(0), settings, **options)
+            seal(place, [], {})
+        return paths
+
     contents = {
         "critpath.pipeline": {
+            "extract_file": extracted_file,
+            "extract_dataset": extracted_dataset,
+            "ExtractSettings": SimpleNamespace,
+            "dask_address": dask_address,
             "extract": answering("extract", extracted),
             "saved_paths": answering("saved_paths", lambda source: extracted([source])),
             "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),

@@ -124,6 +124,7 @@ def test_no_execution_is_inconclusive(run, fake, no_paths):
     fake.paths = no_paths
     for command in (
         ("compare", "normal", "sample"),
+        ("extract", "normal", "-o", "x.parquet"),
         ("extract", "normal", "-o", "x"),
         ("path", "normal"),
     ):

@@ -95,7 +95,10 @@ def whole_directory(path: Path) -> Iterator[Path]:
     except BaseException:
         _give_back(temporary, old, target)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    if old.is_dir():
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        old.unlink(missing_ok=True)
 
 
 def _give_back(temporary: Path, old: Path, target: Path) -> None:

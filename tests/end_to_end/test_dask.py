@@ -1,0 +1,172 @@
+"""Recordings on a real dask cluster: a scheduler and two workers, processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REQUESTS = "events:app:request_begin,app:request_end,key=id"
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+}
+
+
+def eventually(found: Callable[[], object], seconds: float = 90) -> object:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if result := found():
+            return result
+        time.sleep(0.01)
+    raise AssertionError("it did not come about")
+
+
+@dataclass
+class Cluster:
+    address: str
+    home: Path
+    processes: list[subprocess.Popen[bytes]]
+
+    def worker(self) -> subprocess.Popen[bytes]:
+        """Start a worker; without a nanny, that nobody starts it again."""
+        number = len(self.processes)
+        log = self.home / f"worker-{number}.log"
+        (self.home / str(number)).mkdir()
+        with log.open("wb") as stream:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "distributed.cli.dask_worker", self.address),
+                    *("--no-nanny", "--no-dashboard", "--nthreads", "1"),
+                    *("--local-directory", self.home / str(number)),
+                ],
+                cwd=self.home / str(number),  # not the user's
+                env=ENVIRONMENT,
+                stdout=stream,
+                stderr=stream,
+            )
+        self.processes.append(process)
+        eventually(lambda: "Registered to" in log.read_text())
+        return process
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    home = tmp_path / "cluster"
+    home.mkdir()
+    file = home / "scheduler.json"
+    with (home / "scheduler.log").open("wb") as stream:
+        scheduler = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"),
+                *("--host", "127.0.0.1", "--port", "0", "--scheduler-file", file),
+            ],
+            cwd=home,
+            env=ENVIRONMENT,
+            stdout=stream,
+            stderr=stream,
+        )
+    processes = [scheduler]
+    try:
+        eventually(lambda: file.exists() and file.read_text().strip().endswith("}"))
+        yield Cluster(json.loads(file.read_text())["address"], home, processes)
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            process.wait(timeout=60)
+
+
+@pytest.fixture
+def recordings(tmp_path: Path, guest: Callable[[str], Path]) -> list[str]:
+    """Names that only the user's current directory can tell."""
+    (tmp_path / "mine").mkdir()
+    for name in ("normal", "sample-lock"):
+        (tmp_path / "mine" / name).symlink_to(guest(name))
+    return ["normal", "sample-lock"] * 20
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in directory.iterdir()}
+
+
+def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(critpath, cluster, recordings, tmp_path):
+    here = tmp_path / "mine"
+    saved = critpath("extract", *recordings, "--execution", REQUESTS, "-o", "local", cwd=here)
+    assert saved.returncode == 0, saved.stderr
+    victim, _ = cluster.worker(), cluster.worker()
+    command = [
+        *(sys.executable, "-m", "critpath", "extract", *recordings, "--execution", REQUESTS),
+        *("-o", "far", "--engine", f"dask:{cluster.address}"),
+    ]
+    with subprocess.Popen(
+        command,
+        cwd=here,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        parts = eventually(lambda: list(here.glob(".far.*.partial/part-*.parquet")))
+        victim.kill()
+        out, err = run.communicate(timeout=120)
+    assert len(parts) < len(recordings)  # it was killed in mid-run
+    assert victim.wait() == -signal.SIGKILL
+    assert (run.returncode, out) == (0, ""), err
+    assert "of 40 recordings saved to far" in err
+    assert contents(here / "far") == contents(here / "local")
+    assert sorted(f.name for f in here.iterdir()) == ["far", "local", "normal", "sample-lock"]
+    # What it came from is what the user called it.
+    assert (
+        "normal"
+        in json.loads((here / "far/_critpath.json").read_text())["parts"][0]["recordings"][0]
+    )
+    assert str(here).encode() not in b"".join(contents(here / "far").values())
+
+
+def test_what_cannot_be_read_is_named_once_and_leaves_nothing(
+    critpath, cluster, recordings, tmp_path
+):
+    here = tmp_path / "mine"
+    cluster.worker()
+    (here / "bad").mkdir()
+    (here / "bad" / "metadata").write_text("no trace")
+    engine = ("--engine", f"dask:{cluster.address}")
+    before = sorted(f.name for f in here.iterdir())
+    done = critpath(
+        *("extract", "normal", "bad", *recordings[:4], "--execution", REQUESTS),
+        *("-o", "far", *engine),
+        cwd=here,
+    )
+    local = critpath(
+        *("extract", "normal", "bad", *recordings[:4], "--execution", REQUESTS, "-o", "far"),
+        cwd=here,
+    )
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (4, "", 2)
+    assert done.stderr.splitlines()[0] == local.stderr.splitlines()[0]
+    assert re.search(r"\bbad\b", done.stderr)
+    assert sorted(f.name for f in here.iterdir()) == before
+
+
+def test_what_it_refuses_before_any_work(critpath, tmp_path, guest):
+    recording = guest("normal")
+    dask = ("--engine", "dask:tcp://127.0.0.1:9")
+    for options, says in (
+        (("-o", "x", "--engine", "spark:tcp://a:1"), "--engine spark:tcp://a:1 is not known"),
+        (("-o", "x", "--engine", "dask:a"), "a is no address"),
+        (("-o", "x.parquet", *dask), "-o names one file"),
+        (("-o", "x", "--jobs", "2", *dask), "--jobs is of this machine"),
+        (("-o", "x", "--jobs", "0"), "--jobs"),
+    ):
+        done = critpath("extract", recording, *options, cwd=tmp_path)
+        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+        assert list(tmp_path.iterdir()) == []

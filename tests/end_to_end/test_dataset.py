@@ -1,0 +1,113 @@
+"""Datasets from the command line, and the same bytes whatever the number of jobs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+REQUESTS = "events:app:request_begin,app:request_end,key=id"
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory, guest) -> Path:
+    place = tmp_path_factory.mktemp("datasets")
+    for name in ("normal", "sample-lock"):
+        (place / name).symlink_to(guest(name))
+    return place
+
+
+def tree(place: Path) -> dict[str, bytes]:
+    if place.is_file():
+        return {"": place.read_bytes()}
+    return {file.name: file.read_bytes() for file in place.iterdir()}
+
+
+def test_the_same_bytes_with_one_job_and_with_two(critpath, here):
+    for out in ("set{}", "file{}.parquet"):
+        for jobs in (1, 2):
+            done = critpath(
+                *("extract", "normal", "sample-lock", "normal", "--execution", REQUESTS),
+                *("--jobs", jobs, "-o", out.format(jobs)),
+                cwd=here,
+            )
+            assert done.returncode == 0, done.stderr
+        assert tree(here / out.format(1)) == tree(here / out.format(2))
+    reports = [
+        critpath(
+            *("compare", "normal", "sample-lock", "--execution", REQUESTS, "--jobs", jobs),
+            *("--json", "-"),
+            cwd=here,
+        ).stdout
+        for jobs in (1, 2)
+    ]
+    assert reports[0] == reports[1] != ""
+
+
+def test_a_dataset_is_compared_as_its_recordings_are(critpath, here):
+    for name in ("normal", "sample-lock"):
+        done = critpath("extract", name, "--execution", REQUESTS, "-o", f"{name}.set/", cwd=here)
+        assert done.returncode == 0, done.stderr
+        assert f"saved to {name}.set; next: critpath compare {name}.set SAMPLE" in done.stderr
+    direct = critpath(
+        "compare", "normal", "sample-lock", "--execution", REQUESTS, "--json", "-", cwd=here
+    )
+    again = critpath("compare", "normal.set", "sample-lock.set", "--json", "-", cwd=here)
+    assert (again.returncode, again.stdout) == (direct.returncode, direct.stdout)
+    assert again.returncode == 1
+    shown = critpath("report", "normal.set", cwd=here)
+    assert shown.returncode == 0
+    assert shown.stdout
+    merged = critpath("extract", "normal.set", "sample-lock.set", "-o", "both", cwd=here)
+    assert merged.returncode == 0, merged.stderr
+    parts = json.loads((here / "both" / "_critpath.json").read_text())["parts"]
+    assert [part["recordings"] for part in parts] == [["normal"], ["sample-lock"]]
+
+
+def test_what_stands_there_is_replaced_only_when_that_is_asked_for(critpath, here, tmp_path):
+    run = ("extract", here / "normal", "--execution", REQUESTS)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("years of work")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    assert critpath(*run, "-o", "empty", cwd=tmp_path).returncode == 0
+    for out, force, says in (
+        ("empty", (), "exists already"),
+        ("file", (), "exists already"),
+        ("other", (), "other things in it"),
+        ("other", ("--force",), "other things in it"),
+        ("no/such", (), "is not a directory"),
+        (here / "normal", ("--force",), "both input and output"),
+        (here, ("--force",), "other things in it"),
+    ):
+        done = critpath(*run, "-o", out, *force, cwd=tmp_path)
+        assert (done.returncode, says in done.stderr) == (2, True), (out, done.stderr)
+    assert (tmp_path / "other" / "thesis.txt").read_text() == "years of work"
+    before = tree(tmp_path / "empty")
+    for out in ("empty", "file"):
+        assert critpath(*run, "-o", out, "--force", cwd=tmp_path).returncode == 0
+        assert tree(tmp_path / out) == before
+    again = critpath("extract", "empty", "-o", "empty", "--force", cwd=tmp_path)
+    assert "both input and output" in again.stderr
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["empty", "file", "other"]
+
+
+def test_a_part_that_is_missing_is_said_with_exit_code_4(critpath, here, tmp_path):
+    saved = critpath(
+        *("extract", here / "normal", here / "sample-lock", "--execution", REQUESTS, "-o", "d"),
+        cwd=tmp_path,
+    )
+    assert saved.returncode == 0
+    (tmp_path / "d" / "part-00001.parquet").unlink()
+    done = critpath("compare", "d", "d", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.splitlines()[0] == "critpath: d: part-00001.parquet is missing"
+
+
+def test_nothing_is_left_where_no_execution_is(critpath, here, tmp_path):
+    done = critpath(
+        *("extract", here / "normal", "--execution", "windows:w.csv", "-o", "d"), cwd=tmp_path
+    )
+    assert done.returncode != 0
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,243 @@
+"""Recordings in several processes: the same results and errors as in one, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from critpath.errors import CritpathError, UnreadableError, UsageError
+from critpath.pipeline.engines import (
+    Failure,
+    dask_address,
+    dask_engine,
+    guarded,
+    jobs_for,
+    run,
+    usable_cores,
+)
+
+# Processes find a task's function by its module's name, which a test's module has not.
+PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+from critpath.errors import CritpathError, UnreadableError
+from critpath.pipeline.engines import run
+
+def square(task):
+    return os.getpid(), task * task
+
+def late(task):
+    time.sleep(0.3 if task == 0 else 0)
+    if task in (1, 2):
+        raise UnreadableError(f"task {task}", "do it again")
+    return task
+
+def fall(task):
+    mark = Path(sys.argv[2]) / str(task)
+    if task in (3, 4) and not mark.exists():
+        mark.write_text("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task
+
+def always(task):
+    if task == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task
+
+def sleep(task):
+    (Path(sys.argv[2]) / str(os.getpid())).write_text("x")
+    time.sleep(600)
+
+if __name__ == "__main__":
+    told = []
+    try:
+        work = globals()[sys.argv[1]]
+        results = list(run(work, range(6), jobs=2, progress=told.append))
+        if sys.argv[1] == "square":
+            others = {result[0] for result in results} - {os.getpid()}
+            print(sorted(result[1] for result in results), len(others))
+        else:
+            print(results)
+        print(told[-1])
+    except CritpathError as error:
+        print(type(error).__name__, error.what, "|", error.do)
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+    def start(*arguments: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, file, *map(str, arguments), tmp_path],
+            env={**os.environ, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=120)
+    assert err == ""
+    return out.strip()
+
+
+def test_tasks_run_elsewhere_and_come_in_order(program):
+    results, told = finished(program("square")).splitlines()
+    assert results in {"[0, 1, 4, 9, 16, 25] 1", "[0, 1, 4, 9, 16, 25] 2"}
+    assert told == "read 6 of 6 recordings"
+
+
+def test_the_first_failure_is_raised_whichever_came_first(program):
+    assert finished(program("late")) == "UnreadableError task 1 | do it again"
+
+
+def test_what_a_killed_process_was_at_is_done_again(program):
+    assert finished(program("fall")).splitlines()[0] == "[0, 1, 2, 3, 4, 5]"
+
+
+def test_what_kills_every_process_is_named(program):
+    assert finished(program("always")).startswith(
+        "CritpathError the process that read 2 was killed, 3 times | it may have taken too much"
+    )
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nobody_is_left_when_it_is_interrupted(program, tmp_path, how):
+    process = program("sleep")
+    try:
+        workers = eventually(lambda: [int(f.name) for f in tmp_path.iterdir() if f.name.isdigit()])
+        process.send_signal(how)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+    eventually(lambda: not any(map(lives, workers)))
+
+
+def eventually(found):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if result := found():
+            return result
+        time.sleep(0.05)
+    raise AssertionError("it did not come about")
+
+
+def lives(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_one_job_does_each_task_when_it_is_asked_for():
+    done: list[int] = []
+    results = run(lambda task: done.append(task) or task, [5, 6])
+    assert done == []
+    assert (next(results), done) == (5, [5])
+
+
+def test_any_executor_is_an_engine():
+    with ThreadPoolExecutor(2) as pool:
+        assert list(run(str, [3, 1, 2], engine=pool)) == ["3", "1", "2"]
+
+    class Least:
+        """All that an engine has to have."""
+
+        def submit(self, task, /, *arguments):
+            future: Future[object] = Future()
+            future.set_result(task(*arguments))
+            return future
+
+    assert list(run(str, [3, 1], engine=Least())) == ["3", "1"]
+
+    def fail(task):
+        raise UnreadableError(f"no {task}", "look")
+
+    with pytest.raises(UnreadableError, match="no 7"):
+        list(run(fail, [7, 8], engine=Least()))
+
+
+def test_a_fault_of_ours_is_not_hidden():
+    def fail(task):
+        raise ZeroDivisionError(task)
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ZeroDivisionError):
+        list(run(fail, [1], engine=pool))
+
+
+def test_errors_go_as_values():
+    def fail(_):
+        raise UsageError("what", "do")
+
+    failure = guarded(fail, None)
+    assert failure == Failure(2, "what", "do")
+    assert isinstance(failure.error(), UsageError)
+    assert type(Failure(125, "a", "b").error()) is CritpathError
+
+
+def test_as_many_jobs_as_pay(tmp_path, monkeypatch):
+    recordings = [tmp_path / str(number) for number in range(5)]
+    for recording in recordings:
+        recording.mkdir()
+        with (recording / "stream").open("wb") as stream:
+            stream.truncate(40 << 20)
+    monkeypatch.setattr("critpath.pipeline.engines.usable_cores", lambda: 4)
+    assert jobs_for(None, recordings) == 3
+    assert jobs_for(None, recordings[:1]) == 1
+    assert jobs_for(None, []) == 1
+    assert jobs_for(2, recordings) == 2
+    assert jobs_for(64, recordings) == 5
+    assert jobs_for(None, [*recordings, *recordings]) == 4
+    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
+
+
+# ----------------------------------------------------------------------- dask
+
+
+@pytest.mark.parametrize("text", ["tcp://127.0.0.1:8786", "tls://a-b.c_d:1", "tcp://[::1]:65535"])
+def test_addresses(text):
+    assert dask_address(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "127.0.0.1:8786", "tcp://:8786", "tcp://a", "tcp://a:0", "tcp://a:65536"),
+        *("inproc://a:1", "ucx://a:1", "tcp://a:1/x", "tcp://a b:1", "tcp://a:1\n", "tcp://-a:1"),
+        *("http://a:1", "tcp://user@a:1", "tcp://a:\u0661", "tcp://\u202ea:1", "TCP://a:1"),
+    ],
+)
+def test_what_is_no_address(text):
+    with pytest.raises(UsageError, match="no address of a dask scheduler"):
+        dask_address(text)
+
+
+def test_a_scheduler_that_is_not_there(monkeypatch):
+    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 0.5)
+    with pytest.raises(UsageError) as caught, dask_engine("tcp://127.0.0.1:9"):
+        pass
+    assert caught.value.what.startswith("no dask scheduler answers at tcp://127.0.0.1:9: ")
+    assert "\n" not in caught.value.what
+    assert "dask scheduler" in caught.value.do
+
+
+def test_without_distributed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(UsageError, match="not installed") as caught, dask_engine("tcp://a:1"):
+        pass
+    assert "critpath[dask]" in caught.value.do
