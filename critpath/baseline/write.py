@@ -52,7 +52,7 @@ def _with_clean_names(paths: PathSet) -> PathSet:
     return replace(
         paths,
         executions=replace(paths.executions, comm=tuple(map(utf8, paths.executions.comm))),
-        paths=replace(paths.paths, strings=tuple(map(utf8, paths.paths.strings))),
+        paths=replace(paths.paths.resident(), strings=tuple(map(utf8, paths.paths.strings))),
     )
 
 

@@ -37,7 +37,8 @@ def best_cut(found: Density, space: F64, weight: I64, min_cluster_size: int) -> 
     int64 [n]
         Cluster of every vector, -1 for noise; all 0 if no cut has structure.
     """
-    height = found.reachability[found.ordering]
+    entries = found.entries
+    height, ordering = found.reachability[entries], found.member[entries]
     levels = np.unique(height[np.isfinite(height)])
     if len(levels) > _MOST_CUTS:
         levels = np.unique(np.quantile(levels, np.linspace(0, 1, _MOST_CUTS)))
@@ -47,7 +48,7 @@ def best_cut(found: Density, space: F64, weight: I64, min_cluster_size: int) -> 
         starts = height > level
         starts[0] = True
         labels = np.empty(len(height), np.int64)
-        labels[found.ordering] = np.cumsum(starts) - 1
+        labels[ordering] = np.cumsum(starts) - 1
         partitions.append(_without_small(labels, weight, min_cluster_size))
     return _best(partitions, space, weight)
 

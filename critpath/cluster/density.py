@@ -1,4 +1,4 @@
-"""OPTICS over distinct vectors, each with the number of executions that have it."""
+"""OPTICS of executions of which many have equal vectors: the work is that of the distinct ones."""
 
 from __future__ import annotations
 
@@ -6,33 +6,40 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from critpath.cluster._optics import core_distances as fill_core_distances
+from critpath.cluster._optics import visit
 from critpath.model import F64, I64
-
-_CHUNK = 1 << 22  # distances held at once: 32 MiB
-# Distances equal but for their last bits are ties, as in scikit-learn.
-_DECIMALS = int(np.finfo(np.float64).precision)
 
 
 @dataclass(frozen=True)
 class Density:
-    """What OPTICS says of distinct vectors.
+    """What OPTICS says of executions, and of the distinct vectors that they have.
 
     Attributes
     ----------
-    ordering : int64 [n]
-        Vectors in order of visit.
-    reachability : float64 [n]
-        Per vector (not in order of visit); inf for the first visited.
-    predecessor : int64 [n]
-        The vector from which one was reached; -1 for the first.
-    core : float64 [n]
+    ordering : int64 [executions]
+        Executions in order of visit.
+    reachability : float64 [executions]
+        Per execution (not in order of visit); inf for the first visited.
+    predecessor : int64 [executions]
+        The execution from which one was reached; -1 for the first.
+    core : float64 [vectors]
         Distance within which ``min_samples`` executions are.
+    member : int64 [executions]
+        Vector of every execution.
     """
 
     ordering: I64
     reachability: F64
     predecessor: I64
     core: F64
+    member: I64
+
+    @property
+    def entries(self) -> I64:
+        """Of each vector the execution that is visited first, in order of visit."""
+        _, first = np.unique(self.member[self.ordering], return_index=True)
+        return self.ordering[np.sort(first)]
 
 
 def core_distances(space: F64, weight: I64, min_samples: int) -> F64:
@@ -52,69 +59,57 @@ def core_distances(space: F64, weight: I64, min_samples: int) -> F64:
     float64 [n]
         0 for a vector that ``min_samples`` executions have.
     """
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 - takes half a second to import
-
-    n = len(space)
-    core = np.zeros(n)
-    light = np.flatnonzero(weight < min_samples)
-    # Weights are at least 1: no more than this many vectors are ever needed.
-    near = min(min_samples, n)
-    step = max(1, _CHUNK // max(1, n))
-    for begin in range(0, len(light), step):
-        rows = light[begin : begin + step]
-        distance = cdist(space[rows], space)
-        found = np.argpartition(distance, near - 1, axis=1)[:, :near]
-        distance = np.take_along_axis(distance, found, axis=1)
-        nearest = np.argsort(distance, axis=1)
-        distance = np.take_along_axis(distance, nearest, axis=1)
-        reached = np.cumsum(weight[np.take_along_axis(found, nearest, axis=1)], axis=1)
-        first = (reached >= min_samples).argmax(axis=1)
-        core[rows] = distance[np.arange(len(rows)), first]
-    return np.around(core, _DECIMALS)
+    core = np.empty(len(space))
+    fill_core_distances(_columns(space), weight.astype(np.int64), min_samples, core)
+    return core
 
 
-def density(space: F64, weight: I64, min_samples: int) -> Density:
-    """Order vectors so that dense regions are runs of low reachability (OPTICS).
+def density(space: F64, weight: I64, min_samples: int, rows: I64 | None = None) -> Density:
+    """Order executions so that dense regions are runs of low reachability (OPTICS).
 
     Parameters
     ----------
     space : float64 [n, symbols]
-        Distinct vectors, at least one, in an order that does not depend on the order
-        of executions: ties go to the first.
+        Distinct vectors.
     weight : int64 [n]
         Executions with each, at least 1.
     min_samples : int
         At least 2, at most the sum of the weights.
+    rows : int64 [executions], optional
+        The executions of the first vector, ascending, then those of the second, and so
+        on; of equal reachabilities the lowest number goes first.  In the order of the
+        vectors where not given.
 
     Returns
     -------
     Density
-        With weights of 1, what scikit-learn's OPTICS computes without a limit on
-        distances (but for the last bits of a distance, which it computes in two ways).
-        Otherwise what it computes of the executions one by one, if those with equal
-        counts are visited one after the other.
+        What scikit-learn's OPTICS computes of the executions one by one, without a limit
+        on distances, ties included (up to 15 columns: beyond, scikit-learn computes core
+        distances by a matrix product, to fewer digits).
 
     Notes
     -----
-    Ankerst, Breunig, Kriegel, Sander: OPTICS, SIGMOD 1999.  Every step looks at all
-    vectors: O(n^2) time, O(n) memory, so it is the number of *distinct* vectors
-    that costs.
+    Ankerst, Breunig, Kriegel, Sander: OPTICS, SIGMOD 1999.  Equal executions share their
+    reachability until they are visited, and only the first of them can be a shorter way
+    to others.  So every distinct vector looks at all others once: O(n^2) time, and O(n)
+    memory, as distances are computed when they are needed.
     """
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 - takes half a second to import
-
-    n = len(space)
+    begin = np.concatenate([[0], np.cumsum(weight)]).astype(np.int64)
+    total = int(begin[-1])
+    rows = np.arange(total, dtype=np.int64) if rows is None else np.ascontiguousarray(rows)
     core = core_distances(space, weight, min_samples)
-    reachability, predecessor = np.full(n, np.inf), np.full(n, -1, np.int64)
-    ordering = np.empty(n, np.int64)
-    # Reachability of those not yet visited; the first is visited first.
-    waiting, still = np.full(n, np.inf), np.ones(n, np.bool_)
-    for i in range(n):
-        point = int(waiting.argmin()) if i else 0
-        ordering[i] = point
-        still[point], waiting[point] = False, np.inf
-        distance = np.maximum(cdist(space[point : point + 1], space)[0], core[point])
-        distance = np.around(distance, _DECIMALS)
-        closer = np.flatnonzero((distance < reachability) & still)
-        reachability[closer] = waiting[closer] = distance[closer]
-        predecessor[closer] = point
-    return Density(ordering, reachability, predecessor, core)
+    found = Density(
+        ordering=np.empty(total, np.int64),
+        reachability=np.empty(total),
+        predecessor=np.empty(total, np.int64),
+        core=core,
+        member=np.empty(total, np.int64),
+    )
+    found.member[rows] = np.repeat(np.arange(len(space)), weight)
+    visit(_columns(space), core, begin, rows, found.ordering, found.reachability, found.predecessor)
+    return found
+
+
+def _columns(space: F64) -> F64:
+    """Copy vectors column by column."""
+    return np.array(space.T, dtype=np.float64, order="C", copy=True)

@@ -94,7 +94,9 @@ def _assignments(pooled: F64, picks: int, fewest: int) -> Iterator[F64]:
     draws = max(fewest, min(_SAMPLED, _WORK // size))
     for first in range(0, draws, step):
         keys = rng.random((min(step, draws - first), size))
-        yield _ones(np.argpartition(keys, picks - 1, axis=1)[:, :picks], size)
+        # Numbers of 53 bits are not drawn twice.
+        limit = np.partition(keys, picks - 1, axis=1)[:, picks - 1 : picks]
+        yield (keys <= limit).astype(np.float64)
 
 
 def _ones(chosen: I64, size: int) -> F64:

@@ -26,10 +26,11 @@ from critpath.units import plural
 
 @dataclass(frozen=True)
 class _Extraction:
+    """Labels of vectors; order of visit and reachability of executions in canonical order."""
+
     labels: I64
     ordering: I64
     reachability: F64
-    core: F64
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,14 @@ def cluster(
     labels = assign_noise(found.labels, stabilise(counts))
     notes = _noise_notes(int(once.weight[found.labels < 0].sum()), n)
     ranking = renumber(labels, np.arange(len(counts)), once.weight)
+    reachability = np.empty(n)
+    reachability[order] = found.reachability
     return Clustering(
         labels=relabel(labels, ranking)[once.member],
         raw_labels=relabel(found.labels, ranking)[once.member],
         weak=(found.labels < 0)[once.member],
-        ordering=(visits := _visits(found.ordering, once.member, order)),
-        reachability=_heights(found, once.member, visits),
+        ordering=order[found.ordering],
+        reachability=reachability,
         method=f"{method}(min_samples={settings.min_samples}, xi={xi:g}, min_cluster_size={size})",
         notes=notes,
     )
@@ -139,22 +142,6 @@ def _noise_notes(noise: int, n: int) -> tuple[str, ...]:
     return (moved + "each joined the type of its nearest neighbour",)
 
 
-def _visits(ordering: I64, member: I64, order: I64) -> I64:
-    """Visit vectors in their order, and the executions of each in canonical order."""
-    place = np.empty(len(ordering), np.int64)
-    place[ordering] = np.arange(len(ordering))
-    return order[np.argsort(place[member[order]], kind="stable")]
-
-
-def _heights(found: _Extraction, member: I64, visits: I64) -> F64:
-    """Reachability of every execution: of a vector's first the way in, then its density."""
-    heights = np.minimum(found.reachability, found.core)[member]
-    vector = member[visits]
-    first = visits[np.flatnonzero(np.diff(vector, prepend=-1))]
-    heights[first] = found.reachability[member[first]]
-    return np.asarray(heights, dtype=np.float64)
-
-
 def _by_xi(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
     return _steep(stabilise(counts), weight, settings)
 
@@ -167,26 +154,27 @@ def _steep(space: F64, weight: I64, settings: _Settings) -> _Extraction:
     found = density(space, weight, settings.min_samples)
     labels = steep_clusters(
         found,
-        weight,
         xi=settings.xi,
         min_samples=settings.min_samples,
         min_cluster_size=settings.min_cluster_size,
         floor=settings.resolution,
     )
-    return _Extraction(labels, found.ordering, found.reachability, found.core)
+    return _Extraction(labels, found.ordering, found.reachability)
 
 
 def _by_silhouette_cut(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
     space = stabilise(counts)
     found = density(space, weight, settings.min_samples)
     labels = best_cut(found, space, weight, settings.min_cluster_size)
-    return _Extraction(labels, found.ordering, found.reachability, found.core)
+    return _Extraction(labels, found.ordering, found.reachability)
 
 
 def _by_linkage(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
-    labels, ordering = best_tree_cut(stabilise(counts), weight, settings.min_cluster_size)
-    nowhere = np.full(len(counts), np.inf)
-    return _Extraction(labels, ordering, nowhere, nowhere)
+    labels, leaves = best_tree_cut(stabilise(counts), weight, settings.min_cluster_size)
+    place = np.empty(len(leaves), np.int64)
+    place[leaves] = np.arange(len(leaves))
+    ordering = np.argsort(np.repeat(place, weight), kind="stable")
+    return _Extraction(labels, ordering, np.full(len(ordering), np.inf))
 
 
 METHODS: dict[str, Callable[[I64, I64, _Settings], _Extraction]] = {

@@ -31,6 +31,7 @@ class _Plot:
         Executions.
     vector : int64 [bars]
     reached_from : int64 [bars]
+        Vector, -1 for the first bar.
     first, last : int64 [vectors]
         Bars of every vector.
     """
@@ -43,37 +44,30 @@ class _Plot:
     last: I64
 
 
-def _plot(found: Density, weight: I64, floor: float) -> _Plot:
-    """Draw one bar for a vector and, where several executions have it, one for the rest.
-
-    The first of them is reached from outside.  The others are reached from it, at its
-    core distance, unless the outside was nearer already: what OPTICS would say of
-    executions one by one.
-    """
-    ordering = found.ordering
-    bars = 1 + (weight[ordering] > 1)
-    last = np.cumsum(bars) - 1
-    first = last - bars + 1
-    vector = np.repeat(ordering, bars)
-    entry = found.reachability[ordering]
-    height = np.full(len(vector) + 1, np.inf)
-    height[last] = np.minimum(entry, found.core[ordering])
-    height[first] = entry
-    width = np.empty(len(vector), np.int64)
-    width[last] = weight[ordering] - 1
-    width[first] = 1
-    reached_from = np.empty(len(vector), np.int64)
-    outside = found.predecessor[ordering]
-    reached_from[last] = np.where(found.core[ordering] < entry, ordering, outside)
-    reached_from[first] = outside
-    place_first, place_last = np.empty_like(first), np.empty_like(last)
-    place_first[ordering], place_last[ordering] = first, last
-    return _Plot(np.maximum(height, floor), width, vector, reached_from, place_first, place_last)
+def _plot(found: Density, floor: float) -> _Plot:
+    """Draw one bar for executions of a vector that follow each other and were reached alike."""
+    vector = found.member[found.ordering]
+    height = found.reachability[found.ordering]
+    before = found.predecessor[found.ordering]
+    new = np.ones(len(vector), np.bool_)
+    new[1:] = (np.diff(vector) != 0) | (height[1:] != height[:-1]) | (np.diff(before) != 0)
+    start = np.flatnonzero(new)
+    vector, height, before = vector[start], height[start], before[start]
+    bars = np.arange(len(start))
+    first, last = np.empty_like(found.core, np.int64), np.empty_like(found.core, np.int64)
+    first[vector[::-1]], last[vector] = bars[::-1], bars
+    return _Plot(
+        height=np.maximum(np.append(height, np.inf), floor),
+        width=np.diff(start, append=len(new)),
+        vector=vector,
+        reached_from=np.where(before >= 0, found.member[before], -1),
+        first=first,
+        last=last,
+    )
 
 
 def steep_clusters(
     found: Density,
-    weight: I64,
     *,
     xi: float,
     min_samples: int,
@@ -86,8 +80,6 @@ def steep_clusters(
     ----------
     found : Density
         Of n distinct vectors.
-    weight : int64 [n]
-        Executions with each.
     xi : float
         Relative change of height, in (0, 1), that makes a bar steep.
     min_samples : int
@@ -109,10 +101,10 @@ def steep_clusters(
     end, steepness of the falling side and criterion 4c the right way round.  With
     weights of 1 and no floor the labels are those of ``cluster_optics_xi``.
 
-    A vector of weight w is one bar of width 1 and one of width w - 1, never drawn
-    bar by bar: a flat run of any length costs one step.
+    Executions of a vector that follow each other at one height are one bar, however
+    many they are: a flat run of any length costs one step.
     """
-    plot = _plot(found, weight, floor)
+    plot = _plot(found, floor)
     clusters = _xi(plot, xi, min_samples, min_cluster_size)
     labels = np.full(len(plot.vector), -1, np.int64)
     label = 0
@@ -120,9 +112,12 @@ def steep_clusters(
         if not (labels[start : end + 1] >= 0).any():
             labels[start : end + 1] = label
             label += 1
-    # A vector with one of its bars in a cluster is in the cluster.
-    rest, entry = labels[plot.last], labels[plot.first]
-    return np.where(rest >= 0, rest, entry)
+    # A vector with one of its bars in a cluster is in the cluster: the widest decides.
+    inside = np.flatnonzero(labels >= 0)
+    inside = inside[np.argsort(plot.width[inside], kind="stable")]
+    result = np.full(len(found.core), -1, np.int64)
+    result[plot.vector[inside]] = labels[inside]
+    return result
 
 
 def _xi(plot: _Plot, xi: float, min_samples: int, least: int) -> list[tuple[int, int]]:

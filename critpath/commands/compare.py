@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 from critpath.commands.output import check_inputs, hint, require_executions, warn
 from critpath.commands.progress import Progress
 from critpath.commands.reports import add_output_arguments, wanted_outputs, write_reports
-from critpath.commands.settings import COMPARING, READING, Settings
+from critpath.commands.settings import COMPARING, READING, RUNNING, Settings
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError
 
 if TYPE_CHECKING:
     from critpath.model import Comparison, PathSet
 
 SUMMARY = "compare a normal with a sample set and say what became slower, where and why"
-SETTINGS = (*READING, *COMPARING)
+SETTINGS = (*READING, *RUNNING, *COMPARING)
 
 EXIT_CODES: Final[dict[str, int]] = {
     "ok": EXIT_OK,
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name,
             metavar=name.upper(),
             type=Path,
-            help=f"what is {what}: a recording, a directory of them, a CTF trace, an extract file, "
-            "a baseline",
+            help=f"what is {what}: a recording, a directory of them, a CTF trace, an extract file "
+            "or dataset, a baseline",
         )
     parser.add_argument(
         "--allow-missing-baseline",
@@ -113,6 +113,7 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Compariso
                 specification=settings["execution"],
                 reader=settings["reader"],
                 interrupts=settings["interrupts"],
+                jobs=settings["jobs"],
                 progress=progress,
             )
             require_executions(paths, [source])

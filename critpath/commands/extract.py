@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from critpath.commands.output import (
     STDOUT,
@@ -15,49 +18,151 @@ from critpath.commands.output import (
     warn,
 )
 from critpath.commands.progress import Progress
-from critpath.commands.settings import READING, Settings
+from critpath.commands.settings import READING, RUNNING, Settings
 from critpath.errors import UsageError
 from critpath.units import plural
 
+if TYPE_CHECKING:
+    from critpath.model import PathSet
+
 SUMMARY = "save the critical path of every execution, for compare and report"
-SETTINGS = READING
+SETTINGS = (*READING, *RUNNING)
+LOCAL: Final = "local"
+_DASK: Final = "dask:"
+_FILES: Final = (".parquet", ".pq")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes beside settings."""
     parser.add_argument(
-        "traces", metavar="TRACE", type=Path, nargs="+", help="recordings, CTF traces or baselines"
+        "traces",
+        metavar="TRACE",
+        type=Path,
+        nargs="+",
+        help="recordings, CTF traces, datasets or baselines",
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE.parquet", required=True, help="where to save them"
+        "-o",
+        "--output",
+        metavar="OUT",
+        required=True,
+        help="where to save them: one file if OUT ends in .parquet, else a dataset, which is a "
+        "directory with a file per recording",
     )
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        default=LOCAL,
+        help="what reads the recordings: local (processes of this machine, see --jobs) or "
+        "dask:ADDRESS (workers of a dask scheduler at tcp://HOST:PORT or tls://HOST:PORT); "
+        "default: local",
+    )
+    parser.add_argument("--force", action="store_true", help="replace OUT if it exists")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Extract, save and return the exit code."""
     if arguments.output == STDOUT:
         raise UsageError("Parquet cannot go to stdout", "name a file with -o")
+    into_file = arguments.output.lower().endswith(_FILES)
+    address = _address(arguments.engine, settings, into_file=into_file)
     check_inputs(arguments.traces)
-    check_outputs([arguments.output], arguments.traces, force=arguments.force)
+    if into_file:
+        check_outputs([arguments.output], arguments.traces, force=arguments.force)
+    else:
+        check_directory(arguments.output, arguments.traces, force=arguments.force)
 
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.store import save_paths  # noqa: PLC0415 - numpy
+
+    out = Path(arguments.output)
+    how = pipeline.ExtractSettings(
+        specification=settings["execution"],
+        reader=settings["reader"],
+        interrupts=settings["interrupts"],
+    )
+
+    def require(paths: PathSet) -> None:
+        require_executions(paths, arguments.traces)
 
     with Progress(quiet=settings["quiet"]) as progress:
-        paths = pipeline.extract(
+        save = partial(
+            pipeline.extract_file if into_file else pipeline.extract_dataset,
             arguments.traces,
-            specification=settings["execution"],
-            reader=settings["reader"],
-            interrupts=settings["interrupts"],
+            out,
+            how,
+            require=require,
+            jobs=settings["jobs"],
             progress=progress,
         )
-        require_executions(paths, arguments.traces)
-        save_paths(paths, Path(arguments.output))
+        if address is None:
+            paths = save()
+        else:
+            progress(f"connecting to {address}")
+            with pipeline.dask_engine(address) as engine:
+                paths = save(engine=engine)
     warn(messages_of(paths), quiet=settings["quiet"])
     hint(
         f"{plural(len(paths), 'execution')} of {plural(len(paths.sources), 'recording')} "
-        f"saved to {arguments.output}; next: critpath compare {arguments.output} SAMPLE",
+        f"saved to {out}; next: critpath compare {out} SAMPLE",
         quiet=settings["quiet"],
     )
     return 0
+
+
+def _address(engine: str, settings: Settings, *, into_file: bool) -> str | None:
+    """Return the address of the scheduler that ``--engine`` names; None for this machine.
+
+    Raises
+    ------
+    UsageError
+    """
+    if engine == LOCAL:
+        return None
+    if not engine.startswith(_DASK):
+        raise UsageError(f"--engine {engine} is not known", "give local or dask:tcp://HOST:PORT")
+    from critpath.pipeline.engines import dask_address  # noqa: PLC0415 - numpy
+
+    address = dask_address(engine.removeprefix(_DASK))
+    if into_file:
+        raise UsageError(
+            "the workers of --engine dask write a file per recording, and -o names one file",
+            "name a directory with -o, which ends in no .parquet",
+        )
+    if settings.origins["jobs"] == "command line":
+        raise UsageError(
+            "--jobs is of this machine, and --engine dask reads elsewhere",
+            "start as many workers as should work",
+        )
+    return address
+
+
+def check_directory(place: str, inputs: list[Path], *, force: bool) -> None:
+    """Refuse a place where a dataset cannot be, before any work.
+
+    Raises
+    ------
+    UsageError
+    """
+    from critpath.store import is_dataset  # noqa: PLC0415 - numpy
+
+    real = Path(os.path.realpath(place))
+    sources = {Path(os.path.realpath(path)) for path in inputs}
+    if real in sources:
+        raise UsageError(f"{place} is both input and output", "give the output another name")
+    if any(real in source.parents for source in sources):
+        raise UsageError(f"{place} is a directory above an input", "give the output another name")
+    parent = real.parent
+    if not parent.is_dir():
+        raise UsageError(f"{parent} is not a directory", f"make it first: mkdir -p {parent}")
+    if not os.access(parent, os.W_OK):
+        raise UsageError(f"{place} cannot be written", "choose a place that you may write to")
+    if real.is_dir():
+        empty = next(real.iterdir(), None) is None
+        if not empty and not is_dataset(real):
+            raise UsageError(
+                f"{place} is a directory with other things in it", "name one that is not there"
+            )
+        if not empty and not force:
+            raise UsageError(f"{place} exists already", "use --force to replace it")
+    elif real.exists() and not (real.is_file() and force):
+        raise UsageError(f"{place} exists already", "use --force to replace it")

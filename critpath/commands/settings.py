@@ -91,6 +91,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             True,
             "show interrupt work that stole the cpu as IRQ and SOFTIRQ, not as running",
         ),
+        Setting(
+            "jobs",
+            auto_or(whole(1, 1024)),
+            None,
+            "processes that read recordings at the same time: a number, or auto for as many as "
+            "pay: one per processor, but no more than one per 64 MB of trace (default: auto)",
+            "N",
+        ),
         Setting("rule", one_of("gate", "paper"), "gate", "what decides: gate or paper", "NAME"),
         Setting(
             "alpha",
@@ -215,11 +223,13 @@ SETTINGS: Final[dict[str, Setting]] = {
 }
 
 READING: Final = ("execution", "reader", "interrupts")
+# Of commands that read several recordings.
+RUNNING: Final = ("jobs",)
 RECORDING: Final = ("recorder", "profile", "buffer-size", "trace-format")
 # What a table [gate] may hold, besides its states.
 GATE: Final = ("alpha", "floor", "minimum-executions", "strict-environment")
 _STATES: Final = "gate.states"
-COMPARING: Final = tuple(n for n in SETTINGS if n not in {*READING, *RECORDING, "quiet"})
+COMPARING: Final = tuple(n for n in SETTINGS if n not in {*READING, *RUNNING, *RECORDING, "quiet"})
 
 
 @dataclass(frozen=True)
@@ -249,7 +259,7 @@ def _as_toml(name: str, value: Any) -> str:
     if name == "level":
         pairs = ", ".join(f"{json.dumps(p)} = {json.dumps(level)}" for p, level in value)
         return f"{_STATES} = {{{f' {pairs} ' if pairs else ''}}}"
-    if name == "t2" and value is None:
+    if name in {"t2", "jobs"} and value is None:
         value = "auto"
     if name == "floor" and value >= 1:
         value = f"{100 * value:g}%"  # as it can be read back

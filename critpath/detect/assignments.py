@@ -8,8 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from critpath.model import F64, I64
+from critpath.model import F64, I64, Bool
+
+# Units of a stratum in some assignments: their numbers [batch, picked], or where these
+# would be many a mark for each that is picked [batch, units].
+Picked = I64 | Bool
 
 EXACT = 20_000
 _CHUNK = 1 << 22  # values of a batch of assignments held at once
@@ -65,7 +70,7 @@ class Assignments:
         """Units of the smaller side of every stratum: the side that is drawn."""
         return [min(k, n - k) for n, k in zip(self.sizes, self.chosen, strict=True)]
 
-    def every(self) -> Iterator[list[I64]]:
+    def every(self) -> Iterator[list[Picked]]:
         """Yield all assignments in batches: per stratum, int64 [batch, smaller]."""
         choices = [
             itertools.combinations(range(n), k)
@@ -78,19 +83,19 @@ class Assignments:
                 for s, k in enumerate(self.smaller)
             ]
 
-    def drawn(self, rng: np.random.Generator, count: int) -> Iterator[list[I64]]:
-        """Yield that many random assignments, in the same form."""
+    def drawn(self, rng: np.random.Generator, count: int) -> Iterator[list[Picked]]:
+        """Yield that many random assignments; strata of which much is picked are marked."""
         step = self._step()
         for begin in range(0, count, step):
             many = min(step, count - begin)
             yield [_subsets(rng, many, n, k) for n, k in zip(self.sizes, self.smaller, strict=True)]
 
-    def sums(self, picked: list[I64], scores: Sequence[F64]) -> list[F64]:
+    def sums(self, picked: list[Picked], scores: Sequence[F64]) -> list[F64]:
         """Add up, per stratum, the scores of the units in the sample.
 
         Parameters
         ----------
-        picked : list of int64 [assignments, smaller]
+        picked : list of int64 [assignments, smaller] or bool [assignments, units]
             The smaller side of every stratum.
         scores : sequence of float64 [units, columns]
 
@@ -101,7 +106,7 @@ class Assignments:
         sides = zip(picked, scores, self.sizes, self.chosen, strict=True)
         return [s.sum(axis=0) - _sums(p, s) if 2 * k > n else _sums(p, s) for p, s, n, k in sides]
 
-    def as_given(self) -> list[I64]:
+    def as_given(self) -> list[Picked]:
         """Return the assignment that has the first units of each stratum in the sample."""
         return [
             np.arange(k if 2 * k > n else 0, n if 2 * k > n else k, dtype=np.int64)[None, :]
@@ -112,11 +117,10 @@ class Assignments:
         return max(1, _CHUNK // max(1, sum(self.sizes)))
 
 
-def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> I64:
-    """Draw subsets of ``k`` of ``n``, all equally likely: int64 [many, k]."""
+def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
+    """Draw subsets of ``k`` of ``n``, all equally likely."""
     if k * k > 2 * n:  # most draws would have a number twice
-        keys = rng.random((many, n), dtype=np.float32)
-        return np.asarray(np.argpartition(keys, min(k, n - 1), axis=1)[:, :k], dtype=np.int64)
+        return smallest(rng.random((many, n), dtype=np.float32), k)
     # Few of many: numbers drawn at random, and again where one came twice.
     picked = rng.integers(0, n, (many, k))
     repeat = np.arange(many)
@@ -127,7 +131,30 @@ def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> I64:
     return picked
 
 
-def _sums(picked: I64, scores: F64) -> F64:
+def smallest(keys: F64 | npt.NDArray[np.float32], k: int) -> Bool:
+    """Mark the ``k`` smallest of every row, the first ones of equals.
+
+    Parameters
+    ----------
+    keys : float32 or float64 [rows, n]
+    k : int
+        From 1 to n.
+    """
+    limit: F64 = np.partition(keys, k - 1, axis=1)[:, k - 1 : k].astype(np.float64)
+    marked: Bool = keys <= limit
+    for row in np.flatnonzero(marked.sum(axis=1) > k):
+        tied = np.flatnonzero(keys[row] == limit[row])
+        marked[row, tied[k - int((keys[row] < limit[row]).sum()) :]] = False
+    return marked
+
+
+def _sums(picked: Picked, scores: F64) -> F64:
+    if picked.dtype == np.bool_:
+        return np.asarray(picked.astype(np.float64) @ scores, dtype=np.float64)
+    return _sums_of(picked.astype(np.int64, copy=False), scores)
+
+
+def _sums_of(picked: I64, scores: F64) -> F64:
     many, k = picked.shape
     if k * _SPARSE <= len(scores):
         total = np.zeros((many, scores.shape[1]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.detect.assignments import Assignments, ways
+from critpath.detect.assignments import Assignments, Picked, ways
 from critpath.model import F64, I64
 
 _WORK = 200_000_000  # executions drawn in all, over the assignments
@@ -164,7 +164,7 @@ class Family:
     places: list[int]  # of these in the plan
     divisors: list[F64]
 
-    def sums(self, picked: list[I64]) -> list[F64]:
+    def sums(self, picked: list[Picked]) -> list[F64]:
         """Add up over all strata, then in each stratum that is tested by itself."""
         parts = self.plan.sums(picked, self.units)
         nothing = np.zeros((1, len(self.divisors[0])))

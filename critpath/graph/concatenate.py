@@ -3,50 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from critpath.model import I64, CriticalPaths, Executions, PathSet
-
-
-def concatenate(parts: Sequence[CriticalPaths]) -> CriticalPaths:
-    """Join tables of paths; their text gets one common table of strings.
-
-    Parameters
-    ----------
-    parts : sequence of CriticalPaths
-
-    Returns
-    -------
-    CriticalPaths
-        The paths of all parts in order.
-    """
-    codes: dict[str, int] = {"": 0}
-    details, comms = [], []
-    for part in parts:
-        table = np.array([codes.setdefault(text, len(codes)) for text in part.strings], np.int32)
-        details.append(table[part.detail])
-        comms.append(table[part.comm])
-    counts = [np.diff(part.start) for part in parts]
-
-    def joined(name: str, dtype: type[np.generic]) -> np.ndarray:
-        columns = [getattr(part, name) for part in parts]
-        return np.concatenate([np.zeros(0, dtype), *columns]).astype(dtype)
-
-    return CriticalPaths(
-        start=np.concatenate([[0], np.cumsum(np.concatenate([[0][:0], *counts]))]).astype(np.int64),
-        begin=joined("begin", np.int64),
-        end=joined("end", np.int64),
-        state=joined("state", np.uint8),
-        detail=np.concatenate([np.zeros(0, np.int32), *details]),
-        comm=np.concatenate([np.zeros(0, np.int32), *comms]),
-        tid=joined("tid", np.int64),
-        host=joined("host", np.int64),
-        cpu=joined("cpu", np.int32),
-        lossy=joined("lossy", np.bool_),
-        strings=tuple(codes),
-    )
+from critpath.model import I64, Executions, PathSet, join_stored
 
 
 def join_sets(parts: Sequence[PathSet]) -> PathSet:
@@ -68,7 +28,7 @@ def join_sets(parts: Sequence[PathSet]) -> PathSet:
             incomplete=sum(e.incomplete for e in every),
             notes=tuple(note for e in every for note in e.notes),
         ),
-        paths=concatenate([part.paths for part in parts]),
+        paths=join_stored([part.paths for part in parts]),
         session=np.concatenate([p.session + o for p, o in zip(parts, offsets, strict=False)]),
         sources=sources,
         specification=" | ".join(dict.fromkeys(part.specification for part in parts)),
@@ -87,32 +47,6 @@ def take_executions(path_set: PathSet, rows: I64) -> PathSet:
     ----------
     path_set : PathSet
     rows : int64 array
-        Their positions, in the order wanted.
+        Their positions, in the order wanted; of stored paths only these are fetched.
     """
-    every, paths = path_set.executions, path_set.paths
-    counts = np.diff(paths.start)[rows]
-    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    segments = np.arange(start[-1]) + np.repeat(paths.start[rows] - start[:-1], counts)
-    columns = ("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy")
-
-    def texts(column: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(column[row] for row in rows.tolist())
-
-    return replace(
-        path_set,
-        executions=replace(
-            every,
-            id=texts(every.id),
-            begin=every.begin[rows],
-            end=every.end[rows],
-            tid=every.tid[rows],
-            host=every.host[rows],
-            comm=texts(every.comm),
-            label=texts(every.label),
-        ),
-        paths=replace(
-            paths, start=start, **{name: getattr(paths, name)[segments] for name in columns}
-        ),
-        session=path_set.session[rows],
-        lossy=path_set.lossy[rows],
-    )
+    return path_set.take(rows)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from critpath.model.events import Clock, EventChunk, EventClass, Events, Kind, Loss, Wanted
     from critpath.model.executions import Executions
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
-    from critpath.model.paths import CriticalPaths, PathSet
+    from critpath.model.paths import CriticalPaths, PathSet, join_paths
     from critpath.model.recording import (
         COMPLETE,
         INTERRUPTED,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Manifest,
         Run,
     )
+    from critpath.model.stored import Piece, StoredPaths, join_stored
     from critpath.model.table import Column, Rows, Table
     from critpath.model.timelines import (
         INTERFERENCE,
@@ -69,11 +70,12 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "events": ("Clock", "EventChunk", "EventClass", "Events", "Kind", "Loss", "Wanted"),
     "executions": ("Executions",),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
-    "paths": ("CriticalPaths", "PathSet"),
+    "paths": ("CriticalPaths", "PathSet", "join_paths"),
     "recording": (
         *("COMPLETE", "INTERRUPTED", "MANIFEST", "MANIFEST_FORMAT", "RECORDING"),
         *("CpuLoss", "Manifest", "Run"),
     ),
+    "stored": ("Piece", "StoredPaths", "join_stored"),
     "table": ("Column", "Rows", "Table"),
     "timelines": (
         *("INTERFERENCE", "RUNNING", "STATES", "State", "TRACE_COMPASS", "Timelines", "Workers"),
@@ -140,11 +142,13 @@ __all__ = [
     "Missing",
     "Outliers",
     "PathSet",
+    "Piece",
     "Rate",
     "Rows",
     "Run",
     "State",
     "StateTest",
+    "StoredPaths",
     "Symbol",
     "Table",
     "Timelines",
@@ -154,5 +158,7 @@ __all__ = [
     "freeze_columns",
     "identifiers",
     "in_doublings",
+    "join_paths",
+    "join_stored",
     "whole_block",
 ]

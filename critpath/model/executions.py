@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,6 +48,37 @@ class Executions(Table):
 
     def __len__(self) -> int:
         return len(self.id)
+
+    def rows(self, rows: slice) -> Executions:
+        """Return consecutive executions."""
+        return replace(
+            self,
+            id=self.id[rows],
+            begin=self.begin[rows],
+            end=self.end[rows],
+            tid=self.tid[rows],
+            host=self.host[rows],
+            comm=self.comm[rows],
+            label=self.label[rows],
+        )
+
+    def take(self, rows: I64) -> Executions:
+        """Return some executions, in the order of their positions ``rows``."""
+        chosen = rows.tolist()
+
+        def texts(column: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(column[row] for row in chosen)
+
+        return replace(
+            self,
+            id=texts(self.id),
+            begin=self.begin[rows],
+            end=self.end[rows],
+            tid=self.tid[rows],
+            host=self.host[rows],
+            comm=texts(self.comm),
+            label=texts(self.label),
+        )
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per execution."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from critpath.model.timelines import STATES
 if TYPE_CHECKING:
     from critpath.model.events import Loss
     from critpath.model.executions import Executions
+
+_SEGMENT_COLUMNS: Final = (
+    *("begin", "end", "state", "detail", "comm"),
+    *("tid", "host", "cpu", "lossy"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +76,52 @@ class CriticalPaths(Table):
 
     def __len__(self) -> int:
         return len(self.start) - 1
+
+    def chunks(self) -> Iterator[CriticalPaths]:
+        """Yield all paths in order, as many at a time as are in memory together: here, all.
+
+        `StoredPaths` fetches them chunk by chunk; what adds up over paths is computed so.
+        """
+        yield self
+
+    def resident(self) -> CriticalPaths:
+        """Return these paths with all their segments in memory."""
+        return self
+
+    def map(self, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:
+        """Change every path by itself; of stored ones, when they are fetched.
+
+        Parameters
+        ----------
+        change : callable
+            Returns as many paths as it is given, in their order.
+        """
+        return change(self)
+
+    def keep(self, rows: I64) -> CriticalPaths:
+        """Return the same paths, with some in memory: `take` of these fetches nothing.
+
+        Parameters
+        ----------
+        rows : int64 array
+        """
+        del rows
+        return self
+
+    def take(self, rows: I64) -> CriticalPaths:
+        """Return some of the paths.
+
+        Parameters
+        ----------
+        rows : int64 array
+            Their positions, in the order wanted.
+        """
+        rows = np.asarray(rows, np.int64)
+        counts = self.start[rows + 1] - self.start[rows]
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        segments = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
+        columns: dict[str, Any] = {name: getattr(self, name)[segments] for name in _SEGMENT_COLUMNS}
+        return CriticalPaths(start=start, **columns, strings=self.strings)
 
     @property
     def duration(self) -> I64:
@@ -180,6 +231,42 @@ class PathSet(Table):
     def __len__(self) -> int:
         return len(self.executions)
 
+    def chunks(self) -> Iterator[PathSet]:
+        """Yield the set in order, as many executions at a time as are in memory together.
+
+        Each has the set's facts, and its paths in memory.
+        """
+        first = 0
+        for paths in self.paths.chunks():
+            if len(paths) == len(self):
+                yield self if paths is self.paths else replace(self, paths=paths)
+                return
+            rows = slice(first, first + len(paths))
+            first += len(paths)
+            yield replace(
+                self,
+                executions=self.executions.rows(rows),
+                paths=paths,
+                session=self.session[rows],
+                lossy=self.lossy[rows],
+            )
+
+    def take(self, rows: I64) -> PathSet:
+        """Return some executions, with their paths in memory, as a set.
+
+        Parameters
+        ----------
+        rows : int64 array
+            Their positions, in the order wanted.
+        """
+        return replace(
+            self,
+            executions=self.executions.take(rows),
+            paths=self.paths.take(rows),
+            session=self.session[rows],
+            lossy=self.lossy[rows],
+        )
+
     def table_columns(self) -> dict[str, Column]:
         """Return a row per segment, with the execution that it is of.
 
@@ -196,3 +283,38 @@ class PathSet(Table):
             "label": Column(codes, self.executions.label or ("",)),
             **rest,
         }
+
+
+def join_paths(parts: Sequence[CriticalPaths]) -> CriticalPaths:
+    """Join tables of paths; their text gets one common table of strings.
+
+    Parameters
+    ----------
+    parts : sequence of CriticalPaths
+        In memory; pieces of one table, which share its strings, keep them.
+
+    Returns
+    -------
+    CriticalPaths
+        The paths of all parts in order.
+    """
+    shared = parts[0].strings if parts else ("",)
+    columns: dict[str, Any] = {}
+    if any(part.strings is not shared for part in parts):
+        codes: dict[str, int] = {"": 0}
+        tables = [
+            np.array([codes.setdefault(text, len(codes)) for text in part.strings], np.int32)
+            for part in parts
+        ]
+        shared = tuple(codes)
+        for name in ("detail", "comm"):
+            recoded = [t[getattr(p, name)] for t, p in zip(tables, parts, strict=True)]
+            columns[name] = np.concatenate([np.zeros(0, np.int32), *recoded])
+    types = {"state": np.uint8, "detail": np.int32, "comm": np.int32, "cpu": np.int32}
+    for name in _SEGMENT_COLUMNS:
+        if name not in columns:
+            none: Any = np.zeros(0, np.bool_ if name == "lossy" else types.get(name, np.int64))
+            columns[name] = np.concatenate([none, *(getattr(part, name) for part in parts)])
+    counts = [np.diff(part.start) for part in parts]
+    start = np.cumsum(np.concatenate([[0], *counts])).astype(np.int64)
+    return CriticalPaths(start=start, **columns, strings=shared)

@@ -13,17 +13,24 @@ from critpath.model import CompareSettings
 from critpath.pipeline.baselines import join_sets, make_sessions, said_of, saved_paths, update
 from critpath.pipeline.calibration import calibrate
 from critpath.pipeline.comparison import compare
+from critpath.pipeline.engines import dask_address, dask_engine
 from critpath.pipeline.exporting import choose_executions, vectors, window
-from critpath.pipeline.extraction import extract, extract_each, thread_paths
+from critpath.pipeline.extraction import ExtractSettings, thread_paths
+from critpath.pipeline.recordings import extract, extract_dataset, extract_each, extract_file
 from critpath.pipeline.switches import with_switches
 
 __all__ = [
     "CompareSettings",
+    "ExtractSettings",
     "calibrate",
     "choose_executions",
     "compare",
+    "dask_address",
+    "dask_engine",
     "extract",
+    "extract_dataset",
     "extract_each",
+    "extract_file",
     "join_sets",
     "make_sessions",
     "parse_specification",

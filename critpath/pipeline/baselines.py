@@ -223,7 +223,7 @@ def _moments(paths: PathSet) -> Iterator[tuple[object, ...]]:
 
 
 def saved_paths(file: Path) -> PathSet:
-    """Return the paths in a file of `extract` or in a baseline, as they were saved.
+    """Return the paths in what `extract` wrote or in a baseline, as they were saved.
 
     Raises
     ------
@@ -234,7 +234,9 @@ def saved_paths(file: Path) -> PathSet:
     from critpath.graph.concatenate import join_sets
 
     if store.is_paths_file(file):
-        return store.load_paths(file)
+        return store.open_paths(file)
+    if store.is_dataset(file):
+        return join_sets(store.load_dataset(file))
     baseline = load_baseline(file)
     return join_sets(sets_of(baseline, file, interrupts=baseline.interrupts))
 

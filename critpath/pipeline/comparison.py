@@ -43,9 +43,9 @@ def compare(
     from critpath.detect.compared import partly
     from critpath.detect.verdict import decide
     from critpath.model import Comparison
-    from critpath.vectors.alphabet import ALPHABETS
+    from critpath.vectors.alphabet import Coder
     from critpath.vectors.coarse import with_like_states
-    from critpath.vectors.table import vector_table
+    from critpath.vectors.table import vectors_of
 
     settings = settings or CompareSettings()
     tell = progress or (lambda _: None)
@@ -56,9 +56,10 @@ def compare(
                 "check --execution, or record more: at least 10 executions, better 100",
             )
     normal, sample, unlike = with_like_states(with_switches(normal), with_switches(sample))
-    alphabet = ALPHABETS[settings.vector]((normal, sample))
-    normal_vectors = vector_table(normal, alphabet.symbols, alphabet.codes[0])
-    sample_vectors = vector_table(sample, alphabet.symbols, alphabet.codes[1])
+    # Segments may be more than fit in memory: they are read chunk by chunk, once for the
+    # alphabet and once for the vectors, and then only those of the paths that are aligned.
+    coder = Coder((normal, sample), settings.vector)
+    normal_vectors, sample_vectors = vectors_of(normal, coder), vectors_of(sample, coder)
     judgement = judge(
         normal_vectors,
         sample_vectors,
@@ -88,7 +89,7 @@ def compare(
         warnings=(
             *([part] if part else []),
             *judgement.warnings,
-            *set_warnings(normal, sample, alphabet.folded),
+            *set_warnings(normal, sample, coder.folded),
             *unlike,
         ),
         normal=normal,
@@ -105,4 +106,4 @@ def compare(
         causes=(),
         settings=asdict(settings),
     )
-    return explain(result, alphabet.codes, settings, tell)
+    return explain(result, coder, settings, tell)

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.align.add import Group
+    from critpath.localize.segments import Segments
     from critpath.model import (
         I64,
         U8,
@@ -20,12 +23,13 @@ if TYPE_CHECKING:
         Finding,
         PathSet,
     )
+    from critpath.vectors.alphabet import Coder
 
 Progress = Callable[[str], None]
 
 
 def explain(
-    comparison: Comparison, codes: tuple[U8, ...], settings: CompareSettings, tell: Progress
+    comparison: Comparison, coder: Coder, settings: CompareSettings, tell: Progress
 ) -> Comparison:
     """Align the executions that stand out with their normal group, and name the causes.
 
@@ -33,8 +37,8 @@ def explain(
     ----------
     comparison : Comparison
         Everything up to the outliers.
-    codes : (uint8 array, uint8 array)
-        Symbol of every segment of the normal and of the sample set.
+    coder : Coder
+        Of both sets.
     """
     from critpath.detect.levels import ERROR
     from critpath.localize.causes import Explained, group_causes, in_order_of_causes
@@ -42,7 +46,8 @@ def explain(
     from critpath.localize.surroundings import surroundings
 
     chosen, left_out = to_explain(comparison, settings.explain_limit)
-    groups = _Groups(comparison, codes, chosen, settings)
+    groups = _Groups(comparison, coder, chosen, settings)
+    comparison = groups.comparison
     aligned: list[Aligned] = []
     findings: list[Finding] = []
     for position, execution in enumerate(chosen):
@@ -58,7 +63,10 @@ def explain(
     # Many alignments have the same thing to say.
     warnings += tuple(dict.fromkeys(note for a in aligned for note in a.alignment.notes))
     kind, total = ("examined", len(chosen)) if left_out else ("", len(comparison.sample))
-    around = [surroundings(comparison.sample, finding) for finding in findings]
+    around = [
+        surroundings(_one(comparison.sample, found.execution), replace(found, execution=0))
+        for found in findings
+    ]
     quota = held_back(comparison.normal, comparison.sample)
     alone = comparison.outliers.anomalous.any()
     causes = group_causes(
@@ -92,15 +100,23 @@ class _Groups:
     def __init__(
         self,
         comparison: Comparison,
-        codes: tuple[U8, ...],
+        coder: Coder,
         chosen: list[int],
         settings: CompareSettings,
     ) -> None:
-        self.comparison, self.codes, self.settings = comparison, codes, settings
+        self.comparison, self.coder, self.settings = comparison, coder, settings
         homes = comparison.pairs.pair[comparison.sample_clusters.labels]
         self._home = {execution: int(homes[execution]) for execution in chosen}
         self._rows: dict[int, tuple[I64, int]] = {}
         self._aligned: dict[int, Group] = {}
+        self._segments: dict[int, Segments] = {}
+        if chosen:
+            rows = np.unique(np.concatenate([self.rows(execution)[0] for execution in chosen]))
+            self.comparison = replace(
+                comparison,
+                normal=_keeping(comparison.normal, rows),
+                sample=_keeping(comparison.sample, np.array(chosen, np.int64)),
+            )
 
     def rows(self, execution: int) -> tuple[I64, int]:
         """Return the normal executions to align with, and how many of the type are left out."""
@@ -122,30 +138,46 @@ class _Groups:
         from critpath.align.multiple import align
 
         normal, sample = self.comparison.normal, self.comparison.sample
-        mine = _path(sample, self.codes[1], execution)
+        mine = self._path(sample, execution)
         alphabet = len(self.comparison.normal_vectors.symbols)
         home = self._home[execution]
         if self.settings.msa == "add" and home in self._aligned:
             return self._aligned[home].add(*mine)
         rows, _ = self.rows(execution)
-        group = [_path(normal, self.codes[0], i) for i in rows]
+        group = [self._path(normal, i) for i in rows.tolist()]
         sequences, durations = [p[0] for p in group], [p[1] for p in group]
         if self.settings.msa == "joint":
             together = [*sequences, mine[0]], [*durations, mine[1]]
             return align(*together, alphabet, method=self.settings.aligner)
-        others = [_path(sample, self.codes[1], e)[0] for e, at in self._home.items() if at == home]
+        others = [self._path(sample, e)[0] for e, at in self._home.items() if at == home]
         self._aligned[home] = Group(
             sequences, durations, alphabet, others=others, method=self.settings.aligner
         )
         return self._aligned[home].add(*mine)
 
+    def segments(self, normal: int) -> Segments:
+        """Return what a normal path is beyond its symbols."""
+        from critpath.localize.chosen import segments_of
 
-def _path(path_set: PathSet, codes: U8, execution: int) -> tuple[U8, I64]:
-    """Return the symbols and durations of one path."""
-    from critpath.localize.chosen import rows_of
+        if normal not in self._segments:
+            one = _one(self.comparison.normal, normal)
+            self._segments[normal] = segments_of(one.paths, 0)
+        return self._segments[normal]
 
-    rows = rows_of(path_set.paths, execution)
-    return codes[rows], path_set.paths.duration[rows]
+    def _path(self, path_set: PathSet, execution: int) -> tuple[U8, I64]:
+        """Return the symbols and durations of one path."""
+        one = _one(path_set, execution)
+        return self.coder.codes(one), one.paths.duration
+
+
+def _one(path_set: PathSet, execution: int) -> PathSet:
+    """Return one execution as a set: its path is fetched if it is not in memory."""
+    return path_set.take(np.array([execution], np.int64))
+
+
+def _keeping(path_set: PathSet, rows: I64) -> PathSet:
+    """Return a set with some of its paths in memory, which are then taken one by one."""
+    return replace(path_set, paths=path_set.paths.keep(rows))
 
 
 def _explain_one(
@@ -164,8 +196,8 @@ def _explain_one(
         alignment,
         statistics,
         comparison.normal_vectors.symbols,
-        segments_of(comparison.sample.paths, execution),
-        [segments_of(comparison.normal.paths, i) for i in rows],
+        segments_of(_one(comparison.sample, execution).paths, 0),
+        [groups.segments(i) for i in rows.tolist()],
     )
     durations = alignment.durations
     expected = sum(int(d.sum()) for d in durations[:-1]) / len(rows)

@@ -17,14 +17,11 @@ if TYPE_CHECKING:
 
 def vectors(path_sets: Sequence[PathSet]) -> list[VectorTable]:
     """Return the vectors of several sets, over one alphabet of states and threads."""
-    from critpath.vectors.alphabet import by_thread
-    from critpath.vectors.table import vector_table
+    from critpath.vectors.alphabet import Coder
+    from critpath.vectors.table import vectors_of
 
-    found = by_thread(path_sets)
-    return [
-        vector_table(paths, found.symbols, codes)
-        for paths, codes in zip(path_sets, found.codes, strict=True)
-    ]
+    coder = Coder(path_sets, "thread")
+    return [vectors_of(paths, coder) for paths in path_sets]
 
 
 def choose_executions(paths: PathSet, ids: Sequence[str]) -> PathSet:

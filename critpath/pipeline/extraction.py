@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,17 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from critpath.errors import UsageError
+from critpath.executions.find import find_executions
 from critpath.executions.specification import parse_specification
 from critpath.units import plural
 
 if TYPE_CHECKING:
-    from critpath.model import (
-        Events,
-        Executions,
-        PathSet,
-        Timelines,
-        Wanted,
-    )
+    from critpath.executions.specification import Specification
+    from critpath.model import Events, Executions, Manifest, PathSet, Timelines, Wanted
+    from critpath.pipeline.replaying import Replayed
+    from critpath.pipeline.sources import Opener
+    from critpath.read.clocks import Trace
 
 Progress = Callable[[str], None]
 
@@ -48,87 +48,6 @@ class ExtractSettings:
     max_memory: int = 0
 
 
-def extract(
-    sources: Sequence[Path],
-    *,
-    specification: str | None,
-    reader: str = "auto",
-    interrupts: bool = True,
-    progress: Progress | None = None,
-) -> PathSet:
-    """Extract the critical path of every execution of some recordings.
-
-    Parameters
-    ----------
-    sources : sequence of Path
-        Recordings, directories of recordings, CTF trace directories, files that an
-        earlier `extract` saved, or baselines.
-    specification : str or None
-        What an execution is (``--execution``); None for what the recording says of
-        itself.
-    reader : str
-        ``auto``, ``native`` or ``babeltrace2``.
-    interrupts : bool
-        Take interrupt work out of running time.
-    progress : callable or None
-        Told what is being done.
-
-    Returns
-    -------
-    PathSet
-
-    Raises
-    ------
-    UnreadableError, UsageError
-        As the readers and finders do.
-    """
-    from critpath.graph.concatenate import join_sets
-
-    return join_sets(
-        extract_each(
-            sources,
-            specification=specification,
-            reader=reader,
-            interrupts=interrupts,
-            progress=progress,
-        )
-    )
-
-
-def extract_each(
-    sources: Sequence[Path],
-    *,
-    specification: str | None,
-    reader: str = "auto",
-    interrupts: bool = True,
-    progress: Progress | None = None,
-) -> list[PathSet]:
-    """Extract as `extract` does, and leave every recording a set of its own."""
-    from critpath import store
-    from critpath.baseline.format import is_baseline_file
-    from critpath.read.sessions import find_recordings
-
-    tell = progress or (lambda _: None)
-    settings = ExtractSettings(specification, reader, interrupts)
-    parts: list[PathSet] = []
-    for source in sources:
-        if is_baseline_file(source):
-            from critpath.baseline.read import load_baseline
-            from critpath.pipeline.baselines import sets_of
-
-            tell(f"loading {source}")
-            parts += sets_of(load_baseline(source), source, interrupts=interrupts)
-            continue
-        if store.is_paths_file(source):
-            tell(f"loading {source}")
-            parts.append(store.load_paths(source))
-            continue
-        for recording in find_recordings(source):
-            tell(f"reading {recording}")
-            parts += extract_recording(recording, settings, tell)
-    return parts
-
-
 def extract_recording(
     recording: Path, settings: ExtractSettings, progress: Progress | None = None
 ) -> Iterator[PathSet]:
@@ -144,96 +63,120 @@ def extract_recording(
     UnreadableError, UsageError
         As the readers and finders do.
     """
-    tell = progress or (lambda _: None)
-    yield _extract_one(
-        recording, settings.specification, settings.reader, settings.interrupts, tell
-    )
-
-
-def _extract_one(
-    recording: Path, specification: str | None, reader: str, interrupts: bool, tell: Progress
-) -> PathSet:
     from critpath.executions.choose import choose_specification, with_label
-    from critpath.executions.find import find_executions
     from critpath.executions.marker import WANTED
     from critpath.executions.specification import wanted
+    from critpath.pipeline.replaying import few_events
+    from critpath.pipeline.sources import Opener
+    from critpath.read.description import Description
     from critpath.read.layout import KERNEL
-    from critpath.read.manifest import open_manifest, with_manifest
-    from critpath.read.recording import describe
+    from critpath.read.manifest import open_manifest
+    from critpath.read.recording import find_traces
 
+    tell = progress or (lambda _: None)
     manifest, said = open_manifest(recording)
-    described = describe(recording)
-    names = sorted({name for trace in described for name in trace.events})
-    marks = partial(_read, recording, (*KERNEL, *WANTED), reader)
-    text, how = choose_specification(specification, manifest.execution, recording, names, marks)
-    chosen, labelled = with_label(parse_specification(text), [t.texts for t in described])
-    events = _read(recording, (*KERNEL, *wanted(chosen)), reader)
-    events = with_manifest(events, manifest)
-    try:
-        executions = find_executions(
-            events, chosen, names, manifest.runs, interleaved=bool(manifest.interleaved)
-        )
-    except UsageError as error:
-        # Of several recordings it may be in one that an event or a field is missing.
-        raise UsageError(f"{recording}: {error.what}", error.do) from None
-    tell(f"walking {plural(len(executions), 'critical path')}")
-    timelines = _timelines(events)
-    path_set = _walk_all(events, timelines, executions, recording, text, interrupts)
-    return replace(path_set, warnings=(*said, *how, *labelled, *path_set.warnings))
+    traces = find_traces(recording)
+    described = [Description(trace) for trace in traces]
+    names = sorted({name for of in described for name in of.events})
+
+    def opener(more: Sequence[Wanted]) -> Opener:
+        return Opener(recording, traces, (*KERNEL, *more), settings.reader)
+
+    def marks() -> Events:
+        return few_events(opener(WANTED), [parse_specification("marker")])
+
+    possible = any(name in names for entry in WANTED for name in entry.names)
+    text, how = choose_specification(
+        settings.specification, manifest.execution, recording, names, marks if possible else None
+    )
+    chosen, labelled = with_label(parse_specification(text), [of.texts for of in described])
+    recorded = _Recorded(recording, traces, manifest, (*said, *how, *labelled))
+    with _replayed(opener(wanted(chosen)), recorded, [chosen], settings) as replayed:
+        try:
+            executions = find_executions(
+                replayed.events, chosen, names, manifest.runs, interleaved=bool(manifest.interleaved)
+            )
+        except UsageError as error:
+            # Of several recordings it may be in one that an event or a field is missing.
+            raise UsageError(f"{recording}: {error.what}", error.do) from None
+        tell(f"walking {plural(len(executions), 'critical path')}")
+        yield from _walked(replayed, executions, recorded, text, settings)
 
 
-def _read(recording: Path, wanted: Sequence[Wanted], reader: str) -> Events:
-    from critpath.read.recording import read_events
-    from critpath.timeline.missing_switches import with_missing_switches
+@dataclass(frozen=True)
+class _Recorded:
+    """A recording, and what has to be said of it before anything is read."""
 
-    return with_missing_switches(read_events(recording, wanted, reader=reader))
-
-
-def _timelines(events: Events) -> Timelines:
-    from critpath.timeline.clocks import align_hosts
-    from critpath.timeline.network import link_packets
-    from critpath.timeline.replay import replay
-
-    aligned = align_hosts(events)
-    return link_packets(aligned, replay(aligned))
+    path: Path
+    traces: Sequence[Trace]
+    manifest: Manifest
+    notes: tuple[str, ...]
 
 
-def _walk_all(
-    events: Events,
-    timelines: Timelines,
+@contextmanager
+def _replayed(
+    opener: Opener,
+    recorded: _Recorded,
+    specifications: Sequence[Specification],
+    settings: ExtractSettings,
+) -> Iterator[Replayed]:
+    from critpath.pipeline.replaying import ROWS, expected, replay_stream
+    from critpath.read.manifest import with_manifest
+
+    replayed = replay_stream(
+        opener,
+        expected(recorded.traces),
+        specifications,
+        rows=ROWS,
+        spill=bool(settings.max_memory),
+        complete=partial(with_manifest, manifest=recorded.manifest),
+    )
+    with closing(replayed):
+        yield replayed
+
+
+def _walked(
+    replayed: Replayed,
     executions: Executions,
-    recording: Path,
+    recorded: _Recorded,
     specification: str,
-    interrupts: bool,
-) -> PathSet:
+    settings: ExtractSettings,
+) -> Iterator[PathSet]:
+    """Walk the executions, and yield their paths."""
     from critpath.graph.loss import overlaps_loss
-    from critpath.graph.path import critical_paths
     from critpath.graph.subjects import left_out, subject_workers
+    from critpath.graph.sweep import sweep_paths
     from critpath.model import PathSet
 
-    subjects = subject_workers(timelines.workers, executions)
-    paths = critical_paths(
-        timelines,
+    events = replayed.events
+    subjects = subject_workers(replayed.workers, executions)
+    paths = sweep_paths(
+        replayed.blocks,
+        replayed.workers,
+        events.strings,
+        replayed.processors,
+        replayed.packets,
+        events.losses,
         subjects,
         executions.begin,
         executions.end,
-        interrupts=interrupts,
+        interrupts=settings.interrupts,
     )
     notes = (*executions.notes, *left_out(subjects, executions))
-    return PathSet(
+    yield PathSet(
         executions=executions,
         paths=paths,
         session=np.zeros(len(executions), np.int64),
-        sources=(str(recording),),
+        sources=(str(recorded.path),),
         specification=specification,
         losses=events.losses,
         lossy=overlaps_loss(events.losses, executions.host, executions.begin, executions.end),
         environment=(
             *events.environment,
-            {"recording": str(recording), "clock_epoch": events.clock.epoch},
+            {"recording": str(recorded.path), "clock_epoch": events.clock.epoch},
         ),
         events=events.total,
-        warnings=(*events.warnings, *timelines.warnings, *notes),
+        warnings=(*recorded.notes, *events.warnings, *replayed.warnings, *notes),
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 # A path of somebody's machine within a sentence.
 _ABSOLUTE: Final = re.compile(r"(?<![\w.:/~-])/(?:[^\s/,;:'\"]+/)+([^\s/,;:'\"]+)")
 _WINDOWS: Final = "windows:"
-_NUMBERS: Final = ("begin", "end", "tid", "host")
-_SEGMENTS: Final = (*("begin", "end", "state", "detail", "comm"), *("tid", "host", "cpu", "lossy"))
 
 
 def portable(parts: Sequence[PathSet], taken: Sequence[str] = ()) -> list[PathSet]:
@@ -127,27 +125,4 @@ def spread(labels: Sequence[str], most: int, seed: int) -> I64:
 
 def only(paths: PathSet, rows: I64) -> PathSet:
     """Return a set with some of its executions."""
-    of = paths.paths
-    executions = paths.executions
-    segments = np.concatenate(
-        [np.zeros(0, np.int64), *(np.arange(of.start[i], of.start[i + 1]) for i in rows)]
-    ).astype(np.int64)
-    counts = np.diff(of.start)[rows]
-    numbers: dict[str, Any] = {name: getattr(executions, name)[rows] for name in _NUMBERS}
-    return replace(
-        paths,
-        executions=replace(
-            executions,
-            id=tuple(executions.id[i] for i in rows),
-            comm=tuple(executions.comm[i] for i in rows),
-            label=tuple(executions.label[i] for i in rows),
-            **numbers,
-        ),
-        paths=replace(
-            of,
-            start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            **{name: getattr(of, name)[segments] for name in _SEGMENTS},
-        ),
-        session=paths.session[rows],
-        lossy=paths.lossy[rows],
-    )
+    return paths.take(rows)

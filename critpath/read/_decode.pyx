@@ -8,6 +8,8 @@ an event nobody asked for costs one addition.  No read is made outside the packe
 content or the file, whatever the trace says.
 """
 
+import os
+
 import numpy as np
 
 include "_bits.pxi"
@@ -18,66 +20,156 @@ include "_window.pxi"
 
 
 cdef class Decoder(Window):
-    """Decodes the stream files of one recording, one trace and one file at a time.
+    """Decodes stream files of one recording, one at a time.
 
-    Use: `trace`, `steps`, `stream` per trace; `file`, then `run` until it returns
-    None per stream file.  When `run` returns (stream, id), that event class came up
-    for the first time: answer with `event_class` or `reject` and go on.
+    Use: `file`, then `run` until it returns None.  When `run` returns (stream, id), that
+    event class came up for the first time: answer with the tables' `event_class`, or
+    with `reject`, and go on.  Without a bound, rows of file after file are gathered for
+    `columns`; a decoder with a bound stops after about so many, and `ended` tells
+    whether the file is through.
     """
 
+    cdef Recording recording
+    cdef Tables tables
+    cdef Described* of
     # output
+    cdef int64_t bound
     cdef int64_t* ts
     cdef int64_t* place   # class in the low 32 bits, cpu in the high ones
     cdef int64_t count, room
     cdef int64_t* values
     cdef int64_t value_count, value_room
+    cdef int64_t passed   # rows that were taken away
     cdef int64_t* packets
     cdef int64_t packet_count, packet_room
+    cdef int64_t* regs
+    cdef int64_t regs_count
+    cdef int64_t began    # where in the file this batch did
+    cdef bint asking      # whether it waits for an event class
     cdef bint inside
+    cdef readonly bint ended
     cdef int64_t stream_index, header_end
     cdef int64_t need_id
 
-    def __cinit__(self):
+    def __init__(self, Recording recording, int64_t bound=0):
         cdef int64_t size = 0, other = 0
-        self.ts = <int64_t*>borrow(&size)
-        self.place = <int64_t*>borrow(&other)
-        self.room = (size if size < other else other) // 8
-        self.values = <int64_t*>borrow(&size)
-        self.value_room = size // 8
+        self.recording = recording
+        self.glass = &recording.glass
+        self.s.strings = &recording.strings
+        self.bound = bound
+        self.ahead = FIRST_WINDOW if bound else WINDOW
+        if bound:
+            self.ts = <int64_t*>malloc(bound * 8)
+            self.place = <int64_t*>malloc(bound * 8)
+            self.values = <int64_t*>malloc((4 * bound + SPILL) * 8)
+            if self.ts == NULL or self.place == NULL or self.values == NULL:
+                raise MemoryError
+            self.room, self.value_room = bound, 4 * bound
+        else:
+            self.ts = <int64_t*>borrow(&size)
+            self.place = <int64_t*>borrow(&other)
+            self.room = (size if size < other else other) // 8
+            self.values = <int64_t*>borrow(&size)
+            self.value_room = size // 8
 
     def __dealloc__(self):
-        give_back(self.ts, self.room * 8)
-        give_back(self.place, self.room * 8)
-        give_back(self.values, self.value_room * 8)
+        if self.bound:
+            free(self.ts)
+            free(self.place)
+            free(self.values)
+        else:
+            give_back(self.ts, self.room * 8)
+            give_back(self.place, self.room * 8)
+            give_back(self.values, self.value_room * 8)
         free(self.packets)
+        free(self.regs)
 
     def reject(self):
         """Answer that there is no such event class: the rest of the packet is lost."""
         self._close_packet(BAD_EVENT)
 
-    def file(self, int fd, int64_t size):
-        """Begin a stream file; the caller keeps the descriptor open until it is read."""
-        self.fd = fd
+    def file(self, Tables tables, bytes path, int64_t size, bint keep=True):
+        """Begin a stream file of a trace; unless it is kept open, each run opens it."""
+        self._shut()
+        self.tables = tables
+        self.of = &tables.of
+        self.path = path
+        self.name = self.path
+        self.keep = keep
         self.size = size
         self.at = 0
-        self.window_at = self.window_size = 0
-        self.inside = False
+        self.glass.owner = NULL
+        self.inside = self.ended = False
         self.s.clock = 0
         self.packet_count = 0
 
     def run(self):
-        """Decode to the end of the file, or to an event class not seen before."""
+        """Decode to the end of the file or the bound, or to a class not seen before."""
         cdef int result
-        self.s.steps = self.steps_memory
-        self.s.table = self.table_memory
-        self.s.banks[1] = self.regs
+        self._prepare()
         with nogil:
             result = self._run()
-        if result == NO_MEMORY:
-            raise MemoryError
         if result == NEED_CLASS:
             return self.stream_index, self.need_id
+        self._finished(result)
         return None
+
+    def skim(self):
+        """Decode to the end of the file as `run` does, but keep no row: what reading costs."""
+        while not self.ended or self.asking:
+            asked = self._batch()
+            if asked is not None:
+                return asked
+        return None
+
+    cdef object _batch(self):
+        """Run for the next rows; those of the last batch are gone then."""
+        cdef int64_t used
+        if not self.asking:
+            self.passed += self.count
+            self.count = self.value_count = 0
+            self.began = self._position()
+        asked = self.run()
+        self.asking = asked is not None
+        if not self.asking:
+            # Read ahead as much as so many rows took, so that little is read twice.
+            used = self._position() - self.began
+            self.ahead = WINDOW
+            if self.count and used < WINDOW:
+                used = used * self.bound // self.count
+                used += used // 16 + 512
+                self.ahead = min(max(used, 4096), WINDOW)
+        return asked
+
+    cdef int64_t _position(self) noexcept nogil:
+        """Bytes of the file that are decoded."""
+        return self.at + (self.s.pos >> 3 if self.inside else 0)
+
+    cdef int _prepare(self) except -1:
+        """Take over what the tables gained meanwhile."""
+        cdef void* p
+        cdef int64_t room = self.of.register_count
+        if room > self.regs_count:
+            p = realloc(self.regs, room * 8)
+            if p == NULL:
+                raise MemoryError
+            self.regs = <int64_t*>p
+            memset(self.regs + self.regs_count, 0, (room - self.regs_count) * 8)
+            self.regs_count = room
+        self.s.steps = self.of.steps
+        self.s.table = self.of.table
+        self.s.banks[1] = self.regs
+        return 0
+
+    cdef int _finished(self, int result) except -1:
+        """Close what need not stay open; raise what went wrong."""
+        if self.ended or not self.keep:
+            self._shut()
+        if result == NO_MEMORY:
+            raise MemoryError
+        if result == NOT_OPEN:
+            raise OSError(self.why, os.strerror(self.why), os.fsdecode(self.path))
+        return 0
 
     def file_packets(self):
         """What was seen of every packet of the file; see `packets.Column`."""
@@ -95,10 +187,16 @@ cdef class Decoder(Window):
                 take(&self.values, values, value_room))
 
     cdef int _run(self) noexcept nogil:
-        cdef int result
+        """Decode; OK at the end of the file or with as many rows as the bound allows."""
+        cdef int result = self._look()
+        if result == OK and self.inside and self.window_size == 0:
+            result = self._again()
+        if result != OK:
+            return result
         while True:
             if not self.inside:
                 if self.at >= self.size:
+                    self.ended = True
                     return OK
                 result = self._open_packet()
                 if result == NO_MEMORY:
@@ -111,9 +209,13 @@ cdef class Decoder(Window):
                 self.inside = True
             result = self._events()
             if result == MORE:
+                if self.bound and 4 * self.count >= 3 * self.bound:
+                    return OK
                 result = self._more()
                 if result == OK:
                     continue
+            if result == FULL:
+                return OK
             if result == NEED_CLASS or result == NO_MEMORY:
                 return result
             result = self._close_packet(result)
@@ -122,6 +224,16 @@ cdef class Decoder(Window):
 
     cdef int _open_packet(self) noexcept nogil:
         """Decode packet header and context; find where its content ends."""
+        cdef int64_t rest = self.size - self.at, most = rest if rest < 65536 else 65536
+        cdef int64_t size = most if most < self.ahead else self.ahead
+        cdef int result = self._header(size)
+        # A header this long is refused as going outside, which bounds what is read twice.
+        if result == OUTSIDE and size < most:
+            result = self._header(most)
+        return result
+
+    cdef int _header(self, int64_t size) noexcept nogil:
+        """Decode a packet's header and context from some bytes of it."""
         cdef State* s = &self.s
         cdef int64_t i, present, rest = self.size - self.at, content, whole
         cdef int result
@@ -132,39 +244,38 @@ cdef class Decoder(Window):
         self.packet[8] = -1
         self.packet[11] = INT64_MAX
         self.packet[12] = INT64_MIN
-        self.packet[15] = self.count
+        self.packet[15] = self.passed + self.count
         if self.packet_count == MOST_PACKETS:
             s.pos = 0
             return TOO_MANY
-        # A header this long is refused as going outside, which bounds what is read twice.
-        if self._fill(self.at, rest if rest < 65536 else 65536) == NO_MEMORY:
+        if self._fill(self.at, size) == NO_MEMORY:
             return NO_MEMORY
-        s.buf = self.window + (self.at - self.window_at)
+        s.buf = self.glass.data + (self.at - self.window_at)
         s.pos = 0
         s.limit = 8 * (self.window_at + self.window_size - self.at)
         for i in range(11):
             self.regs[i] = 0
-        present = self.header_present
-        result = execute(s, self.header_pc)
+        present = self.of.header_present
+        result = execute(s, self.of.header_pc)
         if present & (1 << R_MAGIC) and (result == OK or s.pos >= 32):
             if self.regs[R_MAGIC] != <int64_t>0xC1FC1FC1:
                 return BAD_MAGIC
         if result != OK:
             return result
         self.stream_index = -1
-        for i in range(self.stream_count):
-            if self.streams[i].id == self.regs[R_STREAM]:
+        for i in range(self.of.stream_count):
+            if self.of.streams[i].id == self.regs[R_STREAM]:
                 self.stream_index = i
                 break
-        if not present & (1 << R_STREAM) and self.stream_count == 1:
+        if not present & (1 << R_STREAM) and self.of.stream_count == 1:
             self.stream_index = 0
         if self.stream_index < 0:
             return BAD_STREAM
         self.packet[8] = self.stream_index
-        result = execute(s, self.streams[self.stream_index].context_pc)
+        result = execute(s, self.of.streams[self.stream_index].context_pc)
         if result != OK:
             return result
-        present |= self.streams[self.stream_index].present
+        present |= self.of.streams[self.stream_index].present
         self.packet[16] = present
         self.header_end = s.pos
         for i in range(3, 8):
@@ -221,7 +332,7 @@ cdef class Decoder(Window):
     cdef int _grow(self, int64_t values) noexcept nogil:
         """Room for one more event of that many values."""
         cdef void* p
-        cdef int64_t room
+        cdef int64_t room, least = 4 * self.bound if self.bound else 65536
         if self.count == self.room:
             room = 2 * self.room + 65536
             p = grow(self.ts, room * 8)
@@ -234,8 +345,8 @@ cdef class Decoder(Window):
             self.place = <int64_t*>p
             self.room = room
         if self.value_count + values > self.value_room:
-            room = 2 * self.value_room + values + 65536
-            p = grow(self.values, room * 8)
+            room = 2 * self.value_room + values + least
+            p = grow(self.values, (room + SPILL) * 8)
             if p == NULL:
                 return NO_MEMORY
             self.values = <int64_t*>p
@@ -268,7 +379,7 @@ cdef class Decoder(Window):
         mispredicted branch costs more than everything else that is done for an event.
         """
         cdef State* s = &self.s
-        cdef Stream* stream = &self.streams[self.stream_index]
+        cdef Stream* stream = &self.of.streams[self.stream_index]
         cdef Class* known
         cdef const uint8_t* buf = s.buf
         cdef int64_t pos = s.pos, limit = s.limit, rows = self.count, room = self.room
@@ -279,9 +390,24 @@ cdef class Decoder(Window):
         cdef int64_t low = self.packet[11], high = self.packet[12]
         cdef int result = OK
         cdef int64_t* regs = self.regs
+        cdef bint bound = self.bound != 0
+        cdef Going going
+        cdef Name* names = self.recording.names
         cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[7] << 32)
         cdef bint direct = stream.frequency == 1000000000 and stream.shift == 0
         while pos < limit:
+            if stream.start.size:
+                # Then one event as its program says, be it because it is not fast.
+                going = Going(pos, clock, rows, self.value_count, count, low, high)
+                result = fast_events(&stream.start, buf, limit, &going, ts, place, room,
+                                     self.values, self.value_room, cpu, s.strings, names)
+                pos, clock, rows, count = going.pos, going.clock, going.rows, going.count
+                self.value_count, low, high = going.value_count, going.low, going.high
+                if result != OK or pos >= limit:
+                    break
+            if rows == room and bound:
+                result = FULL
+                break
             begin = pos
             before = clock
             if stream.way_count:
@@ -311,7 +437,7 @@ cdef class Decoder(Window):
                 self.need_id = id
                 result = NEED_CLASS
                 break
-            known = &self.classes[index]
+            known = &self.of.classes[index]
             if direct and clock <= <uint64_t>INT64_MAX:
                 ns = <int64_t>clock
             else:
@@ -359,3 +485,6 @@ cdef class Decoder(Window):
         self.packet[11] = low
         self.packet[12] = high
         return result
+
+
+include "_chunks.pxi"

@@ -52,6 +52,8 @@ cdef enum:
     TOO_MANY = 13    # more packets in a file than any tracer writes
     NEED_CLASS = 100
     MORE = 101       # the window ends before the content
+    FULL = 102       # as many rows as the bound allows
+    NOT_OPEN = 103   # the file cannot be opened any more
 
 # Registers with a fixed meaning; `program.Role` gives the same numbers names.
 cdef enum:

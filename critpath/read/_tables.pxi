@@ -5,6 +5,8 @@ cdef enum:
     DENSE_IDS = 65536
     SLACK = 16
     WINDOW = 262144  # bytes of a file at a time: more would not stay in the cache
+    FIRST_WINDOW = 16384  # where a decoder stops after some rows
+    SPILL = 16       # values behind the last that a merge may copy without looking
     MOST_WAYS = 4
     MOST_PACKETS = 4194304
 
@@ -25,6 +27,9 @@ cdef struct Way:
     int64_t ts_at
     int64_t ts_bits
 
+include "_fast.pxi"
+
+
 cdef struct Stream:
     int64_t id
     int64_t context_pc
@@ -40,6 +45,29 @@ cdef struct Stream:
     int32_t* dense    # id -> class + 1
     int64_t* wide     # pairs id, class
     int64_t wide_count
+    Start start
+
+
+# What the metadata of one trace said: programs, stream classes, event classes.
+cdef struct Described:
+    Step* steps
+    int64_t step_count
+    int64_t* table
+    int64_t table_count
+    int64_t register_count
+    Stream* streams
+    int64_t stream_count
+    Class* classes
+    int64_t class_count
+    int64_t header_pc
+    int64_t header_present
+
+# The memory through which stream files are looked at: one for all of a recording, as
+# only the one being decoded needs it, so that it stays in the cache.
+cdef struct Glass:
+    uint8_t* data
+    int64_t room
+    void* owner  # whose file is in it
 
 
 cdef inline int flat_header(const uint8_t* buf, int64_t limit, const Stream* stream,
@@ -73,94 +101,123 @@ cdef inline int flat_header(const uint8_t* buf, int64_t limit, const Stream* str
     return OK
 
 
-cdef class Tables:
-    """What the metadata said, as the decoder needs it: programs, streams, classes."""
+cdef class Recording:
+    """What all stream files of a recording share: interned texts, and a window."""
 
-    cdef State s
     cdef Strings strings
-    cdef Step* steps_memory
-    cdef int64_t steps_count
-    cdef int64_t* table_memory
-    cdef int64_t table_count
-    cdef int64_t* regs
-    cdef int64_t regs_count
-    cdef Stream* streams
-    cdef int64_t stream_count
-    cdef Class* classes
-    cdef int64_t class_count
-    cdef int64_t header_pc
-    cdef int64_t header_present
+    cdef Name* names
+    cdef Glass glass
+    cdef int64_t* widths  # values of an event, by its class's row
+    cdef int64_t width_room, widest
 
     def __cinit__(self):
-        self.s.strings = &self.strings
         self.strings.entry_room = 64
         self.strings.entries = <Entry*>calloc(64, sizeof(Entry))
         if self.strings.entries == NULL or not strings_grow_slots(&self.strings):
             raise MemoryError
         # Code 0 is the empty string, which `intern` never looks up.
         self.strings.count = 1
+        self.names = <Name*>calloc(1 << NAME_BITS, sizeof(Name))
+        if self.names == NULL:
+            raise MemoryError
+        self.glass.data = <uint8_t*>borrow(&self.glass.room)
 
     def __dealloc__(self):
-        self._drop_trace()
         free(self.strings.bytes)
         free(self.strings.entries)
         free(self.strings.slots)
-        free(self.steps_memory)
-        free(self.table_memory)
-        free(self.regs)
+        free(self.names)
+        free(self.widths)
+        give_back(self.glass.data, self.glass.room)
 
-    cdef void _drop_trace(self) noexcept:
+    def code(self, const uint8_t[::1] text):
+        """The code of a text in UTF-8."""
+        cdef int64_t found = 0
+        if text.shape[0]:
+            found = intern(&self.strings, &text[0], text.shape[0], 0)
+        if found < 0:
+            raise MemoryError
+        return found
+
+    def texts(self, int64_t begin=0):
+        """The interned strings from a code on, as (bytes, encoding)."""
         cdef int64_t i
-        for i in range(self.stream_count):
-            free(self.streams[i].dense)
-            free(self.streams[i].wide)
-        free(self.streams)
-        free(self.classes)
-        self.streams = NULL
-        self.classes = NULL
-        self.stream_count = self.class_count = 0
-        self.steps_count = self.table_count = 0
+        cdef Entry* e
+        result = []
+        for i in range(begin, self.strings.count):
+            e = &self.strings.entries[i]
+            result.append((self.strings.bytes[e.offset:e.offset + e.length] if i else b"", e.tag))
+        return result
 
-    def trace(self, int64_t header_pc, int64_t present):
+    cdef int width(self, int64_t row, int64_t values) except -1:
+        """Note how many values events of a class have."""
+        cdef void* p
+        cdef int64_t room
+        if row >= self.width_room:
+            room = 2 * row + 64
+            p = realloc(self.widths, room * 8)
+            if p == NULL:
+                raise MemoryError
+            self.widths, self.width_room = <int64_t*>p, room
+        self.widths[row] = values
+        if values > self.widest:
+            self.widest = values
+        return 0
+
+
+cdef class Tables:
+    """What the metadata of a trace said, as decoders need it: programs, streams, classes."""
+
+    cdef Recording recording
+    cdef Described of
+
+    def __init__(self, Recording recording, int64_t header_pc, int64_t present):
         """Begin a trace: its packet header's program, and the roles it sets."""
-        self._drop_trace()
-        self.header_pc = header_pc
-        self.header_present = present
+        self.recording = recording
+        self.of.header_pc = header_pc
+        self.of.header_present = present
+
+    def __dealloc__(self):
+        cdef int64_t i
+        for i in range(self.of.stream_count):
+            free(self.of.streams[i].dense)
+            free(self.of.streams[i].wide)
+            free(self.of.streams[i].start.sizes)
+            free(self.of.streams[i].start.table)
+        free(self.of.streams)
+        free(self.of.classes)
+        free(self.of.steps)
+        free(self.of.table)
 
     def steps(self, int64_t[:, ::1] steps, int64_t[:, ::1] table, int64_t registers):
         """Append to the program and its table of ranges; make room for registers."""
         cdef int64_t n = steps.shape[0], m = table.shape[0]
-        cdef void* p = realloc(self.steps_memory, (self.steps_count + n + 1) * sizeof(Step))
+        cdef void* p = realloc(self.of.steps, (self.of.step_count + n + 1) * sizeof(Step))
         if p == NULL:
             raise MemoryError
-        self.steps_memory = <Step*>p
+        self.of.steps = <Step*>p
         if n:
-            memcpy(self.steps_memory + self.steps_count, &steps[0, 0], n * sizeof(Step))
-        self.steps_count += n
-        p = realloc(self.table_memory, (self.table_count + m + 1) * 24)
+            memcpy(self.of.steps + self.of.step_count, &steps[0, 0], n * sizeof(Step))
+        self.of.step_count += n
+        p = realloc(self.of.table, (self.of.table_count + m + 1) * 24)
         if p == NULL:
             raise MemoryError
-        self.table_memory = <int64_t*>p
+        self.of.table = <int64_t*>p
         if m:
-            memcpy(self.table_memory + 3 * self.table_count, &table[0, 0], m * 24)
-        self.table_count += m
-        if registers > self.regs_count:
-            p = realloc(self.regs, registers * 8)
-            if p == NULL:
-                raise MemoryError
-            self.regs = <int64_t*>p
-            memset(self.regs + self.regs_count, 0, (registers - self.regs_count) * 8)
-            self.regs_count = registers
+            memcpy(self.of.table + 3 * self.of.table_count, &table[0, 0], m * 24)
+        self.of.table_count += m
+        if registers > self.of.register_count:
+            self.of.register_count = registers
 
     def stream(self, int64_t id, int64_t context_pc, int64_t header_pc, int64_t present,
                uint64_t frequency, int64_t shift, flat=None):
         """Add a stream class (counted from 0) with its clock and what to add to it in ns."""
-        cdef void* p = realloc(self.streams, (self.stream_count + 1) * sizeof(Stream))
+        cdef void* p = realloc(self.of.streams, (self.of.stream_count + 1) * sizeof(Stream))
         cdef Stream* added
         if p == NULL:
             raise MemoryError
-        self.streams = <Stream*>p
-        added = &self.streams[self.stream_count]
+        self.of.streams = <Stream*>p
+        added = &self.of.streams[self.of.stream_count]
         memset(added, 0, sizeof(Stream))
         added.id, added.context_pc = id, context_pc
         added.header_pc, added.present = header_pc, present
@@ -174,35 +231,30 @@ cdef class Tables:
                 low, high, bits, id_at, id_bits, ts_at, ts_bits = way
                 added.ways[i] = Way(low, high, bits, id_at, id_bits, ts_at, ts_bits)
             added.way_count = len(flat[1])
-        self.stream_count += 1
+            plan(&added.start, added)
+        self.of.stream_count += 1
 
     def event_class(self, int64_t stream, int64_t id, int64_t pc, int64_t align, int64_t bits,
                     int32_t row, int32_t fields):
         """Answer what `run` asked for: an event class of a stream class."""
-        cdef Stream* owner = &self.streams[stream]
-        cdef void* p = realloc(self.classes, (self.class_count + 1) * sizeof(Class))
+        cdef Stream* owner = &self.of.streams[stream]
+        cdef void* p = realloc(self.of.classes, (self.of.class_count + 1) * sizeof(Class))
         if p == NULL:
             raise MemoryError
-        self.classes = <Class*>p
-        self.classes[self.class_count] = Class(pc, align, bits, row, fields)
+        self.of.classes = <Class*>p
+        self.of.classes[self.of.class_count] = Class(pc, align, bits, row, fields)
         if 0 <= id < DENSE_IDS:
-            owner.dense[id] = <int32_t>(self.class_count + 1)
+            owner.dense[id] = <int32_t>(self.of.class_count + 1)
         else:
             p = realloc(owner.wide, (owner.wide_count + 1) * 16)
             if p == NULL:
                 raise MemoryError
             owner.wide = <int64_t*>p
             owner.wide[2 * owner.wide_count] = id
-            owner.wide[2 * owner.wide_count + 1] = self.class_count
+            owner.wide[2 * owner.wide_count + 1] = self.of.class_count
             owner.wide_count += 1
-        self.class_count += 1
-
-    def texts(self):
-        """The interned strings as (bytes, encoding), in order of their codes."""
-        cdef int64_t i
-        cdef Entry* e
-        result = [(b"", 0)]
-        for i in range(1, self.strings.count):
-            e = &self.strings.entries[i]
-            result.append((self.strings.bytes[e.offset:e.offset + e.length], e.tag))
-        return result
+        if not learn(&owner.start, id, self.of.steps, &self.of.classes[self.of.class_count]):
+            raise MemoryError
+        self.of.class_count += 1
+        if row >= 0:
+            self.recording.width(row, fields)

@@ -84,6 +84,11 @@ def encoding_of(name: str) -> int:
     return ENCODINGS.index(canonical) if canonical in ENCODINGS else 0
 
 
+def decoded(texts: Iterable[tuple[bytes, int]]) -> Iterator[str]:
+    """Yield texts of the decoder, each with the position of its encoding in ENCODINGS."""
+    return (text.decode(ENCODINGS[encoding], "replace") for text, encoding in texts)
+
+
 def packable(of: FieldClass) -> bool:
     """Tell whether an array is a few bytes that make one number (an IPv4 address)."""
     return (

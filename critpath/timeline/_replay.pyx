@@ -5,32 +5,63 @@ The rules are those of docs/critical-path.md (sections "states" and "rules").  T
 plain-Python twin that tests compare this with is tests/oracle/replay.py.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
+from posix.stdlib cimport posix_memalign
 
 import numpy as np
 
+include "_tids.pxi"
 include "_threads.pxi"
 include "_rows.pxi"
 include "_workers.pxi"
 include "_intervals.pxi"
 
+cdef enum:
+    SLICE = 4096          # events between two looks at whether there is room for rows
+    MOST_INTERVALS = 3    # that one event adds
+    UNKNOWN_NAME = 255
+
+
+# Fields of an event that has none: of a chunk without values.
+cdef int64_t[8] nothing
+memset(nothing, 0, sizeof(nothing))
+cdef int64_t NEVER_LOST = 0x7FFFFFFFFFFFFFFF
+
 
 cdef class Replay(Recorder):
-    """The state machine; `run` once, then take the columns."""
+    """The state machine: `feed` it all events, and take the columns when it suits."""
 
+    cdef Meaning* classes
+    cdef Py_ssize_t class_count
     # What a thread woken by the irq of that name waited for, per string code.
-    cdef int32_t[::1] irq_state
+    cdef uint8_t* irq_state
+    cdef Py_ssize_t irq_names
     cdef int32_t[::1] softirq_state, softirq_detail
     cdef int64_t[:, ::1] prev_states   # per host: dead mask, stopped mask, runnable values...
+    cdef int64_t[::1] loss_end, loss_host, loss_cpu
+    cdef Py_ssize_t lost
     cdef public int64_t unplaced
+    cdef public uint32_t seen          # a bit for each kind of event that came
+    cdef public int64_t contradictions
 
-    def __init__(self, Py_ssize_t hosts, Py_ssize_t cpus, *, int has_waking, int has_syscalls,
-                 dict details, int32_t timer_state, int32_t[::1] irq_state,
-                 int32_t[::1] syscall_state, int32_t[::1] softirq_state,
-                 int32_t[::1] softirq_detail, int64_t[:, ::1] prev_states):
-        self.populate(hosts, cpus)
+    def __cinit__(self):
+        self.classes = NULL
+        self.class_count = 0
+        self.irq_state = NULL
+        self.irq_names = 0
+
+    def __dealloc__(self):
+        free(self.classes)
+        free(self.irq_state)
+
+    def __init__(self, Py_ssize_t hosts, *, int has_waking, int has_syscalls,
+                 dict details, int32_t timer_state, int32_t[::1] softirq_state,
+                 int32_t[::1] softirq_detail, int64_t[:, ::1] prev_states,
+                 int64_t[:, ::1] losses):
+        """``losses`` has the rows end, host and cpu, in order of the ends."""
+        self.populate(hosts)
         self.has_waking = has_waking
         self.has_syscalls = has_syscalls
         self.no_wake = details["no_wake"]
@@ -38,20 +69,57 @@ cdef class Replay(Recorder):
         self.context_unknown = details["context_unknown"]
         self.timer_detail = details["hrtimer"]
         self.timer_state = timer_state
-        self.irq_state = irq_state
-        self.syscall_state = syscall_state
         self.softirq_state = softirq_state
         self.softirq_detail = softirq_detail
         self.prev_states = prev_states
+        self.loss_end, self.loss_host, self.loss_cpu = losses[0], losses[1], losses[2]
+        self.lost = 0
         self.unplaced = 0
+        self.seen = 0
+        self.contradictions = 0
 
-    cdef int on_switch(self, Processor* p, int64_t t, int64_t* v) except -1 nogil:
-        cdef int64_t prev, following
+    def add_class(self, int kind, int host, int32_t detail, int32_t state, int flags):
+        """Tell what the next event class means."""
+        cdef Meaning* more = <Meaning*>realloc(self.classes,
+                                               (self.class_count + 1) * sizeof(Meaning))
+        if more == NULL:
+            raise MemoryError()
+        self.classes = more
+        more += self.class_count
+        self.class_count += 1
+        more.kind = <uint8_t>kind
+        more.host = host
+        more.detail = detail
+        more.state = state
+        more.flags = <uint8_t>flags
+
+    def name_irq(self, int32_t code, int state):
+        """Tell what a thread waited for that an interrupt of a name woke."""
+        cdef Py_ssize_t names
+        cdef uint8_t* more
+        if code >= self.irq_names:
+            names = max(2 * self.irq_names, code + 1)
+            more = <uint8_t*>realloc(self.irq_state, names)
+            if more == NULL:
+                raise MemoryError()
+            memset(more + self.irq_names, UNKNOWN_NAME, names - self.irq_names)
+            self.irq_state = more
+            self.irq_names = names
+        self.irq_state[code] = <uint8_t>state
+
+    cdef inline int on_switch(self, Processor* p, int64_t t, const int64_t* v) except -1 nogil:
+        cdef int32_t prev, following
         cdef Worker* w
         cdef int32_t doing
         cdef int64_t state = v[2]
         cdef int i
         prev = p.idle if v[1] == 0 else self.worker(p.host, v[1], t)
+        w = &self.workers[prev]
+        # Out of idle, or where the trace tells who is current, a switch that is missing
+        # can be put in again, if the thread was woken.
+        if p.current >= 0 and v[1] != p.current_tid and v[1] and (
+                self.seen & (1 << CURRENT) or (p.current == p.idle and w.last >= p.since)):
+            self.contradictions += 1
         w = self.touch(prev, t)
         w.name = <int32_t>v[0]
         if p.current == prev:
@@ -117,13 +185,15 @@ cdef class Replay(Recorder):
         w.waker = -1
         w.pending = 0
         p.current = following
+        p.current_tid = v[4]
         p.since = t
         return 0
 
-    cdef int on_wake(self, Processor* p, int64_t t, int64_t tid, int64_t cpu, int kind) except -1 nogil:
+    cdef inline int on_wake(self, Processor* p, int64_t t, int64_t tid, int64_t cpu,
+                            int kind) except -1 nogil:
         if tid == 0:
             return 0
-        cdef int64_t index = self.worker(p.host, tid, t)
+        cdef int32_t index = self.worker(p.host, tid, t)
         cdef Worker* w = &self.workers[index]
         if w.doing == DEAD:
             if kind != WAKEUP_NEW:
@@ -160,151 +230,227 @@ cdef class Replay(Recorder):
                 self.note_wake(w, p, t)
                 w.pending = 1
         elif w.doing == NEVER or w.doing == UNBORN:
-            if kind == WAKEUP_NEW and w.parent < 0 and p.depth == 0 and p.current >= 0 \
-                    and p.current != p.idle:
-                w.parent = p.current
+            if kind == WAKEUP_NEW and self.persons[index].parent < 0 and p.depth == 0 \
+                    and p.current >= 0 and p.current != p.idle:
+                self.persons[index].parent = p.current
             if kind == WAKEUP_NEW:
-                w.born = t
+                self.persons[index].born = t
             if kind != WAKING or w.doing == NEVER:
                 w.doing = RUNNABLE
                 w.since = t
                 w.cpu = <int32_t>cpu
         return 0
 
-    cdef int on_fork(self, Processor* p, int64_t t, int64_t* v) except -1 nogil:
+    cdef int on_fork(self, Processor* p, int64_t t, const int64_t* v) except -1 nogil:
         # Idle is a thread per cpu: no one thread 0 creates anything.
-        cdef int64_t parent = self.worker(p.host, v[0], t) if v[0] else -1, child
+        cdef int32_t parent = self.worker(p.host, v[0], t) if v[0] else -1, child
         cdef Worker* w
+        cdef Person* person
         child = self.reborn(p.host, v[2], t)
         w = &self.workers[child]
-        w.parent = parent
-        w.born = t
-        w.pid = v[3]
+        person = &self.persons[child]
+        person.parent = parent
+        person.born = t
+        person.pid = v[3]
         w.name = <int32_t>v[5]
         w.in_syscall = 0 if self.has_syscalls else -1
         w.doing = UNBORN
         w.since = t
         if parent >= 0:
             self.touch(parent, t)
-        if parent >= 0 and self.workers[parent].pid < 0:
-            self.workers[parent].pid = v[1]
+        if parent >= 0 and self.persons[parent].pid < 0:
+            self.persons[parent].pid = v[1]
         return 0
 
-    def run(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
-            const int32_t[::1] event_class, const int64_t[::1] offset,
-            const int64_t[::1] values, const uint8_t[::1] kinds, const int64_t[::1] class_host,
-            const int32_t[::1] class_detail, const int32_t[::1] class_state,
-            const uint8_t[::1] class_flags,
-            const int64_t[::1] loss_end, const int64_t[::1] loss_host, const int32_t[::1] loss_cpu,
-            int64_t end):
-        """Replay all events.
+    cdef int on_life(self, Processor* p, int64_t t, const int64_t* v, int kind) except -1 nogil:
+        """A thread executes a program, ends, or was there when the recording began."""
+        cdef int32_t index
+        cdef Worker* w
+        cdef Person* person
+        if v[0] == 0:
+            return 0
+        index = self.worker(p.host, v[0], t)
+        w = &self.workers[index]
+        if kind == STATEDUMP:
+            person = &self.persons[index]
+            if person.pid < 0:
+                person.pid = v[1]
+            if w.name == 0:
+                w.name = <int32_t>v[2]
+            # LTTng's thread status: 5 waits for an event.
+            if w.doing == NEVER and v[3] == 5:
+                w.doing = ASLEEP
+                w.since = t
+            return 0
+        self.touch(index, t)
+        if kind == EXIT:
+            w.exiting = 1
+            if v[1]:
+                w.name = <int32_t>v[1]
+        return 0
 
-        ``class_detail`` and ``class_state`` are the qualifier and wake meaning of
-        classes that have them by name (system calls, vectors); ``class_flags`` has
-        bit 0 where a wake has a ``success`` field, bit 1 where an irq has a name, bit 2
-        where a wake has a ``target_cpu``.
+    cdef int on_loss(self, int64_t end, int64_t host, int64_t cpu) except -1 nogil:
+        """Nothing is sure any more about what cpus are in that lost events."""
+        cdef Py_ssize_t j
+        cdef Processor* p
+        reserve(&self.intervals, self.processor_count, sizeof(Interval))
+        for j in range(self.processor_count):
+            p = &self.processors[j]
+            if p.host == host and (cpu < 0 or p.cpu == cpu):
+                p.depth = 0
+                p.overflow = 0
+                if p.current >= 0 and p.current != p.idle \
+                        and self.workers[p.current].doing == RUNNING:
+                    self.emit_run(p.current, end)
+                    self.workers[p.current].since = end
+                p.current = -1
+        return 0
+
+    cdef int room(self, Py_ssize_t events) except -1 nogil:
+        """Reserve what some events may add."""
+        reserve(&self.intervals, MOST_INTERVALS * events, sizeof(Interval))
+        reserve(&self.stolen, events, sizeof(Stolen))
+        reserve(&self.ran, events, sizeof(Ran))
+        reserve(&self.net_events, events, sizeof(NetEvent))
+        reserve(&self.net_sleeps, MOST_INTERVALS * events, sizeof(NetSleep))
+        return 0
+
+    def feed(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
+             const int32_t[::1] event_class, const int64_t[::1] offset,
+             const int64_t[::1] values, Py_ssize_t begin):
+        """Replay events from one of them on.
+
+        Returns where it stopped: at the end, or at an interrupt of a name that
+        `name_irq` does not know yet.
         """
-        cdef Py_ssize_t i, n = timestamp.shape[0], losses = loss_end.shape[0], lost = 0, j
-        cdef int64_t t, host
-        cdef int32_t c
+        cdef Py_ssize_t i = begin, n = timestamp.shape[0], end
+        cdef const int64_t* all_values = &nothing[0]
+        if values.shape[0]:
+            all_values = &values[0]
+        if begin >= n:
+            return n
+        with nogil:
+            while i < n:
+                end = min(i + SLICE, n)
+                self.room(SLICE)
+                i = self.replayed(&timestamp[0], &cpu[0], &event_class[0], &offset[0],
+                                  all_values, i, end)
+                if i < end:
+                    break
+        return i
+
+    cdef Py_ssize_t replayed(self, const int64_t* timestamp, const int32_t* cpu,
+                             const int32_t* event_class, const int64_t* offset,
+                             const int64_t* values, Py_ssize_t begin,
+                             Py_ssize_t end) except -1 nogil:
+        cdef Py_ssize_t i
+        cdef int64_t t
         cdef int kind
+        cdef int32_t place, j, state
         cdef Processor* p
         cdef Worker* w
-        cdef int64_t* v
-        cdef int64_t* all_values = NULL
-        cdef int64_t nothing[8]
-        memset(nothing, 0, sizeof(nothing))
-        if values.shape[0]:
-            all_values = <int64_t*>&values[0]
+        cdef Meaning* meaning
+        cdef const int64_t* v
+        cdef int64_t next_loss = self.next_loss()
+        for i in range(begin, end):
+            meaning = &self.classes[event_class[i]]
+            kind = meaning.kind
+            if kind == 0:
+                continue
+            t = timestamp[i]
+            while next_loss <= t and self.lost < self.loss_end.shape[0]:
+                self.on_loss(next_loss, self.loss_host[self.lost], self.loss_cpu[self.lost])
+                self.lost += 1
+                # The room of this slice is still there.
+                reserve(&self.intervals, MOST_INTERVALS * SLICE, sizeof(Interval))
+                next_loss = self.next_loss()
+            self.seen |= <uint32_t>1 << kind
+            if cpu[i] < 0:
+                self.unplaced += 1
+                if kind == NET_SEND or kind == NET_RECEIVE:
+                    self.net_event(NULL, t, 0)
+                continue
+            place = self.processor_of[<size_t>meaning.host * CPUS + <size_t>cpu[i]]
+            if place == 0:
+                self.new_processor(meaning.host, cpu[i], t)
+                place = <int32_t>self.processor_count
+            p = &self.processors[place - 1]
+            v = values + offset[i]
+            if kind == SYSCALL_ENTRY:
+                if p.current >= 0 and p.current != p.idle:
+                    w = self.touch(p.current, t)
+                    if w.doing == RUNNING:
+                        self.emit_run(p.current, t)
+                        w.since = t
+                    w.in_syscall = 1
+                    w.syscall = meaning.detail
+                    w.syscall_state = <int8_t>meaning.state
+            elif kind == SYSCALL_EXIT:
+                if p.current >= 0 and p.current != p.idle:
+                    w = self.touch(p.current, t)
+                    if w.doing == RUNNING:
+                        self.emit_run(p.current, t)
+                        w.since = t
+                    w.in_syscall = 0
+                    w.syscall = 0
+            elif kind == SWITCH:
+                self.on_switch(p, t, v)
+            elif kind == WAKING or kind == WAKEUP or kind == WAKEUP_NEW:
+                if meaning.flags & HAS_SUCCESS and v[3] == 0:
+                    continue
+                self.on_wake(p, t, v[0], v[2] if meaning.flags & HAS_TARGET else -1, kind)
+            elif kind == IRQ_ENTRY:
+                j = meaning.detail
+                state = meaning.state
+                if meaning.flags & HAS_NAME:
+                    j = <int32_t>v[1]
+                    if j >= self.irq_names or self.irq_state[j] == UNKNOWN_NAME:
+                        return i
+                    state = self.irq_state[j]
+                self.enter(p, t, C_IRQ, <int32_t>v[0], state, j, S_IRQ)
+            elif kind == IRQ_EXIT:
+                self.leave(p, t, C_IRQ, <int32_t>v[0])
+            elif kind == SOFTIRQ_ENTRY:
+                j = <int32_t>self.softirq_state.shape[0] - 1
+                if 0 <= v[0] < j:
+                    j = <int32_t>v[0]
+                self.enter(p, t, C_SOFTIRQ, <int32_t>v[0], self.softirq_state[j],
+                           self.softirq_detail[j], S_SOFTIRQ)
+            elif kind == SOFTIRQ_EXIT:
+                self.leave(p, t, C_SOFTIRQ, <int32_t>v[0])
+            elif kind == TIMER_ENTRY:
+                self.enter(p, t, C_TIMER, 0, self.timer_state, self.timer_detail, S_IRQ)
+            elif kind == TIMER_EXIT:
+                self.leave(p, t, C_TIMER, 0)
+            elif kind == VECTOR_ENTRY:
+                self.enter(p, t, C_VECTOR, meaning.detail, meaning.state, meaning.detail, S_IRQ)
+            elif kind == VECTOR_EXIT:
+                self.leave(p, t, C_VECTOR, meaning.detail)
+            elif kind == FORK:
+                self.on_fork(p, t, v)
+            elif kind == EXEC or kind == EXIT or kind == STATEDUMP:
+                self.on_life(p, t, v, kind)
+            elif kind == NET_SEND:
+                self.net_event(p, t, 0)
+            elif kind == NET_RECEIVE:
+                self.net_event(p, t, 1)
+        return end
+
+    cdef inline int64_t next_loss(self) noexcept nogil:
+        if self.lost < self.loss_end.shape[0]:
+            return self.loss_end[self.lost]
+        return NEVER_LOST
+
+    def close_all(self, int64_t end):
+        """End everything that goes on at the end of the recording."""
+        cdef int32_t j
+        cdef Processor* p
         with nogil:
-            for i in range(n):
-                c = event_class[i]
-                kind = kinds[c]
-                if kind == 0:
-                    continue
-                t = timestamp[i]
-                while lost < losses and loss_end[lost] <= t:
-                    for j in range(self.processor_count):
-                        p = &self.processors[j]
-                        if p.host == loss_host[lost] and (loss_cpu[lost] < 0 or p.cpu == loss_cpu[lost]):
-                            # Nothing is sure any more about what this cpu is in.
-                            p.depth = 0
-                            p.overflow = 0
-                            if p.current >= 0 and p.current != p.idle \
-                                    and self.workers[p.current].doing == RUNNING:
-                                self.emit_run(p.current, loss_end[lost])
-                                self.workers[p.current].since = loss_end[lost]
-                            p.current = -1
-                    lost += 1
-                host = class_host[c]
-                if cpu[i] < 0 or cpu[i] >= self.cpus:
-                    self.unplaced += 1
-                    continue
-                p = self.processor(host, cpu[i], t)
-                v = all_values + offset[i] if all_values != NULL else nothing
-                if kind == SWITCH:
-                    self.on_switch(p, t, v)
-                elif kind == WAKING or kind == WAKEUP or kind == WAKEUP_NEW:
-                    if class_flags[c] & 1 and v[3] == 0:
-                        continue
-                    self.on_wake(p, t, v[0], v[2] if class_flags[c] & 4 else -1, kind)
-                elif kind == IRQ_ENTRY:
-                    j = v[1] if class_flags[c] & 2 else class_detail[c]
-                    self.enter(p, t, C_IRQ, <int32_t>v[0], self.irq_state[j], <int32_t>j, S_IRQ)
-                elif kind == IRQ_EXIT:
-                    self.leave(p, t, C_IRQ, <int32_t>v[0])
-                elif kind == SOFTIRQ_ENTRY:
-                    j = v[0] if 0 <= v[0] < self.softirq_state.shape[0] - 1 else self.softirq_state.shape[0] - 1
-                    self.enter(p, t, C_SOFTIRQ, <int32_t>v[0], self.softirq_state[j],
-                               self.softirq_detail[j], S_SOFTIRQ)
-                elif kind == SOFTIRQ_EXIT:
-                    self.leave(p, t, C_SOFTIRQ, <int32_t>v[0])
-                elif kind == TIMER_ENTRY:
-                    self.enter(p, t, C_TIMER, 0, self.timer_state, self.timer_detail, S_IRQ)
-                elif kind == TIMER_EXIT:
-                    self.leave(p, t, C_TIMER, 0)
-                elif kind == VECTOR_ENTRY:
-                    self.enter(p, t, C_VECTOR, class_detail[c], class_state[c], class_detail[c], S_IRQ)
-                elif kind == VECTOR_EXIT:
-                    self.leave(p, t, C_VECTOR, class_detail[c])
-                elif kind == FORK:
-                    self.on_fork(p, t, v)
-                elif kind == EXEC:
-                    if v[0]:
-                        self.touch(self.worker(host, v[0], t), t)
-                elif kind == EXIT:
-                    if v[0]:
-                        w = self.touch(self.worker(host, v[0], t), t)
-                        w.exiting = 1
-                        if v[1]:
-                            w.name = <int32_t>v[1]
-                elif kind == STATEDUMP:
-                    if v[0]:
-                        w = &self.workers[self.worker(host, v[0], t)]
-                        if w.pid < 0:
-                            w.pid = v[1]
-                        if w.name == 0:
-                            w.name = <int32_t>v[2]
-                        # LTTng's thread status: 5 waits for an event.
-                        if w.doing == NEVER and v[3] == 5:
-                            w.doing = ASLEEP
-                            w.since = t
-                elif kind == SYSCALL_ENTRY or kind == SYSCALL_EXIT:
-                    if p.current >= 0 and p.current != p.idle:
-                        w = self.touch(p.current, t)
-                        if w.doing == RUNNING:
-                            self.emit_run(p.current, t)
-                            w.since = t
-                        if kind == SYSCALL_ENTRY:
-                            w.in_syscall = 1
-                            w.syscall = class_detail[c]
-                        else:
-                            w.in_syscall = 0
-                            w.syscall = 0
-            for j in range(self.worker_count):
-                if self.workers[j].idle_cpu < 0:
+            self.room(max(self.worker_count, self.processor_count))
+            for j in range(<int32_t>self.worker_count):
+                if self.persons[j].idle_cpu < 0:
                     self.close(j, end)
-            for j in range(self.processor_count):
+            for j in range(<int32_t>self.processor_count):
                 p = &self.processors[j]
                 self.flush(p, end)
                 if p.current >= 0 and end > p.since:

@@ -1,7 +1,8 @@
 # Tables that grow row by row, and their rows sorted into columns.  Included by _replay.pyx.
 #
-# Rows rather than columns while they grow: one write per interval, and half the
-# memory touched for the first time, which costs more than the replay itself.
+# Rows rather than columns while they grow: one write per interval.  Their memory is used
+# again from block to block, because touching memory for the first time costs more than
+# the replay itself.
 
 cdef extern from "sys/mman.h" nogil:
     int madvise(void*, size_t, int)
@@ -34,18 +35,30 @@ ctypedef struct Ran:
     int32_t processor
     int32_t worker
 
+ctypedef struct NetEvent:
+    int64_t moment
+    int64_t end           # of the interrupt work around it
+    int32_t worker        # who was on the cpu, -1: nobody, or not known
+    int32_t next_ran      # the chains that `Processor` begins, -1 none
+    int32_t next_stolen
+
+ctypedef struct NetSleep:
+    int64_t woken
+    int64_t end
+    int32_t worker
+
 ctypedef struct Rows:
     char* data
     Py_ssize_t size
     Py_ssize_t capacity
 
-cdef void* add_row(Rows* rows, Py_ssize_t item) except NULL nogil:
-    """Return the place of a new row."""
+cdef int reserve(Rows* rows, Py_ssize_t count, Py_ssize_t item) except -1 nogil:
+    """Make room for some more rows."""
     cdef char* more
     cdef Py_ssize_t capacity
     cdef size_t at
-    if rows.size == rows.capacity:
-        capacity = 2 * rows.capacity if rows.capacity else 4096
+    if rows.size + count > rows.capacity:
+        capacity = max(2 * rows.capacity, rows.size + count)
         more = <char*>realloc(rows.data, capacity * item)
         if more == NULL:
             with gil:
@@ -56,8 +69,7 @@ cdef void* add_row(Rows* rows, Py_ssize_t item) except NULL nogil:
             madvise(<void*>at, <size_t>more + capacity * item - at, MADV_HUGEPAGE)
         rows.data = more
         rows.capacity = capacity
-    rows.size += 1
-    return rows.data + (rows.size - 1) * item
+    return 0
 
 cdef int clear(Rows* rows) noexcept nogil:
     free(rows.data)
@@ -66,10 +78,38 @@ cdef int clear(Rows* rows) noexcept nogil:
     rows.capacity = 0
     return 0
 
-cdef interval_columns(Rows* rows, Py_ssize_t workers):
+cdef int forget(Rows* rows, int last) noexcept nogil:
+    """Drop all rows, and after the last block their memory."""
+    if last:
+        clear(rows)
+    rows.size = 0
+    return 0
+
+# The rows of a block into columns, by worker or processor and in order.  The order is
+# found first, and the rows are then taken by it: that reads in many places and writes in
+# one, and a row is one line of the cache where its columns are eight.
+
+cdef int order_by(char* owner, Py_ssize_t item, Py_ssize_t n, int64_t* start, Py_ssize_t owners,
+                  int32_t* order) noexcept nogil:
+    """Sort rows by owner: where each owner's start (``owners + 2`` places of 0), and which."""
+    cdef Py_ssize_t i
+    cdef int32_t mine
+    # Counted two places on, so that after the scatter the starts are in place.
+    for i in range(n):
+        start[(<int32_t*>(owner + i * item))[0] + 2] += 1
+    for i in range(1, owners + 1):
+        start[i + 1] += start[i]
+    for i in range(n):
+        mine = (<int32_t*>(owner + i * item))[0]
+        order[start[mine + 1]] = <int32_t>i
+        start[mine + 1] += 1
+    return 0
+
+cdef interval_columns(Rows* rows, Py_ssize_t workers, int32_t* order):
     """Return start, begin, end, state, detail, cpu, waker, woken; sorted by worker."""
-    cdef Py_ssize_t i, at, n = rows.size
+    cdef Py_ssize_t i, n = rows.size
     cdef Interval* row = <Interval*>rows.data
+    cdef Interval* one
     # One block for all columns: numpy asks for huge pages from 4 MiB on.
     block = np.empty(n * 37, np.uint8)
     words = block[: 24 * n].view(np.int64)
@@ -79,70 +119,63 @@ cdef interval_columns(Rows* rows, Py_ssize_t workers):
     cdef int64_t[::1] start = out[0], begin = out[1], end = out[2], woken = out[7]
     cdef uint8_t[::1] state = out[3]
     cdef int32_t[::1] detail = out[4], cpu = out[5], waker = out[6]
-    with nogil:
-        # Counted two places on, so that after the scatter the starts are in place.
-        for i in range(n):
-            start[row[i].worker + 2] += 1
-        for i in range(1, workers + 1):
-            start[i + 1] += start[i]
-        for i in range(n):
-            at = start[row[i].worker + 1]
-            start[row[i].worker + 1] += 1
-            begin[at] = row[i].begin
-            end[at] = row[i].end
-            state[at] = row[i].state
-            detail[at] = row[i].detail
-            cpu[at] = row[i].cpu
-            waker[at] = row[i].waker
-            woken[at] = row[i].woken
-    clear(rows)
+    if n:
+        with nogil:
+            order_by(<char*>&row[0].worker, sizeof(Interval), n, &start[0], workers, order)
+            for i in range(n):
+                one = &row[order[i]]
+                begin[i] = one.begin
+                end[i] = one.end
+                state[i] = one.state
+                detail[i] = one.detail
+                cpu[i] = one.cpu
+                waker[i] = one.waker
+                woken[i] = one.woken
     out[0] = out[0][:-1]
     return out
 
-cdef stolen_columns(Rows* rows, Py_ssize_t processors):
+cdef stolen_columns(Rows* rows, Py_ssize_t processors, int32_t* order):
     """Return start, begin, end, state, detail; sorted by processor."""
-    cdef Py_ssize_t i, at, n = rows.size
+    cdef Py_ssize_t i, n = rows.size
     cdef Stolen* row = <Stolen*>rows.data
-    out = [np.zeros(processors + 2, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
-           np.empty(n, np.uint8), np.empty(n, np.int32)]
+    cdef Stolen* one
+    block = np.empty(n * 21, np.uint8)
+    words = block[: 16 * n].view(np.int64)
+    out = [np.zeros(processors + 2, np.int64), words[:n], words[n:], block[20 * n :],
+           block[16 * n : 20 * n].view(np.int32)]
     cdef int64_t[::1] start = out[0], begin = out[1], end = out[2]
     cdef uint8_t[::1] state = out[3]
     cdef int32_t[::1] detail = out[4]
-    with nogil:
-        for i in range(n):
-            start[row[i].processor + 2] += 1
-        for i in range(1, processors + 1):
-            start[i + 1] += start[i]
-        for i in range(n):
-            at = start[row[i].processor + 1]
-            start[row[i].processor + 1] += 1
-            begin[at] = row[i].begin
-            end[at] = row[i].end
-            state[at] = row[i].state
-            detail[at] = row[i].detail
-    clear(rows)
+    if n:
+        with nogil:
+            order_by(<char*>&row[0].processor, sizeof(Stolen), n, &start[0], processors, order)
+            for i in range(n):
+                one = &row[order[i]]
+                begin[i] = one.begin
+                end[i] = one.end
+                state[i] = one.state
+                detail[i] = one.detail
     out[0] = out[0][:-1]
     return out
 
-cdef ran_columns(Rows* rows, Py_ssize_t processors):
+cdef ran_columns(Rows* rows, Py_ssize_t processors, int32_t* order):
     """Return start, begin, end, worker; sorted by processor."""
-    cdef Py_ssize_t i, at, n = rows.size
+    cdef Py_ssize_t i, n = rows.size
     cdef Ran* row = <Ran*>rows.data
-    out = [np.zeros(processors + 2, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
-           np.empty(n, np.int32)]
+    cdef Ran* one
+    block = np.empty(n * 20, np.uint8)
+    words = block[: 16 * n].view(np.int64)
+    out = [np.zeros(processors + 2, np.int64), words[:n], words[n:],
+           block[16 * n :].view(np.int32)]
     cdef int64_t[::1] start = out[0], begin = out[1], end = out[2]
     cdef int32_t[::1] worker = out[3]
-    with nogil:
-        for i in range(n):
-            start[row[i].processor + 2] += 1
-        for i in range(1, processors + 1):
-            start[i + 1] += start[i]
-        for i in range(n):
-            at = start[row[i].processor + 1]
-            start[row[i].processor + 1] += 1
-            begin[at] = row[i].begin
-            end[at] = row[i].end
-            worker[at] = row[i].worker
-    clear(rows)
+    if n:
+        with nogil:
+            order_by(<char*>&row[0].processor, sizeof(Ran), n, &start[0], processors, order)
+            for i in range(n):
+                one = &row[order[i]]
+                begin[i] = one.begin
+                end[i] = one.end
+                worker[i] = one.worker
     out[0] = out[0][:-1]
     return out

@@ -18,8 +18,11 @@ cdef enum:
     STATEDUMP = 14
     SYSCALL_ENTRY = 15
     SYSCALL_EXIT = 16
+    NET_SEND = 17
+    NET_RECEIVE = 18
     VECTOR_ENTRY = 19
     VECTOR_EXIT = 20
+    CURRENT = 21
 
     # critpath.model.State
     S_UNKNOWN = 0
@@ -30,6 +33,7 @@ cdef enum:
     S_SOFTIRQ = 5
     S_WAIT_CPU = 6
     S_WAIT_TASK = 7
+    S_WAIT_NET = 9
     S_WAIT_STOPPED = 17
     S_WAIT_UNEXPLAINED = 19
 
@@ -50,30 +54,49 @@ cdef enum:
     C_VECTOR = 4
 
     DEPTH = 16
-    NO_WAKE = 0
+    CPUS = 32768    # of a host, at most
+
+    # What an event class says by the fields that it has.
+    HAS_SUCCESS = 1
+    HAS_NAME = 2
+    HAS_TARGET = 4
+
+ctypedef struct Meaning:
+    # Of an event class: of system calls and vectors the qualifier, and what a thread
+    # that it is about waits for (-1: not said).
+    uint8_t kind
+    uint8_t flags
+    int32_t host
+    int32_t detail
+    int32_t state
 
 ctypedef struct Worker:
+    # What events ask for and change: one line of the cache.
+    int64_t since
+    int64_t woken         # time of the wake that was seen, -1 none
+    int64_t first
+    int64_t last
+    int32_t waker         # source worker, -1: not a thread
+    int32_t wake_detail   # what that wake means
+    int32_t name
+    int32_t cpu
+    int32_t syscall       # code of the system call the thread is in, 0 none
+    int8_t doing
+    int8_t wake_state
+    int8_t pending        # the wake came while the thread was still running
+    int8_t exiting
+    int8_t in_syscall     # -1 not known yet, 0 no, 1 yes
+    int8_t syscall_state  # what one asleep in it waits for, -1: not said
+    int8_t padding[6]
+
+ctypedef struct Person:
+    # What a worker is; rarely asked for.
     int64_t tid
     int64_t host
     int64_t pid
-    int64_t first
-    int64_t last
     int64_t parent
     int64_t born
-    int32_t name
     int32_t idle_cpu
-    int32_t doing
-    int32_t cpu
-    int64_t since
-    # A wake seen: source worker (-1: not a thread), its time (-1: none), what it means.
-    int64_t waker
-    int64_t woken
-    int32_t wake_state
-    int32_t wake_detail
-    int32_t pending       # the wake came while the thread was still running
-    int32_t exiting
-    int32_t syscall       # code of the system call the thread is in, 0 none
-    int32_t in_syscall    # -1 not known yet, 0 no, 1 yes
 
 ctypedef struct Context:
     int32_t kind
@@ -83,12 +106,20 @@ ctypedef struct Context:
     int32_t shown         # S_IRQ or S_SOFTIRQ
 
 ctypedef struct Processor:
-    int64_t host
-    int32_t cpu
-    int64_t current       # worker, -1 unknown
     int64_t since
-    int64_t idle          # worker
     int64_t top_since
+    int64_t current_tid   # as the last switch names it
+    int32_t current       # worker, -1 unknown
+    int32_t idle          # worker
+    int32_t host
+    int32_t cpu
+    int32_t index
     int32_t depth
     int32_t overflow      # contexts beyond DEPTH, to be popped unseen
+    # Network events for which it is open who ran, and when the interrupt ends: the
+    # first of a chain, -1 none.
+    int32_t net_ran
+    int32_t net_stolen
+    int32_t ran_worker    # of the last row of occupation
+    int64_t ran_end
     Context stack[DEPTH]

@@ -1,138 +1,116 @@
 # Threads and processors: which worker a thread id is, which place a cpu.  Included by _replay.pyx.
 
+cdef void* grown(void* old, Py_ssize_t used, Py_ssize_t more, Py_ssize_t item) except NULL nogil:
+    """Return a larger piece of memory that begins at a line of the cache."""
+    cdef void* fresh = NULL
+    if posix_memalign(&fresh, 64, more * item):
+        with gil:
+            raise MemoryError()
+    if used:
+        memcpy(fresh, old, used * item)
+    free(old)
+    return fresh
+
+
 cdef class Population:
     """The workers and processors seen so far."""
 
     cdef Worker* workers
+    cdef Person* persons
     cdef Py_ssize_t worker_count, worker_capacity
-    cdef int64_t* slots           # open addressing: worker of (host, tid), -1 free
-    cdef Py_ssize_t slot_mask, slot_used
+    cdef Tids tids                # living worker of (host, tid), plus 1
     cdef Processor* processors
-    cdef Py_ssize_t processor_count
-    cdef int64_t* processor_of    # [host * cpus + cpu]
-    cdef Py_ssize_t cpus, hosts
+    cdef Py_ssize_t processor_count, processor_capacity
+    cdef int32_t* processor_of    # [host * CPUS + cpu], plus 1
+    cdef Py_ssize_t hosts
 
     def __cinit__(self):
         self.workers = NULL
-        self.slots = NULL
+        self.persons = NULL
         self.processors = NULL
         self.processor_of = NULL
+        memset(&self.tids, 0, sizeof(Tids))
 
     def __dealloc__(self):
         free(self.workers)
-        free(self.slots)
+        free(self.persons)
         free(self.processors)
         free(self.processor_of)
+        tids_clear(&self.tids)
 
-    cdef int populate(self, Py_ssize_t hosts, Py_ssize_t cpus) except -1:
+    cdef int populate(self, Py_ssize_t hosts) except -1:
         self.hosts = hosts
-        self.cpus = cpus
-        self.worker_capacity = 1024
         self.worker_count = 0
-        self.workers = <Worker*>malloc(self.worker_capacity * sizeof(Worker))
-        self.slot_mask = 4095
-        self.slot_used = 0
-        self.slots = <int64_t*>malloc((self.slot_mask + 1) * sizeof(int64_t))
+        self.worker_capacity = 1024
+        self.workers = <Worker*>grown(NULL, 0, self.worker_capacity, sizeof(Worker))
+        self.persons = <Person*>grown(NULL, 0, self.worker_capacity, sizeof(Person))
+        tids_init(&self.tids, hosts)
         self.processor_count = 0
-        self.processors = <Processor*>calloc(hosts * cpus, sizeof(Processor))
-        self.processor_of = <int64_t*>malloc(hosts * cpus * sizeof(int64_t))
-        if (self.workers == NULL or self.slots == NULL or self.processors == NULL
-                or self.processor_of == NULL):
+        self.processor_capacity = 16
+        self.processors = <Processor*>grown(NULL, 0, self.processor_capacity, sizeof(Processor))
+        # Memory of calloc that is not touched costs nothing.
+        self.processor_of = <int32_t*>calloc(hosts * CPUS, sizeof(int32_t))
+        if self.processor_of == NULL:
             raise MemoryError()
-        memset(self.slots, 0xFF, (self.slot_mask + 1) * sizeof(int64_t))
-        memset(self.processor_of, 0xFF, hosts * cpus * sizeof(int64_t))
         return 0
 
-    cdef int64_t new_worker(self, int64_t host, int64_t tid, int64_t t) except -2 nogil:
-        cdef Worker* more
-        if self.worker_count == self.worker_capacity:
-            more = <Worker*>realloc(self.workers, 2 * self.worker_capacity * sizeof(Worker))
-            if more == NULL:
-                with gil:
-                    raise MemoryError()
-            self.workers = more
-            self.worker_capacity *= 2
-        cdef Worker* w = &self.workers[self.worker_count]
+    cdef int32_t new_worker(self, int64_t host, int64_t tid, int64_t t) except -2 nogil:
+        cdef Py_ssize_t n = self.worker_count
+        if n == self.worker_capacity:
+            self.workers = <Worker*>grown(self.workers, n, 2 * n, sizeof(Worker))
+            self.persons = <Person*>grown(self.persons, n, 2 * n, sizeof(Person))
+            self.worker_capacity = 2 * n
+        cdef Worker* w = &self.workers[n]
         memset(w, 0, sizeof(Worker))
-        w.tid = tid
-        w.host = host
-        w.pid = -1
         w.first = -1
         w.last = -1
-        w.parent = -1
-        w.born = -1
-        w.idle_cpu = -1
         w.doing = NEVER
         w.cpu = -1
         w.since = t
         w.waker = -1
         w.woken = -1
         w.in_syscall = -1
+        w.syscall_state = -1
+        cdef Person* person = &self.persons[n]
+        person.tid = tid
+        person.host = host
+        person.pid = -1
+        person.parent = -1
+        person.born = -1
+        person.idle_cpu = -1
         self.worker_count += 1
-        return self.worker_count - 1
+        return <int32_t>n
 
-    cdef inline size_t hash(self, int64_t host, int64_t tid) noexcept nogil:
-        # 2^64 over the golden ratio, in two halves: Cython has no unsigned 64-bit literal.
-        cdef size_t golden = (<size_t>0x9E3779B9 << 32) | <size_t>0x7F4A7C15
-        cdef size_t h = (<size_t>tid + (<size_t>host << 40)) * golden
-        return h ^ (h >> 29)
-
-    cdef int rehash(self) except -1 nogil:
-        cdef Py_ssize_t mask = 2 * self.slot_mask + 1, i
-        cdef size_t at
-        cdef Worker* w
-        cdef int64_t* slots = <int64_t*>malloc((mask + 1) * sizeof(int64_t))
-        if slots == NULL:
-            with gil:
-                raise MemoryError()
-        memset(slots, 0xFF, (mask + 1) * sizeof(int64_t))
-        for i in range(self.slot_mask + 1):
-            if self.slots[i] >= 0:
-                w = &self.workers[self.slots[i]]
-                at = self.hash(w.host, w.tid) & <size_t>mask
-                while slots[at] >= 0:
-                    at = (at + 1) & <size_t>mask
-                slots[at] = self.slots[i]
-        free(self.slots)
-        self.slots = slots
-        self.slot_mask = mask
-        return 0
-
-    cdef size_t slot(self, int64_t host, int64_t tid) noexcept nogil:
-        cdef size_t at = self.hash(host, tid) & <size_t>self.slot_mask
-        while self.slots[at] >= 0:
-            if self.workers[self.slots[at]].tid == tid and self.workers[self.slots[at]].host == host:
-                return at
-            at = (at + 1) & <size_t>self.slot_mask
-        return at
-
-    cdef int64_t worker(self, int64_t host, int64_t tid, int64_t t) except -2 nogil:
+    cdef inline int32_t worker(self, int64_t host, int64_t tid, int64_t t) except -2 nogil:
         """Return the living worker of a tid, made now if it was never seen."""
-        if 2 * self.slot_used > self.slot_mask:
-            self.rehash()
-        cdef size_t at = self.slot(host, tid)
-        if self.slots[at] < 0:
-            self.slots[at] = self.new_worker(host, tid, t)
-            self.slot_used += 1
-        return self.slots[at]
+        cdef int32_t* number = tid_number(&self.tids, host, tid)
+        if not number[0]:
+            number[0] = self.new_worker(host, tid, t) + 1
+        return number[0] - 1
 
-    cdef Processor* processor(self, int64_t host, int32_t cpu, int64_t t) except NULL nogil:
-        cdef Py_ssize_t place = host * self.cpus + cpu
+    cdef int new_processor(self, int64_t host, int32_t cpu, int64_t t) except -1 nogil:
+        cdef Py_ssize_t n = self.processor_count
+        cdef int32_t idle = self.new_worker(host, 0, t)
         cdef Processor* p
-        cdef int64_t idle
-        if self.processor_of[place] < 0:
-            idle = self.new_worker(host, 0, t)
-            self.workers[idle].idle_cpu = cpu
-            self.workers[idle].pid = 0
-            p = &self.processors[self.processor_count]
-            p.host = host
-            p.cpu = cpu
-            p.current = -1
-            p.since = t
-            p.idle = idle
-            self.processor_of[place] = self.processor_count
-            self.processor_count += 1
-        return &self.processors[self.processor_of[place]]
+        self.persons[idle].idle_cpu = cpu
+        self.persons[idle].pid = 0
+        if n == self.processor_capacity:
+            self.processors = <Processor*>grown(self.processors, n, 2 * n, sizeof(Processor))
+            self.processor_capacity = 2 * n
+        p = &self.processors[n]
+        memset(p, 0, sizeof(Processor))
+        p.host = <int32_t>host
+        p.cpu = cpu
+        p.index = <int32_t>n
+        p.current = -1
+        p.since = t
+        p.idle = idle
+        p.net_ran = -1
+        p.net_stolen = -1
+        p.ran_worker = -1
+        self.processor_count += 1
+        self.processor_of[host * CPUS + cpu] = <int32_t>self.processor_count
+        return 0
 
     cdef inline Worker* touch(self, int64_t index, int64_t t) noexcept nogil:
         cdef Worker* w = &self.workers[index]
@@ -153,15 +131,15 @@ cdef class Population:
         cdef int64_t[::1] parent = columns["parent"], born = columns["born"]
         cdef int32_t[::1] name_ = columns["name"], idle_cpu = columns["idle_cpu"]
         for i in range(n):
-            host[i] = self.workers[i].host
-            tid[i] = self.workers[i].tid
-            pid[i] = self.workers[i].pid
+            host[i] = self.persons[i].host
+            tid[i] = self.persons[i].tid
+            pid[i] = self.persons[i].pid
             first[i] = self.workers[i].first
             last[i] = self.workers[i].last
-            parent[i] = self.workers[i].parent
-            born[i] = self.workers[i].born
+            parent[i] = self.persons[i].parent
+            born[i] = self.persons[i].born
             name_[i] = self.workers[i].name
-            idle_cpu[i] = self.workers[i].idle_cpu
+            idle_cpu[i] = self.persons[i].idle_cpu
         return columns
 
     def processor_table(self):

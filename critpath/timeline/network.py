@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from critpath.model import I64, Events, State, Timelines
+from critpath.model import I32, I64, Events
 from critpath.timeline.packets import match_packets
 
 
-def link_packets(events: Events, timelines: Timelines) -> Timelines:
-    """Add the matched packets of a recording to its timelines.
+class NetRecord(NamedTuple):
+    """What the replay knows of the moments at which packets passed.
+
+    Attributes
+    ----------
+    worker : int32 [network events]
+        Of one that sends: who was on its cpu, -1 if idle or unknown.
+    end : int64 [network events]
+        Of one that receives: the end of the interrupt work around it (ns).
+    sleeper : int32 [sleeps]
+        Workers whose sleep the network ended without a thread's doing.
+    host : int32 [sleeps]
+    woken : int64 [sleeps]
+        Time of the wake (ns), ascending.
+    slept : int64 [sleeps]
+        End of the sleep (ns).
+    """
+
+    worker: I32
+    end: I64
+    sleeper: I32
+    host: I32
+    woken: I64
+    slept: I64
+
+
+def linked_packets(events: Events, record: NetRecord) -> tuple[tuple[int, int, int, int], ...]:
+    """Return the packets that link a thread to another, as `Timelines.packets` has them.
 
     A packet's sender is the thread on the cpu that queued it, unless that is idle;
     the packet woke the first thread whose sleep ended from the network softirq
@@ -20,73 +46,39 @@ def link_packets(events: Events, timelines: Timelines) -> Timelines:
     Parameters
     ----------
     events : Events
-        With ``net_dev_queue`` and ``net_if_receive_skb`` where they were traced.
-    timelines : Timelines
-        Of the same events.
+        The ``net_dev_queue`` and ``net_if_receive_skb`` of a recording, nothing else.
+    record : NetRecord
+        Of a replay that was fed the same events, and all others.
 
     Returns
     -------
-    Timelines
-        With `Timelines.packets`.
+    tuple of (int, int, int, int)
+        Sender worker, sent (ns), receiver worker, received (ns).
     """
     sent, received = match_packets(events)
-    if not len(sent):
-        return timelines
     hosts = [c.host for c in events.classes]
-    processors = {key: index for index, key in enumerate(timelines.processors)}
-    sleeps = np.flatnonzero(
-        (timelines.state == State.WAIT_NET) & (timelines.waker < 0) & (timelines.woken >= 0)
-    )
-    sleeps = sleeps[np.argsort(timelines.woken[sleeps], kind="stable")]
-    woken = timelines.woken[sleeps]
-    owner = np.searchsorted(timelines.start, sleeps, side="right") - 1
     taken: set[int] = set()
     packets = []
     for leave, arrive in zip(sent.tolist(), received.tolist(), strict=True):
-        from_ = processors.get((hosts[events.event_class[leave]], int(events.cpu[leave])))
-        to = processors.get((hosts[events.event_class[arrive]], int(events.cpu[arrive])))
-        if from_ is None or to is None:
-            continue
-        sender = _running(timelines, from_, int(events.timestamp[leave]))
-        moment = int(events.timestamp[arrive])
-        first = int(np.searchsorted(woken, moment))
-        if sender < 0 or first == len(sleeps) or first in taken:
-            continue
+        sender = int(record.worker[leave])
+        first = int(np.searchsorted(record.woken, events.timestamp[arrive]))
         # The wake must come from the softirq that the packet was received in.
-        if woken[first] > _softirq_end(timelines, to, moment):
-            continue
-        if timelines.workers.host[owner[first]] != timelines.processors[to][0]:
+        if (
+            sender < 0
+            or events.cpu[arrive] < 0
+            or first == len(record.woken)
+            or first in taken
+            or record.woken[first] > record.end[arrive]
+            or record.host[first] != hosts[events.event_class[arrive]]
+        ):
             continue
         taken.add(first)
         packets.append(
             (
                 sender,
                 int(events.timestamp[leave]),
-                int(owner[first]),
-                int(timelines.end[sleeps[first]]),
+                int(record.sleeper[first]),
+                int(record.slept[first]),
             )
         )
-    return replace(timelines, packets=tuple(packets))
-
-
-def _running(timelines: Timelines, processor: int, moment: int) -> int:
-    """Return the worker on a processor, -1 if it is idle or unknown."""
-    low, high = timelines.ran_start[processor], timelines.ran_start[processor + 1]
-    at = low + int(np.searchsorted(timelines.ran_begin[low:high], moment, side="right")) - 1
-    if at < low or timelines.ran_end[at] < moment:
-        return -1
-    worker = int(timelines.ran_worker[at])
-    return -1 if timelines.workers.idle_cpu[worker] >= 0 else worker
-
-
-def _softirq_end(timelines: Timelines, processor: int, moment: int) -> int:
-    """Return the end of the interrupt work around a moment, the moment itself if none."""
-    low, high = timelines.stolen_start[processor], timelines.stolen_start[processor + 1]
-    ends: I64 = timelines.stolen_end[low:high]
-    at = int(low) + int(np.searchsorted(ends, moment, side="right"))
-    end = moment
-    # Nested interrupts cut the work into pieces that touch each other.
-    while at < high and timelines.stolen_begin[at] <= end:
-        end = int(timelines.stolen_end[at])
-        at += 1
-    return end
+    return tuple(packets)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from critpath.model import I64, Events, Kind
@@ -19,6 +21,20 @@ _HEADERS = tuple(
         "transport_header.flags",
     )
 )
+PACKETS = frozenset({Kind.NET_SEND, Kind.NET_RECEIVE})
+
+
+def network_events(events: Events) -> Events:
+    """Return the events of packets alone."""
+    kinds = np.array([c.kind in PACKETS for c in events.classes], bool)
+    rows = np.flatnonzero(kinds[events.event_class]) if kinds.any() else np.zeros(0, np.int64)
+    return replace(
+        events,
+        timestamp=events.timestamp[rows],
+        cpu=events.cpu[rows],
+        event_class=events.event_class[rows],
+        offset=events.offset[rows],
+    )
 
 
 def match_packets(events: Events) -> tuple[I64, I64]:

@@ -1,44 +1,210 @@
-"""Events -> Timelines: prepares the tables, runs the native replay, sorts its columns."""
+"""Events -> timelines, as they come: prepares the tables and feeds the native replay."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model import Events, Kind, State, Timelines, Workers
-from critpath.timeline._replay import Replay
-from critpath.timeline.contexts import (
-    SOFTIRQS,
-    device_state,
-    syscall_name,
-    syscall_state,
-    vector_name,
-    vector_state,
+from critpath.model import (
+    Block,
+    EventChunk,
+    EventClass,
+    Events,
+    Kind,
+    Loss,
+    Timelines,
+    Workers,
 )
-from critpath.timeline.prev_state import prev_state_of
+from critpath.timeline._replay import Replay
+from critpath.timeline.contexts import device_state
+from critpath.timeline.meanings import fixed_tables, loss_table, meaning_of, prev_states
+from critpath.timeline.network import NetRecord, linked_packets
+from critpath.timeline.packets import PACKETS, network_events
 
-_DETAILS = ("no_wake", "idle_waker", "context_unknown", "lost_events", "hrtimer", "idle")
+_MOST_CPUS: Final = 32768
+_IRQ_NAME: Final = 1  # field of an interrupt's entry, in the canonical order
+_COLUMNS: Final = (
+    *("start", "begin", "end", "state", "detail", "cpu", "waker", "woken"),
+    *("stolen_start", "stolen_begin", "stolen_end", "stolen_state", "stolen_detail"),
+    *("ran_start", "ran_begin", "ran_end", "ran_worker"),
+)
 
 
-class _Strings:
-    """Interned text: the events' strings and what this stage adds."""
+class Replayer:
+    """Rebuilds what every thread was doing, from events as they come.
 
-    def __init__(self, strings: tuple[str, ...]) -> None:
-        self.all = list(strings) or [""]
-        self.codes = {text: code for code, text in reversed(list(enumerate(self.all)))}
+    Parameters
+    ----------
+    hosts : sequence of str
+        All that events may come from; `EventClass.host` is an index into them.
+    environment : sequence of mapping
+        The ``env`` of every trace: what ``prev_state`` means depends on the kernel.
+    losses : sequence of Loss
+        As far as they are known; one that ends before an event is taken into account
+        at that event.
+    code : callable
+        Interns a text in the table that the events' strings are in.
+    text : callable
+        The text of a code.
+    has_waking, has_syscalls : bool
+        Whether there will be ``sched_waking`` and entries of system calls.  What turns
+        out to be wrong is seen in `present`, and has to be replayed again.
 
-    def code(self, text: str) -> int:
-        if text not in self.codes:
-            self.codes[text] = len(self.all)
-            self.all.append(text)
-        return self.codes[text]
+    Attributes
+    ----------
+    last : int
+        Time of the last event.
+
+    Notes
+    -----
+    Giraldeau and Dagenais, "Wait analysis of distributed systems using kernel
+    tracing" (TPDS 2016), with the corrections listed in docs/critical-path.md:
+    a wake is read from ``sched_waking`` and its interrupt context, a wake that
+    races the switch-out is kept, idle is never a waker.
+    """
+
+    def __init__(
+        self,
+        *,
+        hosts: Sequence[str],
+        environment: Sequence[Mapping[str, str | int]],
+        losses: Sequence[Loss],
+        code: Callable[[str], int],
+        text: Callable[[int], str],
+        has_waking: bool,
+        has_syscalls: bool,
+    ) -> None:
+        self._code, self._text = code, text
+        self._core = Replay(
+            len(hosts),
+            has_waking=int(has_waking),
+            has_syscalls=int(has_syscalls),
+            prev_states=prev_states(hosts, environment),
+            losses=loss_table(losses),
+            **fixed_tables(code),
+        )
+        self._classes = 0
+        self._network = False
+        self.last = int(np.iinfo(np.int64).min)
+
+    def feed(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
+        """Replay some events, which come after those before.
+
+        Parameters
+        ----------
+        chunk : EventChunk
+            Fields in the canonical order of each `Kind`.
+        classes : sequence of EventClass
+            All that are known now; those of an earlier call come first.
+
+        Raises
+        ------
+        UnreadableError
+            If an event names a cpu that no machine has.
+        """
+        n = len(chunk.timestamp)
+        if not n:
+            return
+        for event_class in classes[self._classes :]:
+            self._core.add_class(*meaning_of(event_class, self._code))
+            self._network |= event_class.kind in PACKETS
+        self._classes = len(classes)
+        highest = int(chunk.cpu.max())
+        if highest >= _MOST_CPUS:
+            raise UnreadableError(
+                f"the trace names cpu {highest}, which no machine has",
+                "the trace is damaged; record it again",
+            )
+        columns = (chunk.timestamp, chunk.cpu, chunk.event_class, chunk.offset, chunk.values)
+        at = self._core.feed(*columns, 0)
+        while at < n:
+            name = int(chunk.values[chunk.offset[at] + _IRQ_NAME])
+            self._core.name_irq(name, int(device_state(self._text(name))))
+            at = self._core.feed(*columns, at)
+        self.last = int(chunk.timestamp[-1])
+        if not self._network:
+            self._core.forget_sleeps(self.last)
+
+    @property
+    def waiting(self) -> int:
+        """Rows since the last cut."""
+        return self._core.waiting
+
+    def cut(self) -> Block:
+        """Return what ended since the last cut."""
+        return Block(cut=self.last, **self._columns(last=False))
+
+    def finish(self, end: int) -> Block:
+        """Return what ended since the last cut, and what went on to the end.
+
+        Parameters
+        ----------
+        end : int
+            Of the recording (ns); the last event's time if that is later.
+
+        Raises
+        ------
+        UnreadableError
+            If there was no ``sched_switch`` event: without it no thread has a state.
+        """
+        require_switches(self.present)
+        end = max(end, self.last)
+        self._core.close_all(end)
+        return Block(cut=end, **self._columns(last=True))
+
+    def _columns(self, *, last: bool) -> dict[str, Any]:
+        tables = self._core.columns(int(last))
+        return dict(zip(_COLUMNS, (c for table in tables for c in table), strict=True))
+
+    def workers(self) -> Workers:
+        """Return the threads seen so far."""
+        return Workers(**self._core.worker_table())
+
+    @property
+    def processors(self) -> tuple[tuple[int, int], ...]:
+        """(host, cpu) of every processor seen so far."""
+        return self._core.processor_table()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was left out, one line each."""
+        if not self._core.unplaced:
+            return ()
+        return (f"{self._core.unplaced:,} kernel events name no cpu and were left out",)
+
+    @property
+    def present(self) -> frozenset[Kind]:
+        """Which kinds of events came so far; ``OTHER`` is not told."""
+        return frozenset(kind for kind in Kind if self._core.seen >> kind & 1)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether `missing_switches` may find something to put in.
+
+        That is so if a switch came from another thread than the one before it on its cpu
+        went to, and that thread was woken meanwhile or the trace tells who is current.
+        """
+        return self._core.contradictions > 0
+
+    def network(self) -> NetRecord:
+        """Return what links packets: see `critpath.timeline.network.linked_packets`."""
+        return NetRecord(*self._core.network())
+
+
+def require_switches(present: frozenset[Kind]) -> None:
+    """Raise UnreadableError if there was no ``sched_switch``."""
+    if Kind.SWITCH not in present:
+        raise UnreadableError(
+            "the trace has no sched_switch event",
+            "record with the sched tracepoints enabled (critpath's `minimal` profile)",
+        )
 
 
 def replay(events: Events) -> Timelines:
-    """Rebuild what every thread was doing from scheduling events.
+    """Rebuild what every thread was doing from the events of a whole recording.
 
     Parameters
     ----------
@@ -48,150 +214,44 @@ def replay(events: Events) -> Timelines:
     Returns
     -------
     Timelines
-        Intervals per worker, interrupt work and occupation per processor.
+        Intervals per worker, interrupt work and occupation per processor, packets.
 
     Raises
     ------
     UnreadableError
-        If there is no ``sched_switch`` event: without it no thread has a state.
-
-    Notes
-    -----
-    Giraldeau and Dagenais, "Wait analysis of distributed systems using kernel
-    tracing" (TPDS 2016), with the corrections listed in docs/critical-path.md:
-    a wake is read from ``sched_waking`` and its interrupt context, a wake that
-    races the switch-out is kept, idle is never a waker.
+        As `Replayer` does.
     """
-    kinds = np.array([c.kind for c in events.classes], np.uint8)
-    present = kinds[np.flatnonzero(np.bincount(events.event_class, minlength=len(kinds)))]
-    if not np.any(present == Kind.SWITCH):
-        raise UnreadableError(
-            "the trace has no sched_switch event",
-            "record with the sched tracepoints enabled (critpath's `minimal` profile)",
-        )
-    strings = _Strings(events.strings)
-    details = {name: strings.code(name) for name in _DETAILS}
-    softirq_detail = [strings.code(name) for name, _ in SOFTIRQS] + [strings.code("softirq")]
-    softirq_state = [state for _, state in SOFTIRQS] + [State.WAIT_SOFTIRQ]
-    class_detail, class_state, class_flags = _by_class(events, strings)
-    irq_state = np.full(len(strings.all), State.WAIT_DEVICE, np.int32)
-    for code in _irq_names(events):
-        irq_state[code] = device_state(strings.all[code])
-    sleep_state = np.full(len(strings.all), -1, np.int32)
-    for code in {int(class_detail[i]) for i in np.flatnonzero(kinds == Kind.SYSCALL_ENTRY)}:
-        state = syscall_state(strings.all[code])
-        sleep_state[code] = -1 if state is None else state
-    cpus = int(events.cpu.max(initial=0)) + 1
-    if cpus > 32768:
-        raise UnreadableError(
-            f"the trace names cpu {cpus - 1}, which no machine has",
-            "the trace is damaged; record it again",
-        )
-    core = Replay(
-        len(events.hosts),
-        cpus,
-        has_waking=int(np.any(present == Kind.WAKING)),
-        has_syscalls=int(np.any(present == Kind.SYSCALL_ENTRY)),
-        details=details,
-        timer_state=int(State.WAIT_TIMER),
-        irq_state=irq_state,
-        syscall_state=sleep_state,
-        softirq_state=np.array(softirq_state, np.int32),
-        softirq_detail=np.array(softirq_detail, np.int32),
-        prev_states=_prev_states(events),
+    kinds = np.array([c.kind for c in events.classes] or [Kind.OTHER], np.uint8)
+    present = frozenset(
+        Kind(k) for k in kinds[np.flatnonzero(np.bincount(events.event_class))].tolist()
     )
-    losses = sorted(events.losses, key=lambda loss: loss.end)
-    last = int(events.timestamp[-1])
-    core.run(
-        events.timestamp,
-        events.cpu,
-        events.event_class,
-        events.offset,
-        events.values,
-        kinds,
-        np.array([c.host for c in events.classes], np.int64),
-        class_detail,
-        class_state,
-        class_flags,
-        np.array([loss.end for loss in losses], np.int64),
-        np.array([loss.host for loss in losses], np.int64),
-        np.array([loss.cpu for loss in losses], np.int32),
-        max(last, events.end),
-    )
-    warnings: tuple[str, ...] = ()
-    if core.unplaced:
-        warnings = (f"{core.unplaced:,} kernel events name no cpu and were left out",)
-    return replace(_assemble(core, events, tuple(strings.all)), warnings=warnings)
+    require_switches(present)
+    strings = list(events.strings) or [""]
+    codes = {text: code for code, text in reversed(list(enumerate(strings)))}
 
+    def code_of(text: str) -> int:
+        if text not in codes:
+            codes[text] = len(strings)
+            strings.append(text)
+        return codes[text]
 
-def _irq_names(events: Events) -> list[int]:
-    """Return the codes of the names that interrupts have in the trace."""
-    codes: set[int] = set()
-    for index, event_class in enumerate(events.classes):
-        if event_class.kind == Kind.IRQ_ENTRY and "name" in event_class.fields:
-            rows = events.offset[events.event_class == index]
-            codes.update(events.values[rows + event_class.fields.index("name")].tolist())
-    return sorted(codes)
-
-
-def _by_class(events: Events, strings: _Strings) -> tuple[Any, Any, Any]:
-    """Return what an event class says by its name: detail code, wake state, flags."""
-    n = len(events.classes)
-    detail, state, flags = np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(n, np.uint8)
-    for i, c in enumerate(events.classes):
-        has = {f for f, t in zip(c.fields, c.types, strict=True) if t != "absent"}
-        if c.kind == Kind.SYSCALL_ENTRY:
-            detail[i] = strings.code(syscall_name(c.name))
-        elif c.kind in {Kind.VECTOR_ENTRY, Kind.VECTOR_EXIT}:
-            detail[i] = strings.code(vector_name(c.name))
-            state[i] = vector_state(vector_name(c.name))
-        elif c.kind == Kind.IRQ_ENTRY:
-            detail[i] = strings.code("irq")
-            flags[i] |= 2 if "name" in has else 0
-        elif c.kind in {Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW}:
-            flags[i] |= 1 if "success" in has else 0
-            flags[i] |= 4 if "target_cpu" in has else 0
-    return detail, state, flags
-
-
-def _prev_states(events: Events) -> Any:
-    """Return per host: dead mask, stopped mask, then the runnable values (padded by repeats)."""
-    releases = {str(e.get("hostname", "")): str(e["kernel_release"])
-                for e in events.environment if "kernel_release" in e}  # fmt: skip
-    rows = []
-    for host in events.hosts:
-        meaning = prev_state_of(releases.get(host, ""))
-        runnable = sorted(meaning.runnable)
-        rows.append(
-            [meaning.dead, meaning.stopped, *runnable, *[runnable[0]] * (5 - len(runnable))]
-        )
-    return np.array(rows, np.int64)
-
-
-def _assemble(core: Replay, events: Events, strings: tuple[str, ...]) -> Timelines:
-    workers = Workers(**core.worker_table())
-    (intervals, stolen, ran) = core.columns()
-    start, begin, end, state, detail, cpu, waker, woken = intervals
-    return Timelines(
-        workers=workers,
-        start=start,
-        begin=begin,
-        end=end,
-        state=state,
-        detail=detail,
-        cpu=cpu,
-        waker=waker,
-        woken=woken,
-        stolen_start=stolen[0],
-        stolen_begin=stolen[1],
-        stolen_end=stolen[2],
-        stolen_state=stolen[3],
-        stolen_detail=stolen[4],
-        ran_start=ran[0],
-        ran_begin=ran[1],
-        ran_end=ran[2],
-        ran_worker=ran[3],
-        processors=core.processor_table(),
-        strings=strings,
+    replayer = Replayer(
+        hosts=events.hosts,
+        environment=events.environment,
         losses=events.losses,
+        code=code_of,
+        text=strings.__getitem__,
+        has_waking=Kind.WAKING in present,
+        has_syscalls=Kind.SYSCALL_ENTRY in present,
+    )
+    replayer.feed(events, events.classes)
+    block = replayer.finish(events.end)
+    return Timelines(
+        workers=replayer.workers(),
+        **{name: getattr(block, name) for name in _COLUMNS},
+        processors=replayer.processors,
+        strings=tuple(strings),
+        losses=events.losses,
+        warnings=replayer.warnings,
+        packets=linked_packets(network_events(events), replayer.network()),
     )

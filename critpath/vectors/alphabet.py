@@ -69,6 +69,7 @@ def by_state(path_sets: Sequence[PathSet]) -> Alphabet:
 
 
 ALPHABETS = {"thread": by_thread, "state": by_state}
+_WITH_ROLES = {"thread": True, "state": False}
 
 
 def _segment_symbols(path_set: PathSet, *, with_roles: bool) -> tuple[list[Symbol], I64]:
@@ -88,18 +89,57 @@ def _segment_symbols(path_set: PathSet, *, with_roles: bool) -> tuple[list[Symbo
 
 def _alphabet(path_sets: Sequence[PathSet], keyed: Sequence[tuple[list[Symbol], I64]]) -> Alphabet:
     time: dict[Symbol, int] = {}
-    for path_set, (symbols, index) in zip(path_sets, keyed, strict=True):
-        sums = np.zeros(len(symbols), np.int64)
-        np.add.at(sums, index, path_set.paths.duration)
-        for symbol, total in zip(symbols, sums.tolist(), strict=True):
-            time[symbol] = time.get(symbol, 0) + total
+    for path_set, each in zip(path_sets, keyed, strict=True):
+        _add_time(time, path_set, each)
     kept, folded = _within_limit(time)
+    return Alphabet(kept, tuple(_codes(kept, each) for each in keyed), folded)
+
+
+def _add_time(time: dict[Symbol, int], path_set: PathSet, keyed: tuple[list[Symbol], I64]) -> None:
+    symbols, index = keyed
+    sums = np.zeros(len(symbols), np.int64)
+    np.add.at(sums, index, path_set.paths.duration)
+    for symbol, total in zip(symbols, sums.tolist(), strict=True):
+        time[symbol] = time.get(symbol, 0) + total
+
+
+def _codes(kept: Sequence[Symbol], keyed: tuple[list[Symbol], I64]) -> U8:
+    symbols, index = keyed
     order = {symbol: code for code, symbol in enumerate(kept)}
-    codes = []
-    for symbols, index in keyed:
-        table = [order.get(s, order.get(Symbol(s.state, OTHER_ROLE), 0)) for s in symbols]
-        codes.append(np.array(table, np.uint8)[index] if symbols else np.zeros(0, np.uint8))
-    return Alphabet(kept, tuple(codes), folded)
+    table = [order.get(s, order.get(Symbol(s.state, OTHER_ROLE), 0)) for s in symbols]
+    return np.array(table, np.uint8)[index] if symbols else np.zeros(0, np.uint8)
+
+
+class Coder:
+    """The alphabet of several sets, found chunk by chunk; it codes any part of them.
+
+    What `Alphabet` has for all segments, which are in memory for it, this has for those
+    that are asked for.
+
+    Parameters
+    ----------
+    path_sets : sequence of PathSet
+    kind : str
+        A name in `ALPHABETS`.
+
+    Attributes
+    ----------
+    symbols : tuple of Symbol
+    folded : int
+        See `Alphabet`.
+    """
+
+    def __init__(self, path_sets: Sequence[PathSet], kind: str) -> None:
+        self._with_roles = _WITH_ROLES[kind]
+        time: dict[Symbol, int] = {}
+        for path_set in path_sets:
+            for chunk in path_set.chunks():
+                _add_time(time, chunk, _segment_symbols(chunk, with_roles=self._with_roles))
+        self.symbols, self.folded = _within_limit(time)
+
+    def codes(self, part: PathSet) -> U8:
+        """Return the symbol of every segment of some executions of the sets."""
+        return _codes(self.symbols, _segment_symbols(part, with_roles=self._with_roles))
 
 
 def _within_limit(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from critpath.model import RUNNING, PathSet, State
+from critpath.model import RUNNING, CriticalPaths, PathSet, State
 
 _COARSE = {
     State.RUN_USER: State.RUN,
@@ -38,7 +38,8 @@ def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
 
 
 def _has_syscalls(path_set: PathSet) -> bool:
-    return bool(np.isin(path_set.paths.state, [State.RUN_USER, State.RUN_SYSCALL]).any())
+    told = [State.RUN_USER, State.RUN_SYSCALL]
+    return any(bool(np.isin(paths.state, told).any()) for paths in path_set.paths.chunks())
 
 
 def without_syscalls(path_set: PathSet) -> PathSet:
@@ -47,7 +48,10 @@ def without_syscalls(path_set: PathSet) -> PathSet:
     Running is RUN, a wait that only its system call named is WAIT_TASK; neighbours
     that then differ in nothing are one segment.
     """
-    paths = path_set.paths
+    return replace(path_set, paths=path_set.paths.map(_coarse))
+
+
+def _coarse(paths: CriticalPaths) -> CriticalPaths:
     table = np.arange(len(State), dtype=np.uint8)
     for fine, coarse in _COARSE.items():
         table[fine] = coarse
@@ -62,18 +66,15 @@ def without_syscalls(path_set: PathSet) -> PathSet:
     keep = np.flatnonzero(new)
     last = np.append(keep[1:], len(path)) - 1 if len(keep) else keep
     return replace(
-        path_set,
-        paths=replace(
-            paths,
-            start=np.searchsorted(path[keep], np.arange(len(paths) + 1)),
-            begin=paths.begin[keep],
-            end=paths.end[last],
-            state=state[keep],
-            detail=detail[keep],
-            comm=paths.comm[keep],
-            tid=paths.tid[keep],
-            host=paths.host[keep],
-            cpu=paths.cpu[keep],
-            lossy=np.logical_or.reduceat(paths.lossy, keep) if len(keep) else paths.lossy,
-        ),
+        paths,
+        start=np.searchsorted(path[keep], np.arange(len(paths) + 1)),
+        begin=paths.begin[keep],
+        end=paths.end[last],
+        state=state[keep],
+        detail=detail[keep],
+        comm=paths.comm[keep],
+        tid=paths.tid[keep],
+        host=paths.host[keep],
+        cpu=paths.cpu[keep],
+        lossy=np.logical_or.reduceat(paths.lossy, keep) if len(keep) else paths.lossy,
     )

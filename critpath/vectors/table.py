@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from critpath.model import I64, INTERFERENCE, U8, PathSet, Symbol, VectorTable
+from critpath.vectors.alphabet import Coder
 
 
 def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> VectorTable:
@@ -37,6 +38,33 @@ def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> Vec
     np.add.at(durations, (path, codes), paths.duration)
     structure = _structure(path, paths.state, codes, counts.shape)
     return VectorTable(tuple(symbols), counts, durations, structure)
+
+
+def vectors_of(path_set: PathSet, coder: Coder) -> VectorTable:
+    """Return the vectors of a set, with a chunk of its segments in memory at a time.
+
+    Parameters
+    ----------
+    path_set : PathSet
+    coder : Coder
+        Of this set, and those that it is compared with.
+
+    Returns
+    -------
+    VectorTable
+        As `vector_table` gives it.
+    """
+    tables = [vector_table(chunk, coder.symbols, coder.codes(chunk)) for chunk in path_set.chunks()]
+    if len(tables) == 1:
+        return tables[0]
+    none = np.zeros((0, len(coder.symbols)), np.int64)
+    return VectorTable(
+        coder.symbols,
+        *(
+            np.concatenate([none, *(getattr(table, name) for table in tables)])
+            for name in ("counts", "durations", "structure")
+        ),
+    )
 
 
 def _structure(path: I64, state: U8, codes: U8, shape: tuple[int, ...]) -> I64:

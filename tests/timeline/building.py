@@ -1,8 +1,9 @@
 """Events written by hand: rows ``(time, cpu, kind, fields)`` in the twin's notation.
 
 Fields: SWITCH (prev, prev_state, next), WAKING / WAKEUP / WAKEUP_NEW (tid[, target cpu]),
-FORK (parent, child), EXIT and EXEC (tid), IRQ_ENTRY (irq, name), IRQ_EXIT (irq),
-SOFTIRQ (vec), TIMER (), STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT ().
+FORK (parent, child), EXIT, EXEC and CURRENT (tid), IRQ_ENTRY (irq, name), IRQ_EXIT (irq),
+SOFTIRQ (vec), TIMER (), STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT (),
+NET_SEND and NET_RECEIVE (buffer).
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def canonical(kind, fields, cpu):  # noqa: PLR0911 - one return per layout
         return [0]
     if kind in {Kind.SYSCALL_ENTRY, Kind.SYSCALL_EXIT}:
         return []
+    if kind in {Kind.NET_SEND, Kind.NET_RECEIVE}:
+        return [*fields, *[0] * 8]
     return list(fields)
 
 

@@ -9,7 +9,6 @@ from critpath.graph.execution_graph import NET, build_graph
 from critpath.graph.path import critical_paths
 from critpath.model import EventClass, Events, Kind, State
 from critpath.timeline.clocks import align_hosts
-from critpath.timeline.network import link_packets
 from critpath.timeline.packets import match_packets
 from critpath.timeline.replay import replay
 
@@ -88,7 +87,7 @@ def exchange(skew):
 
 
 def path_of_client(events):
-    timelines = link_packets(events, replay(events))
+    timelines = replay(events)
     graph = build_graph(timelines)
     worker = int(np.flatnonzero(timelines.workers.tid == 100)[0])
     paths = critical_paths(

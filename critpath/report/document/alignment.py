@@ -90,11 +90,11 @@ def _finites(values: F64) -> list[float | None]:
 
 def _segments(comparison: Comparison, aligned: Aligned) -> list[dict[str, Any]]:
     alignment = aligned.alignment
-    paths = comparison.sample.paths
-    first, last = int(paths.start[aligned.execution]), int(paths.start[aligned.execution + 1])
+    # Stored paths have this one in memory since it was aligned.
+    paths = comparison.sample.paths.take(np.array([aligned.execution], np.int64))
     durations = alignment.durations[-1]
-    segment = _segment_of(durations, paths.begin[first:last], paths.end[first:last]) + first
-    begin = int(paths.begin[first]) if last > first else 0
+    segment = _segment_of(durations, paths.begin, paths.end)
+    begin = int(paths.begin[0]) if len(paths.begin) else 0
     ends = begin + np.cumsum(durations)
     result = []
     for column in np.flatnonzero(alignment.rows[-1] >= 0):

@@ -1,0 +1,353 @@
+"""Where recordings are read: here, in processes of this machine, or wherever an engine has them.
+
+An engine is a `concurrent.futures.Executor`, or anything with its ``submit`` (`Engine`).
+The unit of work is one recording.  Whatever runs it, results come back in the order of
+the tasks, and the error that is raised is that of the first task that failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from critpath.errors import (
+    EXIT_INCONCLUSIVE,
+    EXIT_UNREADABLE,
+    EXIT_USAGE,
+    CritpathError,
+    InconclusiveError,
+    UnreadableError,
+    UsageError,
+)
+from critpath.units import plural
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from multiprocessing.process import BaseProcess
+
+Progress = Callable[[str], None]
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+# A process costs a third of a second before it reads: below this it does not pay.
+_WORTH: Final = 64 << 20
+_ROUNDS: Final = 3  # how often what a dying process was at is tried
+_SECONDS: Final = 15  # for a scheduler to answer, and to have a worker
+_ADDRESS: Final = re.compile(
+    r"(tcp|tls)://([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})"
+)
+
+
+class Engine(Protocol):
+    """What runs tasks somewhere: `concurrent.futures.Executor` and its like."""
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
+        """Begin a task."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error as a value: it goes from one machine to another without its class.
+
+    Attributes
+    ----------
+    exit_code : int
+    what, do : str
+    """
+
+    exit_code: int
+    what: str
+    do: str
+
+    def error(self) -> CritpathError:
+        """Return it as an error."""
+        kinds = {
+            EXIT_USAGE: UsageError,
+            EXIT_UNREADABLE: UnreadableError,
+            EXIT_INCONCLUSIVE: InconclusiveError,
+        }
+        return kinds.get(self.exit_code, CritpathError)(self.what, self.do)
+
+
+def guarded(work: Callable[[Task], Result], task: Task) -> Result | Failure:
+    """Do a task; an error that a user can cause becomes a `Failure`."""
+    try:
+        return work(task)
+    except CritpathError as error:
+        return Failure(error.exit_code, error.what, error.do)
+
+
+def usable_cores() -> int:
+    """Return how many processors this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except OSError:
+        return os.cpu_count() or 1
+
+
+def jobs_for(jobs: int | None, recordings: Sequence[Path]) -> int:
+    """Return how many processes read some recordings.
+
+    Parameters
+    ----------
+    jobs : int or None
+        As many as asked for; None for as many as pay: no more than processors, and one
+        for every 64 MB of trace.
+    recordings : sequence of Path
+    """
+    most = len(recordings)
+    if jobs is not None or most < 2:
+        return max(1, min(jobs or 1, most))
+    enough = min(usable_cores(), most)
+    size = 0
+    for recording in recordings:
+        for directory, _, names in os.walk(recording):
+            size += sum(_size(Path(directory) / name) for name in names)
+        if size >= enough * _WORTH:
+            return enough
+    return max(1, min(enough, size // _WORTH))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def run(
+    work: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    *,
+    jobs: int = 1,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Result]:
+    """Do all tasks and yield their results in order.
+
+    Parameters
+    ----------
+    work : callable
+        A function of a module, as processes find it by its name.
+    tasks : sequence
+    jobs : int
+        Processes; with one, tasks are done here, each when its result is asked for.
+    engine : Engine or None
+        What runs them instead.
+    progress : callable or None
+        Told how many are done.
+
+    Raises
+    ------
+    CritpathError
+        Of the first task that failed, in their order.
+    """
+    tell = progress or (lambda _: None)
+    if engine is not None:
+        yield from _in_order(
+            _results(engine, work, dict(enumerate(tasks)), tell, len(tasks)), tasks
+        )
+    elif jobs == 1:
+        for task in tasks:
+            yield work(task)
+    else:
+        yield from _in_order(_in_processes(work, tasks, jobs, tell), tasks)
+
+
+def _in_order(results: dict[int, Any], tasks: Sequence[Any]) -> Iterator[Any]:
+    for number in range(len(tasks)):
+        result = results.pop(number)
+        if isinstance(result, Failure):
+            raise result.error()
+        yield result
+
+
+def _results(
+    engine: Engine,
+    work: Callable[[Any], Any],
+    tasks: dict[int, Any],
+    tell: Progress,
+    total: int,
+) -> dict[int, Any]:
+    """Do tasks on an engine, and return what is done; after a failure no later ones."""
+    from concurrent.futures import BrokenExecutor, CancelledError, as_completed
+
+    futures = {engine.submit(guarded, work, task): n for n, task in tasks.items()}
+    results: dict[int, Any] = {}
+    try:
+        for future in as_completed(futures):
+            try:
+                result = future.result()
+            except (BrokenExecutor, CancelledError):
+                continue  # the engine's caller sees which are missing
+            results[futures[future]] = result
+            tell(f"read {total - len(tasks) + len(results)} of {plural(total, 'recording')}")
+            if isinstance(result, Failure):
+                # Those before it may fail as well, and theirs is the error to raise.
+                for other, number in futures.items():
+                    if number > futures[future]:
+                        other.cancel()
+    finally:
+        for future in futures:
+            future.cancel()
+    return results
+
+
+# ---------------------------------------------------------------- on this machine
+
+
+def _in_processes(
+    work: Callable[[Any], Any], tasks: Sequence[Any], jobs: int, tell: Progress
+) -> dict[int, Any]:
+    """Do tasks in processes; what one that died was at is tried again, at last alone."""
+    results: dict[int, Any] = {}
+    for attempt in range(_ROUNDS):
+        failed = min((n for n, r in results.items() if isinstance(r, Failure)), default=len(tasks))
+        rest = {n: task for n, task in enumerate(tasks[:failed]) if n not in results}
+        if not rest:
+            return results
+        if attempt < _ROUNDS - 1:
+            with _processes(min(jobs, len(rest))) as engine:
+                results |= _results(engine, work, rest, tell, len(tasks))
+            continue
+        for number, task in rest.items():
+            with _processes(1) as engine:
+                results |= _results(engine, work, {number: task}, tell, len(tasks))
+            if number not in results:
+                raise CritpathError(
+                    f"the process that read {task} was killed, {plural(_ROUNDS, 'time')}",
+                    "it may have taken too much memory: try --jobs 1, or --max-memory",
+                )
+    return results
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[Engine]:
+    """Start processes for tasks, and leave none behind.
+
+    They come from a server without threads: a fork of this process, which may have
+    some (of numpy, of pyarrow, of the progress on the screen), could inherit a lock
+    that nobody will open.
+    """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["critpath.pipeline.forked"])
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
+    try:
+        yield pool
+    except BaseException:
+        # An interrupt: whatever they are at is not waited for.
+        _end(set(multiprocessing.active_children()) - before)
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin() -> None:
+    """Make a process end when it is interrupted, or when the one that began it is gone."""
+    import multiprocessing
+    import signal
+    import threading
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _end(processes: set[BaseProcess]) -> None:
+    for process in processes:
+        process.terminate()
+
+
+# ----------------------------------------------------------------------- on dask
+
+
+def dask_address(text: str) -> str:
+    """Return the address of a dask scheduler, checked.
+
+    Raises
+    ------
+    UsageError
+        If it is not ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
+    """
+    found = _ADDRESS.fullmatch(text)
+    if found is None or not 0 < int(found[3]) < 65536:
+        raise UsageError(
+            f"{text} is no address of a dask scheduler",
+            "give tcp://HOST:PORT, or tls://HOST:PORT, as dask scheduler prints it",
+        )
+    return text
+
+
+@contextmanager
+def dask_engine(address: str) -> Iterator[Engine]:
+    """Connect to a dask scheduler, whose workers then run the tasks.
+
+    Parameters
+    ----------
+    address : str
+        See `dask_address`.
+
+    Raises
+    ------
+    UsageError
+        If dask.distributed is not installed, or nobody answers there.
+    CritpathError
+        If the scheduler is lost, or too many workers die of one task.
+    """
+    try:
+        from distributed import Client, KilledWorker
+        from distributed.cfexecutor import ClientExecutor
+    except ImportError:
+        raise UsageError(
+            "--engine dask needs dask.distributed, which is not installed",
+            "install critpath[dask], here and where the workers are",
+        ) from None
+    from concurrent.futures import CancelledError
+
+    try:
+        client = Client(address, timeout=_SECONDS, set_as_default=False)
+    except (OSError, TimeoutError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"no dask scheduler answers at {address}: {_first_line(error)}",
+            "start one with dask scheduler, or leave out --engine to read here",
+        ) from error
+    try:
+        try:
+            client.wait_for_workers(1, timeout=_SECONDS)
+        except (OSError, TimeoutError):
+            raise UsageError(
+                f"the dask scheduler at {address} has no worker",
+                f"start some: dask worker {address}",
+            ) from None
+        yield ClientExecutor(client, pure=False)
+    except KilledWorker as error:
+        raise CritpathError(
+            f"a recording could not be read: the workers that tried died ({_first_line(error)})",
+            "look into the workers' logs; they may need more memory, or --max-memory",
+        ) from error
+    except (OSError, CancelledError) as error:
+        raise CritpathError(
+            f"the dask scheduler at {address} was lost: {_first_line(error)}",
+            "start it and the workers again, then repeat the command",
+        ) from error
+    finally:
+        client.close(timeout=_SECONDS)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

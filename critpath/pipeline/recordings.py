@@ -1,0 +1,387 @@
+"""From what a user names to sets of paths: recordings are extracted, what is saved is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from critpath.errors import EXIT_UNREADABLE, CritpathError
+from critpath.pipeline.engines import Engine, Failure, jobs_for, run
+from critpath.pipeline.extraction import ExtractSettings, extract_recording
+
+if TYPE_CHECKING:
+    from critpath.model import PathSet
+    from critpath.store import Part
+
+Progress = Callable[[str], None]
+Require = Callable[["PathSet"], None]
+_WINDOWS: Final = "windows:"
+
+
+def extract(
+    sources: Sequence[Path],
+    *,
+    specification: str | None,
+    reader: str = "auto",
+    interrupts: bool = True,
+    max_memory: int = 0,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+) -> PathSet:
+    """Extract the critical path of every execution of some recordings.
+
+    Parameters
+    ----------
+    sources : sequence of Path
+        Recordings, directories of recordings, CTF trace directories, files and datasets
+        that an earlier `extract` saved, or baselines.
+    specification : str or None
+        What an execution is (``--execution``); None for what the recording says of
+        itself.
+    reader : str
+        ``auto``, ``native`` or ``babeltrace2``.
+    interrupts : bool
+        Take interrupt work out of running time.
+    max_memory : int
+        Bytes that reading may take; 0 for no limit.
+    jobs : int or None
+        Processes that read recordings; None for as many as pay.
+    progress : callable or None
+        Told what is being done.
+
+    Returns
+    -------
+    PathSet
+        The segments of large files and datasets stay there until they are needed.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        As the readers and finders do.
+    """
+    from critpath.graph.concatenate import join_sets
+
+    return join_sets(
+        extract_each(
+            sources,
+            specification=specification,
+            reader=reader,
+            interrupts=interrupts,
+            max_memory=max_memory,
+            jobs=jobs,
+            progress=progress,
+        )
+    )
+
+
+def extract_each(
+    sources: Sequence[Path],
+    *,
+    specification: str | None,
+    reader: str = "auto",
+    interrupts: bool = True,
+    max_memory: int = 0,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+) -> list[PathSet]:
+    """Extract as `extract` does, and leave every recording a set of its own."""
+    settings = ExtractSettings(specification, reader, interrupts, max_memory)
+    return [_whole(part) for part in _extracted(sources, settings, jobs, progress)]
+
+
+def extract_file(
+    sources: Sequence[Path],
+    file: Path,
+    settings: ExtractSettings,
+    *,
+    require: Require,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+) -> PathSet:
+    """Extract into one Parquet file, recording after recording.
+
+    Parameters
+    ----------
+    sources, jobs, progress
+        See `extract`.
+    file : Path
+        Appears when it is whole.
+    settings : ExtractSettings
+    require : callable
+        Given the set before the file appears; what it raises keeps it from that.
+
+    Returns
+    -------
+    PathSet
+        What is in the file now; segments of a large one stay in it.
+    """
+    from critpath import store
+
+    with store.atomic(file) as stream:
+        with store.PathsWriter(stream) as writer:
+            for part in _extracted(sources, settings, jobs, progress):
+                for number, paths in enumerate(part):
+                    writer.write(paths, more=number > 0)
+        stream.flush()
+        require(store.open_paths(Path(stream.name), resident=0))
+    return store.open_paths(file, resident=0)
+
+
+def extract_dataset(
+    sources: Sequence[Path],
+    directory: Path,
+    settings: ExtractSettings,
+    *,
+    require: Require,
+    jobs: int | None = 1,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> PathSet:
+    """Extract into a dataset: a directory with a Parquet file per recording.
+
+    Parameters
+    ----------
+    sources, jobs, progress
+        See `extract`.
+    directory : Path
+        Appears when it is whole, in place of what was there.
+    settings : ExtractSettings
+    require : callable
+        Given the set before the directory appears; what it raises keeps it from that.
+    engine : Engine or None
+        Reads the recordings instead of processes of this machine: a
+        `concurrent.futures.Executor` or its like.  Its workers write the parts, so
+        they need recordings and directory under the same names.
+
+    Returns
+    -------
+    PathSet
+        What is in the dataset now; its segments stay there.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        Of the first recording that cannot be read; nothing is left behind then.
+    CritpathError
+        If workers have another version of critpath.
+    """
+    from critpath import __version__, store
+    from critpath.graph.concatenate import join_sets
+
+    tell = progress or (lambda _: None)
+    with store.whole_directory(directory) as place:
+        items = list(_planned(sources, settings.interrupts, tell))
+        here = str(Path.cwd()) if engine else ""
+        tasks: list[_Task] = []
+        parts: dict[int, Part] = {}
+        for number, item in enumerate(items):
+            if isinstance(item, Path):
+                tasks.append(_Task(item, settings, number, place, here))
+            else:
+                parts[number] = store.write_part(place, number, [item])
+        count = 1 if engine else jobs_for(jobs, [task.recording for task in tasks])
+        tasks = [replace(task, settings=_share(settings, count)) for task in tasks]
+        work = partial(_write, progress=progress) if count == 1 and not engine else _write
+        for written in run(work, tasks, jobs=count, engine=engine, progress=tell):
+            if written.version != __version__:
+                raise CritpathError(
+                    f"a worker has critpath {written.version}, and this is {__version__}",
+                    "install the same version everywhere",
+                )
+            parts[written.number] = written.part
+        ordered = [parts[number] for number in range(len(items))]
+        store.seal(place, ordered, {"version": __version__})
+        require(join_sets(store.load_dataset(place, resident=0)))
+    return join_sets(store.load_dataset(directory, resident=0))
+
+
+# ------------------------------------------------------------------ what is named
+
+
+def _planned(sources: Sequence[Path], interrupts: bool, tell: Progress) -> Iterator[Path | PathSet]:
+    """Yield every recording of the sources by its path, and what is saved as it is."""
+    from critpath import store
+    from critpath.baseline.format import is_baseline_file
+    from critpath.read.sessions import find_recordings
+
+    for source in sources:
+        if is_baseline_file(source):
+            from critpath.baseline.read import load_baseline
+            from critpath.pipeline.baselines import sets_of
+
+            tell(f"loading {source}")
+            yield from sets_of(load_baseline(source), source, interrupts=interrupts)
+        elif store.is_paths_file(source):
+            tell(f"loading {source}")
+            yield store.open_paths(source)
+        elif store.is_dataset(source):
+            tell(f"loading {source}")
+            yield from store.load_dataset(source)
+        else:
+            yield from find_recordings(source)
+
+
+def _extracted(
+    sources: Sequence[Path],
+    settings: ExtractSettings,
+    jobs: int | None,
+    progress: Progress | None,
+) -> Iterator[Iterable[PathSet]]:
+    """Yield the sets of every recording, in order; with one job each when it is asked for."""
+    tell = progress or (lambda _: None)
+    items = list(_planned(sources, settings.interrupts, tell))
+    recordings = [item for item in items if isinstance(item, Path)]
+    count = jobs_for(jobs, recordings)
+    tasks = [_Task(recording, _share(settings, count)) for recording in recordings]
+    # A stream cannot go from one process to another.
+    work: Callable[[_Task], Iterable[PathSet]] = _read
+    if count == 1:
+        work = partial(_stream, progress=progress)
+    results: Iterator[Iterable[PathSet]] = iter(run(work, tasks, jobs=count, progress=tell))
+    for item in items:
+        if not isinstance(item, Path):
+            yield [item]
+        elif count > 1:
+            yield [_frozen(paths) for paths in next(results)]
+        else:
+            yield next(results)
+
+
+def _share(settings: ExtractSettings, jobs: int) -> ExtractSettings:
+    """Divide the memory there is among those who read at the same time."""
+    return replace(settings, max_memory=settings.max_memory // jobs)
+
+
+def _whole(parts: Iterable[PathSet]) -> PathSet:
+    """Join the sets of one recording, whose facts each of them has."""
+    from critpath.graph.concatenate import join_sets
+
+    each = list(parts)
+    if len(each) == 1:
+        return each[0]
+    first, joined = each[0], join_sets(each)
+    return replace(
+        joined,
+        session=joined.session % len(first.sources),
+        executions=replace(
+            joined.executions,
+            incomplete=first.executions.incomplete,
+            notes=first.executions.notes,
+        ),
+        **{name: getattr(first, name) for name in _FACTS},
+    )
+
+
+_FACTS: Final = ("sources", "specification", "losses", "environment", "events", "warnings")
+
+
+# --------------------------------------------------------------------- one of them
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One recording, and where its paths go: plain values for any process.
+
+    Attributes
+    ----------
+    recording : Path
+        By the name that the user gave.
+    settings : ExtractSettings
+    number : int
+        Of its part.
+    directory : Path or None
+        Of the dataset.
+    here : str
+        The user's current directory, if the process that reads it may have another.
+    """
+
+    recording: Path
+    settings: ExtractSettings
+    number: int = 0
+    directory: Path | None = None
+    here: str = ""
+
+    def __str__(self) -> str:
+        return str(self.recording)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a worker says of a part that it wrote."""
+
+    number: int
+    part: Part
+    version: str
+
+
+def _stream(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:
+    """Extract a recording in this process."""
+    if progress is not None:
+        progress(f"reading {task.recording}")
+    yield from extract_recording(task.recording, task.settings, progress)
+
+
+def _read(task: _Task) -> list[PathSet]:
+    """Extract a recording in another process, which sends what it found."""
+    return list(_stream(task))
+
+
+def _write(task: _Task, progress: Progress | None = None) -> _Written:
+    """Extract a recording, wherever this is, and write its part of the dataset."""
+    from critpath import __version__, store
+
+    if task.directory is None:
+        raise ValueError("a part of no dataset")
+    sets = _elsewhere(task) if task.here else _stream(task, progress)
+    part = store.write_part(task.directory, task.number, sets)
+    return _Written(task.number, part, __version__)
+
+
+def _elsewhere(task: _Task) -> Iterator[PathSet]:
+    """Extract a recording where the user's current directory is another; say its given name."""
+    near, settings = str(task.recording), task.settings
+    far = str(Path(task.here) / near)
+    names = {far: near}
+    given = settings.specification or ""
+    if given.startswith(_WINDOWS):
+        file = str(Path(task.here) / given.removeprefix(_WINDOWS))
+        names[file] = given.removeprefix(_WINDOWS)
+        settings = replace(settings, specification=_WINDOWS + file)
+
+    def named(text: str) -> str:
+        for there, here in names.items():
+            text = text.replace(there, here)
+        return text
+
+    try:
+        for paths in extract_recording(Path(far), settings):
+            yield _named(paths, named)
+    except CritpathError as error:
+        do = named(error.do)
+        if error.exit_code == EXIT_UNREADABLE:
+            do += "; workers need it under the same name"
+        raise Failure(error.exit_code, named(error.what), do).error() from error
+
+
+def _named(paths: PathSet, named: Callable[[str], str]) -> PathSet:
+    executions = paths.executions
+    return replace(
+        paths,
+        executions=replace(executions, notes=tuple(map(named, executions.notes))),
+        sources=tuple(map(named, paths.sources)),
+        specification=named(paths.specification),
+        losses=tuple(replace(loss, reason=named(loss.reason)) for loss in paths.losses),
+        environment=tuple(
+            {key: named(value) if isinstance(value, str) else value for key, value in e.items()}
+            for e in paths.environment
+        ),
+        warnings=tuple(map(named, paths.warnings)),
+    )
+
+
+def _frozen(paths: PathSet) -> PathSet:
+    """Make a set that came from another process read-only again."""
+    return replace(paths, executions=replace(paths.executions), paths=replace(paths.paths))

@@ -1,0 +1,244 @@
+"""One recording, read as a stream: the few events finders need, and blocks of timelines.
+
+What the replay must know before the first event (losses, whether sched_waking is written
+at all, switches that the kernel left out) is known only behind the last one.  So a pass
+assumes what is nearly always true, and is repeated with what it has found out where that
+was wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final, Protocol
+
+from critpath.executions.digest import Digest
+from critpath.model import Block, Blocks, Events, Kind
+from critpath.pipeline.spilling import BlockList, SpilledBlocks
+from critpath.read.event_classes import names_of
+from critpath.read.layout import KERNEL
+from critpath.read.streaming import OutOfOrder
+from critpath.timeline.network import linked_packets
+from critpath.timeline.packets import network_events
+from critpath.timeline.replay import Replayer
+
+if TYPE_CHECKING:
+    from critpath.executions.specification import Specification
+    from critpath.model import Loss, Workers
+    from critpath.pipeline.sources import Opener, Source
+    from critpath.read.clocks import Trace
+    from critpath.timeline.missing_switches import Insertions
+
+# Rows of a block: some tens of MB, few enough that sorting them stays quick.
+ROWS: Final = 1 << 19
+# Losses, kinds of events that never come and missing switches fall once each, and what
+# is put in or lost may show another: more passes than these find nothing new.
+_MOST_PASSES: Final = 6
+Packets = tuple[tuple[int, int, int, int], ...]
+
+
+class BlockStore(Blocks, Protocol):
+    """Where blocks are kept."""
+
+    def append(self, block: Block) -> None:
+        """Add the next one."""
+
+    def close(self) -> None:
+        """Free what they take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """What is known of a recording before its executions are walked.
+
+    Attributes
+    ----------
+    events : Events
+        The few that finders of executions ask about, and all that is known besides.
+    blocks : Blocks
+        What every thread was doing; to be closed with `close`.
+    workers : Workers
+    processors : tuple of (int, int)
+        Host and cpu.
+    packets : tuple
+        As `critpath.model.Timelines.packets`.
+    warnings : tuple of str
+    """
+
+    events: Events
+    blocks: BlockStore
+    workers: Workers
+    processors: tuple[tuple[int, int], ...]
+    packets: Packets
+    warnings: tuple[str, ...]
+
+    def close(self) -> None:
+        """Free what the blocks take."""
+        self.blocks.close()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a pass takes for true before it begins.
+
+    Attributes
+    ----------
+    waking, syscalls : bool
+        Whether there are ``sched_waking`` and entries of system calls.
+    losses : tuple of Loss
+    searched : bool
+        Whether switches contradict each other, so that missing ones are looked for.
+    insertions : Insertions or None
+        Switches to put in; None where nobody has looked for them.
+    """
+
+    waking: bool
+    syscalls: bool
+    losses: tuple[Loss, ...] = ()
+    searched: bool = False
+    insertions: Insertions | None = field(default=None, compare=False)
+
+
+def expected(traces: Sequence[Trace]) -> Facts:
+    """Return what the metadata makes likely: nothing is lost, and what is declared comes."""
+    names = {
+        name for t in traces for s in t.schema.streams.values() for name in names_of(s.events).values()
+    }
+    return Facts(_any_of(names, Kind.WAKING), _any_of(names, Kind.SYSCALL_ENTRY))
+
+
+def _any_of(names: Collection[str], kind: Kind) -> bool:
+    patterns = [p for wanted in KERNEL if wanted.kind is kind for p in wanted.names]
+    return any(fnmatchcase(name, p) for name in names for p in patterns)
+
+
+def few_events(opener: Opener, specifications: Collection[Specification]) -> Events:
+    """Return what finders of executions ask about, where nothing else is needed."""
+    digest = Digest(specifications)
+    try:
+        with closing(opener()) as source:
+            for chunk in source:
+                digest.feed(chunk, source.classes)
+            return digest.events(source.finish())
+    except OutOfOrder as reason:
+        opener.sort_whole(reason)
+        return few_events(opener, specifications)
+
+
+def replay_stream(
+    opener: Opener,
+    facts: Facts,
+    specifications: Collection[Specification],
+    *,
+    rows: int,
+    spill: bool,
+    complete: Callable[[Events], Events] = lambda events: events,
+) -> Replayed:
+    """Replay a recording, as often as it takes to know what has to be known before.
+
+    Parameters
+    ----------
+    opener : Opener
+        Of the recording.
+    facts : Facts
+        What to begin with.
+    specifications : collection of Specification
+        Of executions that will be looked for.
+    rows : int
+        The most rows of a block.
+    spill : bool
+        Keep the blocks in a temporary file.
+    complete : callable
+        Adds what a manifest knows to what the traces say.
+
+    Returns
+    -------
+    Replayed
+    """
+    for _ in range(_MOST_PASSES):
+        blocks: BlockStore = SpilledBlocks() if spill else BlockList()
+        try:
+            with closing(opener()) as source:
+                done = _one_pass(source, facts, Digest(specifications), blocks, rows, complete)
+        except OutOfOrder as reason:
+            blocks.close()
+            opener.sort_whole(reason)
+            continue
+        except BaseException:
+            blocks.close()
+            raise
+        if isinstance(done, Replayed):
+            return done
+        blocks.close()
+        facts = done
+        if facts.searched and facts.insertions is None:
+            with closing(opener()) as source:
+                facts = _missing(source, facts, complete)
+    raise AssertionError("a recording that is another one on every pass")
+
+
+def _missing(source: Source, facts: Facts, complete: Callable[[Events], Events]) -> Facts:
+    """Look for switches that the kernel left out; the losses come to light as well."""
+    from critpath.timeline.missing_switches import MissingSwitches
+
+    search = MissingSwitches(len(source.hosts))
+    for chunk in source:
+        search.feed(chunk, source.classes)
+    about = source.finish()
+    found = search.finish(about.losses)
+    return replace(facts, insertions=found, losses=complete(about).losses)
+
+
+def _one_pass(
+    source: Source,
+    facts: Facts,
+    digest: Digest,
+    blocks: BlockStore,
+    rows: int,
+    complete: Callable[[Events], Events],
+) -> Replayed | Facts:
+    """Return what was replayed, or what to assume instead."""
+    put = facts.insertions
+    if put is not None:
+        from critpath.timeline.missing_switches import with_insertions
+    replayer = Replayer(
+        hosts=source.hosts,
+        environment=source.environment,
+        losses=facts.losses,
+        code=source.code,
+        text=source.text,
+        has_waking=facts.waking,
+        has_syscalls=facts.syscalls,
+    )
+    chunks = iter(source) if put is None else with_insertions(source, put, source.classes)
+    for chunk in chunks:
+        digest.feed(chunk, source.classes)
+        replayer.feed(chunk, source.classes)
+        if put is None and replayer.contradicted:
+            return replace(facts, searched=True)
+        if replayer.waiting >= rows:
+            blocks.append(replayer.cut())
+    about = source.finish()
+    if put is not None and len(put):
+        about = replace(about, environment=(*about.environment, put.counted))
+    events = complete(about)
+    found = replace(
+        facts,
+        losses=events.losses,
+        waking=Kind.WAKING in replayer.present,
+        syscalls=Kind.SYSCALL_ENTRY in replayer.present,
+    )
+    if found != facts:
+        return found
+    blocks.append(replayer.finish(events.end))
+    events = replace(digest.events(events), strings=tuple(source.strings()))
+    return Replayed(
+        events,
+        blocks,
+        replayer.workers(),
+        replayer.processors,
+        linked_packets(network_events(events), replayer.network()),
+        replayer.warnings,
+    )

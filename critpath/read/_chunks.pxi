@@ -1,0 +1,252 @@
+# Merges the batches of many decoders into chunks in the order of time.  Included by _decode.pyx.
+
+cdef enum:
+    COPIED = 6  # values of an event that are copied without looking how many there are
+
+cdef struct Lane:
+    const int64_t* ts
+    const int64_t* place
+    const int64_t* values
+    int64_t row
+    int64_t end
+    int64_t last  # time of the last row so far
+
+# What a merge writes to, and the tree it chooses the next row with: node i has the least
+# key of nodes 2i and 2i + 1, the left one's where they are equal, and its lane.  Leaf
+# `leaves` + i is lane i.  Every level costs a comparison that is no jump: which stream
+# comes next cannot be predicted.
+cdef struct Chunk:
+    int64_t* ts
+    int32_t* cpu
+    int32_t* row_class
+    int64_t* offset
+    int64_t* values
+    int64_t room
+    int64_t value_room
+    int64_t count
+    int64_t value_count
+    int64_t leaves
+    int64_t* keys
+    int32_t* winners
+
+
+cdef inline void play(Chunk* to, int64_t lane, int64_t key) noexcept nogil:
+    """Give a lane a new key."""
+    cdef int64_t* keys = to.keys
+    cdef int32_t* winners = to.winners
+    cdef int64_t node = to.leaves + lane, other
+    cdef int32_t who = <int32_t>lane
+    cdef bint lost
+    keys[node] = key
+    while node > 1:
+        other = keys[node ^ 1]
+        lost = (other < key) | ((other == key) & (node & 1))
+        who = winners[node ^ 1] if lost else who
+        key = other if lost else key
+        node >>= 1
+        keys[node] = key
+        winners[node] = who
+
+
+cdef int64_t merge_rows(Chunk* to, Lane* lanes, const int64_t* widths) noexcept nogil:
+    """Merge until the chunk is full (-1) or a lane has no more rows: that lane."""
+    cdef int64_t out = to.count, room = to.room, at = to.value_count, width, place, i
+    cdef int64_t value_room = to.value_room - COPIED
+    cdef int64_t lane = -1
+    cdef Lane* l
+    while out < room:
+        lane = to.winners[1]
+        l = &lanes[lane]
+        if l.row == l.end:
+            break
+        place = l.place[l.row]
+        width = widths[<int32_t>place]
+        if at + width > value_room and out:
+            lane = -1
+            break
+        to.ts[out] = l.ts[l.row]
+        to.row_class[out] = <int32_t>place
+        to.cpu[out] = <int32_t>(place >> 32)
+        to.offset[out] = at
+        memcpy(to.values + at, l.values, COPIED * 8)
+        for i in range(COPIED, width):
+            to.values[at + i] = l.values[i]
+        l.values += width
+        at += width
+        out += 1
+        l.row += 1
+        if l.row == l.end:
+            break
+        play(to, lane, l.ts[l.row])
+    else:
+        lane = -1
+    to.count, to.value_count = out, at
+    return lane
+
+
+cdef class Merge:
+    """Delivers the rows of several decoders as chunks in the order of time.
+
+    Use: `add` the decoders in the order in which rows of the same time are to stand.
+    `run` makes the next chunk and returns None; or it returns (decoder's position,
+    stream, id) when that event class came up for the first time: answer as `Decoder`
+    says and call it again.  `count` is 0 when there is nothing more.
+    """
+
+    cdef Recording recording
+    cdef list decoders
+    cdef Lane* lanes
+    cdef int64_t lane_count
+    cdef Chunk chunk
+    cdef int64_t waiting      # the lane to decode before anything else, or -1
+    cdef bint begun
+    cdef bint full            # whether the last chunk is complete
+    cdef int64_t most         # rows of a chunk
+    cdef readonly int64_t backwards  # the decoder whose time ran backwards, or -1
+    cdef object columns_
+
+    def __init__(self, Recording recording, int64_t most, int64_t value_room):
+        self.recording = recording
+        self.decoders = []
+        self.most = most
+        self.waiting = self.backwards = -1
+        self.full = True
+        self._columns(most, value_room)
+
+    def __dealloc__(self):
+        free(self.lanes)
+        free(self.chunk.keys)
+        free(self.chunk.winners)
+
+    cdef int _columns(self, int64_t room, int64_t value_room) except -1:
+        cdef int64_t[::1] ts, offset, values
+        cdef int32_t[::1] cpu, row_class
+        self.columns_ = (
+            np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.int32),
+            np.empty(room, np.int64), np.empty(value_room, np.int64),
+        )
+        ts, cpu, row_class, offset, values = self.columns_
+        self.chunk.ts, self.chunk.cpu, self.chunk.row_class = &ts[0], &cpu[0], &row_class[0]
+        self.chunk.offset, self.chunk.values = &offset[0], &values[0]
+        self.chunk.room, self.chunk.value_room = room, value_room
+        for column in self.columns_:
+            column.flags.writeable = False
+        return 0
+
+    def add(self, Decoder decoder):
+        """Add a decoder that has a bound and a file."""
+        self.decoders.append(decoder)
+
+    @property
+    def count(self):
+        """Rows of the last chunk."""
+        return self.chunk.count
+
+    def columns(self):
+        """The last chunk: timestamp, cpu, class, offset, values; `run` writes over it."""
+        ts, cpu, row_class, offset, values = self.columns_
+        n = self.chunk.count
+        return ts[:n], cpu[:n], row_class[:n], offset[:n], values[:self.chunk.value_count]
+
+    cdef int _begin(self) except -1:
+        cdef int64_t i, n = len(self.decoders), leaves = 1
+        while leaves < n:
+            leaves *= 2
+        self.lanes = <Lane*>calloc(leaves, sizeof(Lane))
+        self.chunk.keys = <int64_t*>malloc(2 * leaves * 8)
+        self.chunk.winners = <int32_t*>malloc(2 * leaves * 4)
+        if self.lanes == NULL or self.chunk.keys == NULL or self.chunk.winners == NULL:
+            raise MemoryError
+        self.lane_count, self.chunk.leaves = n, leaves
+        for i in range(n):
+            self.lanes[i].last = INT64_MIN
+        for i in range(leaves):
+            self.chunk.winners[leaves + i] = <int32_t>i
+        for i in range(leaves, 2 * leaves):
+            self.chunk.keys[i] = INT64_MAX
+        for i in range(leaves - 1, 0, -1):
+            self.chunk.keys[i] = INT64_MAX
+            self.chunk.winners[i] = self.chunk.winners[2 * i]
+        self.begun = True
+        return 0
+
+    def run(self):
+        """Merge the next chunk; see the class."""
+        cdef int64_t i
+        if not self.begun:
+            self._begin()
+            self.waiting = 0
+        if self.full:
+            self.full = False
+            self.chunk.count = self.chunk.value_count = 0
+        while self.waiting >= 0 or not self.full:
+            if self.waiting >= 0:
+                if self.waiting < self.lane_count:
+                    asked = self._refill(self.waiting)
+                    if asked is not None or self.backwards >= 0:
+                        return asked
+                # At first every lane has to have rows.
+                i = self.waiting + 1
+                self.waiting = -1
+                if i < self.lane_count and self.lanes[i].ts == NULL:
+                    self.waiting = i
+                continue
+            if self.lane_count == 0:
+                break
+            if (self.chunk.count == 0
+                    and self.chunk.value_room < self.recording.widest + COPIED):
+                self._columns(self.most, self.recording.widest + COPIED)
+            with nogil:
+                i = merge_rows(&self.chunk, self.lanes, self.recording.widths)
+            if i < 0:
+                self.full = True
+            elif i < self.lane_count and not (<Decoder>self.decoders[i]).ended:
+                self.waiting = i
+            else:
+                i = self._next_at_the_end(i)
+                if i < 0:
+                    break
+        self.full = True
+        return None
+
+    cdef int64_t _next_at_the_end(self, int64_t lane) except -2:
+        """Put a lane that is through out of the game; -1 if it was the last."""
+        cdef int64_t i
+        if lane < self.lane_count and self.chunk.keys[self.chunk.leaves + lane] != INT64_MAX:
+            play(&self.chunk, lane, INT64_MAX)
+        if self.chunk.keys[1] != INT64_MAX:
+            return lane
+        # Rows of the last moment there is look like lanes that are through.
+        for i in range(self.lane_count):
+            if self.lanes[i].row < self.lanes[i].end:
+                self.chunk.winners[1] = <int32_t>i
+                return i
+            if not (<Decoder>self.decoders[i]).ended:
+                self.waiting = i
+                return i
+        return -1
+
+    cdef object _refill(self, int64_t at):
+        """Decode a lane's next rows; returns what `Decoder.run` asks."""
+        cdef Decoder decoder = self.decoders[at]
+        cdef Lane* lane = &self.lanes[at]
+        asked = decoder._batch()
+        if asked is not None:
+            return (at, *asked)
+        lane.ts, lane.place, lane.values = decoder.ts, decoder.place, decoder.values
+        lane.row, lane.end = 0, decoder.count
+        if lane.end:
+            if not ordered(lane.ts, lane.end, lane.last):
+                self.backwards = at
+                return None
+            lane.last = lane.ts[lane.end - 1]
+        play(&self.chunk, at, lane.ts[0] if lane.end else INT64_MAX)
+        return None
+
+
+cdef bint ordered(const int64_t* ts, int64_t n, int64_t last) noexcept nogil:
+    """Whether times never run backwards, from one before them on."""
+    cdef int64_t i, back = ts[0] < last
+    for i in range(1, n):
+        back |= ts[i] < ts[i - 1]
+    return back == 0

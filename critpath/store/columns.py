@@ -1,0 +1,104 @@
+"""The columns of extracted paths, and what a file says of itself beside them.
+
+One row per execution, its segments as a list of structures, so that pandas, polars and
+DuckDB read it as it stands (``SELECT id, unnest(segments, recursive := true) FROM
+'paths.parquet'``).  What is not per execution is JSON in the file's metadata, under
+``critpath``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final
+
+from critpath.model import Loss, State
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT: Final = "critpath/paths/1"
+KEY: Final = b"critpath"
+STATES: Final = tuple(State(code).name for code in range(len(State)))
+EXECUTION: Final = {
+    "id": "string",
+    "begin": "int64",
+    "end": "int64",
+    "tid": "int64",
+    "host": "int64",
+    "comm": "string",
+    "label": "string",
+    "session": "int64",
+    "lossy": "bool",
+}
+SEGMENT: Final = {
+    "begin": "int64",
+    "end": "int64",
+    "state": "string",
+    "detail": "string",
+    "comm": "string",
+    "tid": "int64",
+    "host": "int64",
+    "cpu": "int32",
+    "lossy": "bool",
+}
+SEGMENTS: Final = "segments"
+# Segments' texts, as a Parquet file calls these columns: few words, often repeated.
+WORDS: Final = tuple(f"{SEGMENTS}.list.element.{n}" for n in ("state", "detail", "comm"))
+
+
+def arrow_schema() -> pa.Schema:
+    """Return the columns, with which any file of this format must agree."""
+    import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only those who read or write paths need
+
+    def make(columns: Mapping[str, str]) -> list[pa.Field]:
+        types = {name: pa.type_for_alias(alias) for name, alias in columns.items()}
+        return [pa.field(name, kind, nullable=False) for name, kind in types.items()]
+
+    element = pa.field("element", pa.struct(make(SEGMENT)), nullable=False)
+    return pa.schema([*make(EXECUTION), pa.field(SEGMENTS, pa.list_(element), nullable=False)])
+
+
+def utf8(text: str) -> str:
+    """Parquet holds UTF-8 only; a trace's text may hold what is none."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def is_texts(value: object) -> bool:
+    """Tell whether a value of JSON is a list of texts."""
+    return isinstance(value, list) and all(isinstance(v, str) for v in value)
+
+
+def is_count(value: object) -> bool:
+    """Tell whether a value of JSON is a number of things."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_environments(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(e, dict) and all(isinstance(v, str | int) for v in e.values()) for e in value
+    )
+
+
+def _is_losses(value: object) -> bool:
+    types = {f.name: str if f.name == "reason" else int for f in fields(Loss)}
+    return isinstance(value, list) and all(
+        isinstance(loss, dict)
+        and loss.keys() == types.keys()
+        and all(type(loss[name]) is kind for name, kind in types.items())
+        for loss in value
+    )
+
+
+# What stands in the metadata, and how it is told from what does not belong there.
+ABOUT: Final[Mapping[str, Callable[[object], bool]]] = {
+    "specification": lambda value: isinstance(value, str),
+    "sources": is_texts,
+    "losses": _is_losses,
+    "environment": _is_environments,
+    "events": is_count,
+    "warnings": is_texts,
+    "incomplete": is_count,
+    "notes": is_texts,
+    "strings": is_texts,
+}

@@ -1,0 +1,229 @@
+"""Datasets: a directory with a Parquet file of paths per recording, and a list of them.
+
+Each part is a file as `save_paths` writes it, readable by itself; ``part-*.parquet`` is
+the whole for any reader of Parquet.  The list is what makes a directory a dataset: it is
+written last, and says how large every part is and what its contents' sum is, so that a
+part that is missing, cut short or of another dataset is refused and not passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.errors import UnreadableError
+from critpath.model import PathSet
+from critpath.store.atomic import atomic, write_text
+from critpath.store.columns import is_count, is_texts
+from critpath.store.reading import RESIDENT, open_paths
+from critpath.store.writing import PathsWriter
+
+DATASET: Final = "critpath/dataset/1"
+# Readers that are given the directory itself pass over what begins with an underscore.
+MANIFEST: Final = "_critpath.json"
+_DO: Final = "make it again with critpath extract"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is known of a part beside its content.
+
+    Attributes
+    ----------
+    file : str
+        Its name in the dataset's directory.
+    recordings : tuple of str
+        What it was extracted from, one name mostly.
+    executions, segments : int
+    bytes : int
+    sha256 : str
+        Of the file.
+    """
+
+    file: str
+    recordings: tuple[str, ...]
+    executions: int
+    segments: int
+    bytes: int
+    sha256: str
+
+
+def part_name(number: int) -> str:
+    """Return the name of a part: by its place in the order that was asked for."""
+    return f"part-{number:05d}.parquet"
+
+
+def write_part(directory: Path, number: int, sets: Iterable[PathSet]) -> Part:
+    """Write a part of a dataset, whole or not at all.
+
+    It does not matter how often, or from where, a part is written: the last one that is
+    finished has the name, and all are equal.
+
+    Parameters
+    ----------
+    directory : Path
+        Of the dataset.
+    number : int
+        Of the part.
+    sets : iterable of PathSet
+        Of one recording, in order.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be written.
+    """
+    file = directory / part_name(number)
+    executions = segments = 0
+    recordings: tuple[str, ...] = ()
+    with atomic(file) as stream:
+        with PathsWriter(stream) as writer:
+            for index, paths in enumerate(sets):
+                writer.write(paths, more=index > 0)
+                recordings = paths.sources
+                executions += len(paths)
+            segments = writer.segments
+        stream.flush()
+        size = stream.tell()
+        # What is under this file's name now: after its own, another task's may be.
+        with Path(stream.name).open("rb") as written:
+            digest = hashlib.file_digest(written, "sha256").hexdigest()
+    return Part(file.name, recordings, executions, segments, size, digest)
+
+
+def seal(directory: Path, parts: Sequence[Part], about: Mapping[str, Any]) -> None:
+    """Make a directory of parts a dataset: take out what is no part, and write the list.
+
+    Parameters
+    ----------
+    directory : Path
+    parts : sequence of Part
+        In their order.
+    about : mapping
+        What else is said of the whole: plain values.
+
+    Raises
+    ------
+    UnreadableError
+        If a part is not there.
+    """
+    ours = {part.file for part in parts}
+    for part in parts:
+        if not (directory / part.file).is_file():
+            raise UnreadableError(
+                f"{directory}: {part.file} was written, and is not there",
+                "workers on other machines need the same directory under the same name",
+            )
+    for other in directory.iterdir():
+        if other.name not in ours:
+            other.unlink()  # what a killed worker began
+    document = {
+        "format": DATASET,
+        **about,
+        "executions": sum(part.executions for part in parts),
+        "segments": sum(part.segments for part in parts),
+        "parts": [asdict(part) for part in parts],
+    }
+    write_text(directory / MANIFEST, json.dumps(document, indent=1) + "\n")
+
+
+def is_dataset(path: Path) -> bool:
+    """Tell whether something is a dataset's directory, whatever is in it; never raises."""
+    try:
+        return (path / MANIFEST).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def load_dataset(directory: Path, *, resident: int = RESIDENT) -> list[PathSet]:
+    """Load the executions of a dataset; their segments as well, unless there are many.
+
+    Parameters
+    ----------
+    directory : Path
+    resident : int
+        Most segments that are loaded at once; see `open_paths`.
+
+    Returns
+    -------
+    list of PathSet
+        One per part, in their order.
+
+    Raises
+    ------
+    UnreadableError
+        If the list or a part cannot be read, a part is missing or not the one that is
+        listed, or there is a part that is not; and as `load_paths` does.
+    """
+    parts, segments = _listed(directory)
+    extra = sorted({f.name for f in directory.glob("*.parquet")} - {p.file for p in parts})
+    if extra:
+        raise _wrong(directory, f"{extra[0]} is not in {MANIFEST}")
+    limit = segments if segments <= resident else -1
+    return [_load_part(directory, part, limit) for part in parts]
+
+
+def _load_part(directory: Path, part: Part, resident: int) -> PathSet:
+    file = directory / part.file
+    try:
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            size = stream.tell()
+    except FileNotFoundError:
+        raise _wrong(directory, f"{part.file} is missing") from None
+    except OSError as error:
+        raise _wrong(directory, f"{part.file} cannot be read: {error.strerror or error}") from error
+    if (size, digest) != (part.bytes, part.sha256):
+        raise _wrong(directory, f"{part.file} is not the file that {MANIFEST} lists")
+    paths = open_paths(file, resident=resident)
+    if len(paths) != part.executions:
+        raise _wrong(directory, f"{part.file} has not as many executions as {MANIFEST} says")
+    return paths
+
+
+def _listed(directory: Path) -> tuple[list[Part], int]:
+    """Return the parts that a dataset's list names, and how many segments they have."""
+    try:
+        content = json.loads((directory / MANIFEST).read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise _wrong(directory, f"{MANIFEST} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise _wrong(directory, f"{MANIFEST} is no JSON") from error
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != DATASET:
+        raise _wrong(directory, f"format {found!r:.60}, this critpath reads {DATASET}")
+    listed = content.get("parts")
+    if not isinstance(listed, list):
+        raise _wrong(directory, f"{MANIFEST} has no valid 'parts'")
+    parts = [_part(directory, number, each) for number, each in enumerate(listed)]
+    for name in ("executions", "segments"):
+        if content.get(name) != sum(getattr(part, name) for part in parts):
+            raise _wrong(directory, f"'{name}' in {MANIFEST} is not the sum of the parts'")
+    return parts, int(content["segments"])
+
+
+def _part(directory: Path, number: int, found: object) -> Part:
+    """Return a part as it is listed; its name is known beforehand, so it leads nowhere else."""
+    valid: dict[str, Callable[[object], bool]] = {
+        "file": lambda value: value == part_name(number),
+        "recordings": is_texts,
+        "executions": is_count,
+        "segments": is_count,
+        "bytes": is_count,
+        "sha256": lambda v: isinstance(v, str) and bool(re.fullmatch("[0-9a-f]{64}", v)),
+    }
+    if not isinstance(found, dict) or found.keys() != {f.name for f in fields(Part)}:
+        raise _wrong(directory, f"part {number} in {MANIFEST} is not valid")
+    for name, is_valid in valid.items():
+        if not is_valid(found[name]):
+            raise _wrong(directory, f"'{name}' of part {number} in {MANIFEST} is not valid")
+    return Part(**{**found, "recordings": tuple(found["recordings"])})
+
+
+def _wrong(directory: Path, problem: str) -> UnreadableError:
+    return UnreadableError(f"{directory}: {problem}", _DO)

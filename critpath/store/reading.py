@@ -1,0 +1,306 @@
+"""Parquet -> critical paths, checked in every respect, a row group at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from critpath.errors import UnreadableError
+from critpath.model import (
+    CriticalPaths,
+    Executions,
+    Loss,
+    PathSet,
+    Piece,
+    StoredPaths,
+    join_paths,
+)
+from critpath.store.columns import (
+    ABOUT,
+    EXECUTION,
+    FORMAT,
+    KEY,
+    SEGMENTS,
+    STATES,
+    WORDS,
+    arrow_schema,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+# Sets of no more segments than this are in memory as a whole: 64 MB, and no second reading.
+RESIDENT: Final = 1 << 20
+_MAGIC: Final = b"PAR1"
+_DO: Final = "make it again with critpath extract"
+Wrong = Callable[[object], UnreadableError]
+
+
+def is_paths_file(path: Path) -> bool:
+    """Tell whether something is a Parquet file, whatever is in it; never raises."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as stream:
+            return stream.read(len(_MAGIC)) == _MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def load_paths(file: Path) -> PathSet:
+    """Load what `save_paths` saved, checked in every respect, into memory.
+
+    Raises
+    ------
+    UnreadableError
+        If the file cannot be read, is not of this format, or contradicts itself:
+        a segment that does not begin where the one before it ends, an unknown
+        state, a recording that is not listed.
+    """
+    return _PathsFile(file).set(resident=True)
+
+
+def open_paths(file: Path, *, resident: int = RESIDENT) -> PathSet:
+    """Load the executions of a file; their segments as well, unless there are many.
+
+    Parameters
+    ----------
+    file : Path
+    resident : int
+        Most segments that are loaded at once.  Of more than these every row group is
+        fetched, and checked, when it is asked for (`StoredPaths`).
+
+    Raises
+    ------
+    UnreadableError
+        As `load_paths` does; of what is not fetched yet, when it is.
+    """
+    opened = _PathsFile(file)
+    return opened.set(resident=opened.segments <= resident)
+
+
+def wrong_file(file: Path, problem: object) -> UnreadableError:
+    """Return the error about one file; of a library's message only the first line."""
+    return UnreadableError(f"{file}: {(str(problem) or 'damaged').splitlines()[0]}", _DO)
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """What tells one version of a file from another that took its name."""
+
+    device: int
+    inode: int
+    size: int
+    changed: int
+
+
+class _PathsFile:
+    """A file of paths: what it says of itself, and its row groups.
+
+    It is opened for every reading: a dataset may have more files than a process may
+    have open.  One that changes in between is refused.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.wrong: Wrong = partial(wrong_file, file)
+        self._identity: _Identity | None = None
+        self._footer: Any = None  # pq.FileMetaData
+
+        def look(parquet: pq.ParquetFile) -> dict[str, Any]:
+            self._footer = parquet.metadata
+            metadata = parquet.metadata.metadata or {}
+            if KEY not in metadata:
+                raise self.wrong("a Parquet file, but not one of critpath extract")
+            about = json.loads(metadata[KEY])
+            found = about.get("format") if isinstance(about, dict) else None
+            if found != FORMAT:
+                raise self.wrong(f"format {found!r:.60}, this critpath reads {FORMAT}")
+            schema = parquet.metadata.schema.to_arrow_schema()
+            if not schema.remove_metadata().equals(arrow_schema()):
+                raise self.wrong("other columns than format " + FORMAT + " has")
+            for name, valid in ABOUT.items():
+                if name not in about or not valid(about[name]):
+                    raise self.wrong(f"the metadata has no valid '{name}'")
+            return dict(about)
+
+        self.about = self._reading(look)
+        self.strings = tuple(self.about["strings"])
+        footer: Any = self._footer
+        groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+        self.rows = [group.num_rows for group in groups]
+        self.segments = sum(group.column(group.num_columns - 1).num_values for group in groups)
+
+    def _reading(self, read: Callable[[pq.ParquetFile], Any]) -> Any:
+        """Open the file, read something of it, and say what is wrong with it."""
+        import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only readers of paths need
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+        try:
+            with self.file.open("rb") as stream:
+                status = os.fstat(stream.fileno())
+                identity = _Identity(
+                    status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+                )
+                if self._identity not in {None, identity}:
+                    raise self.wrong("changed while it was read")
+                self._identity = identity
+                with pq.ParquetFile(
+                    stream,
+                    metadata=self._footer,
+                    # Columns that another file need not have: once they are known.
+                    read_dictionary=list(WORDS) if self._footer else None,
+                    page_checksum_verification=True,
+                ) as parquet:
+                    return read(parquet)
+        except OSError as error:
+            raise self.wrong(f"cannot be read: {error.strerror or error}") from error
+        except (
+            *(pa.ArrowException, ValueError, TypeError, KeyError),
+            *(OverflowError, RecursionError),
+        ) as error:
+            # Whatever a damaged file makes pyarrow, json or the model object to.
+            raise self.wrong(f"damaged: {error}") from error
+
+    def set(self, *, resident: bool) -> PathSet:
+        """Return the whole file as a set."""
+        pieces = [Piece(rows, partial(self._group, i)) for i, rows in enumerate(self.rows)]
+        if resident:
+            parts = [self._reading(partial(self._read_group, i)) for i in range(len(self.rows))]
+            executions = _join([part[0] for part in parts])
+            paths = join_paths([part[1] for part in parts]) if parts else _none(self.strings)
+        else:
+            executions = self._reading(self._read_executions)
+            paths = StoredPaths(pieces)
+        made: PathSet = self._reading(lambda _: self._set(executions, paths))
+        return made
+
+    def _read_executions(self, parquet: pq.ParquetFile) -> pa.Table:
+        return parquet.read(columns=list(EXECUTION)).combine_chunks()
+
+    def _set(self, table: pa.Table, paths: CriticalPaths) -> PathSet:
+        about = self.about
+        executions = Executions(
+            **{name: _texts(table, name) for name in ("id", "comm", "label")},
+            **{name: _numbers(table, name) for name in ("begin", "end", "tid", "host")},
+            incomplete=about["incomplete"],
+            notes=tuple(about["notes"]),
+        )
+        session = _numbers(table, "session")
+        if len(session) and not 0 <= session.min() <= session.max() < len(about["sources"]):
+            raise self.wrong("an execution comes from a recording that is not listed")
+        if bool((executions.begin > executions.end).any()):
+            raise self.wrong("an execution ends before it begins")
+        return PathSet(
+            executions=executions,
+            paths=paths,
+            session=session,
+            sources=tuple(about["sources"]),
+            specification=about["specification"],
+            losses=tuple(Loss(**loss) for loss in about["losses"]),
+            lossy=_numbers(table, "lossy"),
+            environment=tuple(about["environment"]),
+            events=about["events"],
+            warnings=tuple(about["warnings"]),
+        )
+
+    def _group(self, number: int) -> CriticalPaths:
+        """Fetch the paths of a row group."""
+        paths: CriticalPaths = self._reading(partial(self._read_group, number))[1]
+        return paths
+
+    def _read_group(self, number: int, parquet: pq.ParquetFile) -> tuple[pa.Table, CriticalPaths]:
+        """Return the executions of a row group, and their paths."""
+        table = parquet.read_row_group(number).combine_chunks()
+        begin, end = _numbers(table, "begin"), _numbers(table, "end")
+        if bool((begin > end).any()):
+            raise self.wrong("an execution ends before it begins")
+        paths = _paths(table, self.strings, self.wrong)
+        _check_tiling(begin, end, paths, self.wrong)
+        return table.select(list(EXECUTION)), paths
+
+
+def _join(tables: list[pa.Table]) -> pa.Table:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    if not tables:
+        return arrow_schema().empty_table().select(list(EXECUTION))
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _none(strings: tuple[str, ...]) -> CriticalPaths:
+    i64, i32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    u8, no = np.zeros(0, np.uint8), np.zeros(0, np.bool_)
+    return CriticalPaths(np.zeros(1, np.int64), i64, i64, u8, i32, i32, i64, i64, i32, no, strings)
+
+
+def _texts(table: pa.Table, name: str) -> Any:
+    return tuple(table.column(name).to_pylist())
+
+
+def _numbers(table: pa.Table, name: str) -> Any:
+    return table.column(name).to_numpy()
+
+
+def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalPaths:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
+    lists = table.column(SEGMENTS)
+    lists = lists.chunk(0) if lists.num_chunks else pa.array([], lists.type)
+    # flatten() honours the list's own offset, which .values does not.
+    segments = lists.flatten()
+    start = np.concatenate([[0], np.cumsum(pc.list_value_length(lists).to_numpy(), dtype=np.int64)])
+
+    def codes(name: str, texts: tuple[str, ...]) -> Any:
+        # The file's few words are looked up, and each segment's among them.
+        words = segments.field(name).dictionary_encode()
+        found = pc.index_in(words.dictionary, pa.array(texts, pa.string())).to_pylist()
+        index = words.indices
+        if index.null_count:
+            raise wrong(f"a segment without {name}")
+        known = np.array([-1 if code is None else code for code in found], np.int32)
+        result = known[index.to_numpy()]
+        if bool((result < 0).any()):
+            raise wrong(f"a segment with an unknown {name}")
+        return result
+
+    return CriticalPaths(
+        start=start,
+        state=codes("state", STATES).astype(np.uint8),
+        detail=codes("detail", strings),
+        comm=codes("comm", strings),
+        **{
+            name: segments.field(name).to_numpy(zero_copy_only=False)
+            for name in ("begin", "end", "tid", "host", "cpu", "lossy")
+        },
+        strings=strings,
+    )
+
+
+def _check_tiling(begins: Any, ends: Any, paths: CriticalPaths, wrong: Wrong) -> None:
+    """Every nanosecond of every execution has exactly one segment."""
+    first, last = paths.start[:-1], paths.start[1:] - 1
+    empty = first > last
+    if bool((empty & (ends > begins)).any()):
+        raise wrong("an execution without segments")
+    first, last = first[~empty], last[~empty]
+    joined = np.ones(len(paths.begin), np.bool_)
+    joined[1:] = paths.begin[1:] == paths.end[:-1]
+    joined[first] = paths.begin[first] == begins[~empty]
+    if not (
+        joined.all()
+        and (paths.end >= paths.begin).all()
+        and (paths.end[last] == ends[~empty]).all()
+    ):
+        raise wrong("the segments of an execution do not tile it exactly")
+    if len(paths.cpu) and (int(paths.cpu.min()) < -1 or int(paths.host.min()) < 0):
+        raise wrong("a segment with a cpu or host out of range")

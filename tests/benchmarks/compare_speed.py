@@ -1,0 +1,267 @@
+"""How long `critpath compare` takes on extracted files, beside importing scikit-learn.
+
+    python tests/benchmarks/compare_speed.py [ROUNDS]
+
+Sets are drawn: seven types of paths with optional parts, loops and interrupts; one sample
+execution in twenty has a fault.  Every figure is the CPU time (user + system) of a fresh
+process, the median of interleaved rounds with their range; only the ratio means anything.
+Then sets too large to be asked often: types, outliers and tests of 100,000 against 100,000
+executions, once, with the peak of the memory.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from critpath.model import (
+    I64,
+    CompareSettings,
+    CriticalPaths,
+    Executions,
+    PathSet,
+    State,
+    VectorTable,
+)
+from critpath.store import save_paths
+
+MS = 1_000_000
+STRINGS = ("", "worker", "helper", "kworker/0:1", "virtio1-req.0", "mutex")
+WORKER, HELPER, KWORKER = 1, 2, 3
+# State, thread's name, mean (ms): what paths are made of.
+PARTS = (
+    (State.RUN, WORKER, 0.4),
+    (State.WAIT_DISK, WORKER, 1.1),
+    (State.RUN, HELPER, 0.3),
+    (State.WAIT_FUTEX, WORKER, 0.5),
+    (State.WAIT_TIMER, WORKER, 2.0),
+    (State.WAIT_PIPE, WORKER, 0.6),
+    (State.RUN, KWORKER, 0.2),
+    (State.WAIT_POLL, WORKER, 0.8),
+)
+INTERFERENCE = ((State.IRQ, 0.02), (State.WAIT_CPU, 0.1))
+FAULT = 30 * MS
+SHARE_FAULTY = 0.05
+
+
+@dataclass(frozen=True)
+class Type:
+    """A programme: a part at each place, and how often an execution has it there."""
+
+    parts: I64
+    share: np.ndarray
+
+
+def types_of(lengths: Sequence[int], seed: int = 1) -> list[Type]:
+    """Draw programmes of these lengths: running between waits, a few parts optional."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for length in lengths:
+        parts = np.zeros(length, np.int64)
+        kinds = rng.choice(np.arange(1, len(PARTS)), 3, replace=False)
+        parts[1::2] = rng.choice(kinds, len(parts[1::2]))
+        share = np.ones(length)
+        share[rng.choice(np.arange(1, length, 2), min(6, length // 2), replace=False)] = 0.85
+        found.append(Type(parts, share))
+    return found
+
+
+def draw(n: int, types: Sequence[Type], seed: int, *, faulty: bool) -> PathSet:
+    """Draw a set of executions; the faulty ones wait for a lock before their end."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, len(types), n)
+    late = rng.random(n) < (SHARE_FAULTY if faulty else 0.0)
+    rows: list[np.ndarray] = []
+    for k, type_ in enumerate(types):
+        of = np.flatnonzero(kind == k)
+        for first in range(0, len(of), 2000):
+            rows.append(_rows(rng, of[first : first + 2000], type_, late))
+    table = np.concatenate(rows)
+    table = table[np.lexsort((table[:, 1], table[:, 0]))]
+    return _path_set(table, n, "sample" if faulty else "normal")
+
+
+def _rows(rng: np.random.Generator, of: I64, type_: Type, late: np.ndarray) -> np.ndarray:
+    """Columns: execution, place, state, name, duration."""
+    length, last = len(type_.parts), len(type_.parts) * 2 // 3
+    present = rng.random((len(of), length)) < type_.share
+    mean = np.array([part[2] for part in PARTS])[type_.parts] * MS
+    duration = (mean * rng.lognormal(0, 0.3, present.shape)).astype(np.int64)
+    state = np.array([part[0] for part in PARTS])[type_.parts]
+    name = np.array([part[1] for part in PARTS])[type_.parts]
+    at, place = np.nonzero(present)
+    table = [np.column_stack([of[at], 4 * place, state[place], name[place], duration[at, place]])]
+    # An interrupt or another thread comes between, and the rest runs on.
+    hit = np.flatnonzero((type_.parts[place] == 0) & (rng.random(len(at)) < 0.1))
+    what = rng.integers(0, len(INTERFERENCE), len(hit))
+    for offset, states, means in (
+        (1, np.array([s for s, _ in INTERFERENCE])[what], [m for _, m in INTERFERENCE]),
+        (2, np.full(len(hit), int(State.RUN)), [0.2, 0.2]),
+    ):
+        spent = (np.array(means)[what] * MS * rng.lognormal(0, 0.3, len(hit))).astype(np.int64)
+        names = np.full(len(hit), WORKER)
+        table.append(np.column_stack([of[at[hit]], 4 * place[hit] + offset, states, names, spent]))
+    slow = of[late[of]]
+    waits = (FAULT * rng.lognormal(0, 0.2, len(slow))).astype(np.int64)
+    ones = np.ones_like(slow)
+    table.append(
+        np.column_stack(
+            [slow, ones * (4 * last + 3), ones * State.WAIT_FUTEX, ones * WORKER, waits]
+        )
+    )
+    return np.concatenate(table)
+
+
+def _path_set(table: np.ndarray, n: int, name: str) -> PathSet:
+    start = np.searchsorted(table[:, 0], np.arange(n + 1))
+    end = np.cumsum(table[:, 4]) + 5000 * MS + 2 * MS * table[:, 0]
+    begin = end - table[:, 4]
+    zeros = np.zeros(len(table), np.int64)
+    # One in two waits for a disk names the device.
+    device = np.where(table[:, 2] == State.WAIT_DISK, 4, 0)
+    device = np.where(table[:, 2] == State.WAIT_FUTEX, 5, device)
+    return PathSet(
+        executions=Executions(
+            id=tuple(f"{name}-{i}" for i in range(n)),
+            begin=begin[start[:-1]],
+            end=end[start[1:] - 1],
+            tid=np.full(n, 1200, np.int64),
+            host=np.zeros(n, np.int64),
+            comm=(STRINGS[WORKER],) * n,
+            label=("",) * n,
+        ),
+        paths=CriticalPaths(
+            start=start.astype(np.int64),
+            begin=begin,
+            end=end,
+            state=table[:, 2].astype(np.uint8),
+            detail=device.astype(np.int32),
+            comm=table[:, 3].astype(np.int32),
+            tid=1199 + table[:, 3],
+            host=zeros,
+            cpu=zeros.astype(np.int32),
+            lossy=np.zeros(len(table), np.bool_),
+            strings=STRINGS,
+        ),
+        session=np.zeros(n, np.int64),
+        sources=(f"recordings/{name}",),
+        specification="events:app:request_begin,app:request_end,key=id",
+        losses=(),
+        lossy=np.zeros(n, np.bool_),
+        environment=({"hostname": "host", "kernel_release": "6.1.0"},),
+        events=len(table) * 3,
+    )
+
+
+def cpu_of(command: Sequence[str | Path]) -> float:
+    """CPU seconds of a process and its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(done.stderr.decode())
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def beside_the_import(rounds: int, directory: Path) -> None:
+    """Print how often `import sklearn.cluster` fits into a comparison."""
+    cases = {
+        "20 to 200 segments": types_of((20, 40, 60, 80, 120, 160, 200)),
+        "500 segments each": types_of((500,) * 7),
+    }
+    commands: dict[str, list[str | Path]] = {
+        "import": [sys.executable, "-c", "import sklearn.cluster"]
+    }
+    critpath = Path(sys.executable).with_name("critpath")
+    for number, (name, types) in enumerate(cases.items()):
+        files = [directory / f"{which}-{number}.parquet" for which in ("normal", "sample")]
+        for file, seed, faulty in zip(files, (1, 2), (False, True), strict=True):
+            save_paths(draw(1000, types, seed, faulty=faulty), file)
+        commands[name] = [critpath, "compare", *files]
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            taken[name].append(cpu_of(command))
+    print(f"| 1,000 against 1,000 executions, {rounds} rounds | CPU s | times the import |")
+    print("|---|---:|---:|")
+    unit = statistics.median(taken["import"])
+    for name, seconds in taken.items():
+        middle = statistics.median(seconds)
+        spread = f"{middle:.2f} [{min(seconds):.2f} to {max(seconds):.2f}]"
+        print(f"| {name} | {spread} | {middle / unit:.2f} |")
+
+
+def tables(n: int, seed: int) -> tuple[VectorTable, VectorTable]:
+    """Return the vectors of two sets of n executions."""
+    from critpath.vectors.alphabet import ALPHABETS
+    from critpath.vectors.table import vector_table
+
+    types = types_of((20, 24, 30, 36, 40, 50, 60))
+    sets = draw(n, types, seed, faulty=False), draw(n, types, seed + 1, faulty=True)
+    alphabet = ALPHABETS[CompareSettings().vector](sets)
+    one, other = (
+        vector_table(each, alphabet.symbols, codes)
+        for each, codes in zip(sets, alphabet.codes, strict=True)
+    )
+    return one, other
+
+
+def judged(n: int) -> None:
+    """Judge two sets in this process, and print its time and the peak of its memory."""
+    from critpath.pipeline.judgement import judge
+
+    normal, sample = tables(n, 1)
+    paths = len(np.unique(normal.structure, axis=0))
+    began, steps = time.process_time(), []
+
+    def told(what: str) -> None:
+        steps.append((what, time.process_time()))
+
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    nothing = (("",) * n, ("",) * n)
+    done = judge(
+        normal, sample, CompareSettings(), labels=nothing, sessions=(None, None), progress=told
+    )
+    ended = time.process_time()
+    types_and_outliers = steps[-1][1] - began
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(
+        f"| {n:,} | {paths} | {types_and_outliers:.1f} | {ended - steps[-1][1]:.1f} "
+        f"| {most / 1024:.0f} (before: {base / 1024:.0f}) "
+        f"| {int(done.outliers.anomalous.sum())} of {n} |"
+    )
+
+
+def at_scale(sizes: Sequence[int], run: Callable[[int], object]) -> None:
+    """Print what judging sets of these sizes takes, each in a process of its own."""
+    print("\n| executions each | distinct | types, outliers: CPU s | tests: CPU s | peak MB | marked |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    for size in sizes:
+        sys.stdout.flush()
+        child = os.fork()
+        if not child:
+            run(size)
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+def main() -> None:
+    """Print both tables."""
+    with tempfile.TemporaryDirectory() as directory:
+        beside_the_import(int(sys.argv[1]) if len(sys.argv) > 1 else 3, Path(directory))
+    at_scale((1_000, 10_000, 100_000), judged)
+
+
+if __name__ == "__main__":
+    main()
