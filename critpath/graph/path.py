@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from critpath.graph._walk import Walks
+from critpath.graph.carried import nothing_carried
 from critpath.graph.execution_graph import ExecutionGraph
-from critpath.graph.held_over import nothing_carried
 from critpath.graph.sweep import ROWS, sweep_paths
 from critpath.model import (
     I64,

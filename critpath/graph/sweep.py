@@ -9,7 +9,7 @@ import numpy as np
 
 from critpath.graph._processors import Account, untiled
 from critpath.graph._walk import Walks
-from critpath.graph.held_over import Columns, carried_over, nothing_carried
+from critpath.graph.carried import Carried, Columns
 from critpath.graph.loss import blame_losses, overlaps_loss
 from critpath.model import I32, I64, U8, Block, Blocks, CriticalPaths, Loss, Workers
 
@@ -18,7 +18,8 @@ from critpath.model import I32, I64, U8, Block, Blocks, CriticalPaths, Loss, Wor
 HELD_BACK_NS = 2_000_000
 HELD_BACK_SHARE = 0.1
 
-# Rows that are carried into blocks are kept for walks that come back to one: so many bytes.
+# Rows that are carried into blocks are kept, for walks that come back to one and for
+# executions asked for later: so many bytes.
 MOST_CARRIED: Final = 64 << 20
 
 NET: Final = 1
@@ -26,6 +27,146 @@ NET: Final = 1
 ROWS: Final = (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32, np.int64)
 _STOLEN: Final = (np.int64, np.int64, np.uint8, np.int32)
 _RAN: Final = (np.int64, np.int64, np.int32)
+
+
+class Sweep:
+    """Critical paths of the executions of a recording, over its blocks.
+
+    What is found out about the blocks is kept: executions that are asked for later
+    cost the blocks that they are in.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        At least one, of the whole recording.  The first executions cost those from the
+        last to the one they begin in, each fetched twice, and once more where walks come
+        back to it.
+    workers : Workers
+    strings : sequence of str
+        What details and names are codes into.
+    processors : sequence of (host, cpu)
+    packets : sequence of (int, int, int, int)
+        Sender, sent (ns), receiver, received (ns); senders and receivers are workers.
+    losses : sequence of Loss
+    interrupts : bool
+        Take interrupt work out of running time, as IRQ and SOFTIRQ.
+
+    Notes
+    -----
+    A path is found backward.  At time t a walk needs the row that covers t; it is in the
+    first block with ``cut >= t``, or it is carried: a row of a later block that begins
+    before that cut.  So all walks go on together through one block after the other, and
+    what is carried is a row or two of each thread.  A second sweep takes interrupt work
+    out of running time, and looks who ran while the path waited for a processor.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        workers: Workers,
+        strings: Sequence[str],
+        processors: Sequence[tuple[int, int]],
+        packets: Sequence[tuple[int, int, int, int]],
+        losses: Sequence[Loss],
+        *,
+        interrupts: bool = True,
+    ) -> None:
+        self._blocks, self._cuts = blocks, blocks.cuts
+        self._workers, self._strings, self._losses = workers, tuple(strings), losses
+        self._links = _by_receiver(packets, len(workers))
+        self._table = _processor_table(processors)
+        self._processors, self._interrupts = len(processors), interrupts
+        self._rows = Carried(self._cuts, ROWS, MOST_CARRIED)
+        # A row or two of each processor: all are kept.
+        self._stolen = Carried(self._cuts, _STOLEN)
+        self._ran = Carried(self._cuts, _RAN)
+
+    def paths(self, subjects: I64, begin: I64, end: I64) -> CriticalPaths:
+        """Extract the critical path of every execution.
+
+        Parameters
+        ----------
+        subjects : int64 [executions]
+            Worker of each execution; -1 where the thread never appears in the trace: its
+            whole window is UNKNOWN.
+        begin, end : int64 [executions]
+            Windows (ns).
+
+        Returns
+        -------
+        CriticalPaths
+            Exactly one state for every nanosecond of every window, wherever the blocks
+            were cut.
+        """
+        subjects, begin, end = (np.ascontiguousarray(column) for column in (subjects, begin, end))
+        workers = self._workers
+        account = Account(
+            *self._walked(subjects, begin, end),
+            workers.host,
+            (workers.idle_cpu >= 0).view(np.uint8),
+            self._table,
+            self._processors,
+            self._interrupts,
+            HELD_BACK_NS,
+            HELD_BACK_SHARE,
+        )
+        self._account(account, end)
+        codes, texts = _who_ran(account, workers, self._strings)
+        start, low, high, state, detail, comm, tid, host, cpu = account.take(
+            codes, workers.tid, workers.name
+        )
+        wrong = untiled(start, low, high, begin, end)
+        if wrong >= 0:
+            # A fault of critpath, never of the input.
+            raise AssertionError(f"critical path {wrong} does not tile its window")
+        lossy = overlaps_loss(self._losses, host, low, high)
+        return CriticalPaths(
+            start=start,
+            begin=low,
+            end=high,
+            state=state,
+            detail=blame_losses(self._strings, state, detail, lossy),
+            comm=comm,
+            tid=tid,
+            host=host,
+            cpu=cpu,
+            lossy=lossy,
+            strings=texts,
+        )
+
+    def _walked(self, subjects: I64, begin: I64, end: I64) -> list[Any]:
+        """Return the segments of all walks: start, begin, end, worker, state, detail, cpu."""
+        workers = self._workers
+        walks = Walks(self._cuts, subjects, begin, end, workers.parent, workers.born, *self._links)
+        k = len(self._cuts)
+        while walks.left:
+            wanted = walks.waits(k)
+            if wanted < 0:
+                # All that is left has gone back to a later time.
+                k = len(self._cuts)
+                continue
+            k = self._rows.reach(wanted)
+            columns = _rows(self._blocks[k])
+            walks.advance(k, columns, self._rows.into(k))
+            if walks.waits(k) >= 0:
+                self._rows.carry(k, columns)
+        return walks.take()
+
+    def _account(self, account: Account, end: I64) -> None:
+        """Account for what processors did, from the last block that matters to the first."""
+        last = len(self._cuts) - 1
+        wanted = min(int(np.searchsorted(self._cuts, end.max(initial=0))), last)
+        while account.left:
+            k = self._stolen.reach(wanted)
+            block = self._blocks[k]
+            stolen, ran = _stolen(block), _ran(block)
+            if k == wanted:
+                after = int(self._cuts[k - 1]) if k else int(np.iinfo(np.int64).min)
+                account.account(after, stolen, self._stolen.into(k), ran, self._ran.into(k))
+                wanted -= 1
+            if account.left:
+                self._stolen.carry(k, stolen)
+                self._ran.carry(k, ran)
 
 
 def sweep_paths(
@@ -41,79 +182,9 @@ def sweep_paths(
     *,
     interrupts: bool = True,
 ) -> CriticalPaths:
-    """Extract the critical path of every execution.
-
-    Parameters
-    ----------
-    blocks : Blocks
-        Of the whole recording.  Each is fetched once or twice, the last first; one that
-        walks come back to, after they have been before it, once more.
-    workers : Workers
-    strings : sequence of str
-        What details and names are codes into.
-    processors : sequence of (host, cpu)
-    packets : sequence of (int, int, int, int)
-        Sender, sent (ns), receiver, received (ns); senders and receivers are workers.
-    losses : sequence of Loss
-    subjects : int64 [executions]
-        Worker of each execution; -1 where the thread never appears in the trace: its
-        whole window is UNKNOWN.
-    begin, end : int64 [executions]
-        Windows (ns).
-    interrupts : bool
-        Take interrupt work out of running time, as IRQ and SOFTIRQ.
-
-    Returns
-    -------
-    CriticalPaths
-        Exactly one state for every nanosecond of every window, wherever the blocks were
-        cut.
-
-    Notes
-    -----
-    A path is found backward.  At time t a walk needs the row that covers t; it is in the
-    first block with ``cut >= t``, or it is carried: a row of a later block that begins
-    before that cut.  So all walks go on together through one block after the other, and
-    what is carried is a row or two of each thread.  A second sweep takes interrupt work
-    out of running time, and looks who ran while the path waited for a processor.
-    """
-    subjects, begin, end = (np.ascontiguousarray(column) for column in (subjects, begin, end))
-    table = _by_receiver(packets, len(workers))
-    segments = _walk(blocks, workers, table, subjects, begin, end)
-    account = Account(
-        *segments,
-        workers.host,
-        (workers.idle_cpu >= 0).view(np.uint8),
-        _processor_table(processors),
-        len(processors),
-        interrupts,
-        HELD_BACK_NS,
-        HELD_BACK_SHARE,
-    )
-    del segments
-    _account(blocks, account)
-    codes, texts = _who_ran(account, workers, strings)
-    start, low, high, state, detail, comm, tid, host, cpu = account.take(
-        codes, workers.tid, workers.name
-    )
-    wrong = untiled(start, low, high, begin, end)
-    if wrong >= 0:
-        # A fault of critpath, never of the input.
-        raise AssertionError(f"critical path {wrong} does not tile its window")
-    lossy = overlaps_loss(losses, host, low, high)
-    return CriticalPaths(
-        start=start,
-        begin=low,
-        end=high,
-        state=state,
-        detail=blame_losses(tuple(strings), state, detail, lossy),
-        comm=comm,
-        tid=tid,
-        host=host,
-        cpu=cpu,
-        lossy=lossy,
-        strings=texts,
-    )
+    """Extract the critical path of every execution: `Sweep`, once."""
+    sweep = Sweep(blocks, workers, strings, processors, packets, losses, interrupts=interrupts)
+    return sweep.paths(subjects, begin, end)
 
 
 def _by_receiver(
@@ -126,34 +197,6 @@ def _by_receiver(
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     source, sent, _, time = (np.ascontiguousarray(column) for column in table.T)
     return start, time, source, sent, np.full(len(table), NET, np.uint8)
-
-
-def _walk(
-    blocks: Blocks,
-    workers: Workers,
-    links: tuple[I64, I64, I64, I64, U8],
-    subjects: I64,
-    begin: I64,
-    end: I64,
-) -> list[Any]:
-    """Return the segments of all walks: start, begin, end, worker, state, detail, cpu."""
-    last = len(blocks) - 1
-    walks = Walks(blocks.cuts, subjects, begin, end, workers.parent, workers.born, *links)
-    carried = {last: nothing_carried(ROWS)}
-    k = last + 1
-    while walks.left:
-        wanted = walks.waits(k)
-        if wanted < 0:
-            # All that is left has gone back to a later time.
-            k = last + 1
-            continue
-        k = next(j for j in range(wanted, last + 1) if j in carried)
-        columns = _rows(blocks[k])
-        walks.advance(k, columns, carried[k])
-        if k - 1 not in carried and walks.waits(k) >= 0:
-            carried[k - 1] = carried_over(columns, carried[k], int(blocks.cuts[k - 1]))
-            _thin_out(carried, {k - 1, last})
-    return walks.take()
 
 
 def _rows(block: Block) -> Columns:
@@ -169,34 +212,18 @@ def _rows(block: Block) -> Columns:
     )
 
 
-def _thin_out(carried: dict[int, Columns], kept: set[int]) -> None:
-    """Forget what is carried into every other block, where that is too much to keep."""
-    size = sum(column.nbytes for columns in carried.values() for column in columns)
-    if size > MOST_CARRIED:
-        for k in [k for k in sorted(carried)[::2] if k not in kept]:
-            del carried[k]
+def _stolen(block: Block) -> Columns:
+    return (
+        block.stolen_start,
+        block.stolen_begin,
+        block.stolen_end,
+        block.stolen_state,
+        block.stolen_detail,
+    )
 
 
-def _account(blocks: Blocks, account: Account) -> None:
-    """Account for what processors did, from the last block to the first that matters."""
-    more_stolen, more_ran = nothing_carried(_STOLEN), nothing_carried(_RAN)
-    for k in range(len(blocks) - 1, -1, -1):
-        if not account.left:
-            return
-        block = blocks[k]
-        stolen: Columns = (
-            block.stolen_start,
-            block.stolen_begin,
-            block.stolen_end,
-            block.stolen_state,
-            block.stolen_detail,
-        )
-        ran: Columns = (block.ran_start, block.ran_begin, block.ran_end, block.ran_worker)
-        after = int(blocks.cuts[k - 1]) if k else int(np.iinfo(np.int64).min)
-        account.account(after, stolen, more_stolen, ran, more_ran)
-        if k:
-            more_stolen = carried_over(stolen, more_stolen, after)
-            more_ran = carried_over(ran, more_ran, after)
+def _ran(block: Block) -> Columns:
+    return block.ran_start, block.ran_begin, block.ran_end, block.ran_worker
 
 
 def _processor_table(processors: Sequence[tuple[int, int]]) -> I32:

@@ -9,7 +9,7 @@ import numpy as np
 
 from critpath.graph.loss import overlaps_loss
 from critpath.graph.subjects import left_out, subject_workers
-from critpath.graph.sweep import sweep_paths
+from critpath.graph.sweep import Sweep
 from critpath.model import PathSet
 
 if TYPE_CHECKING:
@@ -54,13 +54,14 @@ def walked(
     subjects = subject_workers(replayed.workers, executions)
     lossy = overlaps_loss(events.losses, executions.host, executions.begin, executions.end)
     notes = (*executions.notes, *left_out(subjects, executions))
-    sweep = (
+    sweep = Sweep(
         replayed.blocks,
         replayed.workers,
         events.strings,
         replayed.processors,
         replayed.packets,
         events.losses,
+        interrupts=interrupts,
     )
 
     def part(rows: slice, paths: CriticalPaths) -> PathSet:
@@ -85,13 +86,7 @@ def walked(
     while first < len(executions) or not first:
         last = _together(expected, first, budget.segments)
         rows = slice(first, last)
-        paths = sweep_paths(
-            *sweep,
-            subjects[rows],
-            executions.begin[rows],
-            executions.end[rows],
-            interrupts=interrupts,
-        )
+        paths = sweep.paths(subjects[rows], executions.begin[rows], executions.end[rows])
         yield part(rows, paths)
         if last >= len(executions):
             return

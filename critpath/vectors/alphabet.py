@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model import I64, U8, PathSet, State, Symbol
+from critpath.model import I32, I64, U8, PathSet, State, Symbol
+from critpath.vectors._count import add_up, spent_on
 
 # Symbols are uint8 codes with room for gaps; the aligner's matrices are this square.
 LIMIT = 64
 OTHER_ROLE = "*"
+# A key of a segment is the row of a name and a state, of which there are fewer.
+_STATES = 32
 
 # Numbers that count instances (kworker/u4:1, worker-12, pool3), not those that are
 # part of a program's name (jbd2, x264 ...).
@@ -58,56 +61,68 @@ def by_thread(path_sets: Sequence[PathSet]) -> Alphabet:
     -------
     Alphabet
     """
-    keyed = [_segment_symbols(path_set, with_roles=True) for path_set in path_sets]
-    return _alphabet(path_sets, keyed)
+    return _alphabet([_keyed(path_set, with_roles=True) for path_set in path_sets])
 
 
 def by_state(path_sets: Sequence[PathSet]) -> Alphabet:
     """Tell only states apart: the paper's vectors."""
-    keyed = [_segment_symbols(path_set, with_roles=False) for path_set in path_sets]
-    return _alphabet(path_sets, keyed)
+    return _alphabet([_keyed(path_set, with_roles=False) for path_set in path_sets])
 
 
 ALPHABETS = {"thread": by_thread, "state": by_state}
 _WITH_ROLES = {"thread": True, "state": False}
 
 
-def _segment_symbols(path_set: PathSet, *, with_roles: bool) -> tuple[list[Symbol], I64]:
-    """Return the distinct symbols of a set and the index of each segment's."""
+@dataclass(frozen=True, eq=False)
+class _Keyed:
+    """The symbols of a set: those it has, their keys, their time; the key of each segment."""
+
+    symbols: list[Symbol]
+    keys: I64
+    time: list[int]
+    of_segment: I32
+
+
+def _keyed(path_set: PathSet, *, with_roles: bool) -> _Keyed:
     paths, executions = path_set.paths, path_set.executions
-    path = np.repeat(np.arange(len(paths)), np.diff(paths.start))
-    own = (paths.tid == executions.tid[path]) & (paths.host == executions.host[path])
-    comm = np.where(own | (paths.tid < 0), 0, paths.comm) if with_roles else np.zeros_like(path)
-    key = comm.astype(np.int64) * 256 + paths.state
-    distinct, index = np.unique(key, return_inverse=True)
-    symbols = [
-        Symbol(State(code % 256), role_name(paths.strings[code // 256]) if code >= 256 else "")
-        for code in distinct.tolist()
-    ]
-    return symbols, index.astype(np.int64)
+    if paths.state.max(initial=0) >= _STATES:
+        raise ValueError(f"a state {paths.state.max()}")
+    names = np.zeros(len(paths.begin), np.int32)
+    used = np.zeros(max(len(paths.strings), 1), np.uint8)
+    if with_roles:
+        own = executions.tid, executions.host
+        spent_on(paths.start, paths.tid, paths.host, paths.comm, *own, names, used)
+    used[0] = 1
+    row = np.cumsum(used, dtype=np.int64) - 1
+    counts, sums = np.zeros((2, (int(row[-1]) + 1) * _STATES), np.int64)
+    add_up(names, row, paths.state, paths.begin, paths.end, counts, sums)
+    keys = np.flatnonzero(counts)
+    roles = [role_name(paths.strings[code]) if code else "" for code in np.flatnonzero(used)]
+    symbols = [Symbol(State(key % _STATES), roles[key // _STATES]) for key in keys.tolist()]
+    return _Keyed(symbols, keys, sums[keys].tolist(), names)
 
 
-def _alphabet(path_sets: Sequence[PathSet], keyed: Sequence[tuple[list[Symbol], I64]]) -> Alphabet:
+def _alphabet(keyed: Sequence[_Keyed]) -> Alphabet:
     time: dict[Symbol, int] = {}
-    for path_set, each in zip(path_sets, keyed, strict=True):
-        _add_time(time, path_set, each)
+    for each in keyed:
+        _add_time(time, each)
     kept, folded = _within_limit(time)
     return Alphabet(kept, tuple(_codes(kept, each) for each in keyed), folded)
 
 
-def _add_time(time: dict[Symbol, int], path_set: PathSet, keyed: tuple[list[Symbol], I64]) -> None:
-    symbols, index = keyed
-    sums = np.zeros(len(symbols), np.int64)
-    np.add.at(sums, index, path_set.paths.duration)
-    for symbol, total in zip(symbols, sums.tolist(), strict=True):
+def _add_time(time: dict[Symbol, int], keyed: _Keyed) -> None:
+    for symbol, total in zip(keyed.symbols, keyed.time, strict=True):
         time[symbol] = time.get(symbol, 0) + total
 
 
-def _codes(kept: Sequence[Symbol], keyed: tuple[list[Symbol], I64]) -> U8:
-    symbols, index = keyed
+def _codes(kept: Sequence[Symbol], keyed: _Keyed) -> U8:
     order = {symbol: code for code, symbol in enumerate(kept)}
-    table = [order.get(s, order.get(Symbol(s.state, OTHER_ROLE), 0)) for s in symbols]
-    return np.array(table, np.uint8)[index] if symbols else np.zeros(0, np.uint8)
+    table = np.zeros(int(keyed.keys.max(initial=0)) + 1, np.uint8)
+    table[keyed.keys] = [
+        order.get(s, order.get(Symbol(s.state, OTHER_ROLE), 0)) for s in keyed.symbols
+    ]
+    codes: U8 = table[keyed.of_segment]
+    return codes
 
 
 class Coder:
@@ -134,12 +149,12 @@ class Coder:
         time: dict[Symbol, int] = {}
         for path_set in path_sets:
             for chunk in path_set.chunks():
-                _add_time(time, chunk, _segment_symbols(chunk, with_roles=self._with_roles))
+                _add_time(time, _keyed(chunk, with_roles=self._with_roles))
         self.symbols, self.folded = _within_limit(time)
 
     def codes(self, part: PathSet) -> U8:
         """Return the symbol of every segment of some executions of the sets."""
-        return _codes(self.symbols, _segment_symbols(part, with_roles=self._with_roles))
+        return _codes(self.symbols, _keyed(part, with_roles=self._with_roles))
 
 
 def _within_limit(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from critpath.model import I64, INTERFERENCE, U8, PathSet, Symbol, VectorTable
+from critpath.model import INTERFERENCE, U8, PathSet, Symbol, VectorTable
+from critpath.vectors._count import count
 from critpath.vectors.alphabet import Coder
 
 
@@ -31,12 +32,23 @@ def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> Vec
         durations add up to its window exactly.
     """
     paths = path_set.paths
-    path = np.repeat(np.arange(len(paths)), np.diff(paths.start))
-    counts = np.zeros((len(paths), len(symbols)), np.int64)
-    durations = np.zeros_like(counts)
-    np.add.at(counts, (path, codes), 1)
-    np.add.at(durations, (path, codes), paths.duration)
-    structure = _structure(path, paths.state, codes, counts.shape)
+    if codes.max(initial=0) >= max(len(symbols), 1):
+        raise ValueError(f"code {codes.max()} of {len(symbols)} symbols")
+    shape = (3, len(paths), len(symbols))
+    counts, durations, structure = np.zeros(shape, np.int64)
+    interference = np.zeros(256, np.uint8)
+    interference[[int(state) for state in INTERFERENCE]] = 1
+    count(
+        paths.start,
+        paths.begin,
+        paths.end,
+        paths.state,
+        codes,
+        interference,
+        counts,
+        durations,
+        structure,
+    )
     return VectorTable(tuple(symbols), counts, durations, structure)
 
 
@@ -65,14 +77,3 @@ def vectors_of(path_set: PathSet, coder: Coder) -> VectorTable:
             for name in ("counts", "durations", "structure")
         ),
     )
-
-
-def _structure(path: I64, state: U8, codes: U8, shape: tuple[int, ...]) -> I64:
-    """Count runs of equal symbols among the segments that are no interference."""
-    kept = ~np.isin(state, [int(s) for s in INTERFERENCE])
-    path, codes = path[kept], codes[kept]
-    first = np.ones(len(path), bool)
-    first[1:] = (path[1:] != path[:-1]) | (codes[1:] != codes[:-1])
-    result = np.zeros(shape, np.int64)
-    np.add.at(result, (path[first], codes[first]), 1)
-    return result

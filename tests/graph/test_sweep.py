@@ -20,7 +20,7 @@ from cutting import cut_up, differences
 from critpath.graph import sweep
 from critpath.graph.path import critical_paths
 from critpath.graph.subjects import lives_of, subject_workers
-from critpath.graph.sweep import sweep_paths
+from critpath.graph.sweep import Sweep, sweep_paths
 from critpath.model import Loss, State, Timelines, Workers
 from critpath.read.layout import KERNEL
 from critpath.read.recording import read_events
@@ -36,19 +36,18 @@ STATES = st.sampled_from([
 MOMENTS = st.integers(0, LAST)
 
 
-def swept(timelines, blocks, subjects, begin, end, *, interrupts=True):
-    return sweep_paths(
-        blocks,
+def facts(timelines):
+    return (
         timelines.workers,
         timelines.strings,
         timelines.processors,
         timelines.packets,
         timelines.losses,
-        subjects,
-        begin,
-        end,
-        interrupts=interrupts,
     )
+
+
+def swept(timelines, blocks, subjects, begin, end, **options):
+    return sweep_paths(blocks, *facts(timelines), subjects, begin, end, **options)
 
 
 def stretches(draw, most=8):
@@ -156,7 +155,19 @@ def executions(draw):
     return subject, np.minimum(low, high), np.maximum(low, high)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
+@given(recordings(), cuttings(), st.lists(executions(), max_size=4), st.sampled_from([0, 1 << 20]))
+def test_what_is_kept_of_earlier_executions_makes_no_difference(timelines, cutting, groups, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep, "MOST_CARRIED", most)
+        again = Sweep(cut_up(timelines, *cutting), *facts(timelines))
+        for subjects, begin, end in groups:
+            known = np.minimum(subjects, len(timelines.workers) - 1)
+            expected = twin.critical_paths(timelines, known, begin, end)
+            assert differences(again.paths(known, begin, end), expected) == []
+
+
+@settings(max_examples=1000, deadline=None)
 @given(recordings(), cuttings(), executions(), st.booleans(), st.integers(0, 3))
 def test_the_cutting_makes_no_difference(timelines, cutting, drawn, interrupts, held_back):
     subjects, begin, end = drawn

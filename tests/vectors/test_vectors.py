@@ -102,6 +102,24 @@ def test_every_segment_has_the_symbol_of_its_state(executions):
         assert states == [State(s) for s in one.paths.state.tolist()]
 
 
+@settings(max_examples=200, deadline=None)
+@given(SETS, st.booleans())
+def test_vectors_are_what_segments_one_by_one_add_up_to(executions, with_roles):
+    one = path_set(executions)
+    chosen, (table,) = tables(one, alphabet="thread" if with_roles else "state")
+    expected = np.zeros((3, len(executions), len(chosen.symbols)), np.int64)
+    for row, path in enumerate(executions):
+        before = None
+        for duration, state, tid, comm in path:
+            role = role_name(comm) if with_roles and tid not in {SUBJECT, -1} else ""
+            column = chosen.symbols.index(Symbol(state, role))
+            expected[:2, row, column] += 1, duration
+            if state not in INTERFERENCE:
+                expected[2, row, column] += column != before
+                before = column
+    assert np.array_equal(expected, [table.counts, table.durations, table.structure])
+
+
 @pytest.mark.parametrize(
     ("comm", "role"),
     [

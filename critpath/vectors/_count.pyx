@@ -1,0 +1,79 @@
+# cython: language_level=3
+"""Passes over all segments: what they are spent on, and how often and how long."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+import numpy as np
+
+cdef enum:
+    STATES = 32
+
+
+def spent_on(const int64_t[::1] start, const int64_t[::1] tid, const int64_t[::1] host,
+             const int32_t[::1] comm, const int64_t[::1] own_tid, const int64_t[::1] own_host,
+             int32_t[::1] result, uint8_t[::1] used):
+    """Fill in whose name counts in every segment, 0 for the execution's own thread.
+
+    Parameters
+    ----------
+    start : int64 [paths + 1]
+    tid, host : int64 [segments]
+    comm : int32 [segments]
+    own_tid, own_host : int64 [paths]
+    result : int32 [segments]
+    used : uint8 [strings]
+        Set where a name counts in some segment.
+    """
+    cdef Py_ssize_t i, j
+    cdef int32_t name
+    with nogil:
+        for i in range(start.shape[0] - 1):
+            for j in range(start[i], start[i + 1]):
+                name = comm[j]
+                if tid[j] < 0 or (tid[j] == own_tid[i] and host[j] == own_host[i]):
+                    name = 0
+                result[j] = name
+                used[name] = 1
+
+
+def add_up(int32_t[::1] key, const int64_t[::1] row, const uint8_t[::1] state,
+           const int64_t[::1] begin, const int64_t[::1] end, int64_t[::1] counts,
+           int64_t[::1] sums):
+    """Replace names by keys, ``row[name] * 32 + state``; count and add up time by key."""
+    cdef Py_ssize_t j
+    cdef int32_t k
+    with nogil:
+        for j in range(key.shape[0]):
+            k = <int32_t>(row[key[j]] * STATES + state[j])
+            key[j] = k
+            counts[k] += 1
+            sums[k] += end[j] - begin[j]
+
+
+def count(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1] end,
+          const uint8_t[::1] state, const uint8_t[::1] codes, const uint8_t[::1] interference,
+          int64_t[:, ::1] counts, int64_t[:, ::1] durations, int64_t[:, ::1] structure):
+    """Add up segments, their time, and runs of equal ones without interference, by symbol.
+
+    Parameters
+    ----------
+    start : int64 [paths + 1]
+    begin, end : int64 [segments]
+    state, codes : uint8 [segments]
+    interference : uint8 [256]
+        By state.
+    counts, durations, structure : int64 [paths, symbols]
+    """
+    cdef Py_ssize_t i, j
+    cdef int code, last
+    with nogil:
+        for i in range(start.shape[0] - 1):
+            last = -1
+            for j in range(start[i], start[i + 1]):
+                code = codes[j]
+                counts[i, code] += 1
+                durations[i, code] += end[j] - begin[j]
+                if not interference[state[j]]:
+                    if code != last:
+                        structure[i, code] += 1
+                    last = code
