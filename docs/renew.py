@@ -138,8 +138,8 @@ def reference() -> str:
     parser = build_parser(VERBS)
     choices = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001 - argparse shows them nowhere else
     parts = []
-    for name, verb in VERBS.items():
-        parts += _section(f"critpath {name}", verb.SUMMARY, choices.choices[name])
+    for name, summary in VERBS.items():
+        parts += _section(f"critpath {name}", summary, choices.choices[name])
     parts += ["## Settings", ""]
     rows = [(f"`{s.name}`", s.help, _default(s)) for s in SETTINGS.values()]
     return "\n".join([*parts, *table(("setting", "meaning", "default"), rows)])

@@ -1,7 +1,8 @@
 """One file per verb of the command line, and the way in.
 
-A verb is a module with ``SUMMARY``, ``SETTINGS``, ``add_arguments`` and ``run``, and
-a line in `VERBS`.  Verbs import what is slow to start only when they run.
+A verb is a module with ``SETTINGS``, ``add_arguments`` and ``run``, and a line in
+`VERBS`.  Verbs import what is slow to start only when they run; and before it is known
+which verb runs, nothing is imported that Python has not imported itself.
 """
 
 from __future__ import annotations
@@ -9,44 +10,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Final, NoReturn
 
-from critpath.commands import (
-    baseline,
-    calibrate,
-    compare,
-    demo,
-    doctor,
-    export,
-    extract,
-    mark,
-    path,
-    record,
-    report,
-)
-from critpath.commands.parser import Verb, before_command, build_parser, given_settings
-from critpath.commands.settings import effective
+from critpath.commands.overview import VERBS, before_command, help_text, terminal_width
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
-from critpath.units import log_text, safe_text
+
+TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Final, NoReturn
+
+__all__ = ["VERBS", "entry", "main"]
 
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell has it
 EXIT_PIPE: Final = 141  # 128 + SIGPIPE
-
-VERBS: Final[dict[str, Verb]] = {
-    "record": record,
-    "path": path,
-    "extract": extract,
-    "compare": compare,
-    "calibrate": calibrate,
-    "baseline": baseline,
-    "report": report,
-    "export": export,
-    "doctor": doctor,
-    "mark": mark,
-    "demo": demo,
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -109,7 +85,7 @@ def _prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - no import; stays open
         elif hasattr(stream, "reconfigure"):
             # A terminal that cannot show a character must not end the program.
             stream.reconfigure(errors="replace")
@@ -134,9 +110,21 @@ def _explain(error: Exception) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments in (["--help"], ["-h"]):
+        text = help_text(terminal_width())
+        if text is not None:
+            sys.stdout.write(text)
+            return EXIT_OK
+
+    from pathlib import Path  # noqa: PLC0415 - start-up time, as what follows
+
+    from critpath.commands.parser import build_parser, given_settings, verb_module  # noqa: PLC0415
+    from critpath.commands.settings import effective  # noqa: PLC0415
+
     show_config = "--show-config" in before_command(arguments)
     try:
-        parsed = build_parser(VERBS, show_config=show_config).parse_args(arguments)
+        parser = build_parser(VERBS, arguments=arguments, show_config=show_config)
+        parsed = parser.parse_args(arguments)
     except SystemExit as leaving:  # --help and --version have printed
         return int(leaving.code or EXIT_OK)
     config = getattr(parsed, "config", None)
@@ -144,16 +132,20 @@ def _run(arguments: list[str]) -> int:
         given_settings(parsed), None if config is None else Path(config), Path.cwd()
     )
     if getattr(parsed, "show_config", False):
+        from critpath.units import safe_text  # noqa: PLC0415 - start-up time
+
         print("\n".join(safe_text(line) for line in settings.lines()))
         return EXIT_OK
     if parsed.verb != "record":  # its command inherits what is set here
         # Threads of the linear algebra library cost 50 ms of CPU at its import and gain
         # nothing on matrices as thin as ours.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return VERBS[parsed.verb].run(parsed, settings)
+    return verb_module(parsed.verb).run(parsed, settings)
 
 
 def _fail(what: str, do: str, code: int) -> int:
+    from critpath.units import log_text, safe_text  # noqa: PLC0415 - start-up time
+
     what, do = (log_text(safe_text(text)) for text in (what, do))
     print(f"critpath: {what}\n  {do}", file=sys.stderr)
     return code

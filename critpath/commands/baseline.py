@@ -29,7 +29,6 @@ from critpath.units import plural
 if TYPE_CHECKING:
     from critpath.model import PathSet
 
-SUMMARY = "keep what is normal in a small file, so that compare needs no recording of it"
 SETTINGS = ()
 
 _EXECUTIONS = 300

@@ -25,10 +25,6 @@ from critpath.errors import EXIT_ANOMALY, EXIT_OK
 if TYPE_CHECKING:
     from critpath.model import Calibration
 
-SUMMARY = (
-    "compare normal recordings with each other: how often that alarms falsely, which floor "
-    "they ask for, and the smallest slow-down that would show"
-)
 SETTINGS = (*READING, *COMPARING)
 
 EXIT_CODES: Final[dict[str, int]] = {"calibrated": EXIT_OK, "alarming": EXIT_ANOMALY}

@@ -17,7 +17,6 @@ from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, Unreadable
 if TYPE_CHECKING:
     from critpath.model import Comparison, PathSet
 
-SUMMARY = "compare a normal with a sample set and say what became slower, where and why"
 SETTINGS = (*READING, *RUNNING, *COMPARING)
 
 EXIT_CODES: Final[dict[str, int]] = {

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     import tarfile
     from importlib.resources.abc import Traversable
 
-SUMMARY = (
-    "record a workload without and with a fault (where that is not possible, take shipped "
-    "recordings), compare, and write a report"
-)
 SETTINGS = ()
 
 SPECIFICATION: Final = "events:app:request_begin,app:request_end,key=id"

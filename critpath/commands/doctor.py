@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from critpath.record.preflight import Preflight
     from critpath.record.recorder import Leftover, Obstacle
 
-SUMMARY = "say what this machine lacks to record, and how to mend it; remove leftovers"
 SETTINGS = ()
 
 FORMAT: Final = "critpath/doctor/1"

@@ -35,7 +35,6 @@ from critpath.units import plural
 if TYPE_CHECKING:
     from critpath.report.exports.exported import Exported
 
-SUMMARY = "write executions, or a saved comparison's alignments, for other programs"
 SETTINGS = READING
 _OFFERED = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, ALIGNMENTS})
 

@@ -25,7 +25,6 @@ from critpath.units import plural
 if TYPE_CHECKING:
     from critpath.model import PathSet
 
-SUMMARY = "save the critical path of every execution, for compare and report"
 SETTINGS = (*READING, *RUNNING)
 LOCAL: Final = "local"
 _DASK: Final = "dask:"

@@ -6,12 +6,13 @@ import argparse
 import os
 from typing import Final
 
+from critpath.commands.overview import VERBS
+from critpath.commands.parser import sentence
 from critpath.errors import CritpathError, UsageError
 from critpath.record.channels import channel
 from critpath.record.identity import pid_namespace
 from critpath.record.marks import message
 
-SUMMARY = "mark where an execution of a shell script begins or ends"
 SETTINGS: tuple[str, ...] = ()
 
 # The first pid namespace has this number on every kernel (PROC_PID_INIT_INO).
@@ -21,7 +22,7 @@ _FIRST_NAMESPACE: Final = 0xEFFFFFFC
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes beside settings."""
     parser.description = (
-        f"{SUMMARY[0].upper()}{SUMMARY[1:]}, for --execution marker. Begin and end "
+        f"{sentence(VERBS['mark'])[:-1]}, for --execution marker. Begin and end "
         "have the name in common, and the key; without a key, both must be called by the same "
         "shell. This command needs some 50 ms before it marks: for short executions the "
         'shell\'s own line is better, echo "critpath:begin NAME" > "$CRITPATH_MARKER". '

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, NoReturn, Protocol
 
 from critpath import __version__
+from critpath.commands.overview import CONFIG, DEBUG, DESCRIPTION, EPILOG, SHOW_CONFIG
 from critpath.commands.settings import SETTINGS, Setting, Settings
 from critpath.commands.values import WrongValueError
 from critpath.errors import UsageError
@@ -15,10 +17,6 @@ from critpath.errors import UsageError
 
 class Verb(Protocol):
     """What a module of this directory offers to be a verb."""
-
-    @property
-    def SUMMARY(self) -> str:  # noqa: N802 - a constant of the module
-        """What it does, in a few words without a full stop."""
 
     @property
     def SETTINGS(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the module
@@ -89,20 +87,28 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message.replace("\n", " "), do)
 
 
-def build_parser(verbs: Mapping[str, Verb], *, show_config: bool = False) -> Parser:
+def build_parser(
+    verbs: Mapping[str, str],
+    *,
+    arguments: Sequence[str] | None = None,
+    show_config: bool = False,
+) -> Parser:
     """Build the grammar.
 
     Parameters
     ----------
-    verbs : mapping of str to Verb
+    verbs : mapping of str to str
+        Modules of this directory, and in a few words without a full stop what they do.
+    arguments : sequence of str, optional
+        What will be parsed: verbs that are not among it are known by their name only,
+        and not imported.
     show_config : bool
         ``--show-config`` is among the arguments: nothing else is then required.
     """
     parser = Parser(
         prog="critpath",
-        description="Tells why a program became slower, from the kernel's scheduling events.",
-        epilog="Exit codes: 0 no anomaly, 1 anomaly, 2 usage, 3 inconclusive, "
-        "4 unreadable input, 125 critpath's own failure.",
+        description=DESCRIPTION,
+        epilog=EPILOG,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"critpath {__version__}")
@@ -110,16 +116,25 @@ def build_parser(verbs: Mapping[str, Verb], *, show_config: bool = False) -> Par
     choices = parser.add_subparsers(
         dest="verb", metavar="COMMAND", required=not show_config, parser_class=Parser
     )
-    for name, verb in verbs.items():
+    for name, summary in verbs.items():
         child = choices.add_parser(
-            name, help=verb.SUMMARY, description=_sentence(verb.SUMMARY), allow_abbrev=False
+            name, help=summary, description=sentence(summary), allow_abbrev=False
         )
+        if arguments is not None and name not in arguments:
+            continue
+        verb = verb_module(name)
         verb.add_arguments(child)
         add_settings(child, (SETTINGS[s] for s in verb.SETTINGS))
         add_global(child)
         if show_config:
             _relax(child)
     return parser
+
+
+def verb_module(name: str) -> Verb:
+    """Import a verb."""
+    module: Verb = import_module(f"critpath.commands.{name}")
+    return module
 
 
 def _relax(parser: argparse.ArgumentParser) -> None:
@@ -131,11 +146,6 @@ def _relax(parser: argparse.ArgumentParser) -> None:
                 _relax(child)
         elif not action.option_strings and action.nargs != argparse.REMAINDER:
             action.nargs = "*" if action.nargs == "+" else "?"
-
-
-def before_command(arguments: Sequence[str]) -> Sequence[str]:
-    """Return the arguments that are critpath's for sure: those before ``--``."""
-    return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -157,7 +167,8 @@ def checked(parse: Callable[[Any], Any]) -> Callable[[str], Any]:
     return convert
 
 
-def _sentence(summary: str) -> str:
+def sentence(summary: str) -> str:
+    """Return a summary as a sentence."""
     return summary[0].upper() + summary[1:] + "."
 
 
@@ -165,18 +176,14 @@ def add_global(parser: argparse.ArgumentParser) -> None:
     """Add the options that every command has."""
     # Suppressed defaults: the same option before and after the verb is one option.
     group = parser.add_argument_group("everywhere")
-    group.add_argument(
-        "--config", metavar="FILE", default=argparse.SUPPRESS, help="settings from this file"
-    )
+    group.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=CONFIG)
     group.add_argument(
         "--show-config",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="print every setting's value and origin, and do nothing",
+        help=SHOW_CONFIG,
     )
-    group.add_argument(
-        "--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks"
-    )
+    group.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=DEBUG)
     add_settings(group, [SETTINGS["quiet"]])
 
 

@@ -40,7 +40,6 @@ from critpath.units import plural
 if TYPE_CHECKING:
     from critpath.model import PathSet
 
-SUMMARY = "show what a thread, or every execution, spent its time on"
 SETTINGS = READING
 _SHOWN = ("text", "json")
 _WRITTEN = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, WINDOW})

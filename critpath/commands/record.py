@@ -23,7 +23,6 @@ from critpath.errors import UsageError
 if TYPE_CHECKING:
     from critpath.record.request import Request
 
-SUMMARY = "record runs of a command, or the whole machine, for compare"
 SETTINGS = ("execution", *RECORDING)
 
 _SECONDS = number(0, 31_536_000, "a number of seconds above 0")

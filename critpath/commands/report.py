@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-SUMMARY = (
-    "render a saved comparison (compare --json), calibration (calibrate --json) or "
-    "saved paths (extract, path --format json) again"
-)
 SETTINGS = ()
 
 _COMPARISON: Final = "comparison"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from critpath.commands.overview import QUIET
 from critpath.commands.values import (
     WrongValueError,
     as_bool,
@@ -218,7 +219,7 @@ SETTINGS: Final[dict[str, Setting]] = {
             "format of the trace: ctf-1.8 or ctf-2",
             "FORMAT",
         ),
-        Setting("quiet", as_bool, False, "no warnings, no progress, no hints on stderr"),
+        Setting("quiet", as_bool, False, QUIET),
     )
 }
 

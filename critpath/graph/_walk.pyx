@@ -1,382 +1,520 @@
 # cython: language_level=3
-"""Backward walk over an execution graph: the critical path as an exact partition.
+"""Backward walks of many executions at once, over one block of timelines after another.
 
 The rules are those of docs/critical-path.md (section "path").  The plain-Python
 twin is tests/oracle/walk.py.
+
+A walk goes backward in time.  At time t of a worker it needs the row that covers the
+moment before t; that is in the first block with cut >= t, or in a later one and then
+among the rows that are carried along.  So blocks are gone through from the last to the
+first, and every walk goes on in each as far as the block reaches.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc, realloc
 
 import numpy as np
+
+include "_search.pxi"
 
 cdef enum:
     S_UNKNOWN = 0
     S_WAIT_CPU = 6
     S_WAIT_TASK = 7
+    S_WAIT_STOPPED = 17
     S_NET_TRANSIT = 18
 
     LINK_WAKE = 0
     LINK_NET = 1
 
-    S_RUN = 1
-    S_RUN_SYSCALL = 3
-    S_WAIT_STOPPED = 17
+    FIRST_SEGMENTS = 16
+    FIRST_FRAMES = 4
+
+# What a worker did over some time, and who ended it.
+ctypedef struct Row:
+    int64_t begin
+    int64_t end
+    int64_t woken
+    int32_t detail
+    int32_t cpu
+    int32_t waker
+    uint8_t state
+
+# Columns of rows, those of worker w from start[w] to start[w + 1].
+ctypedef struct Rows:
+    int64_t workers
+    const int64_t* start
+    const int64_t* begin
+    const int64_t* end
+    const uint8_t* state
+    const int32_t* detail
+    const int32_t* cpu
+    const int32_t* waker
+    const int64_t* woken
+
+ctypedef struct Link:
+    int64_t time
+    int64_t sent
+    int64_t source
+    int32_t kind
 
 ctypedef struct Segment:
     int64_t begin
     int64_t end
-    int64_t worker
-    int64_t interval      # -1: a link's own time, or nothing known
-    int32_t state
+    int32_t worker
+    int32_t detail
+    int32_t cpu
+    uint8_t state
 
 ctypedef struct Frame:
     int64_t worker
     int64_t lo
     int64_t t
     int64_t at            # where the walk last left this worker for another
-    # The last incoming link that was passed by while the worker was not waiting.
-    int64_t bypassed      # link, -1 none
+    # The last incoming link that was passed by while the worker was not waiting, and the
+    # row it arrived in: by value, for the row may be in a block that is gone.
+    Link bypassed
+    int64_t bypassed_top  # where the row's own segment ended
     int64_t bypassed_count
-    int64_t bypassed_interval
-    int64_t bypassed_top  # where the interval's own segment ended
-    int32_t rewound
+    int32_t bypassed_detail
+    int32_t bypassed_cpu
+    uint8_t bypassed_state
+    uint8_t has_bypassed
+    uint8_t rewound
+
+ctypedef struct Course:
+    Segment* segments
+    Frame* frames
+    int64_t count
+    int64_t capacity
+    int32_t depth
+    int32_t frame_capacity
+    int32_t next          # the next that waits for the same block, -1 none
 
 
-cdef class Walk:
-    """Walks executions one after the other; the segments pile up in one table."""
+cdef class Walks:
+    """The walks of many executions, each as far as it has got.
 
-    cdef const int64_t[::1] start, begin, end, link_start, link_time, link_source, link_sent
-    cdef const uint8_t[::1] state, link_kind
-    cdef const int64_t[::1] parent, born
-    cdef Segment* segments
-    cdef Py_ssize_t count, capacity
-    cdef Frame* frames
-    cdef Py_ssize_t depth, frame_capacity
+    Parameters
+    ----------
+    cuts : int64 [blocks]
+        Ascending; the last block has everything after its cut as well.
+    subjects, begin, end : int64 [executions]
+        A subject of -1 has one UNKNOWN segment.
+    parent, born : int64 [workers]
+    link_start : int64 [workers + 1]
+    link_time, link_source, link_sent : int64 [links]
+        Links that are not on rows, ascending within a worker.
+    link_kind : uint8 [links]
+    """
+
+    cdef const int64_t[::1] cuts, link_start, link_time, link_source, link_sent, parent, born
+    cdef const uint8_t[::1] link_kind
+    cdef const int64_t[::1] subjects, low, high
+    cdef Course* courses
+    cdef Py_ssize_t total, blocks, workers
+    cdef int32_t* waiting     # per block, the first walk that waits for it
+    cdef int64_t* hint        # per worker, the row found last
+    cdef readonly Py_ssize_t left
 
     def __cinit__(self):
-        self.segments = NULL
-        self.frames = NULL
+        self.courses = NULL
+        self.waiting = NULL
+        self.hint = NULL
+        self.total = 0
 
-    def __init__(self, const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1] end,
-                 const uint8_t[::1] state, const int64_t[::1] link_start,
-                 const int64_t[::1] link_time, const int64_t[::1] link_source,
-                 const int64_t[::1] link_sent, const uint8_t[::1] link_kind,
-                 const int64_t[::1] parent, const int64_t[::1] born):
-        self.start = start
-        self.begin = begin
-        self.end = end
-        self.state = state
+    def __init__(self, const int64_t[::1] cuts, const int64_t[::1] subjects,
+                 const int64_t[::1] begin, const int64_t[::1] end,
+                 const int64_t[::1] parent, const int64_t[::1] born,
+                 const int64_t[::1] link_start, const int64_t[::1] link_time,
+                 const int64_t[::1] link_source, const int64_t[::1] link_sent,
+                 const uint8_t[::1] link_kind):
+        cdef Py_ssize_t i
+        self.cuts = cuts
+        self.subjects = subjects
+        self.low = begin
+        self.high = end
+        self.parent = parent
+        self.born = born
         self.link_start = link_start
         self.link_time = link_time
         self.link_source = link_source
         self.link_sent = link_sent
         self.link_kind = link_kind
-        self.parent = parent
-        self.born = born
-        self.capacity = 1024
-        self.count = 0
-        self.segments = <Segment*>malloc(self.capacity * sizeof(Segment))
-        self.frame_capacity = 64
-        self.depth = 0
-        self.frames = <Frame*>malloc(self.frame_capacity * sizeof(Frame))
-        if self.segments == NULL or self.frames == NULL:
+        self.workers = parent.shape[0]
+        self.blocks = cuts.shape[0]
+        self.total = subjects.shape[0]
+        self.left = 0
+        self.courses = <Course*>calloc(self.total + 1, sizeof(Course))
+        self.waiting = <int32_t*>malloc((self.blocks + 1) * sizeof(int32_t))
+        self.hint = <int64_t*>calloc(self.workers + 1, sizeof(int64_t))
+        if self.courses == NULL or self.waiting == NULL or self.hint == NULL:
             raise MemoryError()
+        for i in range(self.blocks):
+            self.waiting[i] = -1
+        for i in range(self.total):
+            if end[i] <= begin[i]:
+                continue
+            if subjects[i] < 0:
+                self.emit(&self.courses[i], begin[i], end[i], -1, S_UNKNOWN, 0, -1)
+                continue
+            self.push(&self.courses[i], subjects[i], begin[i], end[i])
+            self.wait_for(i, end[i])
+            self.left += 1
 
     def __dealloc__(self):
-        free(self.segments)
-        free(self.frames)
+        cdef Py_ssize_t i
+        if self.courses != NULL:
+            for i in range(self.total):
+                free(self.courses[i].segments)
+                free(self.courses[i].frames)
+        free(self.courses)
+        free(self.waiting)
+        free(self.hint)
 
-    cdef int emit(self, int64_t begin, int64_t end, int64_t worker, int64_t interval,
-                  int32_t state) except -1 nogil:
+    cdef Py_ssize_t block_of(self, int64_t t) noexcept nogil:
+        """Return the first block with cut >= t, or the last."""
+        cdef Py_ssize_t low = 0, high = self.blocks - 1, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if self.cuts[middle] < t:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef void wait_for(self, Py_ssize_t index, int64_t t) noexcept nogil:
+        cdef Py_ssize_t block = self.block_of(t)
+        self.courses[index].next = self.waiting[block]
+        self.waiting[block] = <int32_t>index
+
+    cdef int emit(self, Course* c, int64_t begin, int64_t end, int64_t worker, uint8_t state,
+                  int32_t detail, int32_t cpu) except -1 nogil:
         cdef Segment* more
+        cdef Segment* s
         if end <= begin:
             return 0
-        if self.count == self.capacity:
-            more = <Segment*>realloc(self.segments, 2 * self.capacity * sizeof(Segment))
+        if c.count == c.capacity:
+            c.capacity = 2 * c.capacity if c.capacity else FIRST_SEGMENTS
+            more = <Segment*>realloc(c.segments, c.capacity * sizeof(Segment))
             if more == NULL:
                 with gil:
                     raise MemoryError()
-            self.segments = more
-            self.capacity *= 2
-        cdef Segment* s = &self.segments[self.count]
+            c.segments = more
+        s = &c.segments[c.count]
         s.begin = begin
         s.end = end
-        s.worker = worker
-        s.interval = interval
+        s.worker = <int32_t>worker
         s.state = state
-        self.count += 1
+        s.detail = detail
+        s.cpu = cpu
+        c.count += 1
         return 0
 
-    cdef int push(self, int64_t worker, int64_t lo, int64_t t) except -1 nogil:
+    cdef int push(self, Course* c, int64_t worker, int64_t lo, int64_t t) except -1 nogil:
         cdef Frame* more
-        if self.depth == self.frame_capacity:
-            more = <Frame*>realloc(self.frames, 2 * self.frame_capacity * sizeof(Frame))
+        cdef Frame* f
+        if c.depth == c.frame_capacity:
+            c.frame_capacity = 2 * c.frame_capacity if c.frame_capacity else FIRST_FRAMES
+            more = <Frame*>realloc(c.frames, c.frame_capacity * sizeof(Frame))
             if more == NULL:
                 with gil:
                     raise MemoryError()
-            self.frames = more
-            self.frame_capacity *= 2
-        cdef Frame* f = &self.frames[self.depth]
+            c.frames = more
+        f = &c.frames[c.depth]
         f.worker = worker
         f.lo = lo
         f.t = t
         f.at = t + 1
-        f.bypassed = -1
+        f.has_bypassed = 0
         f.rewound = 0
-        self.depth += 1
+        c.depth += 1
         return 0
 
-    cdef int64_t interval_before(self, int64_t worker, int64_t t) noexcept nogil:
-        """Return the interval that covers just before t, -1 if there is none."""
-        cdef int64_t low = self.start[worker], high = self.start[worker + 1], middle
-        cdef int64_t first = low
-        while low < high:
-            middle = (low + high) >> 1
-            if self.begin[middle] < t:
-                low = middle + 1
-            else:
-                high = middle
-        low -= 1
-        if low < first or self.end[low] < t:
-            return -1
-        return low
+    cdef int covering(self, Rows* block, Rows* carried, int64_t worker, int64_t t,
+                      Row* row) noexcept nogil:
+        """Fill in the row that covers the moment before t; return whether there is one."""
+        cdef int64_t i = -1, k
+        cdef Rows* rows = carried
+        if worker < carried.workers:
+            k = carried.start[worker + 1] - 1
+            while k >= carried.start[worker] and carried.begin[k] >= t:
+                k -= 1
+            if k >= carried.start[worker]:
+                i = k
+        if i < 0:
+            rows = block
+            i = last_before(block.start, block.begin, block.workers, worker, t, self.hint)
+        if i < 0 or rows.end[i] < t:
+            return 0
+        row.begin = rows.begin[i]
+        row.end = rows.end[i]
+        row.state = rows.state[i]
+        row.detail = rows.detail[i]
+        row.cpu = rows.cpu[i]
+        row.waker = rows.waker[i]
+        row.woken = rows.woken[i]
+        return 1
 
-    cdef int64_t link_at(self, int64_t worker, int64_t after, int64_t t) noexcept nogil:
-        """Return the last link into worker with a target time in (after, t], -1 if none."""
+    cdef int link_in(self, int64_t worker, Row* row, int64_t after, int64_t t,
+                     Link* link) noexcept nogil:
+        """Fill in the last link into worker that arrives in (after, t], a packet before a wake."""
         cdef int64_t low = self.link_start[worker], high = self.link_start[worker + 1], middle
         cdef int64_t first = low
-        while low < high:
-            middle = (low + high) >> 1
-            if self.link_time[middle] <= t:
-                low = middle + 1
-            else:
-                high = middle
-        low -= 1
-        if low < first or self.link_time[low] <= after:
-            return -1
-        return low
+        cdef int found = 0
+        if low < high:
+            while low < high:
+                middle = (low + high) >> 1
+                if self.link_time[middle] <= t:
+                    low = middle + 1
+                else:
+                    high = middle
+            low -= 1
+            if low >= first and self.link_time[low] > after:
+                link.time = self.link_time[low]
+                link.sent = self.link_sent[low]
+                link.source = self.link_source[low]
+                link.kind = self.link_kind[low]
+                found = 1
+        if row.waker >= 0 and row.end == t and not (found and link.time == t):
+            link.time = t
+            link.sent = row.woken
+            link.source = row.waker
+            link.kind = LINK_WAKE
+            found = 1
+        return found
 
-    cdef inline int waits(self, int64_t interval) noexcept nogil:
-        """Whether the interval waits for something that a thread may have sent."""
-        return self.state[interval] >= S_WAIT_TASK and self.state[interval] != S_WAIT_STOPPED
-
-    cdef int follow(self, Frame* f, int64_t link, int64_t s, int64_t t) except -1 nogil:
+    cdef int follow(self, Course* c, Link* link, int64_t s, int64_t t) except -1 nogil:
         """Emit a link's own time and go on in its source down to ``s``."""
-        cdef int64_t sent = self.link_sent[link], source = self.link_source[link]
-        cdef int32_t own = S_NET_TRANSIT if self.link_kind[link] == LINK_NET else S_WAIT_CPU
+        cdef Frame* f = &c.frames[c.depth - 1]
+        cdef int64_t sent = link.sent
         if sent > t:
             sent = t
         if sent < s:
             sent = s
-        self.emit(sent, t, f.worker, -1, own)
+        self.emit(c, sent, t, f.worker, S_NET_TRANSIT if link.kind == LINK_NET else S_WAIT_CPU,
+                  0, -1)
         f.at = t
         f.t = s
         if sent > s:
-            self.push(source, s, sent)
+            self.push(c, link.source, s, sent)
         return 0
 
-    cdef int circular(self, int64_t source, int64_t t) noexcept nogil:
+    cdef int circular(self, Course* c, int64_t source, int64_t t) noexcept nogil:
         """Whether the walk left that worker at this very moment: a zero-time cycle."""
-        cdef Py_ssize_t i = self.depth - 1
-        if self.frames[i].worker == source:
+        cdef Py_ssize_t i = c.depth - 1
+        if c.frames[i].worker == source:
             return 1
         i -= 1
-        while i >= 0 and self.frames[i].at == t:
-            if self.frames[i].worker == source:
+        while i >= 0 and c.frames[i].at == t:
+            if c.frames[i].worker == source:
                 return 1
             i -= 1
         return 0
 
-    def walk(self, int64_t subject, int64_t lo, int64_t hi):
-        """Append the path of ``subject`` over [lo, hi], latest segment first."""
-        with nogil:
-            self._walk(subject, lo, hi)
-
-    cdef int _walk(self, int64_t subject, int64_t lo, int64_t hi) except -1 nogil:
+    cdef int go(self, Py_ssize_t index, Rows* block, Rows* carried, int64_t after,
+                int64_t until) except -1 nogil:
+        """Go on with a walk as far as the rows of (after, until] take it."""
+        cdef Course* c = &self.courses[index]
         cdef Frame* f
-        cdef int64_t e, s, t, link, sent
-        self.depth = 0
-        self.push(subject, lo, hi)
-        while self.depth:
-            f = &self.frames[self.depth - 1]
+        cdef Row row
+        cdef Link link
+        cdef int64_t s, t, born, parent
+        while c.depth:
+            f = &c.frames[c.depth - 1]
             t = f.t
             if t <= f.lo:
-                self.depth -= 1
+                c.depth -= 1
                 continue
-            e = self.interval_before(f.worker, t)
-            if e < 0:
-                if self.parent[f.worker] >= 0 and self.born[f.worker] <= t and not (
-                        self.born[f.worker] == t and self.circular(self.parent[f.worker], t)):
+            if t <= after or t > until:
+                self.wait_for(index, t)
+                return 0
+            if not self.covering(block, carried, f.worker, t, &row):
+                parent = self.parent[f.worker]
+                born = self.born[f.worker]
+                if parent >= 0 and born <= t and not (
+                        born == t and self.circular(c, parent, t)):
                     # Before its birth a thread's path is its creator's, down to the end.
-                    sent = self.born[f.worker] if self.born[f.worker] > f.lo else f.lo
-                    self.emit(sent, t, f.worker, -1, S_WAIT_CPU)
+                    if born < f.lo:
+                        born = f.lo
+                    self.emit(c, born, t, f.worker, S_WAIT_CPU, 0, -1)
                     f.at = t
                     f.t = f.lo
-                    if sent > f.lo:
-                        self.push(self.parent[f.worker], f.lo, sent)
+                    if born > f.lo:
+                        self.push(c, parent, f.lo, born)
                     continue
                 # Twice through one moment of one worker, the walk would never end.
-                if f.bypassed >= 0 and not f.rewound and not (
-                        self.link_sent[f.bypassed] >= self.link_time[f.bypassed]
-                        and self.circular(self.link_source[f.bypassed],
-                                          self.link_time[f.bypassed])):
+                if f.has_bypassed and not f.rewound and not (
+                        f.bypassed.sent >= f.bypassed.time
+                        and self.circular(c, f.bypassed.source, f.bypassed.time)):
                     # What was emitted since then belongs to nobody: take the link instead.
-                    self.count = f.bypassed_count
-                    t = self.link_time[f.bypassed]
-                    self.emit(t, f.bypassed_top, f.worker, f.bypassed_interval,
-                              self.state[f.bypassed_interval])
-                    f.rewound = 1
+                    c.count = f.bypassed_count
                     link = f.bypassed
-                    f.bypassed = -1
-                    self.follow(f, link, f.lo, t)
+                    self.emit(c, link.time, f.bypassed_top, f.worker, f.bypassed_state,
+                              f.bypassed_detail, f.bypassed_cpu)
+                    f.rewound = 1
+                    f.has_bypassed = 0
+                    self.follow(c, &link, f.lo, link.time)
                     continue
-                self.emit(f.lo, t, f.worker, -1, S_UNKNOWN)
-                self.depth -= 1
+                self.emit(c, f.lo, t, f.worker, S_UNKNOWN, 0, -1)
+                c.depth -= 1
                 continue
-            s = self.begin[e] if self.begin[e] > f.lo else f.lo
-            link = self.link_at(f.worker, s, t)
-            if link >= 0 and self.waits(e):
-                # A wake inside the wait did not end it; one after the window is not known.
-                if self.link_time[link] == self.end[e] and t == self.end[e]:
-                    sent = self.link_sent[link]
-                    if not (sent >= t and self.circular(self.link_source[link], t)):
-                        self.follow(f, link, s, t)
+            s = row.begin if row.begin > f.lo else f.lo
+            if self.link_in(f.worker, &row, s, t, &link):
+                if row.state >= S_WAIT_TASK and row.state != S_WAIT_STOPPED:
+                    # A wake inside the wait did not end it; one after the window is not known.
+                    if link.time == row.end and t == row.end and not (
+                            link.sent >= t and self.circular(c, link.source, t)):
+                        self.follow(c, &link, s, t)
                         continue
-            elif link >= 0 and not f.rewound:
-                f.bypassed = link
-                f.bypassed_count = self.count
-                f.bypassed_interval = e
-                f.bypassed_top = t
-            self.emit(s, t, f.worker, e, self.state[e])
+                elif not f.rewound:
+                    f.has_bypassed = 1
+                    f.bypassed = link
+                    f.bypassed_top = t
+                    f.bypassed_count = c.count
+                    f.bypassed_state = row.state
+                    f.bypassed_detail = row.detail
+                    f.bypassed_cpu = row.cpu
+            self.emit(c, s, t, f.worker, row.state, row.detail, row.cpu)
             f.t = s
+        free(c.frames)
+        c.frames = NULL
+        c.frame_capacity = 0
+        self.left -= 1
         return 0
 
+    def waits(self, Py_ssize_t before):
+        """Return the last block before one that a walk waits for, -1 if there is none."""
+        cdef Py_ssize_t k = before - 1
+        while k >= 0 and self.waiting[k] < 0:
+            k -= 1
+        return k
+
+    def advance(self, Py_ssize_t k, block, carried):
+        """Go on with the walks that wait for block ``k``.
+
+        Parameters
+        ----------
+        k : int
+        block : tuple of arrays
+            start, begin, end, state, detail, cpu, waker, woken.
+        carried : tuple of arrays
+            The same columns, of the rows of later blocks that begin before its cut.
+        """
+        cdef Rows rows, more
+        cdef int64_t after = self.cuts[k - 1] if k else INT64_MIN
+        cdef int64_t until = self.cuts[k] if k < self.blocks - 1 else INT64_MAX
+        cdef int32_t index = self.waiting[k], following
+        if index < 0:
+            return
+        self.waiting[k] = -1
+        _point(&rows, block[0], block[1], block[2], block[3], block[4],
+               block[5], block[6], block[7])
+        _point(&more, carried[0], carried[1], carried[2], carried[3], carried[4],
+               carried[5], carried[6], carried[7])
+        with nogil:
+            while index >= 0:
+                following = self.courses[index].next
+                self.go(index, &rows, &more, after, until)
+                index = following
+
     def take(self):
-        """Return and forget the segments: begin, end, worker, interval, state."""
-        cdef Py_ssize_t i, n = self.count
-        out = [np.empty(n, np.int64) for _ in range(4)] + [np.empty(n, np.uint8)]
-        cdef int64_t[::1] begin = out[0], end = out[1], worker = out[2], interval = out[3]
+        """Return and forget the segments: start, begin, end, worker, state, detail, cpu."""
+        cdef Py_ssize_t i, j, at
+        cdef Course* c
+        cdef Segment* s
+        starts = np.zeros(self.total + 1, np.int64)
+        cdef int64_t[::1] start = starts
+        for i in range(self.total):
+            start[i + 1] = start[i] + self.courses[i].count
+        cdef Py_ssize_t n = start[self.total]
+        out = [starts, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32),
+               np.empty(n, np.uint8), np.empty(n, np.int32), np.empty(n, np.int32)]
+        cdef int64_t[::1] begin = out[1], end = out[2]
+        cdef int32_t[::1] worker = out[3], detail = out[5], cpu = out[6]
         cdef uint8_t[::1] state = out[4]
-        for i in range(n):
-            # The walk went backward in time.
-            begin[n - 1 - i] = self.segments[i].begin
-            end[n - 1 - i] = self.segments[i].end
-            worker[n - 1 - i] = self.segments[i].worker
-            interval[n - 1 - i] = self.segments[i].interval
-            state[n - 1 - i] = <uint8_t>self.segments[i].state
-        self.count = 0
+        with nogil:
+            for i in range(self.total):
+                c = &self.courses[i]
+                # The walk went backward in time.
+                at = start[i + 1]
+                for j in range(c.count):
+                    s = &c.segments[j]
+                    at -= 1
+                    begin[at] = s.begin
+                    end[at] = s.end
+                    worker[at] = s.worker
+                    state[at] = s.state
+                    detail[at] = s.detail
+                    cpu[at] = s.cpu
+                free(c.segments)
+                c.segments = NULL
+                c.count = c.capacity = 0
         return out
 
 
-def carve(const int64_t[::1] begin, const int64_t[::1] end, const uint8_t[::1] state,
-          const int64_t[::1] processor, const int64_t[::1] stolen_start,
-          const int64_t[::1] stolen_begin, const int64_t[::1] stolen_end,
-          const uint8_t[::1] stolen_state, const int32_t[::1] stolen_detail):
-    """Take interrupt work out of running segments.
+cdef void _point(Rows* rows, const int64_t[::1] start, const int64_t[::1] begin,
+                const int64_t[::1] end, const uint8_t[::1] state, const int32_t[::1] detail,
+                const int32_t[::1] cpu, const int32_t[::1] waker,
+                const int64_t[::1] woken) noexcept:
+    """Point at columns, which must stay alive."""
+    rows.workers = start.shape[0] - 1
+    rows.start = &start[0]
+    if begin.shape[0]:
+        rows.begin = &begin[0]
+        rows.end = &end[0]
+        rows.state = &state[0]
+        rows.detail = &detail[0]
+        rows.cpu = &cpu[0]
+        rows.waker = &waker[0]
+        rows.woken = &woken[0]
+
+
+def held_over(const int64_t[::1] start, const int64_t[::1] begin,
+              const int64_t[::1] carried_start, const int64_t[::1] carried_begin, int64_t cut):
+    """Return which rows of a block, and of those carried into it, begin before ``cut``.
+
+    Parameters
+    ----------
+    start, begin : int64 arrays
+        A block's rows, in order of time within each owner.
+    carried_start, carried_begin : int64 arrays
+        Rows of later blocks.
+    cut : int
 
     Returns
     -------
-    list of arrays
-        begin, end, source segment, state, detail; detail -1 keeps the segment's own.
+    start : int64 [owners + 1]
+    rows : int64 array
+        Rows of the block, and -1 - row for carried ones.
     """
-    cdef Py_ssize_t i, n = begin.shape[0], size = 0, capacity = 0
-    cdef int64_t at, low, high, middle, until
-    cdef int steal
-    out = None
-    cdef int64_t[::1] b, e, source
-    cdef uint8_t[::1] st
-    cdef int32_t[::1] d
-    # Two passes: count, then write.
+    cdef Py_ssize_t owner, owners = start.shape[0] - 1, carriers = carried_start.shape[0] - 1
+    cdef Py_ssize_t n, size = 0
+    cdef int64_t i
     cdef int writing
+    n = owners if owners > carriers else carriers
+    starts = np.zeros(n + 1, np.int64)
+    cdef int64_t[::1] into = starts, rows
     for writing in range(2):
         if writing:
-            out = [np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64),
-                   np.empty(size, np.uint8), np.empty(size, np.int32)]
-            b = out[0]
-            e = out[1]
-            source = out[2]
-            st = out[3]
-            d = out[4]
-        size = 0
+            result = np.empty(size, np.int64)
+            rows = result
+            size = 0
         with nogil:
-            for i in range(n):
-                at = begin[i]
-                if processor[i] >= 0 and S_RUN <= state[i] <= S_RUN_SYSCALL:
-                    low = stolen_start[processor[i]]
-                    high = stolen_start[processor[i] + 1]
-                    until = high
-                    while low < high:
-                        middle = (low + high) >> 1
-                        if stolen_end[middle] <= at:
-                            low = middle + 1
-                        else:
-                            high = middle
-                    while low < until and stolen_begin[low] < end[i]:
-                        if stolen_begin[low] > at:
-                            if writing:
-                                b[size] = at
-                                e[size] = stolen_begin[low]
-                                source[size] = i
-                                st[size] = state[i]
-                                d[size] = -1
-                            size += 1
-                            at = stolen_begin[low]
+            for owner in range(n):
+                if owner < owners:
+                    for i in range(start[owner], start[owner + 1]):
+                        if begin[i] >= cut:
+                            break
                         if writing:
-                            b[size] = at
-                            e[size] = stolen_end[low] if stolen_end[low] < end[i] else end[i]
-                            source[size] = i
-                            st[size] = stolen_state[low]
-                            d[size] = stolen_detail[low]
+                            rows[size] = i
                         size += 1
-                        at = stolen_end[low] if stolen_end[low] < end[i] else end[i]
-                        low += 1
-                if at < end[i]:
-                    if writing:
-                        b[size] = at
-                        e[size] = end[i]
-                        source[size] = i
-                        st[size] = state[i]
-                        d[size] = -1
-                    size += 1
-    return out
-
-
-def who_ran(const int64_t[::1] begin, const int64_t[::1] end, const int64_t[::1] processor,
-            const int64_t[::1] ran_start, const int64_t[::1] ran_begin,
-            const int64_t[::1] ran_end, const int32_t[::1] ran_worker):
-    """Return for every wait the worker that held its processor longest, -1 if unknown."""
-    cdef Py_ssize_t i, j, k, n = begin.shape[0]
-    cdef int64_t low, high, middle, until, first, overlap, best
-    result = np.full(n, -1, np.int64)
-    cdef int64_t[::1] answer = result
-    with nogil:
-        for i in range(n):
-            if processor[i] < 0:
-                continue
-            low = ran_start[processor[i]]
-            until = ran_start[processor[i] + 1]
-            high = until
-            while low < high:
-                middle = (low + high) >> 1
-                if ran_end[middle] <= begin[i]:
-                    low = middle + 1
-                else:
-                    high = middle
-            first = low
-            best = 0
-            # A worker may hold it several times; waits are short, so the square is small,
-            # and beyond 64 occupations only single ones are compared.
-            while low < until and ran_begin[low] < end[i]:
-                overlap = 0
-                for j in range(first if low - first < 64 else low, until):
-                    if ran_begin[j] >= end[i] or j - first >= 64 and j > low:
-                        break
-                    if ran_worker[j] == ran_worker[low]:
-                        overlap += ((ran_end[j] if ran_end[j] < end[i] else end[i])
-                                    - (ran_begin[j] if ran_begin[j] > begin[i] else begin[i]))
-                if overlap > best:
-                    best = overlap
-                    answer[i] = ran_worker[low]
-                low += 1
-    return result
+                if owner < carriers:
+                    for i in range(carried_start[owner], carried_start[owner + 1]):
+                        if carried_begin[i] >= cut:
+                            break
+                        if writing:
+                            rows[size] = -1 - i
+                        size += 1
+                into[owner + 1] = size
+    return starts, result

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from critpath.errors import UsageError
-from critpath.model import I64, Executions, Timelines
+from critpath.model import I64, Executions, Workers
 from critpath.units import plural
 
 
-def subject_workers(timelines: Timelines, executions: Executions) -> I64:
+def subject_workers(workers: Workers, executions: Executions) -> I64:
     """Return the worker of every execution: the life of its thread that the end falls into.
 
     Returns
@@ -17,20 +19,37 @@ def subject_workers(timelines: Timelines, executions: Executions) -> I64:
     int64 [executions]
         -1 where the thread never appears.
     """
-    workers = timelines.workers
-    lives: dict[tuple[int, int], list[int]] = {}
-    asked = set(zip(executions.host.tolist(), executions.tid.tolist(), strict=True))
-    for index in np.flatnonzero((workers.first >= 0) & (workers.idle_cpu < 0)).tolist():
-        key = (int(workers.host[index]), int(workers.tid[index]))
-        if key in asked:
-            lives.setdefault(key, []).append(index)
+    lives = np.flatnonzero((workers.first >= 0) & (workers.idle_cpu < 0))
     result = np.full(len(executions), -1, np.int64)
-    for i in range(len(executions)):
-        key = (int(executions.host[i]), int(executions.tid[i]))
-        for index in lives.get(key, ()):
-            # Lives of one tid follow each other: the last that had begun by the end.
-            if workers.first[index] <= executions.end[i] or result[i] < 0:
-                result[i] = index
+    if not len(lives) or not len(executions):
+        return result
+    _, thread = np.unique(
+        np.column_stack(
+            [
+                np.concatenate([workers.host[lives], executions.host]),
+                np.concatenate([workers.tid[lives], executions.tid]),
+            ]
+        ),
+        axis=0,
+        return_inverse=True,
+    )
+    of, asked = np.split(thread.reshape(-1).astype(np.int64), [len(lives)])
+    order = np.argsort(of, kind="stable")
+    lives, of = lives[order], of[order]
+    first = workers.first[lives]
+    # Lives of one tid follow each other: the last that had begun by the end.  A place
+    # among all begins stands for a time, so that threads and times make one key.
+    places = np.empty(len(lives), np.int64)
+    places[np.argsort(first, kind="stable")] = np.arange(len(lives))
+    keys = of * (len(lives) + 1) + places
+    # In each thread's lives, the first begin from one on: ascending even if they are not.
+    keys = np.minimum.accumulate(keys[::-1])[::-1]
+    begun = np.searchsorted(np.sort(first), executions.end, side="right")
+    found = np.searchsorted(keys, asked * (len(lives) + 1) + begun) - 1
+    # Who asks for a time before all its lives has the first of them.
+    of_thread = np.searchsorted(of, [asked, asked + 1])
+    known = of_thread[0] < of_thread[1]
+    result[known] = lives[np.maximum(found, of_thread[0])[known]]
     return result
 
 
@@ -48,7 +67,8 @@ def left_out(subjects: I64, executions: Executions) -> tuple[str, ...]:
 
 
 def lives_of(
-    timelines: Timelines,
+    workers: Workers,
+    strings: Sequence[str],
     tid: int | None,
     comm: str | None,
     window: tuple[int | None, int | None],
@@ -58,7 +78,9 @@ def lives_of(
 
     Parameters
     ----------
-    timelines : Timelines
+    workers : Workers
+    strings : sequence of str
+        What names are codes into.
     tid, comm : int or None, str or None
         Which threads; both None for all of them.
     window : tuple of (int or None, int or None)
@@ -79,13 +101,11 @@ def lives_of(
             f"nothing was recorded between {low} and {high}",
             f"the recording lasts from {recorded[0]} to {recorded[1]}",
         )
-    workers = timelines.workers
-    names = [timelines.strings[code] for code in workers.name.tolist()]
     chosen = (workers.first >= 0) & (workers.idle_cpu < 0)
     if tid is not None:
         chosen &= workers.tid == tid
     if comm is not None:
-        chosen &= np.array([name == comm for name in names], bool)
+        chosen &= np.array([text == comm for text in strings], bool)[workers.name]
     rows = np.flatnonzero(chosen)
     if not len(rows):
         raise UsageError(
@@ -95,11 +115,14 @@ def lives_of(
     begins = workers.first[rows] if begin is None else np.full(len(rows), begin, np.int64)
     ends = workers.last[rows] if end is None else np.full(len(rows), end, np.int64)
     return Executions(
-        id=tuple(f"{workers.tid[w]}@{b}" for w, b in zip(rows, begins.tolist(), strict=True)),
+        id=tuple(
+            f"{tid}@{time}"
+            for tid, time in zip(workers.tid[rows].tolist(), begins.tolist(), strict=True)
+        ),
         begin=begins,
         end=np.maximum(begins, ends),
         tid=workers.tid[rows],
         host=workers.host[rows],
-        comm=tuple(names[w] for w in rows.tolist()),
+        comm=tuple(strings[code] for code in workers.name[rows].tolist()),
         label=("",) * len(rows),
     )

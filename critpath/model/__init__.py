@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from critpath.model.alignment import LETTERS, Alignment, Loop, in_doublings
-    from critpath.model.blocks import Block, Blocks
+    from critpath.model.blocks import Block, BlockList, Blocks, whole_block
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
-    "blocks": ("Block", "Blocks"),
+    "blocks": ("Block", "BlockList", "Blocks", "whole_block"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
@@ -111,6 +111,7 @@ __all__ = [
     "Aligned",
     "Alignment",
     "Block",
+    "BlockList",
     "Blocks",
     "Bool",
     "Calibration",
@@ -159,4 +160,5 @@ __all__ = [
     "in_doublings",
     "join_paths",
     "join_stored",
+    "whole_block",
 ]

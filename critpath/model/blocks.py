@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from critpath.model.columns import I32, I64, U8, freeze_columns
+
+if TYPE_CHECKING:
+    from critpath.model.timelines import Timelines
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +96,57 @@ class Blocks(Protocol):
         ``cut`` of every block, ascending.
     """
 
-    cuts: I64
+    @property
+    def cuts(self) -> I64:
+        """The cut of every block (ns)."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> Block: ...
 
     def __iter__(self) -> Iterator[Block]: ...
+
+
+class BlockList:
+    """Blocks that are all in memory.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        In order of time.
+    """
+
+    def __init__(self, blocks: Sequence[Block] = ()) -> None:
+        self._blocks = list(blocks)
+
+    @property
+    def cuts(self) -> I64:
+        """The cut of every block (ns)."""
+        return np.array([block.cut for block in self._blocks], np.int64)
+
+    def append(self, block: Block) -> None:
+        """Add the next block."""
+        self._blocks.append(block)
+
+    def close(self) -> None:
+        """Forget the blocks."""
+        self._blocks.clear()
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, index: int) -> Block:
+        return self._blocks[index]
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._blocks)
+
+
+def whole_block(timelines: Timelines) -> Block:
+    """Return the timelines of a recording as one block."""
+    ends = (timelines.end, timelines.stolen_end, timelines.ran_end)
+    columns = [field.name for field in fields(Block) if field.name != "cut"]
+    return Block(
+        cut=max((int(end.max()) for end in ends if len(end)), default=0),
+        **{name: getattr(timelines, name) for name in columns},
+    )

@@ -79,7 +79,7 @@ def window(
     if paths is not None:
         begin = int(paths.executions.begin[0]) if begin is None else begin
         end = int(paths.executions.end[0]) if end is None else end
-        worker = int(subject_workers(timelines, paths.executions)[0])
+        worker = int(subject_workers(timelines.workers, paths.executions)[0])
         subject = worker if worker >= 0 else None
     low = events.begin if begin is None else begin
     high = events.end if end is None else end

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from critpath.errors import UsageError
 from critpath.executions.find import find_executions
 from critpath.executions.specification import parse_specification
@@ -18,7 +16,8 @@ from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.executions.specification import Specification
-    from critpath.model import Events, Executions, Manifest, PathSet, Timelines, Wanted
+    from critpath.model import Events, Manifest, PathSet, Timelines, Wanted
+    from critpath.pipeline.budget import Budget
     from critpath.pipeline.replaying import Replayed
     from critpath.pipeline.sources import Opener
     from critpath.read.clocks import Trace
@@ -66,8 +65,10 @@ def extract_recording(
     from critpath.executions.choose import choose_specification, with_label
     from critpath.executions.marker import WANTED
     from critpath.executions.specification import wanted
+    from critpath.pipeline.budget import Budget
     from critpath.pipeline.replaying import few_events
     from critpath.pipeline.sources import Opener
+    from critpath.pipeline.walking import walked
     from critpath.read.description import Description
     from critpath.read.layout import KERNEL
     from critpath.read.manifest import open_manifest
@@ -91,16 +92,23 @@ def extract_recording(
     )
     chosen, labelled = with_label(parse_specification(text), [of.texts for of in described])
     recorded = _Recorded(recording, traces, manifest, (*said, *how, *labelled))
-    with _replayed(opener(wanted(chosen)), recorded, [chosen], settings) as replayed:
+    budget = Budget.within(settings.max_memory)
+    with _replayed(opener(wanted(chosen)), recorded, [chosen], budget) as replayed:
         try:
             executions = find_executions(
-                replayed.events, chosen, names, manifest.runs, interleaved=bool(manifest.interleaved)
+                replayed.events,
+                chosen,
+                names,
+                manifest.runs,
+                interleaved=bool(manifest.interleaved),
             )
         except UsageError as error:
             # Of several recordings it may be in one that an event or a field is missing.
             raise UsageError(f"{recording}: {error.what}", error.do) from None
         tell(f"walking {plural(len(executions), 'critical path')}")
-        yield from _walked(replayed, executions, recorded, text, settings)
+        yield from walked(
+            replayed, executions, str(recording), text, budget, interrupts=settings.interrupts
+        )
 
 
 @dataclass(frozen=True)
@@ -115,84 +123,38 @@ class _Recorded:
 
 @contextmanager
 def _replayed(
-    opener: Opener,
-    recorded: _Recorded,
-    specifications: Sequence[Specification],
-    settings: ExtractSettings,
+    opener: Opener, recorded: _Recorded, specifications: Sequence[Specification], budget: Budget
 ) -> Iterator[Replayed]:
-    from critpath.pipeline.replaying import ROWS, expected, replay_stream
+    from critpath.pipeline.replaying import expected, replay_stream
     from critpath.read.manifest import with_manifest
 
     replayed = replay_stream(
         opener,
         expected(recorded.traces),
         specifications,
-        rows=ROWS,
-        spill=bool(settings.max_memory),
+        budget,
         complete=partial(with_manifest, manifest=recorded.manifest),
     )
     with closing(replayed):
-        yield replayed
-
-
-def _walked(
-    replayed: Replayed,
-    executions: Executions,
-    recorded: _Recorded,
-    specification: str,
-    settings: ExtractSettings,
-) -> Iterator[PathSet]:
-    """Walk the executions, and yield their paths."""
-    from critpath.graph.execution_graph import build_graph
-    from critpath.graph.path import critical_paths, overlaps_loss
-    from critpath.graph.subjects import left_out, subject_workers
-    from critpath.model import PathSet
-
-    events = replayed.events
-    timelines = TEMPORARY(replayed)
-    subjects = subject_workers(timelines, executions)
-    paths = critical_paths(
-        timelines,
-        build_graph(timelines),
-        subjects,
-        executions.begin,
-        executions.end,
-        interrupts=settings.interrupts,
-    )
-    notes = (*executions.notes, *left_out(subjects, executions))
-    yield PathSet(
-        executions=executions,
-        paths=paths,
-        session=np.zeros(len(executions), np.int64),
-        sources=(str(recorded.path),),
-        specification=specification,
-        losses=events.losses,
-        lossy=overlaps_loss(events.losses, executions.host, executions.begin, executions.end),
-        environment=(
-            *events.environment,
-            {"recording": str(recorded.path), "clock_epoch": events.clock.epoch},
-        ),
-        events=events.total,
-        warnings=(*recorded.notes, *events.warnings, *replayed.warnings, *notes),
-    )
-
-
-def TEMPORARY(replayed):
-    from critpath.model import Timelines, Block
-    from dataclasses import fields
-    [block]=replayed.blocks
-    return Timelines(workers=replayed.workers, processors=replayed.processors, strings=replayed.events.strings, losses=replayed.events.losses, packets=replayed.packets,
-      **{f.name: getattr(block,f.name) for f in fields(Block) if f.name!="cut"})
+        said = (*recorded.notes, *replayed.events.warnings)
+        if budget.spills and opener.whole:
+            said += (f"{recorded.path} is {opener.whole}: it was in memory, whatever --max-memory",)
+        yield replace(replayed, events=replace(replayed.events, warnings=said))
 
 
 def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
-    """Read the kernel's events of a recording, and what every thread did."""
+    """Read the kernel's events of a recording, and what every thread did, into memory."""
     from critpath.read.layout import KERNEL
     from critpath.read.manifest import open_manifest, with_manifest
+    from critpath.read.recording import read_events
+    from critpath.timeline.clocks import align_hosts
+    from critpath.timeline.missing_switches import with_missing_switches
+    from critpath.timeline.replay import replay
 
     manifest, _ = open_manifest(source)
-    events = with_manifest(_read(source, KERNEL, reader), manifest)
-    return events, _timelines(events)
+    events = with_missing_switches(read_events(source, KERNEL, reader=reader))
+    events = with_manifest(align_hosts(events), manifest)
+    return events, replay(events)
 
 
 def thread_paths(
@@ -222,10 +184,27 @@ def thread_paths(
         If no thread matches, or nothing was recorded in the window.
     """
     from critpath.graph.subjects import lives_of
+    from critpath.pipeline.budget import Budget
+    from critpath.pipeline.sources import Opener
+    from critpath.pipeline.walking import walked
+    from critpath.read.layout import KERNEL
     from critpath.read.manifest import open_manifest
+    from critpath.read.recording import find_traces
 
-    _, said = open_manifest(source)
-    events, timelines = read_timelines(source, reader)
-    executions = lives_of(timelines, tid, comm, (begin, end), (events.begin, events.end))
-    path_set = _walk_all(events, timelines, executions, source, "thread", interrupts)
-    return replace(path_set, warnings=(*said, *path_set.warnings))
+    manifest, said = open_manifest(source)
+    traces = find_traces(source)
+    recorded = _Recorded(source, traces, manifest, said)
+    with _replayed(Opener(source, traces, KERNEL, reader), recorded, [], Budget()) as replayed:
+        events = replayed.events
+        executions = lives_of(
+            replayed.workers,
+            events.strings,
+            tid,
+            comm,
+            (begin, end),
+            (events.begin, events.end),
+        )
+        [paths] = walked(
+            replayed, executions, str(source), "thread", Budget(), interrupts=interrupts
+        )
+    return paths

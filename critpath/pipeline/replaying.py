@@ -15,8 +15,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Protocol
 
 from critpath.executions.digest import Digest
-from critpath.model import Block, Blocks, Events, Kind
-from critpath.pipeline.spilling import BlockList, SpilledBlocks
+from critpath.model import Block, BlockList, Blocks, Events, Kind
+from critpath.pipeline.spilling import SpilledBlocks
 from critpath.read.event_classes import names_of
 from critpath.read.layout import KERNEL
 from critpath.read.streaming import OutOfOrder
@@ -27,12 +27,11 @@ from critpath.timeline.replay import Replayer
 if TYPE_CHECKING:
     from critpath.executions.specification import Specification
     from critpath.model import Loss, Workers
+    from critpath.pipeline.budget import Budget
     from critpath.pipeline.sources import Opener, Source
     from critpath.read.clocks import Trace
     from critpath.timeline.missing_switches import Insertions
 
-# Rows of a block: some tens of MB, few enough that sorting them stays quick.
-ROWS: Final = 1 << 19
 # Losses, kinds of events that never come and missing switches fall once each, and what
 # is put in or lost may show another: more passes than these find nothing new.
 _MOST_PASSES: Final = 6
@@ -62,6 +61,8 @@ class Replayed:
     workers : Workers
     processors : tuple of (int, int)
         Host and cpu.
+    rows : int
+        Of all blocks.
     packets : tuple
         As `critpath.model.Timelines.packets`.
     warnings : tuple of str
@@ -71,6 +72,7 @@ class Replayed:
     blocks: BlockStore
     workers: Workers
     processors: tuple[tuple[int, int], ...]
+    rows: int
     packets: Packets
     warnings: tuple[str, ...]
 
@@ -104,7 +106,10 @@ class Facts:
 def expected(traces: Sequence[Trace]) -> Facts:
     """Return what the metadata makes likely: nothing is lost, and what is declared comes."""
     names = {
-        name for t in traces for s in t.schema.streams.values() for name in names_of(s.events).values()
+        name
+        for t in traces
+        for s in t.schema.streams.values()
+        for name in names_of(s.events).values()
     }
     return Facts(_any_of(names, Kind.WAKING), _any_of(names, Kind.SYSCALL_ENTRY))
 
@@ -131,9 +136,8 @@ def replay_stream(
     opener: Opener,
     facts: Facts,
     specifications: Collection[Specification],
+    budget: Budget,
     *,
-    rows: int,
-    spill: bool,
     complete: Callable[[Events], Events] = lambda events: events,
 ) -> Replayed:
     """Replay a recording, as often as it takes to know what has to be known before.
@@ -146,10 +150,7 @@ def replay_stream(
         What to begin with.
     specifications : collection of Specification
         Of executions that will be looked for.
-    rows : int
-        The most rows of a block.
-    spill : bool
-        Keep the blocks in a temporary file.
+    budget : Budget
     complete : callable
         Adds what a manifest knows to what the traces say.
 
@@ -158,10 +159,10 @@ def replay_stream(
     Replayed
     """
     for _ in range(_MOST_PASSES):
-        blocks: BlockStore = SpilledBlocks() if spill else BlockList()
+        blocks: BlockStore = SpilledBlocks() if budget.spills else BlockList()
         try:
             with closing(opener()) as source:
-                done = _one_pass(source, facts, Digest(specifications), blocks, rows, complete)
+                done = _one_pass(source, facts, Digest(specifications), blocks, budget, complete)
         except OutOfOrder as reason:
             blocks.close()
             opener.sort_whole(reason)
@@ -196,7 +197,7 @@ def _one_pass(
     facts: Facts,
     digest: Digest,
     blocks: BlockStore,
-    rows: int,
+    budget: Budget,
     complete: Callable[[Events], Events],
 ) -> Replayed | Facts:
     """Return what was replayed, or what to assume instead."""
@@ -212,13 +213,15 @@ def _one_pass(
         has_waking=facts.waking,
         has_syscalls=facts.syscalls,
     )
+    rows = 0
     chunks = iter(source) if put is None else with_insertions(source, put, source.classes)
     for chunk in chunks:
         digest.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
         if put is None and replayer.contradicted:
             return replace(facts, searched=True)
-        if replayer.waiting >= rows:
+        if replayer.waiting >= budget.rows:
+            rows += replayer.waiting
             blocks.append(replayer.cut())
     about = source.finish()
     if put is not None and len(put):
@@ -232,6 +235,7 @@ def _one_pass(
     )
     if found != facts:
         return found
+    rows += replayer.waiting
     blocks.append(replayer.finish(events.end))
     events = replace(digest.events(events), strings=tuple(source.strings()))
     return Replayed(
@@ -239,6 +243,7 @@ def _one_pass(
         blocks,
         replayer.workers(),
         replayer.processors,
+        rows,
         linked_packets(network_events(events), replayer.network()),
         replayer.warnings,
     )

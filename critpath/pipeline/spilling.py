@@ -1,4 +1,4 @@
-"""Blocks of a recording, in memory or in a file that is gone when it is closed."""
+"""Blocks of a recording in a file that is gone when it is closed."""
 
 from __future__ import annotations
 
@@ -14,35 +14,6 @@ from critpath.errors import UsageError
 from critpath.model import I64, Block
 
 _COLUMNS: Final = tuple(f.name for f in fields(Block) if f.name != "cut")
-
-
-class BlockList:
-    """Blocks in memory (`critpath.model.Blocks`)."""
-
-    def __init__(self) -> None:
-        self._blocks: list[Block] = []
-
-    def append(self, block: Block) -> None:
-        """Add the next block."""
-        self._blocks.append(block)
-
-    @property
-    def cuts(self) -> I64:
-        """The cut of every block (ns)."""
-        return np.array([block.cut for block in self._blocks], np.int64)
-
-    def __len__(self) -> int:
-        return len(self._blocks)
-
-    def __getitem__(self, index: int) -> Block:
-        return self._blocks[index]
-
-    def __iter__(self) -> Iterator[Block]:
-        return iter(self._blocks)
-
-    def close(self) -> None:
-        """Forget them."""
-        self._blocks.clear()
 
 
 class SpilledBlocks:

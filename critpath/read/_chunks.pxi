@@ -3,13 +3,14 @@
 cdef enum:
     COPIED = 6  # values of an event that are copied without looking how many there are
 
+# The rows of one decoder that wait, from the next one on.
 cdef struct Lane:
     const int64_t* ts
     const int64_t* place
     const int64_t* values
-    int64_t row
-    int64_t end
+    const int64_t* end  # of ts
     int64_t last  # time of the last row so far
+    int64_t unused[3]
 
 # What a merge writes to, and the tree it chooses the next row with: node i has the least
 # key of nodes 2i and 2i + 1, the left one's where they are equal, and its lane.  Leaf
@@ -30,58 +31,68 @@ cdef struct Chunk:
     int32_t* winners
 
 
-cdef inline void play(Chunk* to, int64_t lane, int64_t key) noexcept nogil:
-    """Give a lane a new key."""
-    cdef int64_t* keys = to.keys
-    cdef int32_t* winners = to.winners
-    cdef int64_t node = to.leaves + lane, other
-    cdef int32_t who = <int32_t>lane
-    cdef bint lost
+cdef inline int64_t play(int64_t* keys, int32_t* winners, int64_t leaves, int64_t lane,
+                         int64_t key) noexcept nogil:
+    """Give a lane a new key; the lane that wins now."""
+    cdef int64_t node = leaves + lane, other, who = lane, lost
     keys[node] = key
     while node > 1:
         other = keys[node ^ 1]
-        lost = (other < key) | ((other == key) & (node & 1))
-        who = winners[node ^ 1] if lost else who
-        key = other if lost else key
+        # Against the left one, equal is lost.  No time is so low that 1 less is a great one.
+        lost = other - (node & 1) < key
+        who ^= (who ^ winners[node ^ 1]) & -lost
+        key = other if other < key else key
         node >>= 1
         keys[node] = key
-        winners[node] = who
+        winners[node] = <int32_t>who
+    return who
 
 
 cdef int64_t merge_rows(Chunk* to, Lane* lanes, const int64_t* widths) noexcept nogil:
     """Merge until the chunk is full (-1) or a lane has no more rows: that lane."""
     cdef int64_t out = to.count, room = to.room, at = to.value_count, width, place, i
-    cdef int64_t value_room = to.value_room - COPIED
-    cdef int64_t lane = -1
-    cdef Lane* l
-    while out < room:
-        lane = to.winners[1]
-        l = &lanes[lane]
-        if l.row == l.end:
+    cdef int64_t value_room = to.value_room - COPIED, leaves = to.leaves
+    cdef int64_t who = to.winners[1]
+    cdef int64_t* ts = to.ts
+    cdef int32_t* cpu = to.cpu
+    cdef int32_t* row_class = to.row_class
+    cdef int64_t* offset = to.offset
+    cdef int64_t* values = to.values
+    cdef int64_t* keys = to.keys
+    cdef int32_t* winners = to.winners
+    cdef Lane* lane
+    cdef const int64_t* next_ts
+    while True:
+        if out == room:
+            who = -1
             break
-        place = l.place[l.row]
+        lane = lanes + who
+        next_ts = lane.ts
+        if next_ts == lane.end:
+            break
+        place = lane.place[0]
         width = widths[<int32_t>place]
-        if at + width > value_room and out:
-            lane = -1
+        if at + width > value_room:
+            who = -1
             break
-        to.ts[out] = l.ts[l.row]
-        to.row_class[out] = <int32_t>place
-        to.cpu[out] = <int32_t>(place >> 32)
-        to.offset[out] = at
-        memcpy(to.values + at, l.values, COPIED * 8)
+        ts[out] = next_ts[0]
+        next_ts += 1
+        lane.ts = next_ts
+        lane.place += 1
+        row_class[out] = <int32_t>place
+        cpu[out] = <int32_t>(place >> 32)
+        offset[out] = at
+        memcpy(values + at, lane.values, COPIED * 8)
         for i in range(COPIED, width):
-            to.values[at + i] = l.values[i]
-        l.values += width
+            values[at + i] = lane.values[i]
+        lane.values += width
         at += width
         out += 1
-        l.row += 1
-        if l.row == l.end:
+        if next_ts == lane.end:
             break
-        play(to, lane, l.ts[l.row])
-    else:
-        lane = -1
+        who = play(keys, winners, leaves, who, next_ts[0])
     to.count, to.value_count = out, at
-    return lane
+    return who
 
 
 cdef class Merge:
@@ -213,12 +224,12 @@ cdef class Merge:
         """Put a lane that is through out of the game; -1 if it was the last."""
         cdef int64_t i
         if lane < self.lane_count and self.chunk.keys[self.chunk.leaves + lane] != INT64_MAX:
-            play(&self.chunk, lane, INT64_MAX)
+            self._play(lane, INT64_MAX)
         if self.chunk.keys[1] != INT64_MAX:
             return lane
         # Rows of the last moment there is look like lanes that are through.
         for i in range(self.lane_count):
-            if self.lanes[i].row < self.lanes[i].end:
+            if self.lanes[i].ts != self.lanes[i].end:
                 self.chunk.winners[1] = <int32_t>i
                 return i
             if not (<Decoder>self.decoders[i]).ended:
@@ -234,14 +245,17 @@ cdef class Merge:
         if asked is not None:
             return (at, *asked)
         lane.ts, lane.place, lane.values = decoder.ts, decoder.place, decoder.values
-        lane.row, lane.end = 0, decoder.count
-        if lane.end:
-            if not ordered(lane.ts, lane.end, lane.last):
+        lane.end = lane.ts + decoder.count
+        if decoder.count:
+            if not ordered(lane.ts, decoder.count, lane.last):
                 self.backwards = at
                 return None
-            lane.last = lane.ts[lane.end - 1]
-        play(&self.chunk, at, lane.ts[0] if lane.end else INT64_MAX)
+            lane.last = lane.end[-1]
+        self._play(at, lane.ts[0] if decoder.count else INT64_MAX)
         return None
+
+    cdef void _play(self, int64_t lane, int64_t key) noexcept:
+        play(self.chunk.keys, self.chunk.winners, self.chunk.leaves, lane, key)
 
 
 cdef bint ordered(const int64_t* ts, int64_t n, int64_t last) noexcept nogil:

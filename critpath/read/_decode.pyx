@@ -61,10 +61,10 @@ cdef class Decoder(Window):
         if bound:
             self.ts = <int64_t*>malloc(bound * 8)
             self.place = <int64_t*>malloc(bound * 8)
-            self.values = <int64_t*>malloc((4 * bound + SPILL) * 8)
+            self.values = <int64_t*>malloc((8 * bound + SPILL) * 8)
             if self.ts == NULL or self.place == NULL or self.values == NULL:
                 raise MemoryError
-            self.room, self.value_room = bound, 4 * bound
+            self.room, self.value_room = bound, 8 * bound
         else:
             self.ts = <int64_t*>borrow(&size)
             self.place = <int64_t*>borrow(&other)
@@ -396,7 +396,7 @@ cdef class Decoder(Window):
         cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[7] << 32)
         cdef bint direct = stream.frequency == 1000000000 and stream.shift == 0
         while pos < limit:
-            if stream.start.size:
+            if stream.start.near.size:
                 # Then one event as its program says, be it because it is not fast.
                 going = Going(pos, clock, rows, self.value_count, count, low, high)
                 result = fast_events(&stream.start, buf, limit, &going, ts, place, room,

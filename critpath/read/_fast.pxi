@@ -215,26 +215,32 @@ cdef void fuse(Fast* to, const Step* steps, const Class* of) noexcept nogil:
 
 
 # How a stream's events begin, if all that matters lies within some bytes.
-cdef struct Start:
-    int64_t size      # bytes; 0: not so
-    int64_t align
+cdef struct Head:
+    int64_t size      # bytes; 0: there is none such
+    int64_t id_at
     uint64_t id_mask
-    int64_t ids       # known fast, from 0 on
     int64_t ts_at
     int64_t ts_shift
     uint64_t ts_mask
+
+cdef struct Start:
+    int64_t align
+    uint64_t select_mask
+    uint64_t short_ids  # selectors below are ids, and the near head is all
+    Head near
+    Head wide
+    uint64_t ids      # known, from 0 on
     int64_t shift     # ns
     uint64_t last     # the greatest clock value that has a timestamp
-    int64_t room      # most of them
     int64_t* sizes    # by id, as `Fast.size`: where the next event begins hangs on it
     Fast* table       # by id
 
 
 cdef bint learn(Start* to, int64_t id, const Step* steps, const Class* of) noexcept nogil:
     """Note a class of the stream; False if memory ran out."""
-    cdef int64_t i, ids = to.ids
+    cdef int64_t i, ids = <int64_t>to.ids
     cdef void* p
-    if not to.size or id < 0 or id >= to.room:
+    if not to.near.size or id < 0 or id >= FAST_IDS:
         return True
     if id >= ids:
         ids = id + 16
@@ -246,7 +252,7 @@ cdef bint learn(Start* to, int64_t id, const Step* steps, const Class* of) noexc
         if p == NULL:
             return False
         to.table = <Fast*>p
-        for i in range(to.ids, ids):
+        for i in range(<int64_t>to.ids, ids):
             to.sizes[i] = SLOW
         to.ids = ids
     fuse(&to.table[id], steps, of)
@@ -254,24 +260,38 @@ cdef bint learn(Start* to, int64_t id, const Step* steps, const Class* of) noexc
     return True
 
 
+cdef bint plan_head(Head* to, const Way* way) noexcept nogil:
+    """Take over one way of a header; False if its fields lie otherwise."""
+    if way.bits % 8 or way.bits > 256 or way.id_at % 8 or not 1 <= way.id_bits <= 32:
+        return False
+    if not way.ts_bits or way.ts_bits + way.ts_at % 8 > 64:
+        return False
+    to.size, to.id_at = way.bits >> 3, way.id_at >> 3
+    to.id_mask = ((<uint64_t>1) << way.id_bits) - 1
+    to.ts_at, to.ts_shift = way.ts_at >> 3, way.ts_at & 7
+    to.ts_mask = (~<uint64_t>0) >> (64 - way.ts_bits)
+    return True
+
+
 cdef void plan(Start* to, const Stream* of) noexcept nogil:
-    """See whether a stream's events begin in the way of most."""
+    """See whether a stream's events begin as LTTng's do, compact, large or plain."""
     cdef const Way* way = of.ways
     cdef bint always = of.way_count == 1 and way.low == 0 and way.high == 1 and of.select_bits == 1
     memset(to, 0, sizeof(Start))
-    if not of.way_count or of.frequency != 1000000000 or of.align < 8 or way.bits % 8:
-        return
-    if way.id_at or not 1 <= way.id_bits <= 32 or way.bits > 128 or not way.ts_bits:
+    if not of.way_count or of.frequency != 1000000000 or of.align < 8 or way.id_at:
         return
     if not always and (of.select_at or way.low or of.select_bits != way.id_bits):
         return
-    if way.ts_bits + way.ts_at % 8 > 64:
+    if not plan_head(&to.near, way):
+        to.near.size = 0
         return
-    to.size, to.align = way.bits >> 3, of.align >> 3
-    to.id_mask = ((<uint64_t>1) << way.id_bits) - 1
-    to.room = FAST_IDS if always or way.high >= FAST_IDS else way.high + 1
-    to.ts_at, to.ts_shift = way.ts_at >> 3, way.ts_at & 7
-    to.ts_mask = (~<uint64_t>0) >> (64 - way.ts_bits)
+    to.align, to.select_mask = of.align >> 3, to.near.id_mask
+    to.short_ids = to.select_mask + 1 if always else <uint64_t>way.high + 1
+    if of.way_count == 2:
+        way += 1
+        if (<uint64_t>way.low > to.short_ids or <uint64_t>way.high < to.select_mask
+                or not plan_head(&to.wide, way)):
+            to.wide.size = 0
     to.shift = of.shift
     to.last = <uint64_t>INT64_MAX
     if of.shift > 0:
@@ -302,30 +322,44 @@ cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Goin
     cdef const Fast* table = start.table
     cdef const int64_t* sizes = start.sizes
     cdef int64_t* v = values + going.value_count
-    cdef int64_t* v_end = values + value_room - FAST_FIELDS
     cdef uint64_t clock = going.clock, id, now
-    cdef uint64_t id_mask = start.id_mask, ts_mask = start.ts_mask, ids = start.ids
-    cdef int64_t rows = going.rows, count = going.count, low = going.low, high = going.high
-    cdef int64_t head = start.size, ts_at = start.ts_at, ts_shift = start.ts_shift
-    cdef int64_t align = start.align, ns, code = 0, length = 0, i, at = (going.pos + 7) >> 3
+    cdef uint64_t select_mask = start.select_mask, ts_mask = start.near.ts_mask
+    cdef uint64_t ids = start.ids, short_ids = start.short_ids
+    cdef int64_t rows = going.rows, count = going.count
+    cdef int64_t head = start.near.size, ts_at = start.near.ts_at
+    cdef int64_t ts_shift = start.near.ts_shift, align = start.align
+    cdef const Head* wide = &start.wide
+    cdef int64_t first = going.count, code = 0, length = 0, i, at = (going.pos + 7) >> 3
     cdef int result = OK
     at = (at + align - 1) & -align
     if at >= limit >> 3:
         return OK
     p = buf + at
-    while rows < room and v <= v_end and end - p >= head:
-        id = le64toh(raw64(p)) & id_mask
+    # As many rows as there is room for their values whatever they are.
+    i = (value_room - going.value_count) // FAST_FIELDS
+    if room - rows > i:
+        room = rows + i
+    while rows < room and end - p >= head:
+        id = le64toh(raw64(p)) & select_mask
+        if id < short_ids:
+            now = (le64toh(raw64(p + ts_at)) >> ts_shift) & ts_mask
+            # The clock only runs forward: a smaller value means that it wrapped.
+            now = clock + ((now - clock) & ts_mask)
+            body = p + head
+        else:
+            if not wide.size or end - p < wide.size:
+                break
+            id = le64toh(raw64(p + wide.id_at)) & wide.id_mask
+            now = (le64toh(raw64(p + wide.ts_at)) >> wide.ts_shift) & wide.ts_mask
+            now = clock + ((now - clock) & wide.ts_mask)
+            body = p + wide.size
         if id >= ids:
             break
-        body = p + head
         if sizes[id] > end - body:
             break
         after = body + sizes[id]
         of = table + id
-        now = (le64toh(raw64(p + ts_at)) >> ts_shift) & ts_mask
-        # The clock only runs forward: a smaller value means that it wrapped.
-        now = clock + ((now - clock) & ts_mask)
-        if now > start.last:
+        if now > start.last or now < clock:
             break
         if of.shape == TEXTS_AND:
             put_number(body, &of.numbers[0], v)
@@ -355,14 +389,13 @@ cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Goin
             result = NO_MEMORY
             break
         clock = now
-        ns = <int64_t>now + start.shift
-        ts[rows] = ns
+        ts[rows] = <int64_t>now + start.shift
         place[rows] = cpu | of.row
         rows += of.row >= 0
         v += of.fields
+        if count == first:
+            going.low = min(going.low, <int64_t>now + start.shift)
         count += 1
-        low = ns if ns < low else low
-        high = ns if ns > high else high
         p = after
         if align > 1:
             p = buf + ((p - buf + align - 1) & -align)
@@ -372,5 +405,6 @@ cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Goin
     going.pos = (p - buf) << 3
     going.clock, going.rows, going.count = clock, rows, count
     going.value_count = v - values
-    going.low, going.high = low, high
+    if count > first:
+        going.high = max(going.high, <int64_t>clock + start.shift)
     return result

@@ -165,7 +165,7 @@ def normal(guest):
     events = read_events(guest("normal"), (*KERNEL, *wanted(specification)))
     timelines = replay(events)
     executions = find_executions(events, specification)
-    return build_graph(timelines), subject_workers(timelines, executions), executions
+    return build_graph(timelines), subject_workers(timelines.workers, executions), executions
 
 
 def test_paths_of_executions_on_the_graph_of_their_own_window(normal):
@@ -197,8 +197,8 @@ def test_paths_of_executions_on_the_graph_of_the_whole_recording(normal):
 def test_paths_of_the_specification_on_the_graph_alone(shared, tid, run, wait_cpu):
     timelines = replay(read_events(shared("public/tc-bug446190"), KERNEL))
     graph = build_graph(timelines)
-    life = lives_of(timelines, tid, None, (None, None), (0, 1 << 62))
-    (subject,) = subject_workers(timelines, life).tolist()
+    life = lives_of(timelines.workers, timelines.strings, tid, None, (None, None), (0, 1 << 62))
+    (subject,) = subject_workers(timelines.workers, life).tolist()
     window = int(life.begin[0]), int(life.end[0])
     found = Walker(graph.to_networkx(*window)).path(subject, *window)
     assert merged(found) == native(graph, subject, *window)

@@ -11,8 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "timeline"))
 from building import build
 
-from critpath.graph.execution_graph import build_graph
-from critpath.graph.path import critical_paths, idle_time
+from critpath.graph.path import critical_paths
 from critpath.model import Kind, State
 from critpath.timeline.replay import replay
 
@@ -30,7 +29,7 @@ def named(*others, end=110):
     timelines = replay(build(rows))
     worker = np.flatnonzero(timelines.workers.tid == 1)
     window = np.array([0]), np.array([end * MS])
-    paths = critical_paths(timelines, build_graph(timelines), worker, *window)
+    paths = critical_paths(timelines, worker, *window)
     waits = np.flatnonzero(paths.state == State.WAIT_CPU)
     return [paths.strings[d] for d in paths.detail[waits]]
 
@@ -61,17 +60,3 @@ def test_a_short_time_idle_proves_nothing(idle, who):
 def test_a_crumb_of_a_long_wait_proves_nothing():
     others = switch(10, 1, 2), switch(96, 2, 0), switch(100, 0, 1)
     assert named(*others) == ["t2 (2)"]
-
-
-def test_idle_time_is_what_windows_and_idle_threads_have_in_common():
-    rows = [
-        (0, 0, Kind.SWITCH, (0, 0, 1)),
-        *(switch(10, 1, 0), switch(20, 0, 2), switch(30, 2, 0), switch(50, 0, 1)),
-        switch(60, 1, 2),
-    ]
-    timelines = replay(build(rows))
-    low = np.array([0, 12, 15, 10, 40, 50, 0, 5])
-    high = np.array([60, 18, 35, 20, 60, 60, 60, 5])
-    cpu = np.array([0, 0, 0, 0, 0, 0, -1, 0])
-    result = idle_time(timelines, low * MS, high * MS, cpu)
-    assert (result / MS).tolist() == [30, 6, 10, 10, 10, 0, 0, 0]

@@ -231,6 +231,30 @@ class Generator:
         )
         return StructureClass((Member("id", number), Member("v", variant)), 8)
 
+    def lttng_header(self, bits):
+        """An event header as LTTng writes it: compact (5 bits of id) or large (16)."""
+        stamp = {"roles": frozenset({"default-clock-timestamp"}), "clock": "c"}
+        named = {"roles": frozenset({"event-record-class-id"})}
+        last = (1 << bits) - 1
+        tight = 1 if bits == 5 else 8
+        near = IntegerClass(32 - bits if bits == 5 else 32, False, False, tight, **stamp)
+        options = (
+            Option("compact", ((0, last - 1),), StructureClass((Member("timestamp", near),))),
+            Option(
+                "extended",
+                ((last, last),),
+                StructureClass(
+                    (
+                        Member("id", IntegerClass(32, False, False, 8, **named)),
+                        Member("timestamp", IntegerClass(64, False, False, 8, **stamp)),
+                    )
+                ),
+            ),
+        )
+        number = IntegerClass(bits, False, False, tight, **named)
+        variant = VariantClass(("event-header", "id"), options)
+        return StructureClass((Member("id", number), Member("v", variant)), 8)
+
     # ---------------------------------------------------------------- packets
 
     def write(self, out, of, path, env, fixed):  # noqa: PLR0912 - a case a class

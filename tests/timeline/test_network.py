@@ -91,7 +91,7 @@ def path_of_client(events):
     graph = build_graph(timelines)
     worker = int(np.flatnonzero(timelines.workers.tid == 100)[0])
     paths = critical_paths(
-        timelines, graph, np.array([worker]), np.array([1000]), np.array([9000]), interrupts=False
+        timelines, np.array([worker]), np.array([1000]), np.array([9000]), interrupts=False
     )
     return graph, [
         (b, e, State(s).name, t)

@@ -15,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from building import build, drawn
 
 from critpath.errors import UnreadableError
-from critpath.graph.execution_graph import build_graph
 from critpath.graph.path import critical_paths
 from critpath.model import Kind, Loss, State
 from critpath.timeline.contexts import SOFTIRQS, device_state
@@ -221,7 +220,7 @@ def test_a_missing_wake_next_to_a_loss_is_the_losss():
     loss = Loss(begin=12, end=15, host=0, cpu=1, events=3, packets=0, reason="discarded")
     timelines = replay(build(rows, losses=[loss]))
     worker = np.flatnonzero(timelines.workers.tid == 1)
-    paths = critical_paths(timelines, build_graph(timelines), worker, np.array([0]), np.array([40]))
+    paths = critical_paths(timelines, worker, np.array([0]), np.array([40]))
     found = [
         (State(s).name, paths.strings[d], bool(flag))
         for s, d, flag in zip(paths.state, paths.detail, paths.lossy, strict=True)
@@ -264,9 +263,7 @@ def test_a_fork_is_the_creation_where_nothing_wakes_the_child():
     workers = timelines.workers
     child, parent = (int(np.flatnonzero(workers.tid == tid)[0]) for tid in (1, 2))
     assert (workers.parent[child], workers.born[child]) == (parent, 5)
-    paths = critical_paths(
-        timelines, build_graph(timelines), np.array([child]), np.array([0]), np.array([30])
-    )
+    paths = critical_paths(timelines, np.array([child]), np.array([0]), np.array([30]))
     assert paths.tid.tolist()[0] == 2
     assert paths.begin.tolist()[0] == 0
 
@@ -325,7 +322,7 @@ def test_a_thread_waits_for_the_cpu_where_it_queues():
             off(40, 1, 1, 1), off(50, 3, 1)]  # fmt: skip
     timelines = replay(build(rows))
     worker = np.flatnonzero(timelines.workers.tid == 1)
-    paths = critical_paths(timelines, build_graph(timelines), worker, np.array([0]), np.array([40]))
+    paths = critical_paths(timelines, worker, np.array([0]), np.array([40]))
     assert [paths.strings[d] for d in paths.detail] == ["", "t3 (3)", ""]
     assert paths.cpu.tolist() == [0, 0, 1]
 
@@ -463,8 +460,7 @@ def test_interrupts_nest_and_are_taken_out_of_running_time():
     ]
     timelines = replay(build(rows))
     worker = np.flatnonzero(timelines.workers.tid == 1)
-    graph = build_graph(timelines)
-    paths = critical_paths(timelines, graph, worker, np.array([0]), np.array([30]))
+    paths = critical_paths(timelines, worker, np.array([0]), np.array([30]))
     assert [
         (b, e, State(s).name, paths.strings[d])
         for b, e, s, d in zip(paths.begin, paths.end, paths.state, paths.detail, strict=True)
@@ -475,7 +471,5 @@ def test_interrupts_nest_and_are_taken_out_of_running_time():
         (15, 16, "IRQ", "nvme0q1"),
         (16, 30, "RUN", ""),
     ]
-    whole = critical_paths(
-        timelines, graph, worker, np.array([0]), np.array([30]), interrupts=False
-    )
+    whole = critical_paths(timelines, worker, np.array([0]), np.array([30]), interrupts=False)
     assert whole.state.tolist() == [State.RUN]

@@ -1,0 +1,159 @@
+"""The verbs, and ``critpath --help``: with nothing that takes time to import.
+
+argparse, with what it imports, takes longer than Python itself to start.  The text is
+what argparse makes of the same grammar, which a test holds it to.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Final
+
+# Every verb is a module beside this one, with `SETTINGS`, `add_arguments` and `run`.
+VERBS: Final[dict[str, str]] = {
+    "record": "record runs of a command, or the whole machine, for compare",
+    "path": "show what a thread, or every execution, spent its time on",
+    "extract": "save the critical path of every execution, for compare and report",
+    "compare": "compare a normal with a sample set and say what became slower, where and why",
+    "calibrate": (
+        "compare normal recordings with each other: how often that alarms falsely, which floor "
+        "they ask for, and the smallest slow-down that would show"
+    ),
+    "baseline": "keep what is normal in a small file, so that compare needs no recording of it",
+    "report": (
+        "render a saved comparison (compare --json), calibration (calibrate --json) or "
+        "saved paths (extract, path --format json) again"
+    ),
+    "export": "write executions, or a saved comparison's alignments, for other programs",
+    "doctor": "say what this machine lacks to record, and how to mend it; remove leftovers",
+    "mark": "mark where an execution of a shell script begins or ends",
+    "demo": (
+        "record a workload without and with a fault (where that is not possible, take shipped "
+        "recordings), compare, and write a report"
+    ),
+}
+
+DESCRIPTION: Final = "Tells why a program became slower, from the kernel's scheduling events."
+EPILOG: Final = (
+    "Exit codes: 0 no anomaly, 1 anomaly, 2 usage, 3 inconclusive, "
+    "4 unreadable input, 125 critpath's own failure."
+)
+QUIET: Final = "no warnings, no progress, no hints on stderr"
+CONFIG: Final = "settings from this file"
+SHOW_CONFIG: Final = "print every setting's value and origin, and do nothing"
+DEBUG: Final = "show tracebacks"
+
+_USAGE: Final = "usage: critpath "
+_OPTIONS: Final = (
+    *("[-h]", "[--version]", "[--config FILE]", "[--show-config]", "[--debug]"),
+    "[--quiet | --no-quiet]",
+)
+_COMMAND: Final = "COMMAND ..."
+_COLUMN: Final = 23  # where help begins: after the longest option and two blanks
+_NARROW: Final = 50  # argparse breaks usage otherwise there
+
+
+def before_command(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the arguments that are critpath's for sure: those before ``--``."""
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def terminal_width() -> int:
+    """Return the columns that help may take, as argparse counts them."""
+    try:
+        columns = int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        columns = 0
+    if columns <= 0:
+        try:
+            columns = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]  # caught
+        except (AttributeError, ValueError, OSError):
+            columns = 0
+    return (columns or 80) - 2
+
+
+def help_text(width: int) -> str | None:
+    """Return what ``critpath --help`` prints, None where only argparse knows how.
+
+    Parameters
+    ----------
+    width : int
+        Columns that a line may have.
+    """
+    if width < _NARROW:
+        return None
+    lines = [*_usage(width), "", *_wrapped(DESCRIPTION, width)]
+    lines += ["", "positional arguments:", "  COMMAND"]
+    for name, summary in VERBS.items():
+        lines += _entry(f"    {name}", summary, width)
+    lines += ["", "options:"]
+    lines += _entry("  -h, --help", "show this help message and exit", width)
+    lines += _entry("  --version", "show program's version number and exit", width)
+    lines += ["", "everywhere:"]
+    lines += _entry("  --config FILE", CONFIG, width)
+    lines += _entry("  --show-config", SHOW_CONFIG, width)
+    lines += _entry("  --debug", DEBUG, width)
+    lines += _entry("  --quiet, --no-quiet", QUIET, width)
+    lines += ["", *_wrapped(EPILOG, width)]
+    return "\n".join(lines) + "\n"
+
+
+def _usage(width: int) -> list[str]:
+    whole = f"{_USAGE}{' '.join(_OPTIONS)} {_COMMAND}"
+    if len(whole) <= width:
+        return [whole]
+    indent = " " * len(_USAGE)
+    first, *others = _filled(_OPTIONS, width - len(indent))
+    return [_USAGE + first, *(indent + line for line in others), indent + _COMMAND]
+
+
+def _entry(name: str, what: str, width: int) -> Iterator[str]:
+    column = min(_COLUMN, width - 20)
+    text = iter(_wrapped(what, width - column))
+    if len(name) <= column - 2:
+        yield f"{name:<{column}}{next(text)}"
+    else:
+        yield name
+    for line in text:
+        yield " " * column + line
+
+
+def _filled(parts: Sequence[str], width: int) -> Iterator[str]:
+    """Yield lines of parts that are not broken."""
+    line = ""
+    for part in parts:
+        if line and len(line) + 1 + len(part) > width:
+            yield line
+            line = part
+        else:
+            line = f"{line} {part}" if line else part
+    yield line
+
+
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """Yield lines of words, as `textwrap` does; words may be broken at hyphens."""
+    line = ""
+    for word in text.split(" "):
+        for number, piece in enumerate(_pieces(word)):
+            blank = " " if line and not number else ""
+            if line and len(line) + len(blank) + len(piece) > width:
+                yield line
+                line = piece
+            else:
+                line += blank + piece
+    yield line
+
+
+def _pieces(word: str) -> list[str]:
+    """Return a word's parts: a hyphen between two letters on either side ends one."""
+    begin, found = 0, []
+    for at in range(2, len(word) - 2):
+        if word[at] == "-" and (word[at - 2 : at] + word[at + 1 : at + 3]).isalpha():
+            found.append(word[begin : at + 1])
+            begin = at + 1
+    return [*found, word[begin:]]

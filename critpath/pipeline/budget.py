@@ -1,0 +1,73 @@
+"""How much of a recording may be in memory at a time (``--max-memory``)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from critpath.errors import UsageError
+
+_MIB: Final = 1 << 20
+# Below this there is no room for the buffers of the decoders and one small block.
+_LEAST: Final = 32 * _MIB
+# What a row takes while its block is made, sorted, written and fetched again, and a
+# segment while it is walked, accounted for and written: measured, rounded up.
+_ROW: Final = 200
+_SEGMENT: Final = 400
+_FEWEST_ROWS: Final = 1 << 12
+# Rows of a block where memory does not matter: some tens of MB, quick to sort.
+ROWS: Final = 1 << 19
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How large the pieces are that a recording is read in.
+
+    Attributes
+    ----------
+    rows : int
+        Of a block of timelines.
+    segments : int
+        Of the paths that are walked together; 0 for no limit.
+    spills : bool
+        Blocks are kept in a temporary file.
+    """
+
+    rows: int = ROWS
+    segments: int = 0
+    spills: bool = False
+
+    @classmethod
+    def within(cls, limit: int) -> Self:
+        """Return what fits beside what this process takes now.
+
+        Parameters
+        ----------
+        limit : int
+            Bytes of resident memory for the whole process; 0 for no limit.
+
+        Raises
+        ------
+        UsageError
+            If the limit leaves no room to work.
+        """
+        if not limit:
+            return cls()
+        taken = _resident()
+        free = limit - taken
+        if free < _LEAST:
+            raise UsageError(
+                f"--max-memory {limit // _MIB}M is too little: "
+                f"critpath itself takes {taken // _MIB + 1} MiB",
+                f"give each job at least {(taken + _LEAST) // _MIB + 1}M",
+            )
+        rows = max(_FEWEST_ROWS, min(ROWS, free // 3 // _ROW))
+        return cls(rows, max(1, free // 3 // _SEGMENT), spills=True)
+
+
+def _resident() -> int:
+    """Return the bytes of memory that this process has now."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGESIZE")

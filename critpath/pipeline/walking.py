@@ -1,0 +1,115 @@
+"""The executions of a replayed recording, walked together as far as memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from critpath.graph.loss import overlaps_loss
+from critpath.graph.subjects import left_out, subject_workers
+from critpath.graph.sweep import sweep_paths
+from critpath.model import PathSet
+
+if TYPE_CHECKING:
+    from critpath.model import F64, CriticalPaths, Executions
+    from critpath.pipeline.budget import Budget
+    from critpath.pipeline.replaying import Replayed
+
+# A first guess, in segments: a path is on one processor at a time, mostly, and interrupts
+# cut its rows.
+_CUTS: Final = 3
+_AT_LEAST: Final = 32
+
+
+def walked(
+    replayed: Replayed,
+    executions: Executions,
+    recording: str,
+    specification: str,
+    budget: Budget,
+    *,
+    interrupts: bool,
+) -> Iterator[PathSet]:
+    """Yield the paths of all executions in order, in one set or several.
+
+    Parameters
+    ----------
+    replayed : Replayed
+    executions : Executions
+        Found in its events.
+    recording, specification : str
+        What the sets say of themselves.
+    budget : Budget
+    interrupts : bool
+        Take interrupt work out of running time.
+
+    Yields
+    ------
+    PathSet
+        Each has the facts of the whole recording.
+    """
+    events = replayed.events
+    subjects = subject_workers(replayed.workers, executions)
+    lossy = overlaps_loss(events.losses, executions.host, executions.begin, executions.end)
+    notes = (*executions.notes, *left_out(subjects, executions))
+    sweep = (
+        replayed.blocks,
+        replayed.workers,
+        events.strings,
+        replayed.processors,
+        replayed.packets,
+        events.losses,
+    )
+
+    def part(rows: slice, paths: CriticalPaths) -> PathSet:
+        return PathSet(
+            executions=executions.rows(rows),
+            paths=paths,
+            session=np.zeros(len(paths), np.int64),
+            sources=(recording,),
+            specification=specification,
+            losses=events.losses,
+            lossy=lossy[rows],
+            environment=(
+                *events.environment,
+                {"recording": recording, "clock_epoch": events.clock.epoch},
+            ),
+            events=events.total,
+            warnings=(*events.warnings, *replayed.warnings, *notes),
+        )
+
+    expected = _expected(replayed, executions)
+    first = 0
+    while first < len(executions) or not first:
+        last = _together(expected, first, budget.segments)
+        rows = slice(first, last)
+        paths = sweep_paths(
+            *sweep,
+            subjects[rows],
+            executions.begin[rows],
+            executions.end[rows],
+            interrupts=interrupts,
+        )
+        yield part(rows, paths)
+        if last >= len(executions):
+            return
+        # The rest is likely to be as these were.
+        expected[last:] *= len(paths.begin) / max(float(expected[rows].sum()), 1.0)
+        first = last
+
+
+def _expected(replayed: Replayed, executions: Executions) -> F64:
+    """Return how many segments every execution may have."""
+    events = replayed.events
+    share = (executions.end - executions.begin) / max(events.end - events.begin, 1)
+    return _AT_LEAST + share * (_CUTS * replayed.rows / max(len(replayed.processors), 1))
+
+
+def _together(expected: F64, first: int, most: int) -> int:
+    """Return the end of the executions that are walked together."""
+    if not most:
+        return len(expected)
+    sums = np.cumsum(expected[first:])
+    return first + max(1, int(np.searchsorted(sums, most, side="right")))

@@ -1,0 +1,60 @@
+"""Pieces of work that ``scale.py`` times in a process that stays: see `measuring.Worker`.
+
+python tests/benchmarks/scale_work.py TRACE EXECUTION
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from critpath.pipeline.extraction import extract
+from critpath.read.layout import KERNEL
+from critpath.read.recording import find_traces, read_events
+from critpath.vectors.alphabet import by_thread
+from critpath.vectors.table import vector_table
+
+try:
+    from critpath.read.streaming import EventStream
+except ImportError:  # releases that materialise all events
+    EventStream = None
+
+
+def decode(trace: Path, _: str) -> dict[str, Any]:
+    """Decode and merge all events that critpath reads of the kernel's."""
+    if EventStream is None:
+        return {"events": len(read_events(trace, KERNEL, reader="native"))}
+    stream = EventStream(find_traces(trace), KERNEL)
+    events = sum(len(chunk) for chunk in stream)
+    stream.finish()
+    return {"events": events}
+
+
+def vectors(trace: Path, execution: str) -> dict[str, Any]:
+    """From the trace to the critical path and the vector of every execution."""
+    paths = extract([trace], specification=execution)
+    alphabet = by_thread([paths])
+    table = vector_table(paths, alphabet.symbols, alphabet.codes[0])
+    return {"executions": len(table), "segments": len(paths.paths.begin)}
+
+
+WORK: dict[str, Callable[[Path, str], dict[str, Any]]] = {"decode": decode, "vectors": vectors}
+
+
+def main() -> None:
+    """Do what is asked for on stdin, line by line."""
+    trace, execution = Path(sys.argv[1]), sys.argv[2]
+    for line in sys.stdin:
+        wall, cpu = time.perf_counter(), time.process_time()
+        said = WORK[line.strip()](trace, execution)
+        said["cpu"] = time.process_time() - cpu
+        said["wall"] = time.perf_counter() - wall
+        print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    main()
