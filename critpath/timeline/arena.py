@@ -16,8 +16,6 @@ from critpath.model import U8
 
 _PIECE: Final = 32 << 20
 _LINE: Final = 64  # of the cache
-# Names of a piece while it is asked for: the arena's, and the argument of the question.
-_OURS: Final = 2
 
 
 class Arena:
@@ -26,10 +24,12 @@ class Arena:
     def __init__(self) -> None:
         self._piece: U8 = np.empty(0, np.uint8)
         self._used = 0
+        # How often a piece is named of which nobody holds a part.
+        self._alone = sys.getrefcount(self._piece)
 
     def take(self, size: int) -> U8:
         """Return some bytes, aligned for any column."""
-        if sys.getrefcount(self._piece) <= _OURS:
+        if sys.getrefcount(self._piece) == self._alone:
             self._used = 0
         if self._used + size > len(self._piece):
             if size > _PIECE // 4:
