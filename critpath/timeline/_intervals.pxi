@@ -288,8 +288,10 @@ cdef class Recorder(Population):
         reserve(&self.owners, count, sizeof(int32_t))
         return 0
 
-    def columns(self, int last):
+    def columns(self, int last, take):
         """Return and forget the tables: intervals, interrupt work, occupation.
+
+        ``take`` gives memory for a number of bytes.
 
         Each a list of arrays: where the rows of each worker (or processor) start,
         then the columns of `critpath.model.Timelines` in their order.
@@ -297,12 +299,12 @@ cdef class Recorder(Population):
         cdef Py_ssize_t most = max(self.intervals.size, self.stolen.size, self.ran.size)
         reserve(&self.order, most + 1, sizeof(int32_t))
         cdef int32_t* order = <int32_t*>self.order.data
-        start = np.empty(self.worker_count + 2, np.int64)
+        start = take(8 * (self.worker_count + 2)).view(np.int64)
         self.order_intervals(start, order)
-        intervals = interval_columns(&self.intervals, start, order)
+        intervals = interval_columns(&self.intervals, start, order, take)
         forget(&self.intervals, last)
-        stolen = stolen_columns(&self.stolen, self.processor_count, order)
+        stolen = stolen_columns(&self.stolen, self.processor_count, order, take)
         forget(&self.stolen, last)
-        ran = ran_columns(&self.ran, self.processor_count, order)
+        ran = ran_columns(&self.ran, self.processor_count, order, take)
         forget(&self.ran, last)
         return intervals, stolen, ran

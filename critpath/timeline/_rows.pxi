@@ -16,7 +16,8 @@ cdef extern from *:
 
 cdef enum:
     AHEAD = 12    # rows that are asked for before they are needed
-    LARGE = 4194304
+    LARGE = 2097152       # a huge page
+    HUGE = 67108864       # from here on memory grows where it is: to copy it takes too much
     PAGE = 4096
 
 ctypedef struct Interval:
@@ -60,21 +61,33 @@ ctypedef struct Rows:
 
 cdef int reserve(Rows* rows, Py_ssize_t count, Py_ssize_t item) except -1 nogil:
     """Make room for some more rows."""
-    cdef char* more
+    cdef void* more = NULL
     cdef Py_ssize_t capacity
-    cdef size_t at
-    if rows.size + count > rows.capacity:
-        capacity = max(2 * rows.capacity, rows.size + count)
-        more = <char*>realloc(rows.data, capacity * item)
-        if more == NULL:
-            with gil:
-                raise MemoryError()
-        if capacity * item >= LARGE:
-            # Huge pages: touching small ones for the first time costs most.
+    cdef size_t at, size
+    if rows.size + count <= rows.capacity:
+        return 0
+    capacity = max(2 * rows.capacity, rows.size + count)
+    if LARGE <= capacity * item < HUGE:
+        # Huge pages: touching small ones for the first time costs most.
+        size = (<size_t>(2 * capacity * item) + LARGE - 1) & ~<size_t>(LARGE - 1)
+        capacity = <Py_ssize_t>size // item
+        if posix_memalign(&more, LARGE, size):
+            more = NULL
+        else:
+            madvise(more, size, MADV_HUGEPAGE)
+            if rows.size:
+                memcpy(more, rows.data, rows.size * item)
+            free(rows.data)
+    else:
+        more = realloc(rows.data, capacity * item)
+        if more != NULL and capacity * item >= HUGE:
             at = (<size_t>more + PAGE - 1) & ~<size_t>(PAGE - 1)
             madvise(<void*>at, <size_t>more + capacity * item - at, MADV_HUGEPAGE)
-        rows.data = more
-        rows.capacity = capacity
+    if more == NULL:
+        with gil:
+            raise MemoryError()
+    rows.data = <char*>more
+    rows.capacity = capacity
     return 0
 
 cdef int clear(Rows* rows) noexcept nogil:
@@ -111,13 +124,12 @@ cdef int order_by(char* owner, Py_ssize_t item, Py_ssize_t n, int64_t* start, Py
         start[mine + 1] += 1
     return 0
 
-cdef interval_columns(Rows* rows, starts, int32_t* order):
+cdef interval_columns(Rows* rows, starts, int32_t* order, take):
     """Return start, begin, end, state, detail, cpu, waker, woken; sorted by worker."""
     cdef Py_ssize_t i, n = rows.size
     cdef Interval* row = <Interval*>rows.data
     cdef Interval* one
-    # One block for all columns: numpy asks for huge pages from 4 MiB on.
-    block = np.empty(n * 37, np.uint8)
+    block = take(n * 37)
     words = block[: 24 * n].view(np.int64)
     halves = block[24 * n : 36 * n].view(np.int32)
     out = [starts[:-1], words[:n], words[n : 2 * n], block[36 * n :],
@@ -140,12 +152,12 @@ cdef interval_columns(Rows* rows, starts, int32_t* order):
                 woken[i] = one.woken
     return out
 
-cdef stolen_columns(Rows* rows, Py_ssize_t processors, int32_t* order):
+cdef stolen_columns(Rows* rows, Py_ssize_t processors, int32_t* order, take):
     """Return start, begin, end, state, detail; sorted by processor."""
     cdef Py_ssize_t i, n = rows.size
     cdef Stolen* row = <Stolen*>rows.data
     cdef Stolen* one
-    block = np.empty(n * 21, np.uint8)
+    block = take(n * 21)
     words = block[: 16 * n].view(np.int64)
     out = [np.zeros(processors + 2, np.int64), words[:n], words[n:], block[20 * n :],
            block[16 * n : 20 * n].view(np.int32)]
@@ -164,12 +176,12 @@ cdef stolen_columns(Rows* rows, Py_ssize_t processors, int32_t* order):
     out[0] = out[0][:-1]
     return out
 
-cdef ran_columns(Rows* rows, Py_ssize_t processors, int32_t* order):
+cdef ran_columns(Rows* rows, Py_ssize_t processors, int32_t* order, take):
     """Return start, begin, end, worker; sorted by processor."""
     cdef Py_ssize_t i, n = rows.size
     cdef Ran* row = <Ran*>rows.data
     cdef Ran* one
-    block = np.empty(n * 20, np.uint8)
+    block = take(n * 20)
     words = block[: 16 * n].view(np.int64)
     out = [np.zeros(processors + 2, np.int64), words[:n], words[n:],
            block[16 * n :].view(np.int32)]

@@ -19,6 +19,7 @@ from critpath.model import (
     Workers,
 )
 from critpath.timeline._replay import Replay
+from critpath.timeline.arena import Arena
 from critpath.timeline.contexts import device_state
 from critpath.timeline.meanings import fixed_tables, loss_table, meaning_of, prev_states
 from critpath.timeline.network import NetRecord, linked_packets
@@ -86,6 +87,7 @@ class Replayer:
             losses=loss_table(losses),
             **fixed_tables(code),
         )
+        self._arena = Arena()
         self._classes = 0
         self._network = False
         self.last = int(np.iinfo(np.int64).min)
@@ -156,7 +158,7 @@ class Replayer:
         return Block(cut=end, **self._columns(last=True))
 
     def _columns(self, *, last: bool) -> dict[str, Any]:
-        tables = self._core.columns(int(last))
+        tables = self._core.columns(int(last), self._arena.take)
         return dict(zip(_COLUMNS, (c for table in tables for c in table), strict=True))
 
     def workers(self) -> Workers:
