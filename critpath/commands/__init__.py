@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 
+from critpath import __version__
 from critpath.commands.overview import VERBS, before_command, help_text, terminal_width
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
 
@@ -115,6 +116,9 @@ def _run(arguments: list[str]) -> int:
         if text is not None:
             sys.stdout.write(text)
             return EXIT_OK
+    if arguments == ["--version"]:
+        print(f"critpath {__version__}")
+        return EXIT_OK
 
     from pathlib import Path  # noqa: PLC0415 - start-up time, as what follows
 

@@ -20,6 +20,7 @@ from critpath.pipeline.spilling import SpilledBlocks
 from critpath.read.event_classes import names_of
 from critpath.read.layout import KERNEL
 from critpath.read.streaming import OutOfOrder
+from critpath.timeline.missing_switches import MissingSwitches, with_insertions
 from critpath.timeline.network import linked_packets
 from critpath.timeline.packets import network_events
 from critpath.timeline.replay import Replayer
@@ -182,8 +183,6 @@ def replay_stream(
 
 def _missing(source: Source, facts: Facts, complete: Callable[[Events], Events]) -> Facts:
     """Look for switches that the kernel left out; the losses come to light as well."""
-    from critpath.timeline.missing_switches import MissingSwitches
-
     search = MissingSwitches(len(source.hosts))
     for chunk in source:
         search.feed(chunk, source.classes)
@@ -202,8 +201,6 @@ def _one_pass(
 ) -> Replayed | Facts:
     """Return what was replayed, or what to assume instead."""
     put = facts.insertions
-    if put is not None:
-        from critpath.timeline.missing_switches import with_insertions
     replayer = Replayer(
         hosts=source.hosts,
         environment=source.environment,

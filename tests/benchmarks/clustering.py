@@ -11,6 +11,7 @@ set, types of a sample of the same size, pairs.  Figures are CPU seconds.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import warnings
@@ -149,6 +150,29 @@ def pairs_beside(n: int, size: int) -> None:
           f"| {slow / fast:.0f} | {away:.1e} |")  # fmt: skip
 
 
+def rows() -> None:
+    """Print what ``scale.py`` takes into its table: ratios to scikit-learn's OPTICS."""
+    cluster(few_paths(100, 20, 0))  # imports are not counted
+    many = stabilise(few_paths(20_000, 1_700, 1).structure)
+    alone = np.random.default_rng(1).normal(size=(5_000, 12))
+    few = stabilise(few_paths(100_000, 200, 1).structure)
+    sets = (
+        ("optics", "OPTICS of 20,000 of 1,700 paths: faster than scikit-learn", 100, many, many),
+        ("optics_different", "OPTICS of 5,000 different: faster than scikit-learn", 15)
+        + (alone, alone),
+        ("optics_large", "OPTICS of 100,000 of 200 paths: faster than scikit-learn on 2,000", 1)
+        + (few, few[:2_000]),
+    )
+    for key, what, target, mine, peers in sets:
+        reached = []
+        for _ in range(1 if key == "optics" else 3):
+            first, _ = seconds(lambda peers=peers: theirs(peers))
+            second, _ = seconds(lambda mine=mine: ours(mine))
+            reached.append(first / second)
+        row = {"key": key, "what": what, "target": target, "reached": reached}
+        print(json.dumps(row), flush=True)
+
+
 def main() -> None:
     """Print every table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
@@ -183,4 +207,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    rows() if "--rows" in sys.argv[1:] else main()

@@ -10,14 +10,25 @@ from types import ModuleType
 import pytest
 
 
+def load(name: str) -> ModuleType:
+    """Return a module of this directory."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
 @pytest.fixture(scope="session")
 def large_trace() -> ModuleType:
     """Return ``large_trace.py``."""
-    place = Path(__file__).with_name("large_trace.py")
-    spec = importlib.util.spec_from_file_location("large_trace", place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load("large_trace")
+
+
+@pytest.fixture(scope="session")
+def measuring() -> ModuleType:
+    """Return ``measuring.py``."""
+    return load("measuring")
