@@ -23,8 +23,8 @@ from sklearn.cluster import OPTICS
 from sklearn.metrics import silhouette_score
 
 from critpath.cluster.density import Density, density
-from critpath.cluster.optics import METHODS, cluster
 from critpath.cluster.merging import merged_scores
+from critpath.cluster.optics import METHODS, cluster
 from critpath.cluster.pairing import normal_space, pair
 from critpath.cluster.sample import cluster_sample
 from critpath.cluster.space import distinct, stabilise
