@@ -31,6 +31,7 @@ from critpath.model import (
     Executions,
     PathSet,
     State,
+    Symbol,
     VectorTable,
 )
 from critpath.pipeline.judgement import judge
@@ -131,7 +132,7 @@ def _path_set(table: np.ndarray, n: int, name: str) -> PathSet:
     end = np.cumsum(table[:, 4]) + 5000 * MS + 2 * MS * table[:, 0]
     begin = end - table[:, 4]
     zeros = np.zeros(len(table), np.int64)
-    # One in two waits for a disk names the device.
+    # What a wait is for: the device, the lock.
     device = np.where(table[:, 2] == State.WAIT_DISK, 4, 0)
     device = np.where(table[:, 2] == State.WAIT_FUTEX, 5, device)
     return PathSet(
@@ -217,49 +218,71 @@ def tables(n: int, seed: int) -> tuple[VectorTable, VectorTable]:
     return one, other
 
 
-def judged(n: int) -> None:
+def save_tables(n: int, file: Path) -> None:
+    """Write the vectors of two sets."""
+    columns: dict[str, np.ndarray] = {}
+    for which, each in zip("ns", tables(n, 1), strict=True):
+        columns |= {f"{which}{i}": a for i, a in enumerate((each.counts, each.durations))}
+        columns[f"{which}2"] = each.structure
+        columns["state"] = np.array([s.state for s in each.symbols])
+        columns["role"] = np.array([s.role for s in each.symbols])
+    np.savez(file, **columns)
+
+
+def judged(n: int, file: Path) -> None:
     """Judge two sets in this process, and print its time and the peak of its memory."""
-    normal, sample = tables(n, 1)
+    stored = np.load(file)
+    symbols = tuple(
+        Symbol(State(int(s)), str(r)) for s, r in zip(stored["state"], stored["role"], strict=True)
+    )
+    normal, sample = (
+        VectorTable(symbols, *(stored[f"{which}{i}"] for i in range(3))) for which in "ns"
+    )
     paths = len(np.unique(normal.structure, axis=0))
     began, steps = time.process_time(), []
 
     def told(what: str) -> None:
         steps.append((what, time.process_time()))
 
-    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     nothing = (("",) * n, ("",) * n)
     done = judge(
         normal, sample, CompareSettings(), labels=nothing, sessions=(None, None), progress=told
     )
     ended = time.process_time()
-    types_and_outliers = steps[-1][1] - began
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
-        f"| {n:,} | {paths} | {types_and_outliers:.1f} | {ended - steps[-1][1]:.1f} "
-        f"| {most / 1024:.0f} (before: {base / 1024:.0f}) "
-        f"| {int(done.outliers.anomalous.sum())} of {n} |"
+        f"| {n:,} | {paths} | {steps[-1][1] - began:.1f} | {ended - steps[-1][1]:.1f} "
+        f"| {most / 1024:.0f} | {int(done.outliers.anomalous.sum()):,} |"
     )
 
 
-def at_scale(sizes: Sequence[int], run: Callable[[int], object]) -> None:
-    """Print what judging sets of these sizes takes, each in a process of its own."""
+def apart(work: Callable[[], None]) -> None:
+    """Run something in a process of its own."""
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        work()
+        sys.stdout.flush()
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("a measurement failed")
+
+
+def at_scale(sizes: Sequence[int], directory: Path) -> None:
+    """Print what judging sets of these sizes takes."""
     print("\n| executions each | distinct | types, outliers, s | tests, s | peak MB | marked |")
     print("|---:|---:|---:|---:|---:|---:|")
     for size in sizes:
-        sys.stdout.flush()
-        child = os.fork()
-        if not child:
-            run(size)
-            sys.stdout.flush()
-            os._exit(0)
-        os.waitpid(child, 0)
+        file = directory / f"{size}.npz"
+        apart(lambda size=size, file=file: save_tables(size, file))
+        apart(lambda size=size, file=file: judged(size, file))
 
 
 def main() -> None:
     """Print both tables."""
     with tempfile.TemporaryDirectory() as directory:
         beside_the_import(int(sys.argv[1]) if len(sys.argv) > 1 else 3, Path(directory))
-    at_scale((1_000, 10_000, 100_000), judged)
+        at_scale((1_000, 10_000, 100_000), Path(directory))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from critpath.detect.assignments import Assignments, ways
+from critpath.detect.assignments import Assignments, smallest, ways
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 2), (5, 3), (6, 6), (4, 0), (1, 1), (9, 1), (9, 8)])
@@ -50,3 +50,16 @@ def test_strata_are_assigned_apart():
 def test_more_ways_than_a_float_holds():
     assert ways([(50_000, 50_000)]) == math.inf
     assert ways([(2, 2), (3, 0)]) == 6
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_smallest_are_marked_and_of_equals_the_first(kind):
+    rng = np.random.default_rng(3)
+    for levels in (2, 5, 1000):
+        keys = rng.integers(0, levels, (40, 30)).astype(kind)
+        for k in (1, 7, 29, 30):
+            marked = smallest(keys, k)
+            order = np.argsort(keys, axis=1, kind="stable")[:, :k]
+            expected = np.zeros(keys.shape, bool)
+            np.put_along_axis(expected, order, True, axis=1)
+            assert marked.tolist() == expected.tolist()
