@@ -230,15 +230,15 @@ def _in_processes(
 def _processes(count: int) -> Iterator[Engine]:
     """Start processes for tasks, and leave none behind.
 
-    They come from a server without threads: a fork of this process, which may have
-    some (of numpy, of pyarrow, of the progress on the screen), could inherit a lock
-    that nobody will open.
+    They come from a server that imports and does nothing else: a fork of this process,
+    where threads may be at work (of pyarrow, of the progress on the screen), could
+    inherit a lock that nobody will open.
     """
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["critpath.pipeline.forked"])
+    context.set_forkserver_preload(["critpath.pipeline.forked", "pyarrow.parquet"])
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
     try:

@@ -1,8 +1,18 @@
-"""What every process that reads recordings imports, once: they are forked from one that did."""
+"""What every process that reads recordings imports, once: they are forked from one that did.
+
+Importing starts idle threads of OpenBLAS and jemalloc; both prepare for a fork, and nothing
+else runs where these processes come from.
+"""
 
 # ruff: noqa: F401 - for the processes that are forked
-import critpath.executions.find
-import critpath.graph.path
+import critpath.executions.choose
+import critpath.executions.marker
+import critpath.pipeline.budget
 import critpath.pipeline.recordings
+import critpath.pipeline.replaying
+import critpath.pipeline.sources
+import critpath.pipeline.walking
+import critpath.read.description
+import critpath.read.manifest
 import critpath.read.recording
-import critpath.timeline.replay
+import critpath.store.writing
