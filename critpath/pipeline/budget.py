@@ -17,8 +17,8 @@ _LEAST: Final = 32 * _MIB
 _ROW: Final = 200
 _SEGMENT: Final = 400
 _FEWEST_ROWS: Final = 1 << 12
-# Rows of a block where memory does not matter: some tens of MB, quick to sort.
-ROWS: Final = 1 << 19
+# Rows of a block where memory does not matter: some MB, quick to sort and to touch again.
+ROWS: Final = 1 << 17
 
 
 @dataclass(frozen=True)

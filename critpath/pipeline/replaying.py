@@ -95,6 +95,8 @@ class Facts:
         Whether switches contradict each other, so that missing ones are looked for.
     insertions : Insertions or None
         Switches to put in; None where nobody has looked for them.
+    strings : sequence of str
+        What codes in them mean.
     """
 
     waking: bool
@@ -102,6 +104,7 @@ class Facts:
     losses: tuple[Loss, ...] = ()
     searched: bool = False
     insertions: Insertions | None = field(default=None, compare=False)
+    strings: Sequence[str] = field(default=(), compare=False)
 
 
 def expected(traces: Sequence[Trace]) -> Facts:
@@ -188,7 +191,7 @@ def _missing(source: Source, facts: Facts, complete: Callable[[Events], Events])
         search.feed(chunk, source.classes)
     about = source.finish()
     found = search.finish(about.losses)
-    return replace(facts, insertions=found, losses=complete(about).losses)
+    return replace(facts, insertions=found, strings=source.strings(), losses=complete(about).losses)
 
 
 def _one_pass(
@@ -210,8 +213,11 @@ def _one_pass(
         has_waking=facts.waking,
         has_syscalls=facts.syscalls,
     )
+    chunks = iter(source)
+    if put is not None:
+        put = put.recoded(facts.strings.__getitem__, source.code)
+        chunks = with_insertions(chunks, put, source.classes)
     rows = 0
-    chunks = iter(source) if put is None else with_insertions(source, put, source.classes)
     for chunk in chunks:
         digest.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
@@ -223,6 +229,8 @@ def _one_pass(
     about = source.finish()
     if put is not None and len(put):
         about = replace(about, environment=(*about.environment, put.counted))
+    if put is not None:
+        about = replace(about, warnings=(*about.warnings, *put.warnings))
     events = complete(about)
     found = replace(
         facts,

@@ -167,10 +167,20 @@ def rows() -> None:
     few = stabilise(few_paths(100_000, 200, 1).structure)
     sets = (
         ("optics", "OPTICS of 20,000 of 1,700 paths: faster than scikit-learn", 100, many, many),
-        ("optics_different", "OPTICS of 5,000 different: faster than scikit-learn", 15)
-        + (alone, alone),
-        ("optics_large", "OPTICS of 100,000 of 200 paths: faster than scikit-learn on 2,000", 1)
-        + (few, few[:2_000]),
+        (
+            "optics_different",
+            "OPTICS of 5,000 different: faster than scikit-learn",
+            15,
+            alone,
+            alone,
+        ),
+        (
+            "optics_large",
+            "OPTICS of 100,000: faster than scikit-learn on 2,000",
+            1,
+            few,
+            few[:2_000],
+        ),
     )
     for key, what, target, mine, peers in sets:
         reached = []
