@@ -39,7 +39,7 @@ _WORTH: Final = 64 << 20
 _ROUNDS: Final = 3  # how often what a dying process was at is tried
 _SECONDS: Final = 15  # for a scheduler to answer, and to have a worker
 _ADDRESS: Final = re.compile(
-    r"(tcp|tls)://([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})"
+    r"(tcp|tls)://([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})"
 )
 
 
