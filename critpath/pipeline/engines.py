@@ -39,7 +39,7 @@ _WORTH: Final = 64 << 20
 _ROUNDS: Final = 3  # how often what a dying process was at is tried
 _SECONDS: Final = 15  # for a scheduler to answer, and to have a worker
 _ADDRESS: Final = re.compile(
-    r"(tcp|tls)://([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})"
+    r"(tcp|tls)://([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})"
 )
 
 
@@ -177,7 +177,8 @@ def _results(
     """Do tasks on an engine, and return what is done; after a failure no later ones."""
     from concurrent.futures import BrokenExecutor, CancelledError, as_completed
 
-    futures = {engine.submit(guarded, work, task): n for n, task in tasks.items()}
+    with _uninterrupted():
+        futures = {engine.submit(guarded, work, task): n for n, task in tasks.items()}
     results: dict[int, Any] = {}
     try:
         for future in as_completed(futures):
@@ -224,6 +225,26 @@ def _in_processes(
                     "it may have taken too much memory: try --jobs 1, or --max-memory",
                 )
     return results
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let an interrupt wait: one while a process starts would leave that process to nobody."""
+    import signal
+    import threading
+
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    met: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: met.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if met:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
