@@ -12,6 +12,7 @@ from posix.stdlib cimport posix_memalign
 
 import numpy as np
 
+include "../model/_packed_rows.pxi"
 include "_tids.pxi"
 include "_threads.pxi"
 include "_rows.pxi"
