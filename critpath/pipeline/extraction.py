@@ -166,6 +166,7 @@ def thread_paths(
     end: int | None,
     reader: str = "auto",
     interrupts: bool = True,
+    max_memory: int = 0,
 ) -> PathSet:
     """Extract the path of threads over their whole life in the trace, or a window of it.
 
@@ -177,6 +178,8 @@ def thread_paths(
         Which threads; both None for all of them.
     begin, end : int or None
         A window (ns) instead of the thread's first and last event.
+    max_memory : int
+        Bytes; 0 for no limit.  The paths themselves come on top.
 
     Raises
     ------
@@ -194,7 +197,8 @@ def thread_paths(
     manifest, said = open_manifest(source)
     traces = find_traces(source)
     recorded = _Recorded(source, traces, manifest, said)
-    with _replayed(Opener(source, traces, KERNEL, reader), recorded, [], Budget()) as replayed:
+    budget = Budget.within(max_memory)
+    with _replayed(Opener(source, traces, KERNEL, reader), recorded, [], budget) as replayed:
         events = replayed.events
         executions = lives_of(
             replayed.workers,
@@ -204,7 +208,8 @@ def thread_paths(
             (begin, end),
             (events.begin, events.end),
         )
+        together = replace(budget, segments=0)
         [paths] = walked(
-            replayed, executions, str(source), "thread", Budget(), interrupts=interrupts
+            replayed, executions, str(source), "thread", together, interrupts=interrupts
         )
     return paths
