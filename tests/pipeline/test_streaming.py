@@ -154,7 +154,8 @@ def run(*arguments: str, **options) -> subprocess.CompletedProcess:
 # A child's peak is never below what its parent had: so the parent is a small one.
 WATCH = """
 import os, sys
-child = os.posix_spawn(sys.executable, [sys.executable, "-m", "critpath", *sys.argv[1:]], os.environ)
+command = [sys.executable, "-m", "critpath", *sys.argv[1:]]
+child = os.posix_spawn(sys.executable, command, os.environ)
 _, status, used = os.wait4(child, 0)
 print(used.ru_maxrss)
 sys.exit(os.waitstatus_to_exitcode(status))
@@ -170,9 +171,9 @@ def peak_of(*arguments: str) -> int:
 
 
 def test_a_limit_far_below_the_trace(large_trace, tmp_path):
-    """What is kept of 3 M events takes 120 MB; the limit leaves some 45 for it."""
+    """A trace of 330 MB, of which 250 are kept; the limit leaves some 45 for them."""
     recording = tmp_path / "trace"
-    large_trace.generate(recording, 3_000_000, executions=300)
+    large_trace.generate(recording, 8_000_000, executions=800)
     written, peaks = [], []
     for limit in ("0", "216M"):
         out = tmp_path / f"{limit}.parquet"
