@@ -39,12 +39,15 @@ class ExtractSettings:
         Take interrupt work out of running time.
     max_memory : int
         Bytes that one recording may take (``--max-memory``); 0 for no limit.
+    ahead : bool
+        Decode in a thread of its own: where other recordings are not read at the same time.
     """
 
     specification: str | None = None
     reader: str = "auto"
     interrupts: bool = True
     max_memory: int = 0
+    ahead: bool = False
 
 
 def extract_recording(
@@ -81,7 +84,7 @@ def extract_recording(
     names = sorted({name for of in described for name in of.events})
 
     def opener(more: Sequence[Wanted]) -> Opener:
-        return Opener(recording, traces, (*KERNEL, *more), settings.reader)
+        return Opener(recording, traces, (*KERNEL, *more), settings.reader, ahead=settings.ahead)
 
     def marks() -> Events:
         return few_events(opener(WANTED), [parse_specification("marker")])

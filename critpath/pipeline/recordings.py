@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from critpath.errors import EXIT_UNREADABLE, CritpathError
-from critpath.pipeline.engines import Engine, Failure, jobs_for, run
+from critpath.pipeline.engines import Engine, Failure, jobs_for, run, usable_cores
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 
 if TYPE_CHECKING:
@@ -261,8 +261,12 @@ def _count(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettin
 
 
 def _share(settings: ExtractSettings, jobs: int) -> ExtractSettings:
-    """Divide the memory there is among those who read at the same time."""
-    return replace(settings, max_memory=settings.max_memory // jobs)
+    """Divide what there is among those who read at the same time."""
+    return replace(
+        settings,
+        max_memory=settings.max_memory // jobs,
+        ahead=jobs == 1 and usable_cores() > 1,
+    )
 
 
 def _whole(parts: Iterable[PathSet]) -> PathSet:
