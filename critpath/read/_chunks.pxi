@@ -10,7 +10,9 @@ cdef struct Lane:
     const int64_t* values
     const int64_t* end  # of ts
     int64_t last  # time of the last row so far
-    int64_t unused[3]
+    void* decoder
+    int64_t ended  # whether these rows are its last
+    int64_t unused
 
 # What a merge writes to, and the tree it chooses the next row with: node i has the least
 # key of nodes 2i and 2i + 1, the left one's where they are equal, and its lane.  Leaf
@@ -95,13 +97,44 @@ cdef int64_t merge_rows(Chunk* to, Lane* lanes, const int64_t* widths) noexcept 
     return who
 
 
+# What a merge stops for, besides what a decoder does.
+cdef enum:
+    BACKWARDS = 104
+    NARROW = 105  # an event may have more values than a chunk has room for
+
+ctypedef int (*Refill)(void*, Lane*) noexcept nogil
+
+
+cdef int refill(Decoder of, Lane* lane) noexcept nogil:
+    """Decode a lane's next rows; as `Decoder._batch`, or BACKWARDS."""
+    cdef int result = of._batch()
+    if result != OK:
+        return result
+    lane.ts, lane.place, lane.values = of.ts, of.place, of.values
+    lane.end, lane.ended = lane.ts + of.count, of.ended
+    if of.count:
+        if not ordered(lane.ts, of.count, lane.last):
+            return BACKWARDS
+        lane.last = lane.end[-1]
+    return OK
+
+
+cdef bint ordered(const int64_t* ts, int64_t n, int64_t last) noexcept nogil:
+    """Whether times never run backwards, from one before them on."""
+    cdef int64_t i, back = ts[0] < last
+    for i in range(1, n):
+        back |= ts[i] < ts[i - 1]
+    return back == 0
+
+
 cdef class Merge:
     """Delivers the rows of several decoders as chunks in the order of time.
 
     Use: `add` the decoders in the order in which rows of the same time are to stand.
     `run` makes the next chunk and returns None; or it returns (decoder's position,
     stream, id) when that event class came up for the first time: answer as `Decoder`
-    says and call it again.  `count` is 0 when there is nothing more.
+    says and call it again.  `count` is 0 when there is nothing more.  A chunk is
+    written over when as many more were made as there are `sets` of columns.
     """
 
     cdef Recording recording
@@ -114,34 +147,30 @@ cdef class Merge:
     cdef bint full            # whether the last chunk is complete
     cdef int64_t most         # rows of a chunk
     cdef readonly int64_t backwards  # the decoder whose time ran backwards, or -1
-    cdef object columns_
+    cdef list sets
+    cdef int64_t turn         # the columns that are written to
 
-    def __init__(self, Recording recording, int64_t most, int64_t value_room):
+    def __init__(self, Recording recording, int64_t most, int64_t value_room, int64_t sets=1):
         self.recording = recording
         self.decoders = []
         self.most = most
         self.waiting = self.backwards = -1
         self.full = True
-        self._columns(most, value_room)
+        self.sets = [columns_for(most, value_room) for _ in range(sets)]
 
     def __dealloc__(self):
         free(self.lanes)
         free(self.chunk.keys)
         free(self.chunk.winners)
 
-    cdef int _columns(self, int64_t room, int64_t value_room) except -1:
+    cdef int _write_to(self, int64_t turn) except -1:
         cdef int64_t[::1] ts, offset, values
         cdef int32_t[::1] cpu, row_class
-        self.columns_ = (
-            np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.int32),
-            np.empty(room, np.int64), np.empty(value_room, np.int64),
-        )
-        ts, cpu, row_class, offset, values = self.columns_
+        ts, cpu, row_class, offset, values = self.sets[turn]
         self.chunk.ts, self.chunk.cpu, self.chunk.row_class = &ts[0], &cpu[0], &row_class[0]
         self.chunk.offset, self.chunk.values = &offset[0], &values[0]
-        self.chunk.room, self.chunk.value_room = room, value_room
-        for column in self.columns_:
-            column.flags.writeable = False
+        self.chunk.room, self.chunk.value_room = ts.shape[0], values.shape[0]
+        self.turn = turn
         return 0
 
     def add(self, Decoder decoder):
@@ -154,10 +183,13 @@ cdef class Merge:
         return self.chunk.count
 
     def columns(self):
-        """The last chunk: timestamp, cpu, class, offset, values; `run` writes over it."""
-        ts, cpu, row_class, offset, values = self.columns_
-        n = self.chunk.count
-        return ts[:n], cpu[:n], row_class[:n], offset[:n], values[:self.chunk.value_count]
+        """The last chunk: timestamp, cpu, class, offset, values; not to be written to."""
+        cdef int64_t n = self.chunk.count
+        parts = [column[:n] for column in self.sets[self.turn][:4]]
+        parts.append(self.sets[self.turn][4][:self.chunk.value_count])
+        for part in parts:
+            part.flags.writeable = False
+        return tuple(parts)
 
     cdef int _begin(self) except -1:
         cdef int64_t i, n = len(self.decoders), leaves = 1
@@ -171,6 +203,7 @@ cdef class Merge:
         self.lane_count, self.chunk.leaves = n, leaves
         for i in range(n):
             self.lanes[i].last = INT64_MIN
+            self.lanes[i].decoder = <void*>self.decoders[i]
         for i in range(leaves):
             self.chunk.winners[leaves + i] = <int32_t>i
         for i in range(leaves, 2 * leaves):
@@ -183,19 +216,49 @@ cdef class Merge:
 
     def run(self):
         """Merge the next chunk; see the class."""
-        cdef int64_t i
+        cdef int result
+        cdef Decoder decoder
         if not self.begun:
             self._begin()
-            self.waiting = 0
+            self.waiting = 0 if self.lane_count else -1
+            self._write_to(0)
+        elif self.full:
+            self._write_to((self.turn + 1) % len(self.sets))
         if self.full:
             self.full = False
             self.chunk.count = self.chunk.value_count = 0
+        while True:
+            with nogil:
+                result = self._chunk()
+            if result == NARROW:
+                self.sets[self.turn] = columns_for(self.most, self.recording.widest + COPIED)
+                self._write_to(self.turn)
+                continue
+            break
+        if result == BACKWARDS:
+            self.backwards = self.waiting
+        elif result != OK:
+            decoder = self.decoders[self.waiting]
+            if result == NEED_CLASS:
+                return self.waiting, decoder.stream_index, decoder.need_id
+            decoder._raise(result)
+        return None
+
+    cdef int _chunk(self) noexcept nogil:
+        """Decode and merge until the chunk is full or everything through, or to a question.
+
+        All without the interpreter: another thread may work on the chunk before.
+        """
+        cdef int64_t i
+        cdef int result
+        cdef Lane* lane
         while self.waiting >= 0 or not self.full:
             if self.waiting >= 0:
-                if self.waiting < self.lane_count:
-                    asked = self._refill(self.waiting)
-                    if asked is not None or self.backwards >= 0:
-                        return asked
+                lane = &self.lanes[self.waiting]
+                result = (<Refill>refill)(lane.decoder, lane)
+                if result != OK:
+                    return result
+                self._play(self.waiting, lane.ts[0] if lane.ts != lane.end else INT64_MAX)
                 # At first every lane has to have rows.
                 i = self.waiting + 1
                 self.waiting = -1
@@ -206,21 +269,20 @@ cdef class Merge:
                 break
             if (self.chunk.count == 0
                     and self.chunk.value_room < self.recording.widest + COPIED):
-                self._columns(self.most, self.recording.widest + COPIED)
-            with nogil:
-                i = merge_rows(&self.chunk, self.lanes, self.recording.widths)
+                return NARROW
+            i = merge_rows(&self.chunk, self.lanes, self.recording.widths)
             if i < 0:
                 self.full = True
-            elif i < self.lane_count and not (<Decoder>self.decoders[i]).ended:
+            elif i < self.lane_count and not self.lanes[i].ended:
                 self.waiting = i
             else:
                 i = self._next_at_the_end(i)
                 if i < 0:
                     break
         self.full = True
-        return None
+        return OK
 
-    cdef int64_t _next_at_the_end(self, int64_t lane) except -2:
+    cdef int64_t _next_at_the_end(self, int64_t lane) noexcept nogil:
         """Put a lane that is through out of the game; -1 if it was the last."""
         cdef int64_t i
         if lane < self.lane_count and self.chunk.keys[self.chunk.leaves + lane] != INT64_MAX:
@@ -232,35 +294,17 @@ cdef class Merge:
             if self.lanes[i].ts != self.lanes[i].end:
                 self.chunk.winners[1] = <int32_t>i
                 return i
-            if not (<Decoder>self.decoders[i]).ended:
+            if not self.lanes[i].ended:
                 self.waiting = i
                 return i
         return -1
 
-    cdef object _refill(self, int64_t at):
-        """Decode a lane's next rows; returns what `Decoder.run` asks."""
-        cdef Decoder decoder = self.decoders[at]
-        cdef Lane* lane = &self.lanes[at]
-        asked = decoder._batch()
-        if asked is not None:
-            return (at, *asked)
-        lane.ts, lane.place, lane.values = decoder.ts, decoder.place, decoder.values
-        lane.end = lane.ts + decoder.count
-        if decoder.count:
-            if not ordered(lane.ts, decoder.count, lane.last):
-                self.backwards = at
-                return None
-            lane.last = lane.end[-1]
-        self._play(at, lane.ts[0] if decoder.count else INT64_MAX)
-        return None
-
-    cdef void _play(self, int64_t lane, int64_t key) noexcept:
+    cdef void _play(self, int64_t lane, int64_t key) noexcept nogil:
         play(self.chunk.keys, self.chunk.winners, self.chunk.leaves, lane, key)
 
 
-cdef bint ordered(const int64_t* ts, int64_t n, int64_t last) noexcept nogil:
-    """Whether times never run backwards, from one before them on."""
-    cdef int64_t i, back = ts[0] < last
-    for i in range(1, n):
-        back |= ts[i] < ts[i - 1]
-    return back == 0
+cdef tuple columns_for(int64_t room, int64_t value_room):
+    return (
+        np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.int32),
+        np.empty(room, np.int64), np.empty(value_room, np.int64),
+    )

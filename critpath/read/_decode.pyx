@@ -106,31 +106,34 @@ cdef class Decoder(Window):
     def run(self):
         """Decode to the end of the file or the bound, or to a class not seen before."""
         cdef int result
-        self._prepare()
         with nogil:
-            result = self._run()
+            result = self._decode()
         if result == NEED_CLASS:
             return self.stream_index, self.need_id
-        self._finished(result)
+        self._raise(result)
         return None
 
     def skim(self):
         """Decode to the end of the file as `run` does, but keep no row: what reading costs."""
-        while not self.ended or self.asking:
-            asked = self._batch()
-            if asked is not None:
-                return asked
+        cdef int result = OK
+        with nogil:
+            while result == OK and (not self.ended or self.asking):
+                result = self._batch()
+        if result == NEED_CLASS:
+            return self.stream_index, self.need_id
+        self._raise(result)
         return None
 
-    cdef object _batch(self):
+    cdef int _batch(self) noexcept nogil:
         """Run for the next rows; those of the last batch are gone then."""
         cdef int64_t used
+        cdef int result
         if not self.asking:
             self.passed += self.count
             self.count = self.value_count = 0
             self.began = self._position()
-        asked = self.run()
-        self.asking = asked is not None
+        result = self._decode()
+        self.asking = result == NEED_CLASS
         if not self.asking:
             # Read ahead as much as so many rows took, so that little is read twice.
             used = self._position() - self.began
@@ -139,32 +142,39 @@ cdef class Decoder(Window):
                 used = used * self.bound // self.count
                 used += used // 16 + 512
                 self.ahead = min(max(used, 4096), WINDOW)
-        return asked
+        return result
 
     cdef int64_t _position(self) noexcept nogil:
         """Bytes of the file that are decoded."""
         return self.at + (self.s.pos >> 3 if self.inside else 0)
 
-    cdef int _prepare(self) except -1:
+    cdef int _decode(self) noexcept nogil:
+        """Run on; close what need not stay open."""
+        cdef int result = self._prepare()
+        if result == OK:
+            result = self._run()
+        if result != NEED_CLASS and (self.ended or not self.keep):
+            self._shut()
+        return result
+
+    cdef int _prepare(self) noexcept nogil:
         """Take over what the tables gained meanwhile."""
         cdef void* p
         cdef int64_t room = self.of.register_count
         if room > self.regs_count:
             p = realloc(self.regs, room * 8)
             if p == NULL:
-                raise MemoryError
+                return NO_MEMORY
             self.regs = <int64_t*>p
             memset(self.regs + self.regs_count, 0, (room - self.regs_count) * 8)
             self.regs_count = room
         self.s.steps = self.of.steps
         self.s.table = self.of.table
         self.s.banks[1] = self.regs
-        return 0
+        return OK
 
-    cdef int _finished(self, int result) except -1:
-        """Close what need not stay open; raise what went wrong."""
-        if self.ended or not self.keep:
-            self._shut()
+    cdef int _raise(self, int result) except -1:
+        """Raise what went wrong."""
         if result == NO_MEMORY:
             raise MemoryError
         if result == NOT_OPEN:

@@ -12,8 +12,9 @@ import resource
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from critpath.read.compiled import CompiledTrace, not_readable, stream_size
 from critpath.read.selection import selection
 from critpath.read.shapes import decoded
 from critpath.read.summary import Columns, Summary
+
+if TYPE_CHECKING:
+    from critpath.read.ahead import Ahead
 
 # Rows that all decoders together keep waiting, so that they stay in the cache; a decoder
 # gets its share of them within bounds.
@@ -46,6 +50,63 @@ class OutOfOrder(Exception):  # noqa: N818 - says what is the matter, and is no 
         self.file = file
 
 
+class _Chunks:
+    """Makes one chunk after the other; nothing of it knows who wants them.
+
+    Parameters
+    ----------
+    merge : Merge
+    files : list of (CompiledTrace, Path, Decoder)
+        As the merge counts them.
+    recording : Recording
+    classes : list of EventClass
+    """
+
+    def __init__(
+        self,
+        merge: _decode.Merge,
+        files: list[tuple[CompiledTrace, Path, _decode.Decoder]],
+        recording: _decode.Recording,
+        classes: list[EventClass],
+    ) -> None:
+        self._merge, self._files, self._recording = merge, files, recording
+        self._classes = classes
+        self._texts = 0
+        self._ended = False
+
+    def make(self) -> EventChunk | None:
+        """Return the next chunk, None if there is no more."""
+        if self._ended:
+            return None
+        # Unless it comes to the end of this function, it is not called for another.
+        self._ended = True
+        try:
+            while (asked := self._merge.run()) is not None:
+                number, stream, event = asked
+                of, _, decoder = self._files[number]
+                of.answer(decoder, stream, event)
+        except OSError as error:
+            raise not_readable(error) from error
+        if self._merge.backwards >= 0:
+            of, path, _ = self._files[self._merge.backwards]
+            raise OutOfOrder(f"{of.trace.name}/{path.name}")
+        if self._merge.count == 0:
+            return None
+        self._ended = False
+        return EventChunk(*self._merge.columns())
+
+    def make_all(self) -> tuple[EventChunk | None, int, int, list[str]]:
+        """Return the next chunk, how many classes are known with it, and texts.
+
+        The texts are those that came up since the last call, with the first one's code.
+        """
+        chunk = self.make()
+        first = self._texts
+        texts = list(decoded(self._recording.texts(first)))
+        self._texts += len(texts)
+        return chunk, len(self._classes), first, texts
+
+
 class EventStream:
     """The events of one recording that were asked for, as chunks in the order of time.
 
@@ -60,6 +121,10 @@ class EventStream:
     wanted : sequence of Wanted
     chunk : int
         The most events a chunk has; it may have less, but at least one.
+    ahead : int
+        So many chunks are decoded ahead by a thread in the background, which runs from
+        the first chunk on until the last, an error or `close`.  Chunks, classes and
+        codes are the same on every run; codes may be others than with 0.
 
     Attributes
     ----------
@@ -79,7 +144,12 @@ class EventStream:
     """
 
     def __init__(
-        self, traces: Sequence[Trace], wanted: Sequence[Wanted], chunk: int = 65536
+        self,
+        traces: Sequence[Trace],
+        wanted: Sequence[Wanted],
+        chunk: int = 65536,
+        *,
+        ahead: int = 0,
     ) -> None:
         if chunk < 1:
             raise ValueError("a chunk has at least one event")
@@ -101,20 +171,28 @@ class EventStream:
         files = [(of, path) for of in self._traces for path in of.trace.files]
         batch = max(_FEWEST, min(_MOST, _WAITING // max(len(files), 1)))
         keep = len(files) <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _DESCRIPTORS
-        self._merge = _decode.Merge(self._recording, chunk, 4 * chunk)
-        self._files = []
+        merge = _decode.Merge(self._recording, chunk, 4 * chunk, 1 + ahead)
+        self._files: list[tuple[CompiledTrace, Path, _decode.Decoder]] = []
         for of, path in files:
             decoder = _decode.Decoder(self._recording, batch)
             decoder.file(of.tables, os.fsencode(path), stream_size(path), keep)
-            self._merge.add(decoder)
+            merge.add(decoder)
             self._files.append((of, path, decoder))
+        self._chunks = _Chunks(merge, self._files, self._recording, self._about.classes)
         self._strings: list[str] = []
         self._ended = self._closed = False
+        # Those of chunks that were asked for: what is decoded ahead may know more.
+        self._classes = [] if ahead else self._about.classes
+        self._ahead: Ahead[tuple[EventChunk | None, int, int, list[str]]] | None = None
+        if ahead:
+            from critpath.read.ahead import Ahead  # noqa: PLC0415 - slow, and not always needed
+
+            self._ahead = Ahead(self._chunks.make_all, ahead)
 
     @property
     def classes(self) -> list[EventClass]:
         """The event classes that came up so far."""
-        return self._about.classes
+        return self._classes
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -130,10 +208,12 @@ class EventStream:
 
     def code(self, text: str) -> int:
         """Return the code of a text of the caller's, as ``str`` fields have it."""
+        self._settle()
         return self._recording.code(text.encode("utf-8", "replace"))
 
     def strings(self) -> Sequence[str]:
         """Return the texts that came up so far, by their codes; the same list, grown."""
+        self._settle()
         self._strings += decoded(self._recording.texts(len(self._strings)))
         return self._strings
 
@@ -142,6 +222,11 @@ class EventStream:
         if code >= len(self._strings):
             self.strings()
         return self._strings[code]
+
+    def _settle(self) -> None:
+        """Have nobody else at the table of texts, and in it what is there on every run."""
+        if self._ahead is not None:
+            self._ahead.settle()
 
     # ----------------------------------------------------------------- events
 
@@ -152,21 +237,23 @@ class EventStream:
         if self._ended or self._closed:
             raise StopIteration
         try:
-            while (asked := self._merge.run()) is not None:
-                number, stream, event = asked
-                of, _, decoder = self._files[number]
-                of.answer(decoder, stream, event)
-        except OSError as error:
-            raise not_readable(error) from error
-        if self._merge.backwards >= 0:
-            of, path, _ = self._files[self._merge.backwards]
+            chunk = self._next()
+        except BaseException:
             self.close()
-            raise OutOfOrder(f"{of.trace.name}/{path.name}")
-        if self._merge.count == 0:
+            raise
+        if chunk is None:
             self._ended = True
             self.close()
             raise StopIteration
-        return EventChunk(*self._merge.columns())
+        return chunk
+
+    def _next(self) -> EventChunk | None:
+        if self._ahead is None:
+            return self._chunks.make()
+        chunk, classes, first, texts = self._ahead.next()
+        self._classes += self._about.classes[len(self._classes) : classes]
+        self._strings += texts[len(self._strings) - first :]
+        return chunk
 
     def skim(self) -> None:
         """Decode everything and deliver nothing: what decoding alone costs, for benchmarks.
@@ -208,6 +295,8 @@ class EventStream:
     def close(self) -> None:
         """Close every file; there are no more chunks."""
         self._closed = True
+        if self._ahead is not None:
+            self._ahead.close()
         for _, _, decoder in self._files:
             decoder.close()
 
