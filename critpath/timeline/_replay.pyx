@@ -13,7 +13,7 @@ from posix.stdlib cimport posix_memalign
 import numpy as np
 
 include "../model/_packed_rows.pxi"
-include "_tids.pxi"
+include "../model/_tids.pxi"
 include "_threads.pxi"
 include "_rows.pxi"
 include "_workers.pxi"
