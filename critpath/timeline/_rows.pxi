@@ -15,7 +15,7 @@ cdef extern from *:
     void prefetch "critpath_prefetch"(void*) noexcept nogil
 
 cdef enum:
-    AHEAD = 12    # rows that are asked for before they are needed
+    AHEAD = 32    # rows that are asked for before they are needed
     LARGE = 2097152       # a huge page
     HUGE = 67108864       # from here on memory grows where it is: to copy it takes too much
     PAGE = 4096
@@ -126,13 +126,17 @@ cdef char* put_intervals(char* p, const Row* rows, const int64_t* start, Py_ssiz
                          const int32_t* order, int64_t cut) noexcept nogil:
     cdef Py_ssize_t owner, i, n = start[owners]
     cdef const Row* row
+    cdef const char* ahead
     cdef int64_t last_end
     cdef int32_t last_cpu = -1
     p = put_counts(p, start, owners)
     for owner in range(owners):
         last_end = cut
         for i in range(start[owner], start[owner + 1]):
-            prefetch(<void*>&rows[order[min(i + AHEAD, n - 1)]])
+            # A row may lie across two lines of the cache.
+            ahead = <const char*>&rows[order[min(i + AHEAD, n - 1)]]
+            prefetch(<void*>ahead)
+            prefetch(<void*>(ahead + sizeof(Row) - 1))
             row = &rows[order[i]]
             p = put(p, row, last_end, last_cpu, cut)
             last_end = row.end
