@@ -17,7 +17,7 @@ from critpath.model.packing import FetchedBlock, PackedTable
 class SpilledBlocks:
     """Blocks in a temporary file without a name (`critpath.model.Blocks`).
 
-    The file is made where ``TMPDIR`` says and takes about 15 bytes an event.
+    The file is made where ``TMPDIR`` says and takes 10 to 15 bytes an event.
 
     Raises
     ------
@@ -80,5 +80,5 @@ class SpilledBlocks:
 def _no_room(error: OSError) -> UsageError:
     return UsageError(
         f"the temporary file of --max-memory in {tempfile.gettempdir()}: {error.strerror or error}",
-        "set TMPDIR to a directory that has room (about 15 bytes an event)",
+        "set TMPDIR to a directory that has room (10 to 15 bytes an event)",
     )

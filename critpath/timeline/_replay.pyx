@@ -20,6 +20,7 @@ include "_workers.pxi"
 include "_intervals.pxi"
 
 cdef enum:
+    SOON = 8              # events from now, whose threads are asked for
     SLICE = 4096          # events between two looks at whether there is room for rows
     MOST_INTERVALS = 3    # that one event adds
     UNKNOWN_NAME = 255
@@ -106,6 +107,10 @@ cdef class Replay(Recorder):
         more.detail = detail
         more.state = state
         more.flags = <uint8_t>flags
+        more.thread = 4 if kind == SWITCH else 0
+        more.thread_bits = 0
+        if kind == SWITCH or kind == WAKING or kind == WAKEUP or kind == WAKEUP_NEW:
+            more.thread_bits = (1 << TID_BITS) - 1
 
     def name_irq(self, int32_t code, int state):
         """Tell what a thread waited for that an interrupt of a name woke."""
@@ -355,16 +360,30 @@ cdef class Replay(Recorder):
                 end = min(i + SLICE, n)
                 self.room(SLICE)
                 i = self.replayed(&timestamp[0], &cpu[0], &event_class[0], &offset[0],
-                                  all_values, i, end)
+                                  all_values, max(values.shape[0], 1), i, end)
                 if i < end:
                     break
         return i
 
+    cdef inline void expect(self, const Meaning* meaning, int64_t tid) noexcept nogil:
+        """Ask for what is known of a thread that an event will change soon.
+
+        Without a branch on what the event is: those would be guessed wrong once more.
+        """
+        cdef size_t thread = <size_t>tid & <size_t>meaning.thread_bits
+        cdef int32_t* numbers = self.tids.pages[
+            (<size_t>meaning.host << (TID_BITS - TID_PAGE_BITS)) + (thread >> TID_PAGE_BITS)]
+        if numbers != NULL:
+            # Of a thread that has no number yet: some line that nobody needs.
+            prefetch(<void*>(<char*>self.workers
+                             + <Py_ssize_t>numbers[thread & (TID_PAGE - 1)] * sizeof(Worker)
+                             - sizeof(Worker)))
+
     cdef Py_ssize_t replayed(self, const int64_t* timestamp, const int32_t* cpu,
                              const int32_t* event_class, const int64_t* offset,
-                             const int64_t* values, Py_ssize_t begin,
-                             Py_ssize_t end) except -1 nogil:
-        cdef Py_ssize_t i
+                             const int64_t* values, Py_ssize_t value_count,
+                             Py_ssize_t begin, Py_ssize_t end) except -1 nogil:
+        cdef Py_ssize_t i, soon
         cdef int64_t t
         cdef int kind
         cdef int32_t place, j, state
@@ -374,6 +393,9 @@ cdef class Replay(Recorder):
         cdef const int64_t* v
         cdef int64_t next_loss = self.next_loss()
         for i in range(begin, end):
+            soon = min(i + SOON, end - 1)
+            meaning = &self.classes[event_class[soon]]
+            self.expect(meaning, values[min(offset[soon] + meaning.thread, value_count - 1)])
             meaning = &self.classes[event_class[i]]
             kind = meaning.kind
             if kind == 0:

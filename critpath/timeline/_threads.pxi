@@ -69,6 +69,9 @@ ctypedef struct Meaning:
     int32_t host
     int32_t detail
     int32_t state
+    # Which field has the thread that it changes, and the bits of it: none if it has none.
+    int32_t thread
+    int32_t thread_bits
 
 ctypedef struct Worker:
     # What events ask for and change: one line of the cache.
