@@ -9,15 +9,17 @@ cdef struct Lane:
     const int64_t* place
     const int64_t* values
     const int64_t* end  # of ts
+    uint64_t upcoming   # key of the row behind the next one
     int64_t last  # time of the last row so far
     void* decoder
     int64_t ended  # whether these rows are its last
-    int64_t unused
 
 # What a merge writes to, and the tree it chooses the next row with: node i has the least
-# key of nodes 2i and 2i + 1, the left one's where they are equal, and its lane.  Leaf
-# `leaves` + i is lane i.  Every level costs a comparison that is no jump: which stream
-# comes next cannot be predicted.
+# key of nodes 2i and 2i + 1, leaf `leaves` + i is lane i.  A key is the time since `base`
+# with the lane in its low bits, so that equal times stand in the order of lanes and the
+# least key tells whose it is.  Times too far from the base all have the key `far` and
+# their lane; where such a one is the least, the base is moved.  Every level costs a
+# comparison that is no jump: which stream comes next cannot be predicted.
 cdef struct Chunk:
     int64_t* ts
     int32_t* cpu
@@ -29,58 +31,71 @@ cdef struct Chunk:
     int64_t count
     int64_t value_count
     int64_t leaves
-    int64_t* keys
-    int32_t* winners
+    int64_t base
+    int64_t bits    # of a lane
+    uint64_t far
+    uint64_t* keys
+
+cdef uint64_t THROUGH = ~<uint64_t>0  # key of a lane that has no more rows
+
+cdef enum:
+    IS_FULL = -1
+    ARE_THROUGH = -2
+    IS_FAR = -3
 
 
-cdef inline int64_t play(int64_t* keys, int32_t* winners, int64_t leaves, int64_t lane,
-                         int64_t key) noexcept nogil:
-    """Give a lane a new key; the lane that wins now."""
-    cdef int64_t node = leaves + lane, other, who = lane, lost
+cdef inline uint64_t key_of(int64_t ts, int64_t lane, int64_t base, int64_t bits,
+                            uint64_t far) noexcept nogil:
+    cdef uint64_t since = <uint64_t>ts - <uint64_t>base
+    return (since << bits if since < far >> bits else far) | <uint64_t>lane
+
+
+cdef inline uint64_t play(uint64_t* keys, int64_t node, uint64_t key) noexcept nogil:
+    """Give a leaf a new key; the least one of all."""
+    cdef uint64_t other
     keys[node] = key
     while node > 1:
         other = keys[node ^ 1]
-        # Against the left one, equal is lost.  No time is so low that 1 less is a great one.
-        lost = other - (node & 1) < key
-        who ^= (who ^ winners[node ^ 1]) & -lost
-        key = other if other < key else key
         node >>= 1
+        key = other if other < key else key
         keys[node] = key
-        winners[node] = <int32_t>who
-    return who
+    return key
 
 
 cdef int64_t merge_rows(Chunk* to, Lane* lanes, const int64_t* widths) noexcept nogil:
-    """Merge until the chunk is full (-1) or a lane has no more rows: that lane."""
+    """Merge until the chunk IS_FULL or a lane has no more rows: that lane.
+
+    Or until the least key IS_FAR, or all ARE_THROUGH.
+    """
     cdef int64_t out = to.count, room = to.room, at = to.value_count, width, place, i
-    cdef int64_t value_room = to.value_room - COPIED, leaves = to.leaves
-    cdef int64_t who = to.winners[1]
+    cdef int64_t value_room = to.value_room - COPIED, leaves = to.leaves, who, result
+    cdef int64_t base = to.base, bits = to.bits
+    cdef uint64_t far = to.far, key = to.keys[1]
     cdef int64_t* ts = to.ts
     cdef int32_t* cpu = to.cpu
     cdef int32_t* row_class = to.row_class
     cdef int64_t* offset = to.offset
     cdef int64_t* values = to.values
-    cdef int64_t* keys = to.keys
-    cdef int32_t* winners = to.winners
+    cdef uint64_t* keys = to.keys
     cdef Lane* lane
     cdef const int64_t* next_ts
     while True:
         if out == room:
-            who = -1
+            result = IS_FULL
             break
+        if key >= far:
+            result = ARE_THROUGH if key == THROUGH else IS_FAR
+            break
+        who = key & (leaves - 1)
         lane = lanes + who
         next_ts = lane.ts
-        if next_ts == lane.end:
-            break
         place = lane.place[0]
         width = widths[<int32_t>place]
         if at + width > value_room:
-            who = -1
+            result = IS_FULL
             break
+        key = lane.upcoming
         ts[out] = next_ts[0]
-        next_ts += 1
-        lane.ts = next_ts
-        lane.place += 1
         row_class[out] = <int32_t>place
         cpu[out] = <int32_t>(place >> 32)
         offset[out] = at
@@ -90,11 +105,17 @@ cdef int64_t merge_rows(Chunk* to, Lane* lanes, const int64_t* widths) noexcept 
         lane.values += width
         at += width
         out += 1
+        next_ts += 1
+        lane.ts = next_ts
+        lane.place += 1
         if next_ts == lane.end:
+            result = who
             break
-        who = play(keys, winners, leaves, who, next_ts[0])
+        # Behind the end this is of no row, and never looked at.
+        lane.upcoming = key_of(next_ts[1], who, base, bits, far)
+        key = play(keys, leaves + who, key)
     to.count, to.value_count = out, at
-    return who
+    return result
 
 
 # What a merge stops for, besides what a decoder does.
@@ -115,7 +136,7 @@ cdef int refill(Decoder of, Lane* lane) noexcept nogil:
     if of.count:
         if not ordered(lane.ts, of.count, lane.last):
             return BACKWARDS
-        lane.last = lane.end[-1]
+        lane.last = of.ts[of.count - 1]
     return OK
 
 
@@ -125,6 +146,10 @@ cdef bint ordered(const int64_t* ts, int64_t n, int64_t last) noexcept nogil:
     for i in range(1, n):
         back |= ts[i] < ts[i - 1]
     return back == 0
+
+
+# A lane's decoder is held by the merge's list; without the interpreter it is an address.
+cdef Refill refill_from = <Refill><void*>refill
 
 
 cdef class Merge:
@@ -144,6 +169,7 @@ cdef class Merge:
     cdef Chunk chunk
     cdef int64_t waiting      # the lane to decode before anything else, or -1
     cdef bint begun
+    cdef bint filled          # whether every lane has had rows
     cdef bint full            # whether the last chunk is complete
     cdef int64_t most         # rows of a chunk
     cdef readonly int64_t backwards  # the decoder whose time ran backwards, or -1
@@ -161,7 +187,6 @@ cdef class Merge:
     def __dealloc__(self):
         free(self.lanes)
         free(self.chunk.keys)
-        free(self.chunk.winners)
 
     cdef int _write_to(self, int64_t turn) except -1:
         cdef int64_t[::1] ts, offset, values
@@ -196,22 +221,19 @@ cdef class Merge:
         while leaves < n:
             leaves *= 2
         self.lanes = <Lane*>calloc(leaves, sizeof(Lane))
-        self.chunk.keys = <int64_t*>malloc(2 * leaves * 8)
-        self.chunk.winners = <int32_t*>malloc(2 * leaves * 4)
-        if self.lanes == NULL or self.chunk.keys == NULL or self.chunk.winners == NULL:
+        self.chunk.keys = <uint64_t*>malloc(2 * leaves * 8)
+        if self.lanes == NULL or self.chunk.keys == NULL:
             raise MemoryError
         self.lane_count, self.chunk.leaves = n, leaves
+        self.chunk.bits = leaves.bit_length() - 1
+        self.chunk.far = (THROUGH >> 1) & -<uint64_t>leaves
         for i in range(n):
             self.lanes[i].last = INT64_MIN
             self.lanes[i].decoder = <void*>self.decoders[i]
-        for i in range(leaves):
-            self.chunk.winners[leaves + i] = <int32_t>i
-        for i in range(leaves, 2 * leaves):
-            self.chunk.keys[i] = INT64_MAX
-        for i in range(leaves - 1, 0, -1):
-            self.chunk.keys[i] = INT64_MAX
-            self.chunk.winners[i] = self.chunk.winners[2 * i]
+        for i in range(2 * leaves):
+            self.chunk.keys[i] = THROUGH
         self.begun = True
+        self.filled = n == 0
         return 0
 
     def run(self):
@@ -249,58 +271,59 @@ cdef class Merge:
 
         All without the interpreter: another thread may work on the chunk before.
         """
-        cdef int64_t i
+        cdef int64_t found
         cdef int result
         cdef Lane* lane
-        while self.waiting >= 0 or not self.full:
+        while not self.full:
             if self.waiting >= 0:
                 lane = &self.lanes[self.waiting]
-                result = (<Refill>refill)(lane.decoder, lane)
+                result = refill_from(lane.decoder, lane)
                 if result != OK:
                     return result
-                self._play(self.waiting, lane.ts[0] if lane.ts != lane.end else INT64_MAX)
-                # At first every lane has to have rows.
-                i = self.waiting + 1
-                self.waiting = -1
-                if i < self.lane_count and self.lanes[i].ts == NULL:
-                    self.waiting = i
+                if self.filled:
+                    self._renew(self.waiting)
+                    self.waiting = -1
+                else:
+                    self.waiting += 1
+                    if self.waiting == self.lane_count:
+                        self.filled = True
+                        self.waiting = -1
+                        self._move_base()
                 continue
-            if self.lane_count == 0:
-                break
             if (self.chunk.count == 0
                     and self.chunk.value_room < self.recording.widest + COPIED):
                 return NARROW
-            i = merge_rows(&self.chunk, self.lanes, self.recording.widths)
-            if i < 0:
+            found = merge_rows(&self.chunk, self.lanes, self.recording.widths)
+            if found == IS_FULL or found == ARE_THROUGH:
                 self.full = True
-            elif i < self.lane_count and not self.lanes[i].ended:
-                self.waiting = i
+            elif found == IS_FAR:
+                self._move_base()
+            elif self.lanes[found].ended:
+                self._renew(found)
             else:
-                i = self._next_at_the_end(i)
-                if i < 0:
-                    break
-        self.full = True
+                self.waiting = found
         return OK
 
-    cdef int64_t _next_at_the_end(self, int64_t lane) noexcept nogil:
-        """Put a lane that is through out of the game; -1 if it was the last."""
+    cdef void _renew(self, int64_t at) noexcept nogil:
+        """Let a lane take part with the rows it has now."""
+        cdef Chunk* of = &self.chunk
+        cdef Lane* lane = &self.lanes[at]
+        cdef uint64_t key = THROUGH
+        if lane.ts != lane.end:
+            key = key_of(lane.ts[0], at, of.base, of.bits, of.far)
+            if lane.ts + 1 != lane.end:
+                lane.upcoming = key_of(lane.ts[1], at, of.base, of.bits, of.far)
+        play(of.keys, of.leaves + at, key)
+
+    cdef void _move_base(self) noexcept nogil:
+        """Count time from the next row of all on."""
         cdef int64_t i
-        if lane < self.lane_count and self.chunk.keys[self.chunk.leaves + lane] != INT64_MAX:
-            self._play(lane, INT64_MAX)
-        if self.chunk.keys[1] != INT64_MAX:
-            return lane
-        # Rows of the last moment there is look like lanes that are through.
+        self.chunk.base = INT64_MAX
         for i in range(self.lane_count):
             if self.lanes[i].ts != self.lanes[i].end:
-                self.chunk.winners[1] = <int32_t>i
-                return i
-            if not self.lanes[i].ended:
-                self.waiting = i
-                return i
-        return -1
-
-    cdef void _play(self, int64_t lane, int64_t key) noexcept nogil:
-        play(self.chunk.keys, self.chunk.winners, self.chunk.leaves, lane, key)
+                self.chunk.base = min(self.chunk.base, self.lanes[i].ts[0])
+        for i in range(self.lane_count):
+            self._renew(i)
 
 
 cdef tuple columns_for(int64_t room, int64_t value_room):

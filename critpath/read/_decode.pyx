@@ -59,7 +59,7 @@ cdef class Decoder(Window):
         self.bound = bound
         self.ahead = FIRST_WINDOW if bound else WINDOW
         if bound:
-            self.ts = <int64_t*>malloc(bound * 8)
+            self.ts = <int64_t*>malloc((bound + 1) * 8)  # a merge looks one row further
             self.place = <int64_t*>malloc(bound * 8)
             self.values = <int64_t*>malloc((8 * bound + SPILL) * 8)
             if self.ts == NULL or self.place == NULL or self.values == NULL:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import struct
+import threading
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -87,8 +89,8 @@ def copied(chunk):
     return EventChunk(*(getattr(chunk, name).copy() for name in EventChunk.__slots__))
 
 
-def streamed(traces, wanted, size):
-    with EventStream(traces, wanted, size) as stream:
+def streamed(traces, wanted, size, ahead=0):
+    with EventStream(traces, wanted, size, ahead=ahead) as stream:
         chunks = [copied(chunk) for chunk in stream]
         rest = stream.finish()
     assert len(rest) == len(rest.values) == 0
@@ -96,10 +98,25 @@ def streamed(traces, wanted, size):
     return chunks, rest
 
 
+def assert_made_ahead(traces, wanted, size, chunks, rest):
+    """What a thread in the background decodes is the same, number by number."""
+    before = threading.active_count()
+    mine, its = streamed(traces, wanted, size, ahead=2)
+    assert threading.active_count() == before
+    assert len(mine) == len(chunks)
+    for one, two in zip(mine, chunks, strict=True):
+        for name in EventChunk.__slots__:
+            assert np.array_equal(getattr(one, name), getattr(two, name))
+    for name in (f.name for f in fields(rest)):
+        if not isinstance(getattr(rest, name), np.ndarray):
+            assert getattr(its, name) == getattr(rest, name), name
+
+
 def assert_same(traces, wanted, size):
     """Compare a stream with what is read at once; the number of chunks."""
     whole = read_traces(traces, wanted)
     chunks, rest = streamed(traces, wanted, size)
+    assert_made_ahead(traces, wanted, size, chunks, rest)
     for name in ("hosts", "losses", "clock", "begin", "end", "total", "environment", "warnings"):
         assert getattr(rest, name) == getattr(whole, name), name
     assert sorted(map(repr, rest.classes)) == sorted(map(repr, whole.classes))
