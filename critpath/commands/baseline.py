@@ -200,6 +200,7 @@ def _extract(recordings: Sequence[Path], settings: Settings, progress: Progress)
         specification=settings["execution"],
         reader=settings["reader"],
         interrupts=settings["interrupts"],
+        max_memory=settings["max-memory"],
         jobs=settings["jobs"],
         progress=progress,
     )

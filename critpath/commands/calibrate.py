@@ -92,6 +92,7 @@ def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration
             specification=settings["execution"],
             reader=settings["reader"],
             interrupts=settings["interrupts"],
+            max_memory=settings["max-memory"],
             jobs=settings["jobs"],
             progress=progress,
         )

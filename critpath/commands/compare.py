@@ -112,6 +112,7 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Compariso
                 specification=settings["execution"],
                 reader=settings["reader"],
                 interrupts=settings["interrupts"],
+                max_memory=settings["max-memory"],
                 jobs=settings["jobs"],
                 progress=progress,
             )

@@ -127,6 +127,7 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
                 specification=settings["execution"],
                 reader=settings["reader"],
                 interrupts=settings["interrupts"],
+                max_memory=settings["max-memory"],
                 progress=progress,
             )
             require_executions(paths, [source])

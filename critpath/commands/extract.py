@@ -78,6 +78,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         specification=settings["execution"],
         reader=settings["reader"],
         interrupts=settings["interrupts"],
+        max_memory=settings["max-memory"],
     )
 
     def require(paths: PathSet) -> None:

@@ -192,6 +192,7 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
                 specification=settings["execution"],
                 reader=settings["reader"],
                 interrupts=settings["interrupts"],
+                max_memory=settings["max-memory"],
                 progress=progress,
             )
             require_executions(paths, [arguments.trace])
@@ -204,6 +205,7 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
             end=arguments.end,
             reader=settings["reader"],
             interrupts=settings["interrupts"],
+            max_memory=settings["max-memory"],
         )
     if not len(paths):
         who = (

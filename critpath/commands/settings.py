@@ -93,6 +93,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             "show interrupt work that stole the cpu as IRQ and SOFTIRQ, not as running",
         ),
         Setting(
+            "max-memory",
+            as_size,
+            0,
+            "memory that reading recordings may take, such as 512M: what does not fit goes to "
+            "a temporary file; 0 for no limit",
+            "SIZE",
+        ),
+        Setting(
             "jobs",
             auto_or(whole(1, 1024)),
             None,
@@ -223,7 +231,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     )
 }
 
-READING: Final = ("execution", "reader", "interrupts")
+READING: Final = ("execution", "reader", "interrupts", "max-memory")
 # Of commands that read several recordings.
 RUNNING: Final = ("jobs",)
 RECORDING: Final = ("recorder", "profile", "buffer-size", "trace-format")

@@ -2,13 +2,18 @@
 """Picks the few events of a recording that the finders of executions ask about.
 
 The rule for switches is that of `critpath.executions.digest`, which says why it is enough.
+
+What may be asked of a thread or a cpu is its last switch.  While a chunk goes on that is
+a place in it; what is still open at its end is copied then, once and not at every switch.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 import numpy as np
+
+include "../model/_tids.pxi"
 
 cdef enum:
     # What is done with the events of a class, bit by bit; `digest` has the same names.
@@ -30,14 +35,27 @@ ctypedef struct Row:
 
 ctypedef struct Seat:
     # What a cpu has seen: its last switch, and whether the next one is asked for.
-    Row last
+    int32_t at            # its place in this chunk, -1: `last` has it
     int32_t ask
+    int32_t known         # it is among the picker's seats
+    Row last
 
 ctypedef struct Thread:
-    int64_t key           # host and tid
     int64_t comm          # as last mentioned, -1 never in this life
-    int32_t kept          # whether the last mention is among the rows already
-    Row last
+    int32_t at            # the last mention's place in this chunk, -1: `Picker.last` has it
+    int32_t kept          # whether it is among the rows already
+
+ctypedef struct Host:
+    Tids tids
+    Seat* seats           # by cpu
+
+ctypedef struct Chunk:
+    int64_t row           # of its first event
+    const int64_t* timestamp
+    const int32_t* cpu
+    const int32_t* event_class
+    const int64_t* offset
+    const int64_t* values
 
 ctypedef struct Kept:
     int64_t row
@@ -54,29 +72,29 @@ cdef class Picker:
     cdef Py_ssize_t count, room
     cdef int64_t* values
     cdef Py_ssize_t value_count, value_room
-    cdef Seat** seats            # by host and cpu, made when first used
-    cdef Py_ssize_t hosts
+    cdef Host* hosts
+    cdef Py_ssize_t host_count
+    cdef Seat** seats            # those that had events
+    cdef Py_ssize_t seat_count, seat_room
     cdef Thread* threads
-    cdef Py_ssize_t thread_count, thread_room
-    cdef int32_t* slots          # open addressing, thread + 1, 0 free
-    cdef size_t slot_mask
+    cdef Row* last               # of each thread
+    cdef int32_t* mentioned      # threads that this chunk mentions
+    cdef Py_ssize_t thread_count, thread_room, mentioned_count
+    cdef Chunk chunk
     cdef int64_t row
-
-    def __cinit__(self):
-        self.slot_mask = 4095
-        self.slots = <int32_t*>calloc(self.slot_mask + 1, sizeof(int32_t))
-        if self.slots == NULL:
-            raise MemoryError
 
     def __dealloc__(self):
         cdef Py_ssize_t i
         free(self.kept)
         free(self.values)
         free(self.threads)
-        free(self.slots)
-        for i in range(self.hosts):
-            free(self.seats[i])
+        free(self.last)
+        free(self.mentioned)
         free(self.seats)
+        for i in range(self.host_count):
+            free(self.hosts[i].seats)
+            tids_clear(&self.hosts[i].tids)
+        free(self.hosts)
 
     cdef int put(self, int64_t row, int64_t timestamp, int32_t cpu, int32_t event_class,
                  const int64_t* values, int64_t width) except -1 nogil:
@@ -108,158 +126,225 @@ cdef class Picker:
     cdef inline int put_row(self, const Row* r) except -1 nogil:
         return self.put(r.row, r.timestamp, r.cpu, r.event_class, r.values, FIELDS)
 
-    cdef Seat* seat(self, int64_t host, int32_t cpu) except? NULL nogil:
-        """What is known of a cpu, NULL for one that no machine has."""
-        cdef Py_ssize_t i
-        cdef Seat** more
-        if cpu < 0 or cpu >= MOST_CPUS:
-            return NULL
-        if host >= self.hosts:
-            more = <Seat**>realloc(self.seats, (host + 1) * sizeof(Seat*))
-            if more == NULL:
-                with gil:
-                    raise MemoryError
-            self.seats = more
-            for i in range(self.hosts, host + 1):
-                # Memory of cpus that never come up is never touched: its last row is 0 where
-                # others say -1, so rows count from 1 here.
-                more[i] = <Seat*>calloc(MOST_CPUS, sizeof(Seat))
-                if more[i] == NULL:
-                    with gil:
-                        raise MemoryError
-                self.hosts = i + 1
-        return &self.seats[host][cpu]
+    cdef int put_event(self, int32_t at, int64_t width) except -1 nogil:
+        """Keep an event of this chunk."""
+        cdef Chunk* of = &self.chunk
+        return self.put(of.row + at, of.timestamp[at], of.cpu[at], of.event_class[at],
+                        of.values + of.offset[at], width)
 
-    cdef int widen(self) except -1 nogil:
-        cdef size_t mask = 2 * self.slot_mask + 1, at
-        cdef Py_ssize_t i
-        cdef int32_t* slots = <int32_t*>calloc(mask + 1, sizeof(int32_t))
-        if slots == NULL:
-            with gil:
+    cdef void copy_row(self, int32_t at, Row* r) noexcept nogil:
+        cdef Chunk* of = &self.chunk
+        r.row, r.timestamp = of.row + at, of.timestamp[at]
+        r.cpu, r.event_class = of.cpu[at], of.event_class[at]
+        memcpy(r.values, of.values + of.offset[at], sizeof(r.values))
+
+    cdef int know_hosts(self, Py_ssize_t count) except -1:
+        cdef void* more
+        cdef Host* host
+        if count <= self.host_count:
+            return 0
+        more = realloc(self.hosts, count * sizeof(Host))
+        if more == NULL:
+            raise MemoryError
+        self.hosts = <Host*>more
+        while self.host_count < count:
+            host = &self.hosts[self.host_count]
+            # Memory of cpus that never come up is never touched: their last row is 0 where
+            # others say -1, so rows count from 1 here.
+            host.seats = <Seat*>calloc(MOST_CPUS, sizeof(Seat))
+            if host.seats == NULL:
                 raise MemoryError
-        for i in range(self.thread_count):
-            at = mixed(self.threads[i].key) & mask
-            while slots[at]:
-                at = (at + 1) & mask
-            slots[at] = <int32_t>(i + 1)
-        free(self.slots)
-        self.slots, self.slot_mask = slots, mask
+            try:
+                tids_init(&host.tids, 1)
+            except MemoryError:
+                free(host.seats)
+                tids_clear(&host.tids)
+                raise
+            self.host_count += 1
         return 0
 
-    cdef Thread* thread(self, int64_t host, int64_t tid) except NULL nogil:
-        cdef int64_t key = (host << 32) + tid
-        cdef size_t at = mixed(key) & self.slot_mask
-        cdef Thread* t
+    cdef Seat* seat(self, int64_t host, int32_t cpu) except? NULL nogil:
+        """What is known of a cpu, NULL for one that no machine has."""
+        cdef Seat* seat
         cdef void* more
-        while self.slots[at]:
-            t = &self.threads[self.slots[at] - 1]
-            if t.key == key:
-                return t
-            at = (at + 1) & self.slot_mask
-        if self.thread_count == self.thread_room:
-            self.thread_room = 2 * self.thread_room + 1024
-            more = realloc(self.threads, self.thread_room * sizeof(Thread))
-            if more == NULL:
-                with gil:
-                    raise MemoryError
-            self.threads = <Thread*>more
-        t = &self.threads[self.thread_count]
-        t.key, t.comm, t.kept = key, -1, 1
-        self.thread_count += 1
-        self.slots[at] = <int32_t>self.thread_count
-        if 2 * <size_t>self.thread_count > self.slot_mask:
-            self.widen()
-        return t
+        if cpu < 0 or cpu >= MOST_CPUS:
+            return NULL
+        seat = &self.hosts[host].seats[cpu]
+        if not seat.known:
+            if self.seat_count == self.seat_room:
+                more = realloc(self.seats, (2 * self.seat_room + 16) * sizeof(Seat*))
+                if more == NULL:
+                    with gil:
+                        raise MemoryError
+                self.seats, self.seat_room = <Seat**>more, 2 * self.seat_room + 16
+            self.seats[self.seat_count] = seat
+            self.seat_count += 1
+            seat.known, seat.at = 1, -1
+        return seat
+
+    cdef int more_threads(self) except -1 nogil:
+        cdef Py_ssize_t room = 2 * self.thread_room + 1024
+        cdef void* threads = realloc(self.threads, room * sizeof(Thread))
+        cdef void* last
+        cdef void* mentioned
+        if threads != NULL:
+            self.threads = <Thread*>threads
+        last = realloc(self.last, room * sizeof(Row))
+        if last != NULL:
+            self.last = <Row*>last
+        mentioned = realloc(self.mentioned, room * sizeof(int32_t))
+        if mentioned != NULL:
+            self.mentioned = <int32_t*>mentioned
+        if threads == NULL or last == NULL or mentioned == NULL:
+            with gil:
+                raise MemoryError
+        self.thread_room = room
+        return 0
+
+    cdef inline int32_t thread(self, int64_t host, int64_t tid) except -1 nogil:
+        cdef int32_t* number = tid_number(&self.hosts[host].tids, 0, tid)
+        cdef Thread* t
+        if not number[0]:
+            if self.thread_count == self.thread_room:
+                self.more_threads()
+            t = &self.threads[self.thread_count]
+            t.comm, t.at, t.kept = -1, -1, 1
+            self.thread_count += 1
+            number[0] = <int32_t>self.thread_count
+        return number[0] - 1
+
+    cdef int put_last(self, int32_t thread) except -1 nogil:
+        """Keep the last mention of a thread, if it is not kept yet."""
+        cdef Thread* t = &self.threads[thread]
+        if not t.kept:
+            t.kept = 1
+            if t.at >= 0:
+                self.put_event(t.at, FIELDS)
+            else:
+                self.put_row(&self.last[thread])
+        return 0
 
     cdef int born(self, int64_t host, int64_t tid) except -1 nogil:
         """End what is known of a thread's names: another life begins."""
-        cdef Thread* t
+        cdef int32_t thread
         if tid > 0:
-            t = self.thread(host, tid)
-            if not t.kept:
-                self.put_row(&t.last)
-            t.kept, t.comm = 1, -1
+            thread = self.thread(host, tid)
+            self.put_last(thread)
+            self.threads[thread].comm = -1
         return 0
 
-    cdef int mention(self, int64_t host, int64_t tid, int64_t comm, const Row* r,
-                     int* keep) except -1 nogil:
+    cdef inline int mention(self, int64_t host, int64_t tid, int64_t comm, int32_t at,
+                            int* keep) except -1 nogil:
+        cdef int32_t thread
         cdef Thread* t
         if tid <= 0:
             return 0
-        t = self.thread(host, tid)
+        thread = self.thread(host, tid)
+        t = &self.threads[thread]
         if t.comm != comm:
             # Both sides of a change, and the first of all.
-            if not t.kept:
-                self.put_row(&t.last)
+            self.put_last(thread)
             t.comm = comm
-            t.kept = 1
             keep[0] = 1
         else:
             t.kept = 0
-        t.last = r[0]
+        if t.at < 0:
+            self.mentioned[self.mentioned_count] = thread
+            self.mentioned_count += 1
+        t.at = at
         return 0
+
+    cdef int on_switch(self, int64_t host, int32_t at, int keep, Seat* seat,
+                       int64_t width) except -1 nogil:
+        cdef const int64_t* v = self.chunk.values + self.chunk.offset[at]
+        self.mention(host, v[1], v[0], at, &keep)
+        self.mention(host, v[4], v[3], at, &keep)
+        if seat != NULL:
+            keep |= seat.ask
+            # A mark that is a switch answers for itself, not for the next.
+            seat.ask = 0
+            seat.at = at
+            if keep:
+                seat.at = -1
+                seat.last.row = 0
+        if keep:
+            self.put_event(at, width)
+        return 0
+
+    cdef int on_mark(self, Seat* seat) except -1 nogil:
+        """Keep the last switch of a cpu, and ask for the next."""
+        if seat.at >= 0:
+            self.put_event(seat.at, FIELDS)
+        elif seat.last.row:
+            self.put_row(&seat.last)
+        seat.at = -1
+        seat.last.row = 0
+        seat.ask = 1
+        return 0
+
+    cdef void end_chunk(self) noexcept nogil:
+        """Copy the rows that may still be asked for."""
+        cdef Py_ssize_t i
+        cdef Thread* t
+        for i in range(self.mentioned_count):
+            t = &self.threads[self.mentioned[i]]
+            if not t.kept:
+                self.copy_row(t.at, &self.last[self.mentioned[i]])
+            t.at = -1
+        self.mentioned_count = 0
+        for i in range(self.seat_count):
+            if self.seats[i].at >= 0:
+                self.copy_row(self.seats[i].at, &self.seats[i].last)
+                self.seats[i].at = -1
 
     def feed(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
              const int32_t[::1] event_class, const int64_t[::1] offset,
              const int64_t[::1] values, const uint8_t[::1] actions,
              const int64_t[::1] class_host, const int64_t[::1] widths):
         """Take the next events; `actions` and what follows are by class."""
-        cdef Py_ssize_t i, n = timestamp.shape[0]
-        cdef int32_t c
-        cdef int action, keep
+        cdef Py_ssize_t n = timestamp.shape[0]
+        cdef int32_t i, c
+        cdef int action
         cdef const int64_t* v
-        cdef const int64_t* all_values = &values[0] if values.shape[0] else NULL
         cdef int64_t host
         cdef Seat* seat
-        cdef Row r
+        if not n:
+            return
+        for i in range(<int32_t>class_host.shape[0]):
+            self.know_hosts(class_host[i] + 1)
+        self.chunk.row = self.row + 1
+        self.chunk.timestamp, self.chunk.cpu = &timestamp[0], &cpu[0]
+        self.chunk.event_class, self.chunk.offset = &event_class[0], &offset[0]
+        self.chunk.values = &values[0] if values.shape[0] else NULL
         with nogil:
-            for i in range(n):
+            for i in range(<int32_t>n):
                 c = event_class[i]
                 action = actions[c]
                 if action == 0:
                     continue
-                v = all_values + offset[i]
                 host = class_host[c]
                 seat = NULL
                 if action & (MARK | SWITCH):
                     seat = self.seat(host, cpu[i])
                 if action & MARK and seat != NULL:
-                    if seat.last.row:
-                        self.put_row(&seat.last)
-                        seat.last.row = 0
-                    seat.ask = 1
+                    self.on_mark(seat)
                 if action & SWITCH:
-                    r.row, r.timestamp = self.row + i + 1, timestamp[i]
-                    r.cpu, r.event_class = cpu[i], c
-                    memcpy(r.values, v, sizeof(r.values))
-                    keep = action & KEEP
-                    self.mention(host, v[1], v[0], &r, &keep)
-                    self.mention(host, v[4], v[3], &r, &keep)
-                    if seat != NULL:
-                        if seat.ask:
-                            keep = 1
-                            # A mark that is a switch answers for itself, not for the next.
-                            seat.ask = 0
-                        seat.last = r
-                        if keep:
-                            seat.last.row = 0
-                    if keep:
-                        self.put(r.row, r.timestamp, r.cpu, c, v, widths[c])
+                    self.on_switch(host, i, action & KEEP, seat, widths[c])
                     continue
+                v = self.chunk.values + offset[i]
                 if action & BIRTH:
                     self.born(host, v[0])
                 if action & FORK:
                     self.born(host, v[2])
-                self.put(self.row + i + 1, timestamp[i], cpu[i], c, v, widths[c])
+                self.put_event(i, widths[c])
+            self.end_chunk()
             self.row += n
 
     def take(self):
         """Return timestamp, cpu, event_class, offset and values of what was kept, in order."""
         cdef Py_ssize_t i, n
         for i in range(self.thread_count):
-            if not self.threads[i].kept:
-                self.put_row(&self.threads[i].last)
-                self.threads[i].kept = 1
+            self.put_last(<int32_t>i)
         n = self.count
         rows = np.empty(n, np.int64)
         cdef int64_t[::1] of = rows
@@ -282,9 +367,3 @@ cdef class Picker:
             memcpy(&values[0], self.values, self.value_count * sizeof(int64_t))
         return out
 
-
-cdef inline size_t mixed(int64_t key) noexcept nogil:
-    # 2^64 over the golden ratio, in two halves: Cython has no unsigned 64-bit literal.
-    cdef size_t golden = (<size_t>0x9E3779B9 << 32) | <size_t>0x7F4A7C15
-    cdef size_t h = <size_t>key * golden
-    return h ^ (h >> 29)

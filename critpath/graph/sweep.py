@@ -9,9 +9,9 @@ import numpy as np
 
 from critpath.graph._processors import Account, untiled
 from critpath.graph._walk import Walks
-from critpath.graph.carried import Carried, Columns
+from critpath.graph.carried import Carried
 from critpath.graph.loss import blame_losses, overlaps_loss
-from critpath.model import I32, I64, U8, Block, Blocks, CriticalPaths, Loss, Workers
+from critpath.model import I32, I64, U8, Blocks, CriticalPaths, Loss, Workers
 
 # A processor that idles takes who can run within microseconds, a virtual one in less than
 # this.  Who waited although it idled for so long was held back, whoever ran besides.
@@ -146,7 +146,7 @@ class Sweep:
                 k = len(self._cuts)
                 continue
             k = self._rows.reach(wanted)
-            columns = _rows(self._blocks[k])
+            columns = self._blocks[k].intervals()
             walks.advance(k, columns, self._rows.into(k))
             if walks.waits(k) >= 0:
                 self._rows.carry(k, columns)
@@ -159,7 +159,7 @@ class Sweep:
         while account.left:
             k = self._stolen.reach(wanted)
             block = self._blocks[k]
-            stolen, ran = _stolen(block), _ran(block)
+            stolen, ran = block.stolen(), block.ran()
             if k == wanted:
                 after = int(self._cuts[k - 1]) if k else int(np.iinfo(np.int64).min)
                 account.account(after, stolen, self._stolen.into(k), ran, self._ran.into(k))
@@ -197,33 +197,6 @@ def _by_receiver(
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     source, sent, _, time = (np.ascontiguousarray(column) for column in table.T)
     return start, time, source, sent, np.full(len(table), NET, np.uint8)
-
-
-def _rows(block: Block) -> Columns:
-    return (
-        block.start,
-        block.begin,
-        block.end,
-        block.state,
-        block.detail,
-        block.cpu,
-        block.waker,
-        block.woken,
-    )
-
-
-def _stolen(block: Block) -> Columns:
-    return (
-        block.stolen_start,
-        block.stolen_begin,
-        block.stolen_end,
-        block.stolen_state,
-        block.stolen_detail,
-    )
-
-
-def _ran(block: Block) -> Columns:
-    return block.ran_start, block.ran_begin, block.ran_end, block.ran_worker
 
 
 def _processor_table(processors: Sequence[tuple[int, int]]) -> I32:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from critpath.model.events import Clock, EventChunk, EventClass, Events, Kind, Loss, Wanted
     from critpath.model.executions import Executions
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
+    from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import CriticalPaths, PathSet, join_paths
     from critpath.model.recording import (
         COMPLETE,
@@ -70,6 +71,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "events": ("Clock", "EventChunk", "EventClass", "Events", "Kind", "Loss", "Wanted"),
     "executions": ("Executions",),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
+    "packing": ("PackedBlock", "PackedBlocks"),
     "paths": ("CriticalPaths", "PathSet", "join_paths"),
     "recording": (
         *("COMPLETE", "INTERRUPTED", "MANIFEST", "MANIFEST_FORMAT", "RECORDING"),
@@ -141,6 +143,8 @@ __all__ = [
     "Manifest",
     "Missing",
     "Outliers",
+    "PackedBlock",
+    "PackedBlocks",
     "PathSet",
     "Piece",
     "Rate",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from critpath.model.columns import I32, I64, U8, freeze_columns
 
 if TYPE_CHECKING:
     from critpath.model.timelines import Timelines
+
+# Where the rows of each owner start, then the columns of the rows.
+Columns = tuple[np.ndarray[Any, Any], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +89,41 @@ class Block:
     def __len__(self) -> int:
         return len(self.begin)
 
+    def by_name(self) -> dict[str, Any]:
+        """All columns by their names, which are those of `critpath.model.Timelines`."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "cut"}
+
+    def intervals(self) -> Columns:
+        """Return what threads did: start, begin, end, state, detail, cpu, waker, woken."""
+        return (
+            *(self.start, self.begin, self.end, self.state, self.detail),
+            *(self.cpu, self.waker, self.woken),
+        )
+
+    def stolen(self) -> Columns:
+        """Return interrupt work: start, begin, end, state, detail."""
+        return (
+            *(self.stolen_start, self.stolen_begin, self.stolen_end),
+            *(self.stolen_state, self.stolen_detail),
+        )
+
+    def ran(self) -> Columns:
+        """Return who ran on processors: start, begin, end, worker."""
+        return self.ran_start, self.ran_begin, self.ran_end, self.ran_worker
+
+
+class Tables(Protocol):
+    """What walks ask of a block."""
+
+    def intervals(self) -> Columns:
+        """Return what threads did, as `Block.intervals`."""
+
+    def stolen(self) -> Columns:
+        """Return interrupt work, as `Block.stolen`."""
+
+    def ran(self) -> Columns:
+        """Return who ran, as `Block.ran`."""
+
 
 class Blocks(Protocol):
     """The blocks of a recording in order of time; each may have to be fetched.
@@ -102,9 +140,7 @@ class Blocks(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> Block: ...
-
-    def __iter__(self) -> Iterator[Block]: ...
+    def __getitem__(self, index: int) -> Tables: ...
 
 
 class BlockList:

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Final, Self
 
 from critpath.errors import UsageError
+from critpath.store import settle
 
 _MIB: Final = 1 << 20
 # Below this there is no room for the buffers of the decoders and one small block.
 _LEAST: Final = 32 * _MIB
+# What writing a row group takes, and reading it back to see that it is whole.
+_WRITING: Final = 48 * _MIB
 # What a row takes while its block is made, sorted, written and fetched again, and a
 # segment while it is walked, accounted for and written: measured, rounded up.
 _ROW: Final = 200
@@ -55,7 +58,9 @@ class Budget:
         """
         if not limit:
             return cls()
-        taken = _resident()
+        # Reading alone needs none of it, but what it finds is written by this process.
+        settle()
+        taken = _resident() + _WRITING
         free = limit - taken
         if free < _LEAST:
             raise UsageError(

@@ -39,12 +39,15 @@ class ExtractSettings:
         Take interrupt work out of running time.
     max_memory : int
         Bytes that one recording may take (``--max-memory``); 0 for no limit.
+    ahead : bool
+        Decode in a thread of its own: where other recordings are not read at the same time.
     """
 
     specification: str | None = None
     reader: str = "auto"
     interrupts: bool = True
     max_memory: int = 0
+    ahead: bool = False
 
 
 def extract_recording(
@@ -81,7 +84,7 @@ def extract_recording(
     names = sorted({name for of in described for name in of.events})
 
     def opener(more: Sequence[Wanted]) -> Opener:
-        return Opener(recording, traces, (*KERNEL, *more), settings.reader)
+        return Opener(recording, traces, (*KERNEL, *more), settings.reader, ahead=settings.ahead)
 
     def marks() -> Events:
         return few_events(opener(WANTED), [parse_specification("marker")])
@@ -166,6 +169,7 @@ def thread_paths(
     end: int | None,
     reader: str = "auto",
     interrupts: bool = True,
+    max_memory: int = 0,
 ) -> PathSet:
     """Extract the path of threads over their whole life in the trace, or a window of it.
 
@@ -177,6 +181,8 @@ def thread_paths(
         Which threads; both None for all of them.
     begin, end : int or None
         A window (ns) instead of the thread's first and last event.
+    max_memory : int
+        Bytes; 0 for no limit.  The paths themselves come on top.
 
     Raises
     ------
@@ -194,7 +200,8 @@ def thread_paths(
     manifest, said = open_manifest(source)
     traces = find_traces(source)
     recorded = _Recorded(source, traces, manifest, said)
-    with _replayed(Opener(source, traces, KERNEL, reader), recorded, [], Budget()) as replayed:
+    budget = Budget.within(max_memory)
+    with _replayed(Opener(source, traces, KERNEL, reader), recorded, [], budget) as replayed:
         events = replayed.events
         executions = lives_of(
             replayed.workers,
@@ -204,7 +211,8 @@ def thread_paths(
             (begin, end),
             (events.begin, events.end),
         )
+        together = replace(budget, segments=0)
         [paths] = walked(
-            replayed, executions, str(source), "thread", Budget(), interrupts=interrupts
+            replayed, executions, str(source), "thread", together, interrupts=interrupts
         )
     return paths

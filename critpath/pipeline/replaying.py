@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Protocol
 
 from critpath.executions.digest import Digest
-from critpath.model import Block, BlockList, Blocks, Events, Kind
+from critpath.model import Blocks, Events, Kind, PackedBlock, PackedBlocks
 from critpath.pipeline.spilling import SpilledBlocks
 from critpath.read.event_classes import names_of
 from critpath.read.layout import KERNEL
@@ -42,7 +42,7 @@ Packets = tuple[tuple[int, int, int, int], ...]
 class BlockStore(Blocks, Protocol):
     """Where blocks are kept."""
 
-    def append(self, block: Block) -> None:
+    def append(self, block: PackedBlock) -> None:
         """Add the next one."""
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ def replay_stream(
     Replayed
     """
     for _ in range(_MOST_PASSES):
-        blocks: BlockStore = SpilledBlocks() if budget.spills else BlockList()
+        blocks: BlockStore = SpilledBlocks() if budget.spills else PackedBlocks()
         try:
             with closing(opener()) as source:
                 done = _one_pass(source, facts, Digest(specifications), blocks, budget, complete)

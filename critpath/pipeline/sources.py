@@ -108,6 +108,8 @@ class Opener:
     wanted : sequence of Wanted
     reader : str
         As `critpath.read.recording.read_events`.
+    ahead : bool
+        Decode in a thread of its own.
 
     Attributes
     ----------
@@ -116,10 +118,17 @@ class Opener:
     """
 
     def __init__(
-        self, recording: Path, traces: Sequence[Trace], wanted: Sequence[Wanted], reader: str
+        self,
+        recording: Path,
+        traces: Sequence[Trace],
+        wanted: Sequence[Wanted],
+        reader: str,
+        *,
+        ahead: bool = False,
     ) -> None:
         self._recording, self._traces = recording, traces
         self._wanted, self._reader = tuple(wanted), reader
+        self._ahead = ahead
         self._events: Events | None = None
         self.whole = ""
         if reader == "babeltrace2":
@@ -130,7 +139,7 @@ class Opener:
     def __call__(self) -> Source:
         """Begin."""
         if not self.whole:
-            return EventStream(self._traces, self._wanted)
+            return EventStream(self._traces, self._wanted, ahead=self._ahead)
         if self._events is None:
             events = read_events(self._recording, self._wanted, reader=self._reader)
             self._events = align_hosts(with_missing_switches(events))

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from dataclasses import fields
-from typing import IO, Final
+from typing import IO
 
 import numpy as np
 
 from critpath.errors import UsageError
-from critpath.model import I64, Block
-
-_COLUMNS: Final = tuple(f.name for f in fields(Block) if f.name != "cut")
+from critpath.model import I64, PackedBlock
+from critpath.model.arena import Desk
+from critpath.model.packing import FetchedBlock, PackedTable
 
 
 class SpilledBlocks:
     """Blocks in a temporary file without a name (`critpath.model.Blocks`).
 
-    The file is made where ``TMPDIR`` says and takes about 40 bytes an event.
+    The file is made where ``TMPDIR`` says and takes about 15 bytes an event.
 
     Raises
     ------
@@ -33,21 +31,24 @@ class SpilledBlocks:
         except OSError as error:
             raise _no_room(error) from error
         self._cuts: list[int] = []
-        # Of each block: where it begins, and the type and length of each column.
-        self._places: list[tuple[int, list[tuple[str, int]]]] = []
+        # Of each table of each block: where it begins, its owners, rows and bytes.
+        self._places: list[list[tuple[int, int, int, int]]] = []
+        self._desk = Desk()
 
-    def append(self, block: Block) -> None:
+    def append(self, block: PackedBlock) -> None:
         """Write the next block."""
-        columns = [getattr(block, name) for name in _COLUMNS]
+        places = []
         try:
             begin = self._file.seek(0, os.SEEK_END)
-            for column in columns:
-                self._file.write(np.ascontiguousarray(column).data)
+            for table in block.tables:
+                self._file.write(table.data.data)
+                places.append((begin, table.owners, table.rows, len(table.data)))
+                begin += len(table.data)
             self._file.flush()
         except OSError as error:
             raise _no_room(error) from error
         self._cuts.append(block.cut)
-        self._places.append((begin, [(c.dtype.str, len(c)) for c in columns]))
+        self._places.append(places)
 
     @property
     def cuts(self) -> I64:
@@ -57,17 +58,19 @@ class SpilledBlocks:
     def __len__(self) -> int:
         return len(self._cuts)
 
-    def __getitem__(self, index: int) -> Block:
-        begin, columns = self._places[index]
+    def __getitem__(self, index: int) -> FetchedBlock:
+        places = self._places[index]
+        return FetchedBlock(
+            self._cuts[index], lambda table: self._read(*places[table]), self._desk.take
+        )
+
+    def _read(self, begin: int, owners: int, rows: int, size: int) -> PackedTable:
         try:
             self._file.seek(begin)
-            read = [np.fromfile(self._file, dtype, length) for dtype, length in columns]
+            data = np.fromfile(self._file, np.uint8, size)
         except OSError as error:
             raise _no_room(error) from error
-        return Block(self._cuts[index], *read)
-
-    def __iter__(self) -> Iterator[Block]:
-        return (self[index] for index in range(len(self)))
+        return PackedTable(owners, rows, data)
 
     def close(self) -> None:
         """Free the file's room."""
@@ -77,5 +80,5 @@ class SpilledBlocks:
 def _no_room(error: OSError) -> UsageError:
     return UsageError(
         f"the temporary file of --max-memory in {tempfile.gettempdir()}: {error.strerror or error}",
-        "set TMPDIR to a directory that has room (about 40 bytes an event)",
+        "set TMPDIR to a directory that has room (about 15 bytes an event)",
     )

@@ -284,7 +284,8 @@ def _extract(sources: Sequence[Path], settings: Settings) -> list[PathSet]:
     from critpath.commands.output import check_inputs, require_executions  # noqa: PLC0415 - as above
 
     check_inputs(sources)
-    options = {"specification" if name == "execution" else name: settings[name] for name in READING}
+    names = {"execution": "specification", "max-memory": "max_memory"}
+    options = {names.get(name, name): settings[name] for name in READING}
     parts = pipeline.extract_each(sources, **options)
     for part in parts:
         require_executions(part, part.sources)

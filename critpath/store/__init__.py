@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from critpath.store.reading import RESIDENT, is_paths_file, load_paths, open_paths
     from critpath.store.whole import atomic, whole_directory, write_text
-    from critpath.store.writing import PathsWriter, save_paths
+    from critpath.store.writing import PathsWriter, save_paths, settle
 
 _HOMES: Final = {
     **dict.fromkeys(("atomic", "whole_directory", "write_text"), "whole"),
@@ -36,7 +36,7 @@ _HOMES: Final = {
         "dataset",
     ),
     **dict.fromkeys(("RESIDENT", "is_paths_file", "load_paths", "open_paths"), "reading"),
-    **dict.fromkeys(("PathsWriter", "save_paths"), "writing"),
+    **dict.fromkeys(("PathsWriter", "save_paths", "settle"), "writing"),
 }
 
 
@@ -64,6 +64,7 @@ __all__ = [
     "part_name",
     "save_paths",
     "seal",
+    "settle",
     "whole_directory",
     "write_part",
     "write_text",

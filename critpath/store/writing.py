@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from critpath.model import I32, I64, U8, CriticalPaths, PathSet, join_paths
+from critpath.model import I32, I64, U8, CriticalPaths, Executions, PathSet, join_paths
 from critpath.store.columns import FORMAT, KEY, SEGMENT, SEGMENTS, STATES, arrow_schema, utf8
 from critpath.store.whole import atomic
 
@@ -50,7 +51,8 @@ class PathsWriter:
         )
         self._about: dict[str, Any] = {}
         self._specifications: dict[str, None] = {}
-        self._strings: list[tuple[str, ...]] = []
+        # Those that a segment has; in order of text, whatever the order they came in.
+        self._strings: set[str] = set()
         self._base = 0
         # The last row group, which more executions of the same recordings may fill: so
         # the bytes do not depend on how many come at a time.
@@ -88,8 +90,6 @@ class PathsWriter:
             self._add(paths)
         for chunk in paths.chunks():
             self.segments += len(chunk.paths.begin)
-            if not any(known is chunk.paths.strings for known in self._strings):
-                self._strings.append(chunk.paths.strings)
             if self._rest is not None:
                 chunk = _joined(self._rest, chunk)  # noqa: PLW2901 - with what was before it
             *full, last = _groups(chunk.paths.start) or [slice(0, 0)]
@@ -103,6 +103,10 @@ class PathsWriter:
         self._rest = None
 
     def _write(self, chunk: PathSet, rows: slice) -> None:
+        paths = chunk.paths
+        within = slice(int(paths.start[rows.start]), int(paths.start[rows.stop]))
+        for codes in (paths.detail[within], paths.comm[within]):
+            self._strings.update(paths.strings[code] for code in np.unique(codes).tolist())
         table = _table(chunk, rows, self._base)
         self._parquet.write_table(table, row_group_size=len(table))
 
@@ -121,16 +125,37 @@ class PathsWriter:
         self._specifications[paths.specification] = None
 
     def _metadata(self) -> str:
-        strings = self._strings[0] if self._strings else ("",)
-        if len(self._strings) > 1:
-            strings = tuple(dict.fromkeys(("", *(s for some in self._strings for s in some))))
         about = {
             "format": FORMAT,
             "specification": " | ".join(self._specifications),
             **self._about,
-            "strings": [utf8(s) for s in strings],
+            "strings": ["", *sorted({utf8(s) for s in self._strings} - {""})],
         }
         return json.dumps(about, separators=(",", ":"))
+
+
+def settle() -> None:
+    """Take now the memory that writing paths takes, and have it given back after use.
+
+    The library that writes Parquet takes some 50 MB by itself when it first writes
+    anything, and keeps what it once had; whoever has to stay within a limit calls this
+    before looking how much is left.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    pa.set_memory_pool(pa.system_memory_pool())
+    with PathsWriter(io.BytesIO()) as writer:
+        writer.write(_one_segment())
+
+
+def _one_segment() -> PathSet:
+    """Return the smallest set that there is something of to write."""
+    wide, narrow, no = np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros(1, np.bool_)
+    state, ends = np.zeros(1, np.uint8), wide + 1
+    start = np.array([0, 1], np.int64)
+    paths = CriticalPaths(start, wide, ends, state, narrow, narrow, wide, wide, narrow, no, ("",))
+    executions = Executions(("",), wide, ends, wide, wide, ("",), ("",))
+    return PathSet(executions, paths, wide, ("",), "", (), no)
 
 
 def save_paths(path_set: PathSet, file: Path) -> None:

@@ -31,7 +31,7 @@ cdef class Recorder(Population):
                           int32_t detail, int32_t cpu, int32_t waker, int64_t woken) noexcept nogil:
         if end <= begin:
             return
-        cdef Interval* row = <Interval*>self.intervals.data + self.intervals.size
+        cdef Row* row = <Row*>self.intervals.data + self.intervals.size
         # Who it is of stands apart: sorting by it reads nothing else.
         (<int32_t*>self.owners.data)[self.intervals.size] = worker
         self.workers[worker].rows += 1
@@ -41,7 +41,7 @@ cdef class Recorder(Population):
         row.woken = woken
         row.waker = waker
         row.detail = detail
-        row.cpu = <int16_t>cpu
+        row.cpu = cpu
         row.state = <uint8_t>state
 
     cdef inline void occupied(self, Processor* p, int64_t end, int32_t worker) noexcept nogil:
@@ -282,29 +282,62 @@ cdef class Recorder(Population):
         return 0
 
     cdef int reserve_intervals(self, Py_ssize_t count) except -1 nogil:
-        reserve(&self.intervals, count, sizeof(Interval))
+        reserve(&self.intervals, count, sizeof(Row))
         # Its own size is not counted.
         self.owners.size = self.intervals.size
         reserve(&self.owners, count, sizeof(int32_t))
         return 0
 
-    def columns(self, int last, take):
-        """Return and forget the tables: intervals, interrupt work, occupation.
+    def packed(self, int last, int64_t cut, take, keep):
+        """Return and forget the tables: what threads did, interrupt work, who ran.
 
-        ``take`` gives memory for a number of bytes.
-
-        Each a list of arrays: where the rows of each worker (or processor) start,
-        then the columns of `critpath.model.Timelines` in their order.
+        Of each how many owners and rows there are, and the rows as
+        `critpath.model.packing` reads them.  ``take`` gives memory for a number of bytes to
+        work in, ``keep`` memory that will be kept.
         """
+        cdef Py_ssize_t threads = self.worker_count, processors = self.processor_count
         cdef Py_ssize_t most = max(self.intervals.size, self.stolen.size, self.ran.size)
+        cdef int32_t* order
+        cdef uint8_t[::1] room = take(ROW * most + OWNER * max(threads, processors) + BEHIND)
+        cdef int64_t[::1] start = take(8 * (max(threads, processors) + 2)).view(np.int64)
+        cdef char* out = <char*>&room[0]
+        cdef char* end
+        cdef Py_ssize_t n
         reserve(&self.order, most + 1, sizeof(int32_t))
-        cdef int32_t* order = <int32_t*>self.order.data
-        start = take(8 * (self.worker_count + 2)).view(np.int64)
+        order = <int32_t*>self.order.data
+        tables = []
+
+        n = self.intervals.size
         self.order_intervals(start, order)
-        intervals = interval_columns(&self.intervals, start, order, take)
+        with nogil:
+            end = put_intervals(out, <Row*>self.intervals.data, &start[0], threads, order, cut)
+        tables.append((threads, n, kept(keep, out, end)))
         forget(&self.intervals, last)
-        stolen = stolen_columns(&self.stolen, self.processor_count, order, take)
+
+        n = self.stolen.size
+        with nogil:
+            memset(&start[0], 0, 8 * (processors + 2))
+            order_by(self.stolen.data + STOLEN_OWNER, sizeof(Stolen), n, &start[0], processors,
+                     order)
+            end = put_stolen(out, <Stolen*>self.stolen.data, &start[0], processors, order, cut)
+        tables.append((processors, n, kept(keep, out, end)))
         forget(&self.stolen, last)
-        ran = ran_columns(&self.ran, self.processor_count, order, take)
+
+        n = self.ran.size
+        with nogil:
+            memset(&start[0], 0, 8 * (processors + 2))
+            order_by(self.ran.data + RAN_OWNER, sizeof(Ran), n, &start[0], processors, order)
+            end = put_ran(out, <Ran*>self.ran.data, &start[0], processors, order, cut)
+        tables.append((processors, n, kept(keep, out, end)))
         forget(&self.ran, last)
-        return intervals, stolen, ran
+        return tables
+
+
+cdef kept(keep, const char* begin, char* end):
+    """Return a copy of some bytes, in memory that is kept."""
+    cdef Py_ssize_t size = end - begin + BEHIND
+    memset(end, 0, BEHIND)
+    copy = keep(size)
+    cdef uint8_t[::1] bytes_ = copy
+    memcpy(&bytes_[0], begin, size)
+    return copy

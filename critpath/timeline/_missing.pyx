@@ -11,7 +11,7 @@ from libc.string cimport memset
 
 import numpy as np
 
-include "_tids.pxi"
+include "../model/_tids.pxi"
 
 cdef enum:
     # critpath.model.Kind

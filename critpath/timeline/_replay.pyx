@@ -12,7 +12,8 @@ from posix.stdlib cimport posix_memalign
 
 import numpy as np
 
-include "_tids.pxi"
+include "../model/_packed_rows.pxi"
+include "../model/_tids.pxi"
 include "_threads.pxi"
 include "_rows.pxi"
 include "_workers.pxi"

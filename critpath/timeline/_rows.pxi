@@ -19,15 +19,8 @@ cdef enum:
     LARGE = 2097152       # a huge page
     HUGE = 67108864       # from here on memory grows where it is: to copy it takes too much
     PAGE = 4096
-
-ctypedef struct Interval:
-    int64_t begin
-    int64_t end
-    int64_t woken
-    int32_t waker
-    int32_t detail
-    int16_t cpu
-    uint8_t state
+    STOLEN_OWNER = 16     # where the processor stands in the row
+    RAN_OWNER = 16
 
 ctypedef struct Stolen:
     int64_t begin
@@ -104,9 +97,8 @@ cdef int forget(Rows* rows, int last) noexcept nogil:
     rows.size = 0
     return 0
 
-# The rows of a block into columns, by worker or processor and in order.  The order is
-# found first, and the rows are then taken by it: that reads in many places and writes in
-# one, and a row is one line of the cache where its columns are eight.
+# The rows of a block, sorted and packed.  The order is found first, and the rows are then
+# taken by it: that reads in many places and writes in one.
 
 cdef int order_by(char* owner, Py_ssize_t item, Py_ssize_t n, int64_t* start, Py_ssize_t owners,
                   int32_t* order) noexcept nogil:
@@ -124,76 +116,68 @@ cdef int order_by(char* owner, Py_ssize_t item, Py_ssize_t n, int64_t* start, Py
         start[mine + 1] += 1
     return 0
 
-cdef interval_columns(Rows* rows, starts, int32_t* order, take):
-    """Return start, begin, end, state, detail, cpu, waker, woken; sorted by worker."""
-    cdef Py_ssize_t i, n = rows.size
-    cdef Interval* row = <Interval*>rows.data
-    cdef Interval* one
-    block = take(n * 37)
-    words = block[: 24 * n].view(np.int64)
-    halves = block[24 * n : 36 * n].view(np.int32)
-    out = [starts[:-1], words[:n], words[n : 2 * n], block[36 * n :],
-           halves[:n], halves[n : 2 * n], halves[2 * n :], words[2 * n :]]
-    cdef int64_t[::1] begin = out[1], end = out[2], woken = out[7]
-    cdef uint8_t[::1] state = out[3]
-    cdef int32_t[::1] detail = out[4], cpu = out[5], waker = out[6]
-    if n:
-        with nogil:
-            for i in range(n):
-                if i + AHEAD < n:
-                    prefetch(&row[order[i + AHEAD]])
-                one = &row[order[i]]
-                begin[i] = one.begin
-                end[i] = one.end
-                state[i] = one.state
-                detail[i] = one.detail
-                cpu[i] = one.cpu
-                waker[i] = one.waker
-                woken[i] = one.woken
-    return out
+cdef char* put_counts(char* p, const int64_t* start, Py_ssize_t owners) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(owners):
+        p = put_count(p, start[i + 1] - start[i])
+    return p
 
-cdef stolen_columns(Rows* rows, Py_ssize_t processors, int32_t* order, take):
-    """Return start, begin, end, state, detail; sorted by processor."""
-    cdef Py_ssize_t i, n = rows.size
-    cdef Stolen* row = <Stolen*>rows.data
-    cdef Stolen* one
-    block = take(n * 21)
-    words = block[: 16 * n].view(np.int64)
-    out = [np.zeros(processors + 2, np.int64), words[:n], words[n:], block[20 * n :],
-           block[16 * n : 20 * n].view(np.int32)]
-    cdef int64_t[::1] start = out[0], begin = out[1], end = out[2]
-    cdef uint8_t[::1] state = out[3]
-    cdef int32_t[::1] detail = out[4]
-    if n:
-        with nogil:
-            order_by(<char*>&row[0].processor, sizeof(Stolen), n, &start[0], processors, order)
-            for i in range(n):
-                one = &row[order[i]]
-                begin[i] = one.begin
-                end[i] = one.end
-                state[i] = one.state
-                detail[i] = one.detail
-    out[0] = out[0][:-1]
-    return out
+cdef char* put_intervals(char* p, const Row* rows, const int64_t* start, Py_ssize_t owners,
+                         const int32_t* order, int64_t cut) noexcept nogil:
+    cdef Py_ssize_t owner, i, n = start[owners]
+    cdef const Row* row
+    cdef int64_t last_end
+    cdef int32_t last_cpu = -1
+    p = put_counts(p, start, owners)
+    for owner in range(owners):
+        last_end = cut
+        for i in range(start[owner], start[owner + 1]):
+            prefetch(<void*>&rows[order[min(i + AHEAD, n - 1)]])
+            row = &rows[order[i]]
+            p = put(p, row, last_end, last_cpu, cut)
+            last_end = row.end
+            last_cpu = row.cpu
+    return p
 
-cdef ran_columns(Rows* rows, Py_ssize_t processors, int32_t* order, take):
-    """Return start, begin, end, worker; sorted by processor."""
-    cdef Py_ssize_t i, n = rows.size
-    cdef Ran* row = <Ran*>rows.data
-    cdef Ran* one
-    block = take(n * 20)
-    words = block[: 16 * n].view(np.int64)
-    out = [np.zeros(processors + 2, np.int64), words[:n], words[n:],
-           block[16 * n :].view(np.int32)]
-    cdef int64_t[::1] start = out[0], begin = out[1], end = out[2]
-    cdef int32_t[::1] worker = out[3]
-    if n:
-        with nogil:
-            order_by(<char*>&row[0].processor, sizeof(Ran), n, &start[0], processors, order)
-            for i in range(n):
-                one = &row[order[i]]
-                begin[i] = one.begin
-                end[i] = one.end
-                worker[i] = one.worker
-    out[0] = out[0][:-1]
-    return out
+cdef char* put_stolen(char* p, const Stolen* rows, const int64_t* start, Py_ssize_t owners,
+                      const int32_t* order, int64_t cut) noexcept nogil:
+    cdef Py_ssize_t owner, i
+    cdef const Stolen* one
+    cdef int64_t last_end
+    cdef Row row
+    row.cpu = row.waker = -1
+    row.woken = -1
+    p = put_counts(p, start, owners)
+    for owner in range(owners):
+        last_end = cut
+        for i in range(start[owner], start[owner + 1]):
+            one = &rows[order[i]]
+            row.begin = one.begin
+            row.end = one.end
+            row.state = one.state
+            row.detail = one.detail
+            p = put(p, &row, last_end, -1, cut)
+            last_end = row.end
+    return p
+
+cdef char* put_ran(char* p, const Ran* rows, const int64_t* start, Py_ssize_t owners,
+                   const int32_t* order, int64_t cut) noexcept nogil:
+    cdef Py_ssize_t owner, i
+    cdef const Ran* one
+    cdef int64_t last_end
+    cdef Row row
+    row.state = 0
+    row.detail = 0
+    row.cpu = -1
+    row.woken = -1
+    p = put_counts(p, start, owners)
+    for owner in range(owners):
+        last_end = cut
+        for i in range(start[owner], start[owner + 1]):
+            one = &rows[order[i]]
+            row.begin = one.begin
+            row.end = one.end
+            row.waker = one.worker
+            p = put(p, &row, last_end, -1, cut)
+            last_end = row.end
+    return p

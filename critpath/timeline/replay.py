@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from critpath.errors import UnreadableError
 from critpath.model import (
-    Block,
     EventChunk,
     EventClass,
     Events,
     Kind,
     Loss,
+    PackedBlock,
     Timelines,
     Workers,
 )
+from critpath.model.arena import Arena, Desk
+from critpath.model.packing import PackedTable
 from critpath.timeline._replay import Replay
-from critpath.timeline.arena import Arena
 from critpath.timeline.contexts import device_state
 from critpath.timeline.meanings import fixed_tables, loss_table, meaning_of, prev_states
 from critpath.timeline.network import NetRecord, linked_packets
@@ -27,11 +28,6 @@ from critpath.timeline.packets import PACKETS, network_events
 
 _MOST_CPUS: Final = 32768
 _IRQ_NAME: Final = 1  # field of an interrupt's entry, in the canonical order
-_COLUMNS: Final = (
-    *("start", "begin", "end", "state", "detail", "cpu", "waker", "woken"),
-    *("stolen_start", "stolen_begin", "stolen_end", "stolen_state", "stolen_detail"),
-    *("ran_start", "ran_begin", "ran_end", "ran_worker"),
-)
 
 
 class Replayer:
@@ -87,7 +83,7 @@ class Replayer:
             losses=loss_table(losses),
             **fixed_tables(code),
         )
-        self._arena = Arena()
+        self._desk, self._arena = Desk(), Arena()
         self._classes = 0
         self._network = False
         self.last = int(np.iinfo(np.int64).min)
@@ -135,11 +131,11 @@ class Replayer:
         """Rows since the last cut."""
         return self._core.waiting
 
-    def cut(self) -> Block:
+    def cut(self) -> PackedBlock:
         """Return what ended since the last cut."""
-        return Block(cut=self.last, **self._columns(last=False))
+        return self._block(self.last, last=False)
 
-    def finish(self, end: int) -> Block:
+    def finish(self, end: int) -> PackedBlock:
         """Return what ended since the last cut, and what went on to the end.
 
         Parameters
@@ -155,11 +151,11 @@ class Replayer:
         require_switches(self.present)
         end = max(end, self.last)
         self._core.close_all(end)
-        return Block(cut=end, **self._columns(last=True))
+        return self._block(end, last=True)
 
-    def _columns(self, *, last: bool) -> dict[str, Any]:
-        tables = self._core.columns(int(last), self._arena.take)
-        return dict(zip(_COLUMNS, (c for table in tables for c in table), strict=True))
+    def _block(self, cut: int, *, last: bool) -> PackedBlock:
+        tables = self._core.packed(int(last), cut, self._desk.take, self._arena.take)
+        return PackedBlock(cut, tuple(PackedTable(*table) for table in tables))
 
     def workers(self) -> Workers:
         """Return the threads seen so far."""
@@ -247,10 +243,10 @@ def replay(events: Events) -> Timelines:
         has_syscalls=Kind.SYSCALL_ENTRY in present,
     )
     replayer.feed(events, events.classes)
-    block = replayer.finish(events.end)
+    block = replayer.finish(events.end).unpacked()
     return Timelines(
         workers=replayer.workers(),
-        **{name: getattr(block, name) for name in _COLUMNS},
+        **block.by_name(),
         processors=replayer.processors,
         strings=tuple(strings),
         losses=events.losses,

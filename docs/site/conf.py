@@ -52,6 +52,7 @@ PAGES: Final = {
         "docs/recording",
         "docs/ci",
         "docs/exports",
+        "docs/large-traces",
     ),
     "Reference": (
         *("docs/commands", "docs/reference-json", "docs/python", "docs/file-formats"),

@@ -12,26 +12,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from critpath.pipeline.extraction import extract
+from critpath.pipeline import extract
 from critpath.read.layout import KERNEL
-from critpath.read.recording import find_traces, read_events
+from critpath.read.recording import find_traces
+from critpath.read.streaming import EventStream
 from critpath.vectors.alphabet import by_thread
 from critpath.vectors.table import vector_table
 
-try:
-    from critpath.read.streaming import EventStream
-except ImportError:  # releases that materialise all events
-    EventStream = None
-
 
 def decode(trace: Path, _: str) -> dict[str, Any]:
-    """Decode and merge all events that critpath reads of the kernel's."""
-    if EventStream is None:
-        return {"events": len(read_events(trace, KERNEL, reader="native"))}
-    stream = EventStream(find_traces(trace), KERNEL)
-    events = sum(len(chunk) for chunk in stream)
-    stream.finish()
-    return {"events": events}
+    """Decode all events that critpath reads of the kernel's, and keep none."""
+    with EventStream(find_traces(trace), KERNEL) as stream:
+        stream.skim()
+        return {"events": stream.finish().total}
+
+
+def merge(trace: Path, _: str) -> dict[str, Any]:
+    """Decode them, and merge them into chunks in the order of time."""
+    with EventStream(find_traces(trace), KERNEL) as stream:
+        return {"events": sum(len(chunk) for chunk in stream)}
 
 
 def vectors(trace: Path, execution: str) -> dict[str, Any]:
@@ -42,7 +41,11 @@ def vectors(trace: Path, execution: str) -> dict[str, Any]:
     return {"executions": len(table), "segments": len(paths.paths.begin)}
 
 
-WORK: dict[str, Callable[[Path, str], dict[str, Any]]] = {"decode": decode, "vectors": vectors}
+WORK: dict[str, Callable[[Path, str], dict[str, Any]]] = {
+    "decode": decode,
+    "merge": merge,
+    "vectors": vectors,
+}
 
 
 def main() -> None:

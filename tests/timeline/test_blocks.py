@@ -89,12 +89,13 @@ def streamed(events, sizes, is_cut):
         replayer.feed(chunk, events.classes[:known])
         if is_cut():
             waiting = replayer.waiting
-            block = replayer.cut()
-            assert waiting == len(block) + len(block.stolen_begin) + len(block.ran_begin)
+            packed = replayer.cut()
+            assert waiting == len(packed)
+            block = packed.unpacked()
             assert replayer.waiting == 0
             assert not fed or block.cut == events.timestamp[fed - 1]
             blocks.append(block)
-    blocks.append(replayer.finish(events.end))
+    blocks.append(replayer.finish(events.end).unpacked())
     assert replayer.present == frozenset(kinds) - {Kind.OTHER}
     return replayer, blocks, strings
 
@@ -190,7 +191,7 @@ def test_chunks_of_recordings(guest, name, size):
 def test_a_cut_of_nothing_is_an_empty_block(guest):
     events = read_events(guest("plain"), KERNEL)
     replayer, _, _ = streamed(events, [100, 10**9], lambda: True)
-    again = replayer.cut()
+    again = replayer.cut().unpacked()
     assert (len(again), len(again.ran_begin), again.cut) == (0, 0, int(events.timestamp[-1]))
     assert len(again.start) == len(replayer.workers()) + 1
 

@@ -1,6 +1,6 @@
 # Which number a thread id has: a table of pages, as kernels number threads from 1 on.
 #
-# An included part, of _replay.pyx and _missing.pyx.
+# An included part, of the replay, the search for missing switches, and the digest.
 
 cdef enum:
     TID_PAGE_BITS = 10

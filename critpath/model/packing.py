@@ -1,0 +1,198 @@
+"""Blocks in few bytes, to be kept.
+
+Of a row nearly all is known from the one before: a thread's row begins where its last one
+ended, mostly on the same processor, and few have a waker or a detail.  So a row is its
+state, its length and what is not as expected, where its columns would be 37 bytes: see
+``_packed_rows.pxi``.  That is less memory to touch, which costs more than the packing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.model._packing import (
+    BYTES_BEHIND,
+    OWNER_BYTES,
+    ROW_BYTES,
+    pack_rows,
+    unpack_intervals,
+    unpack_ran,
+    unpack_stolen,
+)
+from critpath.model.arena import Desk
+from critpath.model.blocks import Block, Columns
+from critpath.model.columns import I64, U8
+
+# Gives memory for a number of bytes.
+Take = Callable[[int], U8]
+
+INTERVALS, STOLEN, RAN = range(3)
+_KINDS: Final[tuple[tuple[type[np.generic], ...], ...]] = (
+    (np.int64, np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32, np.int64),
+    (np.int64, np.int64, np.int64, np.uint8, np.int32),
+    (np.int64, np.int64, np.int64, np.int32),
+)
+_UNPACK: Final[tuple[Callable[..., None], ...]] = (unpack_intervals, unpack_stolen, unpack_ran)
+
+
+def _fresh(size: int) -> U8:
+    return np.empty(size, np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedTable:
+    """The rows of one table of a block.
+
+    Attributes
+    ----------
+    owners, rows : int
+        Threads (or processors), and the rows of all of them.
+    data : uint8 [bytes]
+    """
+
+    owners: int
+    rows: int
+    data: U8
+
+    def unpacked(self, table: int, cut: int, scratch: Take = _fresh) -> Columns:
+        """Return where the rows of each owner start, and their columns in `Block`'s order.
+
+        Parameters
+        ----------
+        table : int
+            ``INTERVALS``, ``STOLEN`` or ``RAN``.
+        cut : int
+            That of the block.
+        scratch : callable
+            Gives the memory that they will be in.
+        """
+        kinds = [np.dtype(kind) for kind in _KINDS[table]]
+        sizes = [kind.itemsize * self.rows for kind in kinds]
+        sizes[0] = kinds[0].itemsize * (self.owners + 1)
+        room, at = scratch(sum(sizes)), 0
+        columns: list[Any] = list(kinds)
+        # Those of large items first, for the others' alignment.
+        for place in sorted(range(len(kinds)), key=lambda place: -kinds[place].itemsize):
+            columns[place] = room[at : at + sizes[place]].view(kinds[place])
+            at += sizes[place]
+        _UNPACK[table](cut, self.data, *columns)
+        return tuple(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedBlock:
+    """A `Block` in few bytes.
+
+    Attributes
+    ----------
+    cut : int
+        That of the block.
+    tables : tuple of PackedTable
+        What threads did, interrupt work, who ran.
+    """
+
+    cut: int
+    tables: tuple[PackedTable, ...]
+
+    def __len__(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    def unpacked(self) -> Block:
+        """Return the block."""
+        columns = [
+            column
+            for kind, table in enumerate(self.tables)
+            for column in table.unpacked(kind, self.cut)
+        ]
+        return Block(self.cut, *columns)
+
+
+def pack(block: Block) -> PackedBlock:
+    """Return a block in few bytes; what a replay cuts is packed already."""
+    stolen, ran = block.stolen(), block.ran()
+    none = np.full(max(len(stolen[1]), len(ran[1])), -1, np.int64)
+    halves = none.astype(np.int32)
+    zeros = np.zeros(len(ran[1]), np.int32)
+    n, m = len(stolen[1]), len(ran[1])
+    tables = (
+        block.intervals(),
+        (*stolen, halves[:n], halves[:n], none[:n]),
+        (*ran[:3], zeros.astype(np.uint8), zeros, halves[:m], ran[3], none[:m]),
+    )
+    return PackedBlock(block.cut, tuple(_packed(block.cut, columns) for columns in tables))
+
+
+def _packed(cut: int, columns: Columns) -> PackedTable:
+    owners, rows = len(columns[0]) - 1, len(columns[1])
+    room = np.zeros(OWNER_BYTES * owners + ROW_BYTES * rows + BYTES_BEHIND, np.uint8)
+    size = pack_rows(cut, room, *columns)
+    room[size:] = 0
+    return PackedTable(owners, rows, room[: size + BYTES_BEHIND].copy())
+
+
+class FetchedBlock:
+    """A block of which each table is unpacked when it is asked for.
+
+    Parameters
+    ----------
+    cut : int
+    fetch : callable
+        Returns ``INTERVALS``, ``STOLEN`` or ``RAN``.
+    scratch : callable
+        Gives memory for the columns.
+    """
+
+    def __init__(self, cut: int, fetch: Callable[[int], PackedTable], scratch: Take) -> None:
+        self.cut = cut
+        self._fetch, self._scratch = fetch, scratch
+
+    def intervals(self) -> Columns:
+        """As `Block.intervals`."""
+        return self._columns(INTERVALS)
+
+    def stolen(self) -> Columns:
+        """As `Block.stolen`."""
+        return self._columns(STOLEN)
+
+    def ran(self) -> Columns:
+        """As `Block.ran`."""
+        return self._columns(RAN)
+
+    def _columns(self, table: int) -> Columns:
+        return self._fetch(table).unpacked(table, self.cut, self._scratch)
+
+
+class PackedBlocks:
+    """Blocks that are all in memory, packed (`critpath.model.Blocks`)."""
+
+    def __init__(self) -> None:
+        self._blocks: list[PackedBlock] = []
+        self._desk = Desk()
+
+    def append(self, block: PackedBlock) -> None:
+        """Add the next block."""
+        self._blocks.append(block)
+
+    @property
+    def cuts(self) -> I64:
+        """The cut of every block (ns)."""
+        return np.array([block.cut for block in self._blocks], np.int64)
+
+    def close(self) -> None:
+        """Forget the blocks."""
+        self._blocks.clear()
+        self._desk = Desk()
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, index: int) -> FetchedBlock:
+        block = self._blocks[index]
+        return FetchedBlock(block.cut, block.tables.__getitem__, self._desk.take)
+
+    def __iter__(self) -> Iterator[FetchedBlock]:
+        return (self[index] for index in range(len(self)))

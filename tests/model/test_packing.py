@@ -1,0 +1,118 @@
+"""Packed blocks: whatever the values, they are the same again."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from critpath.model import Block, PackedBlocks
+from critpath.model.packing import pack
+
+TIMES = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 2**33),
+    st.sampled_from([-1, 0, 2**32 - 1, 2**32, 2**63 - 1, -(2**63)]),
+)
+CODES = st.one_of(
+    st.integers(-(2**31), 2**31 - 1), st.integers(-1, 3), st.sampled_from([2**31 - 1, -(2**31)])
+)
+STATES = st.integers(0, 255)
+
+
+def tables(*values):
+    """Rows by owner: sometimes each begins where the one before it ended."""
+    row = st.tuples(st.booleans(), TIMES, TIMES, *values)
+    some = st.lists(st.lists(row, max_size=5), max_size=6)
+    # So many of one owner that their number takes more than a byte.
+    many = st.builds(lambda rows, times: [rows * times, rows], st.lists(row, max_size=3), RUNS)
+    return st.one_of(some, many)
+
+
+RUNS = st.integers(80, 200)
+
+
+def columns(table, kinds):
+    start, rows = [0], []
+    for of_owner in table:
+        last = None
+        for follows, begin, end, *values in of_owner:
+            rows.append((last if follows and last is not None else begin, end, *values))
+            last = end
+        start.append(len(rows))
+    by_column = zip(*rows, strict=True) if rows else [[]] * len(kinds)
+    return [
+        np.array(start, np.int64),
+        *(np.array(c, kind) for c, kind in zip(by_column, kinds, strict=True)),
+    ]
+
+
+def block_of(cut, threads, stolen, ran):
+    i64, i32, u8 = np.int64, np.int32, np.uint8
+    return Block(
+        cut,
+        *columns(threads, (i64, i64, u8, i32, i32, i32, i64)),
+        *columns(stolen, (i64, i64, u8, i32)),
+        *columns(ran, (i64, i64, i32)),
+    )
+
+
+BLOCKS = st.builds(
+    block_of,
+    TIMES,
+    tables(STATES, CODES, CODES, CODES, TIMES),
+    tables(STATES, CODES),
+    tables(CODES),
+)
+
+
+def assert_same(tables, block):
+    for name in ("intervals", "stolen", "ran"):
+        found, expected = getattr(tables, name)(), getattr(block, name)()
+        for mine, its in zip(found, expected, strict=True):
+            assert mine.dtype == its.dtype
+            np.testing.assert_array_equal(mine, its)
+
+
+@settings(deadline=None, max_examples=400)
+@given(BLOCKS)
+def test_all_values_survive(block):
+    packed = pack(block)
+    assert packed.cut == block.cut
+    assert len(packed) == len(block) + len(block.stolen_begin) + len(block.ran_begin)
+    assert_same(packed.unpacked(), block)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(BLOCKS, max_size=5), st.randoms(use_true_random=False))
+def test_blocks_in_any_order(blocks, chance):
+    kept = PackedBlocks()
+    for block in blocks:
+        kept.append(pack(block))
+    assert len(kept) == len(blocks)
+    assert kept.cuts.tolist() == [block.cut for block in blocks]
+    held = []
+    for _ in range(10 if blocks else 0):
+        k = chance.randrange(len(blocks))
+        assert_same(kept[k], blocks[k])
+        held.append((kept[k].intervals(), blocks[k].intervals()))
+    # What somebody still holds was not overwritten.
+    for mine, its in held:
+        assert all(np.array_equal(a, b) for a, b in zip(mine, its, strict=True))
+
+
+def test_an_ordinary_block_takes_few_bytes():
+    times = np.arange(0, 20_000_000, 1000)
+    n = len(times) - 1
+    halves = np.zeros(n, np.int32)
+    nobody = np.full(n, -1, np.int32)
+    start = np.array([0, n // 2, n])
+    states = np.ones(n, np.uint8)
+    block = Block(
+        int(times[-1]),
+        *(start, times[:-1], times[1:], states, halves, halves, nobody, np.full(n, -1)),
+        *(start, times[:-1], times[1:], states, halves),
+        *(start, times[:-1], times[1:], nobody),
+    )
+    packed = pack(block)
+    assert sum(len(table.data) for table in packed.tables) < 7 * len(packed)

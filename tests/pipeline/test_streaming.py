@@ -1,0 +1,246 @@
+"""A recording that is read as a stream gives what it gives as a whole in memory."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from critpath.errors import UsageError
+from critpath.executions.find import find_executions
+from critpath.executions.specification import parse_specification, wanted
+from critpath.graph.path import critical_paths
+from critpath.graph.subjects import subject_workers
+from critpath.pipeline import ExtractSettings, budget, extract, extraction, sources, spilling
+from critpath.pipeline.budget import Budget
+from critpath.read.layout import KERNEL
+from critpath.read.manifest import open_manifest, with_manifest
+from critpath.read.recording import describe, read_events
+from critpath.read.streaming import OutOfOrder
+from critpath.timeline.missing_switches import with_missing_switches
+from critpath.timeline.replay import replay
+
+REQUESTS = "events:app:request_begin,app:request_end,key=id"
+MIB = 1 << 20
+
+
+def as_a_whole(recording: Path, text: str):
+    """The paths of a recording from all of its events, one replay, one block."""
+    manifest, _ = open_manifest(recording)
+    specification = parse_specification(text)
+    events = read_events(recording, (*KERNEL, *wanted(specification)))
+    events = with_manifest(with_missing_switches(events), manifest)
+    names = sorted({name for of in describe(recording) for name in of.events})
+    executions = find_executions(
+        events, specification, names, manifest.runs, interleaved=bool(manifest.interleaved)
+    )
+    timelines = replay(events)
+    subjects = subject_workers(timelines.workers, executions)
+    return executions, critical_paths(timelines, subjects, executions.begin, executions.end)
+
+
+def assert_same(paths, executions, whole):
+    assert paths.executions.id == executions.id
+    assert paths.executions.comm == executions.comm
+    assert paths.executions.notes == executions.notes
+    assert paths.executions.incomplete == executions.incomplete
+    found = paths.paths
+    for column in ("start", "begin", "end", "state", "tid", "host", "cpu", "lossy"):
+        np.testing.assert_array_equal(getattr(found, column), getattr(whole, column), column)
+    for column in ("detail", "comm"):
+        ours, theirs = (
+            [of.strings[code] for code in getattr(of, column).tolist()] for of in (found, whole)
+        )
+        assert ours == theirs
+
+
+def joined(recording: Path, text: str, monkeypatch, rows: int, segments: int, *, spills: bool):
+    """The paths of a recording in blocks and groups of some size."""
+    monkeypatch.setattr(Budget, "within", lambda _: Budget(rows, segments, spills=spills))
+    return extract([recording], specification=text, max_memory=1)
+
+
+SIZES = ((1 << 17, 0, False), (500, 0, False), (3_000, 200, True), (100, 1, True))
+
+
+@pytest.mark.parametrize(("rows", "segments", "spills"), SIZES)
+@pytest.mark.parametrize("name", ["normal", "sample-lock", "sample-quota"])
+def test_recordings_of_the_guest(guest, monkeypatch, name, rows, segments, spills):
+    paths = joined(guest(name), REQUESTS, monkeypatch, rows, segments, spills=spills)
+    executions, whole = as_a_whole(guest(name), REQUESTS + ",label=type")
+    assert_same(paths, executions, whole)
+
+
+@pytest.mark.parametrize("text", ["thread", "process"])
+@pytest.mark.parametrize(
+    "name", ["public/tc-bug446190", "public/selora-namespace_live", "public/tc-scp_dest"]
+)
+def test_public_traces(shared, monkeypatch, name, text):
+    recording = shared(name)
+    paths = joined(recording, text, monkeypatch, 20_000, 5_000, spills=True)
+    assert_same(paths, *as_a_whole(recording, text))
+
+
+# ------------------------------------------------- what is known only behind the end
+
+
+@pytest.fixture(scope="module")
+def large_trace():
+    file = Path(__file__).parents[1] / "benchmarks" / "large_trace.py"
+    spec = importlib.util.spec_from_file_location("large_trace", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault("large_trace", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": 0.01}, {"missing_switches": 0.02}])
+@pytest.mark.parametrize(("rows", "segments", "spills"), [SIZES[0], SIZES[2]])
+def test_losses_and_missing_switches(
+    large_trace, tmp_path, monkeypatch, options, rows, segments, spills
+):
+    recording = tmp_path / "trace"
+    large_trace.generate(recording, 60_000, cpus=4, executions=60, seed=3, **options)
+    paths = joined(recording, REQUESTS, monkeypatch, rows, segments, spills=spills)
+    assert len(paths) > 20
+    assert bool(paths.losses) == ("loss" in options)
+    counted = [e for e in paths.environment if "switches_put_in" in e]
+    assert bool(counted) == ("missing_switches" in options)
+    assert_same(paths, *as_a_whole(recording, REQUESTS + ",label=type"))
+
+
+def test_events_out_of_order_are_read_as_a_whole(guest, monkeypatch):
+    """One stream goes backwards: the pass ends, and all events are sorted in memory."""
+    recording = guest("normal")
+    before = extract([recording], specification=REQUESTS)
+
+    class Backwards(sources.EventStream):
+        def __next__(self):
+            raise OutOfOrder("kernel/channel0_0")
+
+    monkeypatch.setattr(sources, "EventStream", Backwards)
+    paths = joined(recording, REQUESTS, monkeypatch, 1_000, 100, spills=True)
+    assert_same(paths, before.executions, before.paths)
+    [said] = [w for w in paths.warnings if "max-memory" in w]
+    assert "time runs backwards within kernel/channel0_0" in said
+
+
+def test_the_other_reader(guest):
+    paths = extract([guest("normal")], specification=REQUESTS, reader="babeltrace2")
+    native = extract([guest("normal")], specification=REQUESTS)
+    assert_same(paths, native.executions, native.paths)
+
+
+# ------------------------------------------------------------------------- the limit
+
+
+def run(*arguments: str, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "critpath", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        **options,
+    )
+
+
+# A child's peak is never below what its parent had: so the parent is a small one.
+WATCH = """
+import os, sys
+command = [sys.executable, "-m", "critpath", *sys.argv[1:]]
+child = os.posix_spawn(sys.executable, command, os.environ)
+_, status, used = os.wait4(child, 0)
+print(used.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def peak_of(*arguments: str) -> int:
+    """Run critpath and return the most memory it had, in bytes."""
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH, *arguments], check=True, capture_output=True, text=True
+    )
+    return 1024 * int(done.stdout)
+
+
+def test_a_limit_far_below_the_trace(large_trace, tmp_path):
+    """A trace of 330 MB, of which 250 are kept; the limit leaves some 45 for them."""
+    recording = tmp_path / "trace"
+    large_trace.generate(recording, 8_000_000, executions=800)
+    written, peaks = [], []
+    for limit in ("0", "216M"):
+        out = tmp_path / f"{limit}.parquet"
+        command = ["extract", recording, "-o", out, "--execution", REQUESTS, "--quiet"]
+        peaks.append(peak_of(*map(str, command), "--max-memory", limit))
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+    assert peaks[1] <= 216 * MIB < peaks[0]
+
+
+def test_too_little(guest, tmp_path):
+    out = tmp_path / "x.parquet"
+    done = run("extract", str(guest("normal")), "-o", str(out), "--max-memory", "32M")
+    assert done.returncode == 2
+    assert "--max-memory 32M is too little" in done.stderr
+    assert "give each job at least" in done.stderr
+    assert not out.exists()
+
+
+def test_no_room_for_the_temporary_file(guest, tmp_path):
+    """A temporary directory without room: said, and nothing is left."""
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    out = tmp_path / "x.parquet"
+    done = run(
+        *("extract", str(guest("normal")), "-o", str(out), "--max-memory", "512M"),
+        *("--execution", REQUESTS),
+        preexec_fn=small_files,
+    )
+    assert done.returncode == 2
+    assert "the temporary file of --max-memory" in done.stderr
+    assert "TMPDIR" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_temporary_directory_that_is_none(monkeypatch):
+    def refuse(**_):
+        raise OSError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(spilling.tempfile, "TemporaryFile", refuse)
+    with pytest.raises(UsageError, match="No such file"):
+        spilling.SpilledBlocks()
+
+
+def test_the_limit_is_the_settings(monkeypatch, guest):
+    seen = []
+    within = Budget.within.__func__
+
+    def watch(cls, limit):
+        seen.append(limit)
+        return within(cls, limit)
+
+    monkeypatch.setattr(Budget, "within", classmethod(watch))
+    settings = ExtractSettings(REQUESTS, max_memory=2048 * MIB)
+    [paths] = extraction.extract_recording(guest("normal"), settings)
+    assert len(paths)
+    assert seen == [2048 * MIB]
+
+
+def test_pieces_fit(monkeypatch):
+    monkeypatch.setattr(budget, "_resident", lambda: 100 * MIB)
+    small, large = Budget.within(200 * MIB), Budget.within(10_000 * MIB)
+    assert small.rows < large.rows == budget.ROWS
+    assert small.segments < large.segments
+    assert small.spills
+    assert Budget.within(0) == Budget()
+    assert replace(small, segments=0) != small
