@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Rows that all decoders together keep waiting, so that they stay in the cache; a decoder
 # gets its share of them within bounds.
-_WAITING = 16384
+_WAITING = 32768
 _FEWEST, _MOST = 128, 2048
 _DESCRIPTORS = 128  # left to others
 

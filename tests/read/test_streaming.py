@@ -189,6 +189,21 @@ def test_the_last_moment_there_is(tmp_path):
     assert_same([trace(tmp_path, files, schema(clock))], VALUES, 3)
 
 
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_times_that_are_centuries_apart(tmp_path, size):
+    """Further than the keys of a merge reach: equal times stand in the order of files."""
+    far = [0, 1, 1 << 40, 1 << 58, (1 << 58) + 1, 1 << 59, 1 << 61, 1 << 62, (1 << 63) - 9]
+    files = {
+        f"s{n:02}": b"".join(
+            packet(at, at + 8, [tick(at, n), tick(at + n % 3, n)], cpu=n, seq=i)
+            for i, at in enumerate(far[n % 4 :: 1 + n % 3])
+        )
+        for n in range(9)
+    }
+    assert_same([trace(tmp_path, files)], VALUES, size)
+    assert_same([trace(tmp_path, {"s00": files["s00"]})], VALUES, size)
+
+
 @pytest.mark.parametrize("files", [1, 3, 70])
 def test_more_events_than_a_batch(tmp_path, files):
     count = 30_000
