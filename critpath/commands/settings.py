@@ -96,8 +96,8 @@ SETTINGS: Final[dict[str, Setting]] = {
             "max-memory",
             as_size,
             0,
-            "memory that reading recordings may take, such as 512M: what does not fit goes to "
-            "a temporary file; 0 for no limit",
+            "most memory for reading recordings, such as 512M: a temporary file has the rest; "
+            "0: no limit",
             "SIZE",
         ),
         Setting(

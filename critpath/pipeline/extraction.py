@@ -141,7 +141,9 @@ def _replayed(
     with closing(replayed):
         said = (*recorded.notes, *replayed.events.warnings)
         if budget.spills and opener.whole:
-            said += (f"{recorded.path} is {opener.whole}: it was in memory, whatever --max-memory",)
+            said += (
+                f"{recorded.path} was in memory as a whole, whatever --max-memory: {opener.whole}",
+            )
         yield replace(replayed, events=replace(replayed.events, warnings=said))
 
 

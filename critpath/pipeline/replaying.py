@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Protocol
 
+from critpath.errors import UnreadableError
 from critpath.executions.digest import Digest
 from critpath.model import Blocks, Events, Kind, PackedBlock, PackedBlocks
 from critpath.pipeline.spilling import SpilledBlocks
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from critpath.read.clocks import Trace
     from critpath.timeline.missing_switches import Insertions
 
-# Losses, kinds of events that never come and missing switches fall once each, and what
-# is put in or lost may show another: more passes than these find nothing new.
+# Order, losses, kinds of events that never come and missing switches are found out once
+# each, and what is put in or lost may show another: more passes find nothing new.
 _MOST_PASSES: Final = 6
 Packets = tuple[tuple[int, int, int, int], ...]
 
@@ -161,27 +162,35 @@ def replay_stream(
     Returns
     -------
     Replayed
+
+    Raises
+    ------
+    UnreadableError
+        As the readers do; or if the recording changes while it is read.
     """
     for _ in range(_MOST_PASSES):
         blocks: BlockStore = SpilledBlocks() if budget.spills else PackedBlocks()
         try:
             with closing(opener()) as source:
                 done = _one_pass(source, facts, Digest(specifications), blocks, budget, complete)
+            if isinstance(done, Replayed):
+                return done
+            facts = done
+            if facts.searched and facts.insertions is None:
+                with closing(opener()) as source:
+                    facts = _missing(source, facts, complete)
         except OutOfOrder as reason:
-            blocks.close()
+            # What was looked for was looked for in the wrong order.
             opener.sort_whole(reason)
-            continue
+            facts = replace(facts, searched=False, insertions=None)
         except BaseException:
             blocks.close()
             raise
-        if isinstance(done, Replayed):
-            return done
         blocks.close()
-        facts = done
-        if facts.searched and facts.insertions is None:
-            with closing(opener()) as source:
-                facts = _missing(source, facts, complete)
-    raise AssertionError("a recording that is another one on every pass")
+    raise UnreadableError(
+        "the recording is another one whenever it is read",
+        "wait until it is written, and copied whole",
+    )
 
 
 def _missing(source: Source, facts: Facts, complete: Callable[[Events], Events]) -> Facts:
@@ -221,7 +230,7 @@ def _one_pass(
     for chunk in chunks:
         digest.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
-        if put is None and replayer.contradicted:
+        if put is None and replayer.contradicted and not source.filled:
             return replace(facts, searched=True)
         if replayer.waiting >= budget.rows:
             rows += replayer.waiting

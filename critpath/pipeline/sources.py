@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -20,8 +20,16 @@ if TYPE_CHECKING:
     from critpath.read.clocks import Trace
 
 
+# Chunks that are decoded ahead: one, and another for the time that a block is cut in.
+_AHEAD: Final = 2
+
+
 class Source(Protocol):
     """A recording whose events come in the order of time; read once from begin to end."""
+
+    @property
+    def filled(self) -> bool:
+        """Whether switches that the kernel left out have been put in."""
 
     @property
     def classes(self) -> Sequence[EventClass]:
@@ -57,6 +65,7 @@ class WholeRecording:
     """Events that are all in memory, as a `Source`."""
 
     def __init__(self, events: Events) -> None:
+        self.filled = True
         self._events = events
         self._strings = list(events.strings) or [""]
         self._codes = {text: code for code, text in reversed(list(enumerate(self._strings)))}
@@ -114,7 +123,7 @@ class Opener:
     Attributes
     ----------
     whole : str
-        Why the recording is in memory as a whole; "" where it is not.
+        Why the recording is in memory as a whole, as a clause; "" where it is not.
     """
 
     def __init__(
@@ -132,14 +141,14 @@ class Opener:
         self._events: Events | None = None
         self.whole = ""
         if reader == "babeltrace2":
-            self.whole = "read by babeltrace2"
+            self.whole = "babeltrace2 reads it"
         elif len({trace.host for trace in traces}) > 1:
-            self.whole = "of several hosts, whose clocks have to be aligned first"
+            self.whole = "it is of several hosts, whose clocks have to be aligned first"
 
     def __call__(self) -> Source:
         """Begin."""
         if not self.whole:
-            return EventStream(self._traces, self._wanted, ahead=self._ahead)
+            return EventStream(self._traces, self._wanted, ahead=_AHEAD if self._ahead else 0)
         if self._events is None:
             events = read_events(self._recording, self._wanted, reader=self._reader)
             self._events = align_hosts(with_missing_switches(events))
@@ -147,4 +156,4 @@ class Opener:
 
     def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""
-        self.whole = f"{reason}, so that its events have to be sorted"
+        self.whole = f"{reason}, and its events have to be sorted"

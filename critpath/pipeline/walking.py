@@ -82,16 +82,19 @@ def walked(
         )
 
     expected = _expected(replayed, executions)
+    most = float(budget.segments)
     first = 0
     while first < len(executions) or not first:
-        last = _together(expected, first, budget.segments)
+        last = _together(expected, first, most)
         rows = slice(first, last)
         paths = sweep.paths(subjects[rows], executions.begin[rows], executions.end[rows])
         yield part(rows, paths)
         if last >= len(executions):
             return
-        # The rest is likely to be as these were.
-        expected[last:] *= len(paths.begin) / max(float(expected[rows].sum()), 1.0)
+        # Executions differ: the next group may be twice as large at the most, and less if
+        # this one has shown that as many may be too much.
+        size, segments = float(expected[rows].sum()), max(len(paths.begin), 1)
+        most = size * min(2.0, budget.segments / (2 * segments))
         first = last
 
 
@@ -102,7 +105,7 @@ def _expected(replayed: Replayed, executions: Executions) -> F64:
     return _AT_LEAST + share * (_CUTS * replayed.rows / max(len(replayed.processors), 1))
 
 
-def _together(expected: F64, first: int, most: int) -> int:
+def _together(expected: F64, first: int, most: float) -> int:
     """Return the end of the executions that are walked together."""
     if not most:
         return len(expected)

@@ -46,8 +46,11 @@ class OutOfOrder(Exception):  # noqa: N818 - says what is the matter, and is no 
     """
 
     def __init__(self, file: str) -> None:
-        super().__init__(f"time runs backwards within {file}")
+        super().__init__(file)
         self.file = file
+
+    def __str__(self) -> str:
+        return f"time runs backwards within {self.file}"
 
 
 class _Chunks:
@@ -203,6 +206,11 @@ class EventStream:
     def environment(self) -> tuple[Mapping[str, str | int], ...]:
         """The ``env`` of every trace."""
         return tuple(t.trace.schema.environment for t in self._traces)
+
+    @property
+    def filled(self) -> bool:
+        """Whether switches that the kernel left out have been put in: not here."""
+        return False
 
     # ---------------------------------------------------------------- strings
 

@@ -199,19 +199,22 @@ def with_insertions(
             numbers = set(insertions.event_class[at:end].tolist())
             if any(classes[number].kind != Kind.SWITCH for number in numbers):
                 raise ValueError("these are not the classes of the recording that was searched")
-            yield _inserted(chunk, insertions, rows, at, end)
+            # A class may have more fields than a switch has by itself: they are not known here.
+            width = max(len(classes[number].fields) for number in numbers)
+            yield _inserted(chunk, insertions, rows, at, end, width)
         else:
             yield chunk
         rows, at = rows + len(chunk), end
 
 
 def _inserted(
-    chunk: EventChunk, insertions: Insertions, rows: int, low: int, high: int
+    chunk: EventChunk, insertions: Insertions, rows: int, low: int, high: int, width: int
 ) -> EventChunk:
     """Return a chunk, whose first event is number ``rows``, with some switches put in."""
     place = insertions.after[low:high] - rows
-    values = insertions.values[low:high]
-    offset = len(chunk.values) + _FIELDS * np.arange(high - low)
+    values = np.zeros((high - low, max(width, _FIELDS)), np.int64)
+    values[:, :_FIELDS] = insertions.values[low:high]
+    offset = len(chunk.values) + values.shape[1] * np.arange(high - low)
     at = place + 1
     return EventChunk(
         timestamp=np.insert(chunk.timestamp, at, chunk.timestamp[place]),
