@@ -90,6 +90,8 @@ def _graphml(
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
     from critpath.report.exports.as_graphml import graphml  # noqa: PLC0415 - start-up time
 
+    if settings["max-memory"]:
+        tell("graphml has the whole recording in memory: --max-memory is not heeded")
     graph, timelines = pipeline.window(source, reader=settings["reader"], **of)
     vertices, threads = graph.graph.get("left_out", (0, 0))
     if vertices:

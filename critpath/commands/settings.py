@@ -66,6 +66,7 @@ class Setting:
 _POSITIVE: Final = number(0, 1e9, "a number above 0")
 # Zero is a floor that lets everything pass, so it must be expressible.
 _FLOOR: Final = share(10, "a share of the normal mean, such as 0.05 or 5%")
+_T2: Final = "paper's probability rule: ratio of the shares above the normal mean, or auto"
 
 SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting
@@ -146,13 +147,7 @@ SETTINGS: Final[dict[str, Setting]] = {
             repeated=True,
         ),
         Setting("t1", _POSITIVE, 1.5, "paper's average rule: mean + T1 * std", "T1"),
-        Setting(
-            "t2",
-            auto_or(_POSITIVE),
-            None,
-            "paper's probability rule: ratio of the shares above the normal mean, or auto",
-            "T2",
-        ),
+        Setting("t2", auto_or(_POSITIVE), None, _T2, "T2"),
         Setting(
             "y-reference",
             one_of("a1", "a2"),

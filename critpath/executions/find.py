@@ -75,13 +75,29 @@ def find_executions(
     return within_runs(found, runs) if own else found
 
 
+def require_events(specification: Specification, known: Sequence[str]) -> None:
+    """Refuse a specification that names an event which a trace has no class for.
+
+    Parameters
+    ----------
+    specification : Specification
+    known : sequence of str
+        Names of every event class of the trace.
+
+    Raises
+    ------
+    UsageError
+    """
+    for pattern in (specification.begin, specification.end):
+        if pattern is not None and pattern.name not in known:
+            raise _unknown(pattern.name, sorted(set(known)))
+
+
 def _events(events: Events, specification: Specification, known: Sequence[str]) -> Executions:
     begin, end = specification.begin, specification.end
     if begin is None or end is None:
         raise UsageError("events without a begin and an end", SYNTAX)
-    for name in (begin.name, end.name):
-        if name not in known:
-            raise _unknown(name, sorted(set(known)))
+    require_events(specification, known)
     return find_by_events(events, begin, end, key=specification.key, label=specification.label)
 
 

@@ -11,10 +11,12 @@ from critpath.errors import UsageError
 from critpath.store import settle
 
 _MIB: Final = 1 << 20
+# What a process needs at least: itself with the library that writes, and room to work.
+PER_JOB: Final = 224 * _MIB
 # Below this there is no room for the buffers of the decoders and one small block.
 _LEAST: Final = 32 * _MIB
 # What writing a row group takes, and reading it back to see that it is whole.
-_WRITING: Final = 48 * _MIB
+_WRITING: Final = 64 * _MIB
 # What a row takes while its block is made, sorted, written and fetched again, and a
 # segment while it is walked, accounted for and written: measured, rounded up.
 _ROW: Final = 200
@@ -51,25 +53,36 @@ class Budget:
         limit : int
             Bytes of resident memory for the whole process; 0 for no limit.
 
-        Raises
-        ------
-        UsageError
-            If the limit leaves no room to work.
         """
         if not limit:
             return cls()
         # Reading alone needs none of it, but what it finds is written by this process.
         settle()
-        taken = _resident() + _WRITING
-        free = limit - taken
-        if free < _LEAST:
-            raise UsageError(
-                f"--max-memory {limit // _MIB}M is too little: "
-                f"critpath itself takes {taken // _MIB + 1} MiB",
-                f"give each job at least {(taken + _LEAST) // _MIB + 1}M",
-            )
+        free = max(limit - _resident() - _WRITING, _LEAST)
         rows = max(_FEWEST_ROWS, min(ROWS, free // 3 // _ROW))
         return cls(rows, max(1, free // 3 // _SEGMENT), spills=True)
+
+
+def require_room(limit: int, jobs: int) -> None:
+    """Refuse a limit that leaves no room to work, before any work.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes for all jobs together; 0 for no limit.
+    jobs : int
+
+    Raises
+    ------
+    UsageError
+    """
+    least = jobs * PER_JOB
+    if 0 < limit < least:
+        more = f" for {jobs} jobs" if jobs > 1 else ""
+        raise UsageError(
+            f"--max-memory {limit / _MIB:g}M is too little{more}",
+            f"give at least {least // _MIB}M" + (", or --jobs 1" if jobs > 1 else ""),
+        )
 
 
 def _resident() -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from critpath.errors import UsageError
-from critpath.executions.find import find_executions
+from critpath.executions.find import find_executions, require_events
 from critpath.executions.specification import parse_specification
 from critpath.units import plural
 
@@ -58,7 +58,8 @@ def extract_recording(
     Yields
     ------
     PathSet
-        One, or several of the same recording, in order, that belong together.
+        One, or several of the same recording, in order, that belong together.  Whoever
+        does not take all of them closes the generator: it may hold a temporary file.
 
     Raises
     ------
@@ -96,8 +97,11 @@ def extract_recording(
     chosen, labelled = with_label(parse_specification(text), [of.texts for of in described])
     recorded = _Recorded(recording, traces, manifest, (*said, *how, *labelled))
     budget = Budget.within(settings.max_memory)
+    with _naming(recording):
+        # Before anything is read: what is misspelt is told at once.
+        require_events(chosen, names)
     with _replayed(opener(wanted(chosen)), recorded, [chosen], budget) as replayed:
-        try:
+        with _naming(recording):
             executions = find_executions(
                 replayed.events,
                 chosen,
@@ -105,13 +109,19 @@ def extract_recording(
                 manifest.runs,
                 interleaved=bool(manifest.interleaved),
             )
-        except UsageError as error:
-            # Of several recordings it may be in one that an event or a field is missing.
-            raise UsageError(f"{recording}: {error.what}", error.do) from None
         tell(f"walking {plural(len(executions), 'critical path')}")
         yield from walked(
             replayed, executions, str(recording), text, budget, interrupts=settings.interrupts
         )
+
+
+@contextmanager
+def _naming(recording: Path) -> Iterator[None]:
+    """Say of which recording it is that an event or a field is missing in."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{recording}: {error.what}", error.do) from None
 
 
 @dataclass(frozen=True)

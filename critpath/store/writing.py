@@ -18,9 +18,9 @@ from critpath.store.whole import atomic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What a reader has in memory at a time: 16 MB of segments at the most, or one execution.
+# What a reader has in memory at a time: 8 MB of segments at the most, or one execution.
 GROUP_EXECUTIONS: Final = 1000
-GROUP_SEGMENTS: Final = 1 << 18
+GROUP_SEGMENTS: Final = 1 << 17
 
 
 class PathsWriter:

@@ -27,6 +27,7 @@ from critpath.model import (
     Loop,
     Rows,
     State,
+    StoredPaths,
     Symbol,
     Table,
     identifiers,
@@ -69,8 +70,9 @@ def types_with_columns():
         for _, kind in inspect.getmembers(module, dataclasses.is_dataclass):
             made = getattr(kind, "__post_init__", None)
             names = made.__code__.co_names if made is not None else ()
-            # A block is a piece of `Timelines` on its way between stages.
-            if kind is Block:
+            # A block is a piece of `Timelines` on its way between stages; stored paths are
+            # `CriticalPaths` that are not in memory.
+            if kind in {Block, StoredPaths}:
                 continue
             if kind.__module__ == module.__name__ and "freeze_columns" in names:
                 yield kind
