@@ -199,6 +199,7 @@ def test_path_of_a_thread(run, fake):
         "end": 9,
         "reader": "auto",
         "interrupts": True,
+        "max_memory": 0,
     }
 
 
