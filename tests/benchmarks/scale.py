@@ -281,7 +281,8 @@ def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
             "growth_less",
             "the same, less start-up",
             tuple(
-                math.log((b.cpu - base) / (a.cpu - base)) / span
+                # A millisecond at least: start-up varies by more than 1 M events take.
+                math.log(max(b.cpu - base, 1e-3) / max(a.cpu - base, 1e-3)) / span
                 for a, b in zip(taken[low], taken[high], strict=True)
             ),
             1.05,
