@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -273,6 +274,21 @@ def swap(directory: Path) -> None:
     (directory / "x").rename(directory / part_name(1))
 
 
+def pipe(directory: Path) -> None:
+    (directory / part_name(1)).unlink()
+    os.mkfifo(directory / part_name(1))
+
+
+def device(directory: Path) -> None:
+    (directory / part_name(1)).unlink()
+    (directory / part_name(1)).symlink_to("/dev/zero")
+
+
+def inflate(content: dict) -> None:
+    content["parts"][1]["segments"] += 1
+    content["segments"] += 1
+
+
 def flip(directory: Path) -> None:
     content = bytearray((directory / part_name(0)).read_bytes())
     content[40] ^= 1
@@ -286,6 +302,9 @@ def flip(directory: Path) -> None:
         (lambda d: (d / part_name(1)).write_bytes(b""), "part-00001.parquet is not the file"),
         (swap, "part-00000.parquet is not the file"),
         (flip, "part-00000.parquet is not the file"),
+        (pipe, "part-00001.parquet is not the file"),
+        (device, "part-00001.parquet is not the file"),
+        (listed(inflate), "8 segments, and 9 are listed"),
         (lambda d: save_paths(a_set([1]), d / "part-00002.parquet"), "is not in _critpath.json"),
         (lambda d: (d / MANIFEST).write_text("{"), "is no JSON"),
         (lambda d: (d / MANIFEST).write_text("[" * 100_000), "is no JSON"),
