@@ -78,7 +78,8 @@ def open_paths(file: Path, *, resident: int = RESIDENT, segments: int | None = N
         Most segments that are loaded at once.  Of more than these every row group is
         fetched, and checked, when it is asked for (`StoredPaths`).
     segments : int or None
-        As many as it must have, if that is known.
+        As many as it must have, if that is known; the footer counts an execution that has
+        none as one more.
 
     Raises
     ------
@@ -86,8 +87,8 @@ def open_paths(file: Path, *, resident: int = RESIDENT, segments: int | None = N
         As `load_paths` does; of what is not fetched yet, when it is.
     """
     opened = _PathsFile(file)
-    if segments is not None and opened.segments != segments:
-        raise opened.wrong(f"{opened.segments} segments, and {segments} are listed")
+    if segments is not None and not 0 <= opened.segments - segments <= sum(opened.rows):
+        raise opened.wrong(f"it has not {segments} segments, as listed")
     return opened.set(resident=opened.segments <= resident)
 
 

@@ -67,7 +67,7 @@ if __name__ == "__main__":
             print(sorted(result[1] for result in results), len(others))
         else:
             print(results)
-        print(told[-1])
+        print(told[0], told[-1], sep=", ")
     except CritpathError as error:
         print(type(error).__name__, error.what, "|", error.do)
 """
@@ -101,7 +101,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 def test_tasks_run_elsewhere_and_come_in_order(program):
     results, told = finished(program("square")).splitlines()
     assert results in {"[0, 1, 4, 9, 16, 25] 1", "[0, 1, 4, 9, 16, 25] 2"}
-    assert told == "read 6 of 6 recordings"
+    assert told == "starting 2 processes, read 6 of 6 recordings"
 
 
 def test_the_first_failure_is_raised_whichever_came_first(program):

@@ -304,7 +304,7 @@ def flip(directory: Path) -> None:
         (flip, "part-00000.parquet is not the file"),
         (pipe, "part-00001.parquet is not the file"),
         (device, "part-00001.parquet is not the file"),
-        (listed(inflate), "8 segments, and 9 are listed"),
+        (listed(inflate), "it has not 9 segments, as listed"),
         (lambda d: save_paths(a_set([1]), d / "part-00002.parquet"), "is not in _critpath.json"),
         (lambda d: (d / MANIFEST).write_text("{"), "is no JSON"),
         (lambda d: (d / MANIFEST).write_text("[" * 100_000), "is no JSON"),
@@ -333,6 +333,12 @@ def test_what_is_not_as_listed_is_refused(tmp_path, change, says):
         load_dataset(tmp_path / "d")
     assert says in caught.value.what
     assert "extract" in caught.value.do
+
+
+def test_executions_without_segments_are_as_listed(tmp_path):
+    make(tmp_path / "d", a_set([0, 3, 0]))
+    (loaded,) = load_dataset(tmp_path / "d")
+    assert len(loaded) == 3
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
