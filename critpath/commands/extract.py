@@ -29,6 +29,12 @@ SETTINGS = (*READING, *RUNNING)
 LOCAL: Final = "local"
 _DASK: Final = "dask:"
 _FILES: Final = (".parquet", ".pq")
+# Who ends a name so means a file, and would get a directory.
+_OTHERS: Final = (
+    *(".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".html", ".md", ".xml", ".xlsx"),
+    *(".arrow", ".feather", ".ipc", ".orc", ".avro", ".h5", ".hdf5", ".npz", ".pkl", ".baseline"),
+    *(".db", ".sqlite", ".duckdb", ".gz", ".zst", ".bz2", ".xz", ".zip", ".tar", ".tgz"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +69,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Extract, save and return the exit code."""
     if arguments.output == STDOUT:
         raise UsageError("Parquet cannot go to stdout", "name a file with -o")
+    if not arguments.output:
+        raise UsageError("-o names nothing", "name a directory, or a file that ends in .parquet")
     into_file = arguments.output.lower().endswith(_FILES)
+    if arguments.output.lower().endswith(_OTHERS):
+        raise UsageError(
+            f"{arguments.output}: extract writes Parquet",
+            "end the name in .parquet for one file, in nothing for a dataset",
+        )
     address = _address(arguments.engine, settings, into_file=into_file)
     check_inputs(arguments.traces)
     if into_file:
@@ -101,12 +114,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             with pipeline.dask_engine(address) as engine:
                 paths = save(engine=engine)
     warn(messages_of(paths), quiet=settings["quiet"])
+    files = "" if into_file else f" (a dataset of {plural(_parts(out), 'file')})"
     hint(
         f"{plural(len(paths), 'execution')} of {plural(len(paths.sources), 'recording')} "
-        f"saved to {out}; next: critpath compare {out} SAMPLE",
+        f"saved to {out}{files}; next: critpath compare {out} SAMPLE",
         quiet=settings["quiet"],
     )
     return 0
+
+
+def _parts(dataset: Path) -> int:
+    return sum(1 for _ in dataset.glob("*.parquet"))
 
 
 def _address(engine: str, settings: Settings, *, into_file: bool) -> str | None:

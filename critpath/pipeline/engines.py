@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from critpath.errors import (
     EXIT_INCONCLUSIVE,
@@ -37,7 +37,8 @@ Result = TypeVar("Result")
 # A process costs a third of a second before it reads: below this it does not pay.
 _WORTH: Final = 64 << 20
 _ROUNDS: Final = 3  # how often what a dying process was at is tried
-_SECONDS: Final = 15  # for a scheduler to answer, and to have a worker
+_SECONDS: Final = 12  # for a scheduler to answer, and to have a worker
+_GRACE: Final = 3  # for dask to say that it did not
 _ADDRESS: Final = re.compile(
     r"(tcp|tls)://([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})"
 )
@@ -213,7 +214,9 @@ def _in_processes(
         if not rest:
             return results
         if attempt < _ROUNDS - 1:
-            with _processes(min(jobs, len(rest))) as engine:
+            count = min(jobs, len(rest))
+            tell(f"starting {plural(count, 'process')}")
+            with _processes(count) as engine:
                 results |= _results(engine, work, rest, tell, len(tasks))
             continue
         for number, task in rest.items():
@@ -229,7 +232,11 @@ def _in_processes(
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let an interrupt wait: one while a process starts would leave that process to nobody."""
+    """Let an interrupt wait: one while a process starts would leave that process to nobody.
+
+    It is blocked for what is started here, as a new program has no handler yet; and it is
+    handled here, as another thread of this process may receive it.
+    """
     import signal
     import threading
 
@@ -239,9 +246,11 @@ def _uninterrupted() -> Iterator[None]:
         return
     met: list[int] = []
     signal.signal(signal.SIGINT, lambda number, _: met.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what waited comes now
         signal.signal(signal.SIGINT, before)
         if met:
             signal.raise_signal(signal.SIGINT)
@@ -257,7 +266,10 @@ def _processes(count: int) -> Iterator[Engine]:
     """
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import resource_tracker
 
+    with _uninterrupted():
+        resource_tracker.ensure_running()  # before the others, as it unblocks interrupts
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["critpath.pipeline.forked", "pyarrow.parquet"])
     before = set(multiprocessing.active_children())
@@ -279,6 +291,7 @@ def _begin() -> None:
     import threading
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # of `_uninterrupted`
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
@@ -306,6 +319,8 @@ def dask_address(text: str) -> str:
         If it is not ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
     """
     found = _ADDRESS.fullmatch(text)
+    if found is None and _ADDRESS.fullmatch(meant := "tcp://" + text.removeprefix("tcp:")):
+        raise UsageError(f"{text} is no address of a dask scheduler", f"did you mean dask:{meant}?")
     if found is None or not 0 < int(found[3]) < 65536:
         raise UsageError(
             f"{text} is no address of a dask scheduler",
@@ -340,17 +355,30 @@ def dask_engine(address: str) -> Iterator[Engine]:
         ) from None
     from concurrent.futures import CancelledError
 
+    def connect() -> Any:
+        return Client(address, timeout=_SECONDS, set_as_default=False)
+
     try:
-        client = Client(address, timeout=_SECONDS, set_as_default=False)
+        client = _within(_SECONDS + _GRACE, connect)
+    except _LateError:
+        raise UsageError(
+            f"what answers at {address} is no dask scheduler",
+            "give the scheduler's own port (8786 by default), not the dashboard's",
+        ) from None
     except (OSError, TimeoutError, ValueError, TypeError) as error:
+        if address.startswith("tls:") and "ssl_context" in str(error):
+            raise UsageError(
+                f"dask has no certificates for {address}",
+                "set distributed.comm.tls in dask's configuration, or give tcp://HOST:PORT",
+            ) from error
         raise UsageError(
             f"no dask scheduler answers at {address}: {_first_line(error)}",
-            "start one with dask scheduler, or leave out --engine to read here",
+            "give the address that dask scheduler prints, or leave out --engine to read here",
         ) from error
     try:
         try:
-            client.wait_for_workers(1, timeout=_SECONDS)
-        except (OSError, TimeoutError):
+            _within(_SECONDS + _GRACE, lambda: client.wait_for_workers(1, timeout=_SECONDS))
+        except (OSError, TimeoutError, _LateError):
             raise UsageError(
                 f"the dask scheduler at {address} has no worker",
                 f"start some: dask worker {address}",
@@ -368,6 +396,41 @@ def dask_engine(address: str) -> Iterator[Engine]:
         ) from error
     finally:
         client.close(timeout=_SECONDS)
+
+
+class _LateError(Exception):
+    """What was to be done in some time was not."""
+
+
+def _within(seconds: float, work: Callable[[], Result]) -> Result:
+    """Do something that may never end, and wait so long for it.
+
+    It goes on in its thread, which ends with this process.
+
+    Raises
+    ------
+    _LateError
+        If it is not done.
+    """
+    import queue
+    import threading
+
+    answers: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
+
+    def do() -> None:
+        try:
+            answers.put((work(), None))
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            answers.put((None, error))
+
+    threading.Thread(target=do, daemon=True).start()
+    try:
+        result, error = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise _LateError from None
+    if error is not None:
+        raise error
+    return cast("Result", result)
 
 
 def _first_line(error: BaseException) -> str:

@@ -185,7 +185,8 @@ def extract_dataset(
             else:
                 parts[number] = store.write_part(place, number, [item])
         count = 1 if engine else _count(jobs, [task.recording for task in tasks], settings)
-        tasks = [replace(task, settings=_share(settings, count)) for task in tasks]
+        share = _share(settings, count)
+        tasks = _placed([replace(task, settings=share) for task in tasks])
         work = partial(_write, progress=progress) if count == 1 and not engine else _write
         for written in run(work, tasks, jobs=count, engine=engine, progress=tell):
             if written.version != __version__:
@@ -237,7 +238,8 @@ def _extracted(
     items = list(_planned(sources, settings.interrupts, tell))
     recordings = [item for item in items if isinstance(item, Path)]
     count = _count(jobs, recordings, settings)
-    tasks = [_Task(recording, _share(settings, count)) for recording in recordings]
+    share = _share(settings, count)
+    tasks = _placed([_Task(recording, share) for recording in recordings])
     # A stream cannot go from one process to another.
     work: Callable[[_Task], Iterable[PathSet]] = _read
     if count == 1:
@@ -310,6 +312,8 @@ class _Task:
         Of the dataset.
     here : str
         The user's current directory, if the process that reads it may have another.
+    place : str
+        Among the others, for who waits: `` (2 of 6)``; nothing of a single one.
     """
 
     recording: Path
@@ -317,6 +321,7 @@ class _Task:
     number: int = 0
     directory: Path | None = None
     here: str = ""
+    place: str = ""
 
     def __str__(self) -> str:
         return str(self.recording)
@@ -331,10 +336,18 @@ class _Written:
     version: str
 
 
+def _placed(tasks: list[_Task]) -> list[_Task]:
+    """Say of every task which of how many it is."""
+    if len(tasks) < 2:
+        return tasks
+    total = f"{len(tasks):,}"
+    return [replace(task, place=f" ({n:,} of {total})") for n, task in enumerate(tasks, 1)]
+
+
 def _stream(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:
     """Extract a recording in this process."""
     if progress is not None:
-        progress(f"reading {task.recording}")
+        progress(f"reading {task.recording}{task.place}")
     yield from extract_recording(task.recording, task.settings, progress)
 
 

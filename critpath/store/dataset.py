@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final
 
 from critpath.errors import UnreadableError
@@ -171,6 +172,10 @@ def load_dataset(directory: Path, *, resident: int = RESIDENT) -> list[PathSet]:
 def _load_part(directory: Path, part: Part, resident: int) -> PathSet:
     file = directory / part.file
     try:
+        status = file.stat()
+        # Before it is opened, as that waits for ever where a pipe has nobody at its other end.
+        if not S_ISREG(status.st_mode) or status.st_size != part.bytes:
+            raise _other(directory, part)
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
             size = stream.tell()
@@ -179,8 +184,8 @@ def _load_part(directory: Path, part: Part, resident: int) -> PathSet:
     except OSError as error:
         raise _wrong(directory, f"{part.file} cannot be read: {error.strerror or error}") from error
     if (size, digest) != (part.bytes, part.sha256):
-        raise _wrong(directory, f"{part.file} is not the file that {MANIFEST} lists")
-    paths = open_paths(file, resident=resident)
+        raise _other(directory, part)
+    paths = open_paths(file, resident=resident, segments=part.segments)
     if len(paths) != part.executions:
         raise _wrong(directory, f"{part.file} has not as many executions as {MANIFEST} says")
     return paths
@@ -223,6 +228,10 @@ def _part(directory: Path, number: int, found: object) -> Part:
         if not is_valid(found[name]):
             raise _wrong(directory, f"'{name}' of part {number} in {MANIFEST} is not valid")
     return Part(**{**found, "recordings": tuple(found["recordings"])})
+
+
+def _other(directory: Path, part: Part) -> UnreadableError:
+    return _wrong(directory, f"{part.file} is not the file that {MANIFEST} lists")
 
 
 def _wrong(directory: Path, problem: str) -> UnreadableError:

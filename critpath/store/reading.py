@@ -68,7 +68,7 @@ def load_paths(file: Path) -> PathSet:
     return _PathsFile(file).set(resident=True)
 
 
-def open_paths(file: Path, *, resident: int = RESIDENT) -> PathSet:
+def open_paths(file: Path, *, resident: int = RESIDENT, segments: int | None = None) -> PathSet:
     """Load the executions of a file; their segments as well, unless there are many.
 
     Parameters
@@ -77,6 +77,9 @@ def open_paths(file: Path, *, resident: int = RESIDENT) -> PathSet:
     resident : int
         Most segments that are loaded at once.  Of more than these every row group is
         fetched, and checked, when it is asked for (`StoredPaths`).
+    segments : int or None
+        As many as it must have, if that is known; the footer counts an execution that has
+        none as one more.
 
     Raises
     ------
@@ -84,6 +87,8 @@ def open_paths(file: Path, *, resident: int = RESIDENT) -> PathSet:
         As `load_paths` does; of what is not fetched yet, when it is.
     """
     opened = _PathsFile(file)
+    if segments is not None and not 0 <= opened.segments - segments <= sum(opened.rows):
+        raise opened.wrong(f"it has not {segments} segments, as listed")
     return opened.set(resident=opened.segments <= resident)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from critpath.pipeline import ExtractSettings, extract_dataset, extract_file
+
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 
 
@@ -49,7 +51,8 @@ def test_a_dataset_is_compared_as_its_recordings_are(critpath, here):
     for name in ("normal", "sample-lock"):
         done = critpath("extract", name, "--execution", REQUESTS, "-o", f"{name}.set/", cwd=here)
         assert done.returncode == 0, done.stderr
-        assert f"saved to {name}.set; next: critpath compare {name}.set SAMPLE" in done.stderr
+        assert f"saved to {name}.set (a dataset of 1 file); next: critpath" in done.stderr
+        assert f"critpath compare {name}.set SAMPLE" in done.stderr
     direct = critpath(
         "compare", "normal", "sample-lock", "--execution", REQUESTS, "--json", "-", cwd=here
     )
@@ -111,3 +114,30 @@ def test_nothing_is_left_where_no_execution_is(critpath, here, tmp_path):
     )
     assert done.returncode != 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["o.csv", "o.JSON", "o.arrow", "o.gz", "o.feather", "o.txt", ""])
+def test_a_name_that_means_another_format_is_refused(critpath, here, tmp_path, name):
+    done = critpath("extract", here / "normal", "-o", name, cwd=tmp_path)
+    says = f"critpath: {name}: extract writes Parquet" if name else "critpath: -o names nothing"
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, says)
+    assert ".parquet" in done.stderr.splitlines()[1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_waits_is_told_which_of_how_many(here, tmp_path):
+    told: list[str] = []
+    normal = here / "normal"
+    for name in ("d", "f.parquet"):
+        save = extract_file if name.endswith("parquet") else extract_dataset
+        save(
+            [normal, normal],
+            tmp_path / name,
+            ExtractSettings(REQUESTS),
+            require=lambda _: None,
+            progress=told.append,
+        )
+        assert [f"reading {normal} ({n} of 2)" for n in (1, 2)] == [
+            line for line in told if line.startswith("reading")
+        ]
+        told.clear()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -65,7 +67,7 @@ if __name__ == "__main__":
             print(sorted(result[1] for result in results), len(others))
         else:
             print(results)
-        print(told[-1])
+        print(told[0], told[-1], sep=", ")
     except CritpathError as error:
         print(type(error).__name__, error.what, "|", error.do)
 """
@@ -77,13 +79,14 @@ def program(tmp_path):
     file.write_text(PROGRAM)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
-    def start(*arguments: object) -> subprocess.Popen[str]:
+    def start(*arguments: object, **options: bool) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, file, *map(str, arguments), tmp_path],
             env={**os.environ, "PATH": path},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            **options,
         )
 
     return start
@@ -98,7 +101,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 def test_tasks_run_elsewhere_and_come_in_order(program):
     results, told = finished(program("square")).splitlines()
     assert results in {"[0, 1, 4, 9, 16, 25] 1", "[0, 1, 4, 9, 16, 25] 2"}
-    assert told == "read 6 of 6 recordings"
+    assert told == "starting 2 processes, read 6 of 6 recordings"
 
 
 def test_the_first_failure_is_raised_whichever_came_first(program):
@@ -125,6 +128,39 @@ def test_nobody_is_left_when_it_is_interrupted(program, tmp_path, how):
     finally:
         process.kill()
     eventually(lambda: not any(map(lives, workers)))
+
+
+@pytest.mark.parametrize("wait", [0, 0.005, 0.01, 0.02, 0.05, 0.3])
+def test_an_interrupt_while_processes_start(program, wait):
+    """To all of them, as a terminal sends it."""
+    process = program("sleep", start_new_session=True)
+
+    def server():
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and b"\0from multiprocessing.forkserver" in said(entry):
+                with suppress(OSError):
+                    if os.getsid(int(entry.name)) == process.pid:
+                        return True
+        return False
+
+    try:
+        eventually(server)
+        time.sleep(wait)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == -signal.SIGINT
+    assert "Fatal" not in err
+    assert err.count("Traceback") == err.count("KeyboardInterrupt") == 1
+    eventually(lambda: not server())
+
+
+def said(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def eventually(found):
@@ -234,6 +270,33 @@ def test_a_scheduler_that_is_not_there(monkeypatch):
     assert caught.value.what.startswith("no dask scheduler answers at tcp://127.0.0.1:9: ")
     assert "\n" not in caught.value.what
     assert "dask scheduler" in caught.value.do
+
+
+def test_what_listens_and_is_no_scheduler(monkeypatch):
+    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 1)
+    monkeypatch.setattr("critpath.pipeline.engines._GRACE", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        start = time.monotonic()
+        with pytest.raises(UsageError) as caught, dask_engine(address):
+            pass
+        assert time.monotonic() - start < 10
+    assert "the scheduler's own port" in caught.value.do
+    assert caught.value.what == f"what answers at {address} is no dask scheduler"
+
+
+def test_tls_without_certificates():
+    with pytest.raises(UsageError, match="no certificates") as caught, dask_engine("tls://a:1"):
+        pass
+    assert "distributed.comm.tls" in caught.value.do
+
+
+@pytest.mark.parametrize("text", ["localhost:8786", "tcp:localhost:8786", "[::1]:8786"])
+def test_an_address_without_its_kind_is_guessed(text):
+    with pytest.raises(UsageError) as caught:
+        dask_address(text)
+    host = text.removeprefix("tcp:")
+    assert caught.value.do == f"did you mean dask:tcp://{host}?"
 
 
 def test_without_distributed(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -273,6 +274,21 @@ def swap(directory: Path) -> None:
     (directory / "x").rename(directory / part_name(1))
 
 
+def pipe(directory: Path) -> None:
+    (directory / part_name(1)).unlink()
+    os.mkfifo(directory / part_name(1))
+
+
+def device(directory: Path) -> None:
+    (directory / part_name(1)).unlink()
+    (directory / part_name(1)).symlink_to("/dev/zero")
+
+
+def inflate(content: dict) -> None:
+    content["parts"][1]["segments"] += 1
+    content["segments"] += 1
+
+
 def flip(directory: Path) -> None:
     content = bytearray((directory / part_name(0)).read_bytes())
     content[40] ^= 1
@@ -286,6 +302,9 @@ def flip(directory: Path) -> None:
         (lambda d: (d / part_name(1)).write_bytes(b""), "part-00001.parquet is not the file"),
         (swap, "part-00000.parquet is not the file"),
         (flip, "part-00000.parquet is not the file"),
+        (pipe, "part-00001.parquet is not the file"),
+        (device, "part-00001.parquet is not the file"),
+        (listed(inflate), "it has not 9 segments, as listed"),
         (lambda d: save_paths(a_set([1]), d / "part-00002.parquet"), "is not in _critpath.json"),
         (lambda d: (d / MANIFEST).write_text("{"), "is no JSON"),
         (lambda d: (d / MANIFEST).write_text("[" * 100_000), "is no JSON"),
@@ -314,6 +333,12 @@ def test_what_is_not_as_listed_is_refused(tmp_path, change, says):
         load_dataset(tmp_path / "d")
     assert says in caught.value.what
     assert "extract" in caught.value.do
+
+
+def test_executions_without_segments_are_as_listed(tmp_path):
+    make(tmp_path / "d", a_set([0, 3, 0]))
+    (loaded,) = load_dataset(tmp_path / "d")
+    assert len(loaded) == 3
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
