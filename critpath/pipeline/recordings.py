@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from critpath.errors import EXIT_UNREADABLE, CritpathError
-from critpath.pipeline.engines import Engine, Failure, jobs_for, run, usable_cores
+from critpath.pipeline.engines import Engine, Failure, run
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
+from critpath.pipeline.sharing import jobs_within, share
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 Require = Callable[["PathSet"], None]
 _WINDOWS: Final = "windows:"
-# A process takes about half of this by itself.
-_PER_JOB: Final = 192 << 20
 
 
 def extract(
@@ -184,9 +183,9 @@ def extract_dataset(
                 tasks.append(_Task(item, settings, number, place, here))
             else:
                 parts[number] = store.write_part(place, number, [item])
-        count = 1 if engine else _count(jobs, [task.recording for task in tasks], settings)
-        share = _share(settings, count)
-        tasks = _placed([replace(task, settings=share) for task in tasks])
+        count = 1 if engine else jobs_within(jobs, [task.recording for task in tasks], settings)
+        each = share(settings, count)
+        tasks = _placed([replace(task, settings=each) for task in tasks])
         work = partial(_write, progress=progress) if count == 1 and not engine else _write
         for written in run(work, tasks, jobs=count, engine=engine, progress=tell):
             if written.version != __version__:
@@ -237,9 +236,9 @@ def _extracted(
     tell = progress or (lambda _: None)
     items = list(_planned(sources, settings.interrupts, tell))
     recordings = [item for item in items if isinstance(item, Path)]
-    count = _count(jobs, recordings, settings)
-    share = _share(settings, count)
-    tasks = _placed([_Task(recording, share) for recording in recordings])
+    count = jobs_within(jobs, recordings, settings)
+    each = share(settings, count)
+    tasks = _placed([_Task(recording, each) for recording in recordings])
     # A stream cannot go from one process to another.
     work: Callable[[_Task], Iterable[PathSet]] = _read
     if count == 1:
@@ -252,23 +251,6 @@ def _extracted(
             yield [_frozen(paths) for paths in next(results)]
         else:
             yield next(results)
-
-
-def _count(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettings) -> int:
-    """Return how many processes read: no more than there is memory for, if nobody says."""
-    count = jobs_for(jobs, recordings)
-    if jobs is None and settings.max_memory:
-        return max(1, min(count, settings.max_memory // _PER_JOB))
-    return count
-
-
-def _share(settings: ExtractSettings, jobs: int) -> ExtractSettings:
-    """Divide what there is among those who read at the same time."""
-    return replace(
-        settings,
-        max_memory=settings.max_memory // jobs,
-        ahead=jobs == 1 and usable_cores() > 1,
-    )
 
 
 def _whole(parts: Iterable[PathSet]) -> PathSet:

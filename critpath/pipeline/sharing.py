@@ -1,0 +1,43 @@
+"""What processes that read at the same time share: processors and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from critpath.pipeline.budget import PER_JOB, require_room
+from critpath.pipeline.engines import jobs_for, usable_cores
+from critpath.pipeline.extraction import ExtractSettings
+
+
+def jobs_within(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettings) -> int:
+    """Return how many processes read some recordings.
+
+    Parameters
+    ----------
+    jobs : int or None
+        As many as asked for; None for as many as pay and there is memory for.
+    recordings : sequence of Path
+    settings : ExtractSettings
+
+    Raises
+    ------
+    UsageError
+        If there is not enough memory for them.
+    """
+    count = jobs_for(jobs, recordings)
+    if jobs is None and settings.max_memory:
+        count = max(1, min(count, settings.max_memory // PER_JOB))
+    if recordings:
+        require_room(settings.max_memory, count)
+    return count
+
+
+def share(settings: ExtractSettings, jobs: int) -> ExtractSettings:
+    """Divide what there is among as many as read at the same time."""
+    return replace(
+        settings,
+        max_memory=settings.max_memory // jobs,
+        ahead=jobs == 1 and usable_cores() > 1,
+    )
