@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.errors import EXIT_UNREADABLE, CritpathError
-from critpath.pipeline.engines import Engine, Failure, jobs_for, run, usable_cores
+from critpath.errors import CritpathError
+from critpath.pipeline.elsewhere import elsewhere
+from critpath.pipeline.engines import Engine, jobs_for, run, usable_cores
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 Require = Callable[["PathSet"], None]
-_WINDOWS: Final = "windows:"
 # A process takes about half of this by itself.
 _PER_JOB: Final = 192 << 20
 
@@ -362,51 +362,13 @@ def _write(task: _Task, progress: Progress | None = None) -> _Written:
 
     if task.directory is None:
         raise ValueError("a part of no dataset")
-    sets = _elsewhere(task) if task.here else _stream(task, progress)
+    sets = (
+        elsewhere(task.recording, task.settings, task.here)
+        if task.here
+        else _stream(task, progress)
+    )
     part = store.write_part(task.directory, task.number, sets)
     return _Written(task.number, part, __version__)
-
-
-def _elsewhere(task: _Task) -> Iterator[PathSet]:
-    """Extract a recording where the user's current directory is another; say its given name."""
-    near, settings = str(task.recording), task.settings
-    far = str(Path(task.here) / near)
-    names = {far: near}
-    given = settings.specification or ""
-    if given.startswith(_WINDOWS):
-        file = str(Path(task.here) / given.removeprefix(_WINDOWS))
-        names[file] = given.removeprefix(_WINDOWS)
-        settings = replace(settings, specification=_WINDOWS + file)
-
-    def named(text: str) -> str:
-        for there, here in names.items():
-            text = text.replace(there, here)
-        return text
-
-    try:
-        for paths in extract_recording(Path(far), settings):
-            yield _named(paths, named)
-    except CritpathError as error:
-        do = named(error.do)
-        if error.exit_code == EXIT_UNREADABLE:
-            do += "; workers need it under the same name"
-        raise Failure(error.exit_code, named(error.what), do).error() from error
-
-
-def _named(paths: PathSet, named: Callable[[str], str]) -> PathSet:
-    executions = paths.executions
-    return replace(
-        paths,
-        executions=replace(executions, notes=tuple(map(named, executions.notes))),
-        sources=tuple(map(named, paths.sources)),
-        specification=named(paths.specification),
-        losses=tuple(replace(loss, reason=named(loss.reason)) for loss in paths.losses),
-        environment=tuple(
-            {key: named(value) if isinstance(value, str) else value for key, value in e.items()}
-            for e in paths.environment
-        ),
-        warnings=tuple(map(named, paths.warnings)),
-    )
 
 
 def _frozen(paths: PathSet) -> PathSet:
