@@ -60,7 +60,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     # Table.to_arrow: a method stands where its type does; and Parquet is a format.
     "pyarrow": ("store/", "model/table.py", "report/exports/as_parquet.py"),
     # Recordings are read elsewhere only when that is asked for.
-    **dict.fromkeys(("distributed", "dask"), ("pipeline/engines.py",)),
+    **dict.fromkeys(("distributed", "dask"), ("pipeline/cluster.py",)),
     # Never: nothing of a trace or a saved file is ever executed.
     **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"), ()),
 }

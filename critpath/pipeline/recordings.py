@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.errors import EXIT_UNREADABLE, CritpathError
-from critpath.pipeline.engines import Engine, Failure, run
+from critpath.errors import CritpathError
+from critpath.pipeline.elsewhere import elsewhere
+from critpath.pipeline.engines import Engine, run
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 from critpath.pipeline.sharing import jobs_within, share
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 Require = Callable[["PathSet"], None]
-_WINDOWS: Final = "windows:"
 
 
 def extract(
@@ -184,7 +184,7 @@ def extract_dataset(
             else:
                 parts[number] = store.write_part(place, number, [item])
         count = 1 if engine else jobs_within(jobs, [task.recording for task in tasks], settings)
-        each = share(settings, count)
+        each = share(settings, count, elsewhere=engine is not None)
         tasks = _placed([replace(task, settings=each) for task in tasks])
         work = partial(_write, progress=progress) if count == 1 and not engine else _write
         for written in run(work, tasks, jobs=count, engine=engine, progress=tell):
@@ -344,51 +344,13 @@ def _write(task: _Task, progress: Progress | None = None) -> _Written:
 
     if task.directory is None:
         raise ValueError("a part of no dataset")
-    sets = _elsewhere(task) if task.here else _stream(task, progress)
+    sets = (
+        elsewhere(task.recording, task.settings, task.here)
+        if task.here
+        else _stream(task, progress)
+    )
     part = store.write_part(task.directory, task.number, sets)
     return _Written(task.number, part, __version__)
-
-
-def _elsewhere(task: _Task) -> Iterator[PathSet]:
-    """Extract a recording where the user's current directory is another; say its given name."""
-    near, settings = str(task.recording), task.settings
-    far = str(Path(task.here) / near)
-    names = {far: near}
-    given = settings.specification or ""
-    if given.startswith(_WINDOWS):
-        file = str(Path(task.here) / given.removeprefix(_WINDOWS))
-        names[file] = given.removeprefix(_WINDOWS)
-        settings = replace(settings, specification=_WINDOWS + file)
-
-    def named(text: str) -> str:
-        for there, here in names.items():
-            text = text.replace(there, here)
-        return text
-
-    try:
-        for paths in extract_recording(Path(far), settings):
-            yield _named(paths, named)
-    except CritpathError as error:
-        do = named(error.do)
-        if error.exit_code == EXIT_UNREADABLE:
-            do += "; workers need it under the same name"
-        raise Failure(error.exit_code, named(error.what), do).error() from error
-
-
-def _named(paths: PathSet, named: Callable[[str], str]) -> PathSet:
-    executions = paths.executions
-    return replace(
-        paths,
-        executions=replace(executions, notes=tuple(map(named, executions.notes))),
-        sources=tuple(map(named, paths.sources)),
-        specification=named(paths.specification),
-        losses=tuple(replace(loss, reason=named(loss.reason)) for loss in paths.losses),
-        environment=tuple(
-            {key: named(value) if isinstance(value, str) else value for key, value in e.items()}
-            for e in paths.environment
-        ),
-        warnings=tuple(map(named, paths.warnings)),
-    )
 
 
 def _frozen(paths: PathSet) -> PathSet:

@@ -34,10 +34,18 @@ def jobs_within(jobs: int | None, recordings: Sequence[Path], settings: ExtractS
     return count
 
 
-def share(settings: ExtractSettings, jobs: int) -> ExtractSettings:
-    """Divide what there is among as many as read at the same time."""
+def share(settings: ExtractSettings, jobs: int, *, elsewhere: bool = False) -> ExtractSettings:
+    """Divide what there is among as many as read at the same time.
+
+    Parameters
+    ----------
+    settings : ExtractSettings
+    jobs : int
+    elsewhere : bool
+        In processes of which it is not known what else they do: no thread is begun there.
+    """
     return replace(
         settings,
         max_memory=settings.max_memory // jobs,
-        ahead=jobs == 1 and usable_cores() > 1,
+        ahead=jobs == 1 and not elsewhere and usable_cores() > 1,
     )

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
+from critpath.pipeline.cluster import dask_address, dask_engine
 from critpath.pipeline.engines import (
     Failure,
-    dask_address,
-    dask_engine,
     guarded,
     jobs_for,
     run,
@@ -264,7 +263,7 @@ def test_what_is_no_address(text):
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
-    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 0.5)
+    monkeypatch.setattr("critpath.pipeline.cluster._SECONDS", 0.5)
     with pytest.raises(UsageError) as caught, dask_engine("tcp://127.0.0.1:9"):
         pass
     assert caught.value.what.startswith("no dask scheduler answers at tcp://127.0.0.1:9: ")
@@ -273,8 +272,8 @@ def test_a_scheduler_that_is_not_there(monkeypatch):
 
 
 def test_what_listens_and_is_no_scheduler(monkeypatch):
-    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 1)
-    monkeypatch.setattr("critpath.pipeline.engines._GRACE", 1)
+    monkeypatch.setattr("critpath.pipeline.cluster._SECONDS", 1)
+    monkeypatch.setattr("critpath.pipeline.cluster._GRACE", 1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         start = time.monotonic()

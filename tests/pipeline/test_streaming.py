@@ -64,7 +64,7 @@ def assert_same(paths, executions, whole):
 def joined(recording: Path, text: str, monkeypatch, rows: int, segments: int, *, spills: bool):
     """The paths of a recording in blocks and groups of some size."""
     monkeypatch.setattr(Budget, "within", lambda _: Budget(rows, segments, spills=spills))
-    return extract([recording], specification=text, max_memory=1)
+    return extract([recording], specification=text, max_memory=1 << 40)
 
 
 SIZES = ((1 << 17, 0, False), (500, 0, False), (3_000, 200, True), (100, 1, True))
