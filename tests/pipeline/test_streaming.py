@@ -132,6 +132,34 @@ def test_events_out_of_order_are_read_as_a_whole(guest, monkeypatch):
     assert "time runs backwards within kernel/channel0_0" in said
 
 
+def test_order_is_lost_while_missing_switches_are_looked_for(large_trace, tmp_path, monkeypatch):
+    """A contradiction first, and two packets in the wrong order behind it."""
+    recording = tmp_path / "trace"
+    large_trace.generate(
+        recording, 60_000, cpus=2, executions=60, seed=3, missing_switches=0.05, subbuffer=1 << 16
+    )
+    file = recording / "kernel" / "kernel_0"
+    packets = file.read_bytes()
+    size = 1 << 16
+    assert len(packets) > 6 * size
+    swapped = packets[4 * size : 5 * size] + packets[3 * size : 4 * size]
+    file.write_bytes(packets[: 3 * size] + swapped + packets[5 * size :])
+    paths = joined(recording, REQUESTS, monkeypatch, 3_000, 200, spills=True)
+    assert len(paths) > 20
+    assert any("its events were sorted" in said for said in paths.warnings)
+    assert_same(paths, *as_a_whole(recording, REQUESTS + ",label=type"))
+
+
+def test_switches_put_in_are_as_wide_as_their_class(large_trace, tmp_path, monkeypatch):
+    """A key that is no field of the replay's own: unknown of a switch nobody wrote."""
+    recording = tmp_path / "trace"
+    large_trace.generate(recording, 60_000, cpus=2, executions=20, seed=3, missing_switches=0.05)
+    text = "events:sched_switch,sched_switch,key=next_prio,label=-"
+    paths = joined(recording, text, monkeypatch, 3_000, 0, spills=False)
+    assert set(paths.executions.id) <= {"0", "20", "30", "120"}
+    assert_same(paths, *as_a_whole(recording, text))
+
+
 def test_the_other_reader(guest):
     paths = extract([guest("normal")], specification=REQUESTS, reader="babeltrace2")
     native = extract([guest("normal")], specification=REQUESTS)
