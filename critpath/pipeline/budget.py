@@ -51,8 +51,8 @@ class Budget:
         Parameters
         ----------
         limit : int
-            Bytes of resident memory for the whole process; 0 for no limit.
-
+            Bytes of resident memory for the whole process; 0 for no limit.  One that leaves
+            no room to work is exceeded: `require_room` refuses it before.
         """
         if not limit:
             return cls()

@@ -202,13 +202,14 @@ def thread_paths(
         If no thread matches, or nothing was recorded in the window.
     """
     from critpath.graph.subjects import lives_of
-    from critpath.pipeline.budget import Budget
+    from critpath.pipeline.budget import Budget, require_room
     from critpath.pipeline.sources import Opener
     from critpath.pipeline.walking import walked
     from critpath.read.layout import KERNEL
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import find_traces
 
+    require_room(max_memory, 1)
     manifest, said = open_manifest(source)
     traces = find_traces(source)
     recorded = _Recorded(source, traces, manifest, said)
