@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from critpath.model import Kind, Wanted
-from critpath.pipeline.extraction import extract
+from critpath.pipeline import extract
 from critpath.read import babeltrace
 from critpath.read.recording import read_events
 
