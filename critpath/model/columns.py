@@ -33,6 +33,8 @@ def freeze_columns(table: object, length: int, **columns: type[np.generic]) -> N
         column = np.asarray(getattr(table, name))
         if column.dtype != dtype:
             column = column.astype(dtype, casting="same_kind")
+        # Native code, and Arrow, take columns as they lie in memory.
+        column = np.ascontiguousarray(column)
         if length >= 0 and len(column) != length:
             raise ValueError(f"{type(table).__name__}.{name}: {len(column)} rows, not {length}")
         column = column.view()
