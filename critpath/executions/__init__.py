@@ -1,1 +1,1 @@
-"""Events -> Executions (windows: who, from when to when)."""
+"""EventChunks -> few Events -> Executions (windows: who, from when to when)."""

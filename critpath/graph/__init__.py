@@ -1,1 +1,1 @@
-"""Timelines -> ExecutionGraph -> CriticalPath."""
+"""Blocks of timelines -> CriticalPaths; Timelines -> ExecutionGraph, for exports."""

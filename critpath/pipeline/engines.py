@@ -33,7 +33,7 @@ Progress = Callable[[str], None]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# A process costs a third of a second before it reads: below this it does not pay.
+# A process has to start before it reads: a guess, below which it would not pay.
 _WORTH: Final = 64 << 20
 _ROUNDS: Final = 3  # how often what a dying process was at is tried
 

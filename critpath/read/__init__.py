@@ -1,1 +1,1 @@
-"""A recording -> Events (columns)."""
+"""A recording -> EventChunks (a stream), or Events (all of it)."""

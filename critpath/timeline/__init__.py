@@ -1,1 +1,1 @@
-"""Events -> Timelines (intervals per thread, with wakers)."""
+"""EventChunks -> Blocks of timelines (intervals per thread, with wakers)."""
