@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from critpath.model.columns import I32, I64, U8, freeze_columns
-
-if TYPE_CHECKING:
-    from critpath.model.timelines import Timelines
+from critpath.model.columns import I32, I64, U8
+from critpath.model.timelines import Timelines, freeze_rows
 
 # Where the rows of each owner start, then the columns of the rows.
 Columns = tuple[np.ndarray[Any, Any], ...]
@@ -62,29 +60,7 @@ class Block:
     ran_worker: I32
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self,
-            len(self.begin),
-            begin=np.int64,
-            end=np.int64,
-            state=np.uint8,
-            detail=np.int32,
-            cpu=np.int32,
-            waker=np.int32,
-            woken=np.int64,
-        )
-        freeze_columns(
-            self,
-            len(self.stolen_begin),
-            stolen_begin=np.int64,
-            stolen_end=np.int64,
-            stolen_state=np.uint8,
-            stolen_detail=np.int32,
-        )
-        freeze_columns(
-            self, len(self.ran_begin), ran_begin=np.int64, ran_end=np.int64, ran_worker=np.int32
-        )
-        freeze_columns(self, -1, start=np.int64, stolen_start=np.int64, ran_start=np.int64)
+        freeze_rows(self)
 
     def __len__(self) -> int:
         return len(self.begin)
