@@ -1,43 +1,85 @@
 # Rows of a block, and those of later blocks that are carried into it.  Included by _walk.pyx.
 
-# What a worker did over some time, and who ended it.
-ctypedef struct Row:
-    int64_t begin
-    int64_t end
-    int64_t woken
-    int32_t detail
-    int32_t cpu
-    int32_t waker
-    uint8_t state
-
-# Columns of rows, those of worker w from start[w] to start[w + 1].
+# Columns of rows, those of worker w from start[w] to start[w + 1].  Of a block they are
+# filled in worker by worker, from `data` (`critpath.model.Opened`).
 ctypedef struct Rows:
     int64_t workers
     const int64_t* start
-    const int64_t* begin
-    const int64_t* end
-    const uint8_t* state
-    const int32_t* detail
-    const int32_t* cpu
-    const int32_t* waker
-    const int64_t* woken
+    int64_t* begin
+    int64_t* end
+    uint8_t* state
+    int32_t* detail
+    int32_t* cpu
+    int32_t* waker
+    int64_t* woken
+    uint8_t* filled
+    int64_t cut
+    const char* data
+    const int64_t* at
 
 
 cdef void point(Rows* rows, const int64_t[::1] start, const int64_t[::1] begin,
                 const int64_t[::1] end, const uint8_t[::1] state, const int32_t[::1] detail,
                 const int32_t[::1] cpu, const int32_t[::1] waker,
                 const int64_t[::1] woken) noexcept:
-    """Point at columns, which must stay alive."""
+    """Point at columns, which must stay alive, and are written to only if not filled."""
     rows.workers = start.shape[0] - 1
     rows.start = &start[0]
+    rows.filled = NULL
     if begin.shape[0]:
-        rows.begin = &begin[0]
-        rows.end = &end[0]
-        rows.state = &state[0]
-        rows.detail = &detail[0]
-        rows.cpu = &cpu[0]
-        rows.waker = &waker[0]
-        rows.woken = &woken[0]
+        rows.begin = <int64_t*>&begin[0]
+        rows.end = <int64_t*>&end[0]
+        rows.state = <uint8_t*>&state[0]
+        rows.detail = <int32_t*>&detail[0]
+        rows.cpu = <int32_t*>&cpu[0]
+        rows.waker = <int32_t*>&waker[0]
+        rows.woken = <int64_t*>&woken[0]
+
+
+cdef void point_opened(Rows* rows, block) except *:
+    """Point at the rows of an opened block."""
+    columns, filled, cut, data, at = block
+    cdef uint8_t[::1] of_filled = filled
+    cdef const uint8_t[::1] of_data = data
+    cdef const int64_t[::1] of_at = at
+    point(rows, columns[0], columns[1], columns[2], columns[3], columns[4], columns[5],
+          columns[6], columns[7])
+    rows.filled = &of_filled[0]
+    rows.cut = cut
+    rows.data = <const char*>&of_data[0]
+    rows.at = &of_at[0]
+
+
+cdef void fill(Rows* rows, int64_t worker, int64_t until) noexcept nogil:
+    """Read a worker's rows up to the first that begins at ``until`` or later."""
+    cdef int64_t i, last_end = rows.cut
+    cdef int32_t last_cpu = -1
+    cdef const char* p = rows.data + rows.at[worker]
+    cdef Row row
+    for i in range(rows.start[worker], rows.start[worker + 1]):
+        p = get(p, &row, last_end, last_cpu, rows.cut)
+        last_end = row.end
+        last_cpu = row.cpu
+        rows.begin[i] = row.begin
+        rows.end[i] = row.end
+        rows.woken[i] = row.woken
+        rows.state[i] = row.state
+        rows.detail[i] = row.detail
+        rows.cpu[i] = row.cpu
+        rows.waker[i] = row.waker
+        if row.begin >= until:
+            return
+
+
+def fill_begins(block, int64_t until):
+    """Read of every worker of an opened block the rows that begin before a time, and one more."""
+    cdef Rows rows
+    cdef int64_t worker
+    point_opened(&rows, block)
+    with nogil:
+        for worker in range(rows.workers):
+            if not rows.filled[worker]:
+                fill(&rows, worker, until)
 
 
 cdef int covering(Rows* block, Rows* carried, int64_t worker, int64_t t, int64_t* hint,
@@ -53,6 +95,9 @@ cdef int covering(Rows* block, Rows* carried, int64_t worker, int64_t t, int64_t
             i = k
     if i < 0:
         rows = block
+        if worker < block.workers and not block.filled[worker]:
+            fill(block, worker, INT64_MAX)
+            block.filled[worker] = 1
         i = last_before(block.start, block.begin, block.workers, worker, t, hint)
     if i < 0 or rows.end[i] < t:
         return 0

@@ -10,11 +10,13 @@ among the rows that are carried along.  So blocks are gone through from the last
 first, and every walk goes on in each as far as the block reaches.
 """
 
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy
 
 import numpy as np
 
+include "../model/_packed_rows.pxi"
 include "_search.pxi"
 include "_room.pxi"
 include "_block_rows.pxi"
@@ -243,10 +245,11 @@ cdef class Walks(Courses):
         Parameters
         ----------
         k : int
-        block : tuple of arrays
-            start, begin, end, state, detail, cpu, waker, woken.
+        block : Opened
+            Rows that walks come to are filled in.
         carried : tuple of arrays
-            The same columns, of the rows of later blocks that begin before its cut.
+            start, begin, end, state, detail, cpu, waker, woken of the rows of later blocks
+            that begin before its cut.
         """
         cdef Rows rows, more
         cdef int64_t after = self.cuts[k - 1] if k else INT64_MIN
@@ -255,8 +258,7 @@ cdef class Walks(Courses):
         if index < 0:
             return
         self.waiting[k] = -1
-        point(&rows, block[0], block[1], block[2], block[3], block[4],
-              block[5], block[6], block[7])
+        point_opened(&rows, block)
         point(&more, carried[0], carried[1], carried[2], carried[3], carried[4],
               carried[5], carried[6], carried[7])
         with nogil:
