@@ -159,3 +159,20 @@ def held_over(const int64_t[::1] start, const int64_t[::1] begin,
                         size += 1
                 into[owner + 1] = size
     return starts, result
+
+
+ctypedef fused Item:
+    uint8_t
+    int32_t
+    int64_t
+
+
+def gather(const Item[::1] block, const Item[::1] carried, const int64_t[::1] rows,
+           Item[::1] taken):
+    """Take one column of the rows that `held_over` found."""
+    cdef Py_ssize_t i
+    cdef int64_t row
+    with nogil:
+        for i in range(rows.shape[0]):
+            row = rows[i]
+            taken[i] = block[row] if row >= 0 else carried[-1 - row]

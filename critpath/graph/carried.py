@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from critpath.graph._walk import held_over
+from critpath.graph._walk import gather, held_over
 from critpath.model import I64
 
 # start, begin, then any other columns of the rows.
@@ -76,11 +76,9 @@ def _size(columns: Columns) -> int:
 def _held_over(columns: Columns, carried: Columns, cut: int) -> Columns:
     """Return the rows, of a block's and of those carried into it, that begin before a cut."""
     start, rows = held_over(columns[0], columns[1], carried[0], carried[1], cut)
-    own = rows >= 0
     result = [start]
     for column, more in zip(columns[1:], carried[1:], strict=True):
         taken = np.empty(len(rows), column.dtype)
-        taken[own] = column[rows[own]]
-        taken[~own] = more[-1 - rows[~own]]
+        gather(column, more, rows, taken)
         result.append(taken)
     return tuple(result)

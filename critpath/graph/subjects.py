@@ -23,17 +23,13 @@ def subject_workers(workers: Workers, executions: Executions) -> I64:
     result = np.full(len(executions), -1, np.int64)
     if not len(lives) or not len(executions):
         return result
-    _, thread = np.unique(
-        np.column_stack(
-            [
-                np.concatenate([workers.host[lives], executions.host]),
-                np.concatenate([workers.tid[lives], executions.tid]),
-            ]
+    of, asked = np.split(
+        _numbered(
+            np.concatenate([workers.host[lives], executions.host]),
+            np.concatenate([workers.tid[lives], executions.tid]),
         ),
-        axis=0,
-        return_inverse=True,
+        [len(lives)],
     )
-    of, asked = np.split(thread.reshape(-1).astype(np.int64), [len(lives)])
     order = np.argsort(of, kind="stable")
     lives, of = lives[order], of[order]
     first = workers.first[lives]
@@ -51,6 +47,17 @@ def subject_workers(workers: Workers, executions: Executions) -> I64:
     known = of_thread[0] < of_thread[1]
     result[known] = lives[np.maximum(found, of_thread[0])[known]]
     return result
+
+
+def _numbered(host: I64, tid: I64) -> I64:
+    """Return a number for every row, the same for the same thread."""
+    order = np.lexsort((tid, host))
+    host, tid = host[order], tid[order]
+    other = np.ones(len(order), np.int64)
+    other[1:] = (host[1:] != host[:-1]) | (tid[1:] != tid[:-1])
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(other)
+    return number
 
 
 def left_out(subjects: I64, executions: Executions) -> tuple[str, ...]:

@@ -123,8 +123,8 @@ cdef class Replay(Transitions):
              const int64_t[::1] values, Py_ssize_t begin):
         """Replay events from one of them on.
 
-        Returns where it stopped: at the end, or at an interrupt of a name that
-        `name_irq` does not know yet.
+        Returns where it stopped: at the end, at an interrupt of a name that `name_irq`
+        does not know yet, or at a cpu that no machine has.
         """
         cdef Py_ssize_t i = begin, n = timestamp.shape[0], end
         cdef const int64_t* all_values = &nothing[0]
@@ -185,6 +185,8 @@ cdef class Replay(Transitions):
                 self.reserve_intervals(MOST_INTERVALS * SLICE)
                 next_loss = self.next_loss()
             self.seen |= <uint32_t>1 << kind
+            if cpu[i] >= CPUS:
+                return i
             if cpu[i] < 0:
                 self.unplaced += 1
                 if kind == NET_SEND or kind == NET_RECEIVE:

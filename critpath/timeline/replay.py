@@ -110,15 +110,14 @@ class Replayer:
             self._core.add_class(*meaning_of(event_class, self._code))
             self._network |= event_class.kind in PACKETS
         self._classes = len(classes)
-        highest = int(chunk.cpu.max())
-        if highest >= _MOST_CPUS:
-            raise UnreadableError(
-                f"the trace names cpu {highest}, which no machine has",
-                "the trace is damaged; record it again",
-            )
         columns = (chunk.timestamp, chunk.cpu, chunk.event_class, chunk.offset, chunk.values)
         at = self._core.feed(*columns, 0)
         while at < n:
+            if chunk.cpu[at] >= _MOST_CPUS:
+                raise UnreadableError(
+                    f"the trace names cpu {chunk.cpu[at]}, which no machine has",
+                    "the trace is damaged; record it again",
+                )
             name = int(chunk.values[chunk.offset[at] + _IRQ_NAME])
             self._core.name_irq(name, int(device_state(self._text(name))))
             at = self._core.feed(*columns, at)
