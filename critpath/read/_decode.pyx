@@ -408,7 +408,7 @@ cdef class Decoder(Window):
         while pos < limit:
             if stream.start.near.size:
                 # Then one event as its program says, be it because it is not fast.
-                going = Going(pos, clock, rows, self.value_count, count, low, high)
+                going = Going(pos, clock, rows, self.value_count, count, low, high, NULL, NULL)
                 result = fast_events(&stream.start, buf, limit, &going, ts, place, room,
                                      self.values, self.value_room, cpu, s.strings, names)
                 pos, clock, rows, count = going.pos, going.clock, going.rows, going.count
