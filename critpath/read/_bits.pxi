@@ -86,6 +86,7 @@ cdef struct Strings:
     int64_t entry_room
     int32_t* slots  # open addressing, code + 1, 0 is free
     int64_t slot_mask
+    bint short_of_memory  # a text has no code for want of it
 
 
 cdef inline uint64_t mix(uint64_t h, uint64_t w) noexcept nogil:
@@ -141,6 +142,7 @@ cdef int64_t intern(Strings* s, const uint8_t* p, int64_t n, int32_t tag) noexce
         room = 2 * s.room + n + 4096
         grown = realloc(s.bytes, room)
         if grown == NULL:
+            s.short_of_memory = True
             return -1
         s.bytes = <uint8_t*>grown
         s.room = room
@@ -148,6 +150,7 @@ cdef int64_t intern(Strings* s, const uint8_t* p, int64_t n, int32_t tag) noexce
         room = 2 * s.entry_room
         grown = realloc(s.entries, room * sizeof(Entry))
         if grown == NULL:
+            s.short_of_memory = True
             return -1
         s.entries = <Entry*>grown
         s.entry_room = room
@@ -161,5 +164,6 @@ cdef int64_t intern(Strings* s, const uint8_t* p, int64_t n, int32_t tag) noexce
     s.count += 1
     s.slots[at] = <int32_t>s.count
     if s.count * 2 > s.slot_mask and not strings_grow_slots(s):
+        s.short_of_memory = True
         return -1
     return s.count - 1

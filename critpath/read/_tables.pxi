@@ -28,6 +28,7 @@ cdef struct Way:
     int64_t ts_bits
 
 include "_fast.pxi"
+include "_walk.pxi"
 
 
 cdef struct Stream:
@@ -182,7 +183,7 @@ cdef class Tables:
         for i in range(self.of.stream_count):
             free(self.of.streams[i].dense)
             free(self.of.streams[i].wide)
-            free(self.of.streams[i].start.sizes)
+            free(self.of.streams[i].start.strides)
             free(self.of.streams[i].start.table)
         free(self.of.streams)
         free(self.of.classes)

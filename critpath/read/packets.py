@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+
+import numpy as np
 
 from critpath.model import I64, Loss
 from critpath.read.records import Record
@@ -108,21 +110,18 @@ def losses(files: Sequence[StreamFile], begin: int, end: int) -> tuple[list[Loss
     if not files:
         return [], []
     found: list[Loss] = []
-    streams: dict[tuple[int, int, int], list[_Packet]] = {}
+    streams: dict[tuple[int, int, int], list[tuple[StreamFile, I64]]] = {}
     for number, file in enumerate(files):
-        damages: list[Loss] = []
-        for row in file.packets.tolist():
-            if row[Column.DAMAGE] or row[Column.WHERE] < 0:
-                damages.append(_damage(file, row, begin, end))
-            packet = _packet(file, row)
-            if packet is not None:
-                # Without an instance id every file is a stream of its own.
-                named = row[Column.PRESENT] >> Role.INSTANCE & 1
-                key = (row[Column.STREAM], row[Column.INSTANCE] if named else number, named)
-                streams.setdefault(key, []).append(packet)
-        found += _gathered(damages, file)
+        table = file.packets
+        odd = table[(table[:, Column.DAMAGE] != 0) | (table[:, Column.WHERE] < 0)]
+        found += _gathered([_damage(file, row, begin, end) for row in odd.tolist()], file)
+        for key, rows in _by_stream(table, number):
+            streams.setdefault(key, []).append((file, rows))
     overlapping = 0
-    for packets in streams.values():
+    for parts in streams.values():
+        if _complete(parts):
+            continue
+        packets = [_packet(file, row) for file, rows in parts for row in rows.tolist()]
         packets.sort(key=lambda p: p.begin)
         before: _Packet | None = None
         for after in packets:
@@ -139,11 +138,49 @@ def losses(files: Sequence[StreamFile], begin: int, end: int) -> tuple[list[Loss
     return found, warnings
 
 
-def _packet(file: StreamFile, row: list[int]) -> _Packet | None:
-    """Return a packet whose header could be read."""
+def _by_stream(table: I64, number: int) -> Iterator[tuple[tuple[int, int, int], I64]]:
+    """Yield the packets of a file whose header could be read, by the stream they are of."""
+    present = table[:, Column.PRESENT]
+    table = table[(table[:, Column.STREAM] >= 0) & (present >> Role.BEGIN & 1 != 0)]
+    # Without an instance id every file is a stream of its own.
+    named = table[:, Column.PRESENT] >> Role.INSTANCE & 1
+    instance = np.where(named != 0, table[:, Column.INSTANCE], number)
+    keys = np.column_stack((table[:, Column.STREAM], instance, named))
+    if len(table) and (keys == keys[0]).all():  # nearly always; what follows is slow
+        stream, of, name = keys[0].tolist()
+        yield (stream, of, name), table
+        return
+    rows: dict[tuple[int, int, int], list[int]] = {}
+    for row, (stream, of, name) in enumerate(keys.tolist()):
+        rows.setdefault((stream, of, name), []).append(row)
+    for key, found in rows.items():
+        yield key, table[found]
+
+
+def _complete(parts: Sequence[tuple[StreamFile, I64]]) -> bool:
+    """Return whether nothing is missing from a stream's packets: then none is looked at.
+
+    Only where all of them tell all that a loss is known by.
+    """
+    wanted = 1 << Role.END | 1 << Role.SEQUENCE | 1 << Role.DISCARDED
+    table = np.concatenate([rows for _, rows in parts])
+    if (table[:, Column.PRESENT] & wanted != wanted).any():
+        return False
+    events, packets = parts[0][0].wraps[table[0, Column.STREAM]]
+    told = table.view(np.uint64)
+    told = told[np.argsort(told[:, Column.BEGIN], kind="stable")]
+    lost = np.diff(told[:, Column.SEQUENCE]) - np.uint64(1)
+    discarded = told[:, Column.DISCARDED] & np.uint64((1 << events) - 1)
+    return not (
+        (lost & np.uint64((1 << packets) - 1)).any()
+        or discarded.any()
+        or (told[1:, Column.BEGIN] < told[:-1, Column.END]).any()
+    )
+
+
+def _packet(file: StreamFile, row: list[int]) -> _Packet:
+    """Return what one row of the table tells."""
     present = row[Column.PRESENT]
-    if row[Column.STREAM] < 0 or not present >> Role.BEGIN & 1:
-        return None
     bits = file.wraps[row[Column.STREAM]]
     return _Packet(
         row[Column.STREAM],

@@ -1,0 +1,75 @@
+"""Losses of streams that are complete are not looked for packet by packet."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critpath.read import packets
+from critpath.read.packets import Column, StreamFile, losses
+from critpath.read.steps import Role
+
+ALL = 1 << Role.BEGIN | 1 << Role.END | 1 << Role.SEQUENCE | 1 << Role.DISCARDED
+INSTANCE = 1 << Role.INSTANCE
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[StreamFile]:
+    """Files of one trace: packets in a row, of which some are out of it."""
+    files = []
+    for number in range(draw(st.integers(1, 3))):
+        count = draw(st.integers(0, 6))
+        table = np.zeros((count, len(Column)), np.int64)
+        first = draw(st.sampled_from([0, 7, 253, (1 << 63) - 2]))
+        lost = draw(st.sampled_from([0, 0, 5, 256]))
+        for i, row in enumerate(table):
+            row[Column.BEGIN], row[Column.END] = 100 * i, 100 * i + 100
+            # The counter is of 64 bits, of which int64 has the upper half below 0.
+            row[Column.SEQUENCE] = np.array([first + i], np.uint64).astype(np.int64)[0]
+            row[Column.DISCARDED] = lost
+            row[Column.PRESENT] = ALL | draw(st.sampled_from([0, INSTANCE]))
+            row[Column.INSTANCE] = draw(st.sampled_from([0, 0, 1]))
+        for _ in range(draw(st.sampled_from([0, 0, 1, 2])) if count else 0):
+            row = table[draw(st.integers(0, count - 1))]
+            column = draw(
+                st.sampled_from(
+                    [
+                        Column.BEGIN,
+                        Column.END,
+                        Column.SEQUENCE,
+                        Column.DISCARDED,
+                        Column.STREAM,
+                        Column.DAMAGE,
+                    ]
+                )
+            )
+            row[column] = draw(st.sampled_from([-1, 0, 1, 3, 120]))
+            row[Column.PRESENT] &= ~(draw(st.sampled_from([0, 0, 1, 2])) << Role.BEGIN)
+            row[Column.STREAM] = min(row[Column.STREAM], 0)
+        wraps = draw(st.sampled_from([((64, 64),), ((8, 8),)]))
+        files.append(
+            StreamFile(f"kernel/{number}", table, lambda _, raw: raw % (1 << 62), wraps, 0)
+        )
+    return [StreamFile(f.name, f.packets, f.nanoseconds, files[0].wraps, 0) for f in files]
+
+
+@given(tables())
+def test_complete_streams_tell_what_each_packet_tells(files: list[StreamFile]) -> None:
+    quick = losses(files, 0, 1000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packets, "_complete", lambda _: False)
+        assert losses(files, 0, 1000) == quick
+
+
+def test_a_complete_stream_is_seen_to_be() -> None:
+    table = np.zeros((300, len(Column)), np.int64)
+    table[:, Column.PRESENT] = ALL
+    table[:, Column.BEGIN] = np.arange(300) * 10
+    table[:, Column.END] = table[:, Column.BEGIN] + 10
+    table[:, Column.SEQUENCE] = np.arange(300) % 256  # as a counter of 8 bits has them
+    file = StreamFile("kernel/0", table, lambda _, raw: raw, ((8, 8),), 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packets, "_packet", None)  # not called
+        assert losses([file], 0, 3000) == ([], [])
