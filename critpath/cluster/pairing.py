@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from critpath.cluster.distances import NormalSpace, normal_space, sum_distances
+from critpath.cluster.distances import NormalSpace, normal_space
 from critpath.cluster.merging import best_partners, merged_scores
 from critpath.cluster.space import distinct, stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, VectorTable
 from critpath.units import plural
 
-__all__ = ["NormalSpace", "normal_space", "novel_limits", "pair", "plausible", "sum_distances"]
+__all__ = ["NormalSpace", "normal_space", "novel_limits", "pair", "plausible"]
 
 _NOVEL_QUANTILE = 0.99
 _NOT_MUCH = 1.25
