@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Points:
     @property
     def blocks(self) -> I64:
         """First point of every block: int64 [blocks + 1]."""
-        inner = [np.arange(a, b, block_size()) for a, b in zip(self.begin, self.begin[1:])]
+        inner = [np.arange(a, b, block_size()) for a, b in pairwise(self.begin)]
         return np.concatenate([*inner, self.begin[-1:]]).astype(np.int64)
 
     @property
