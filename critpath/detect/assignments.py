@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from critpath.detect._smallest import mark
 from critpath.model import F64, I64, Bool
 
 # Units of a stratum in some assignments: their numbers [batch, picked], or where these
@@ -131,21 +132,19 @@ def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
     return picked
 
 
-def smallest(keys: F64 | npt.NDArray[np.float32], k: int) -> Bool:
+def smallest(keys: npt.NDArray[np.float32], k: int) -> Bool:
     """Mark the ``k`` smallest of every row, the first ones of equals.
 
     Parameters
     ----------
-    keys : float32 or float64 [rows, n]
+    keys : float32 [rows, n]
+        None negative.
     k : int
         From 1 to n.
     """
-    limit: F64 = np.partition(keys, k - 1, axis=1)[:, k - 1 : k].astype(np.float64)
-    marked: Bool = keys <= limit
-    for row in np.flatnonzero(marked.sum(axis=1) > k):
-        tied = np.flatnonzero(keys[row] == limit[row])
-        marked[row, tied[k - int((keys[row] < limit[row]).sum()) :]] = False
-    return marked
+    marked = np.empty(keys.shape, np.uint8)
+    mark(keys, k, marked)
+    return marked.view(np.bool_)
 
 
 def _sums(picked: Picked, scores: F64) -> F64:
