@@ -22,6 +22,8 @@ def pair(
     normal_clusters: Clustering,
     sample: VectorTable,
     sample_clusters: Clustering,
+    *,
+    home: NormalSpace | None = None,
 ) -> ClusterPairs:
     """Pair every sample cluster with the normal cluster it fits best (Algorithm 2).
 
@@ -31,6 +33,8 @@ def pair(
         Over the same symbols; at least one normal execution.
     normal_clusters, sample_clusters : Clustering
         Of these executions.
+    home : NormalSpace, optional
+        `normal_space` of the normal executions, where the caller has it.
 
     Returns
     -------
@@ -56,7 +60,7 @@ def pair(
         raise ValueError("normal and sample vectors have different symbols")
     if len(normal) == 0:
         raise ValueError("no normal execution to pair with")
-    home = normal_space(normal, normal_clusters)
+    home = home or normal_space(normal, normal_clusters)
     limits = novel_limits(home)
     labels = sample_clusters.labels
     once = distinct(np.column_stack([labels, sample.structure]))

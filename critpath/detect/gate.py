@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.detect.assignments import Assignments, Picked, ways
-from critpath.model import F64, I64
+from critpath.model import F64, I64, mid_ranks
 
 _WORK = 200_000_000  # executions drawn in all, over the assignments
 _LEAST_DRAWN = 1_999  # assignments drawn all the same
@@ -270,7 +270,7 @@ def _scores(values: I64) -> F64:
     mean = values.mean(axis=0)
     pooled = np.concatenate(
         [
-            _ranks(values),
+            mid_ranks(values),
             np.log1p(values / np.where(mean > 0, mean, 1.0)),
             (values > np.quantile(values, _TAIL, axis=0)).astype(np.float64),
         ],
@@ -280,17 +280,3 @@ def _scores(values: I64) -> F64:
     scale = centred.std(axis=0)
     scaled: F64 = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 1e-9)
     return scaled
-
-
-def _ranks(values: F64 | I64) -> F64:
-    """Rank every column from 1; equal values share the mean of their ranks."""
-    # scipy's does the same, after half a second of imports.
-    n, columns = values.shape
-    result = np.empty((n, columns))
-    for column in range(columns):
-        order = np.argsort(values[:, column], kind="stable")
-        ordered = values[order, column]
-        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        last = np.append(first[1:], n)
-        result[order, column] = np.repeat((first + last + 1) / 2, last - first)
-    return result
