@@ -91,7 +91,9 @@ class Assignments:
             many = min(step, count - begin)
             yield [_subsets(rng, many, n, k) for n, k in zip(self.sizes, self.smaller, strict=True)]
 
-    def sums(self, picked: list[Picked], scores: Sequence[F64]) -> list[F64]:
+    def sums(
+        self, picked: list[Picked], scores: Sequence[F64], totals: Sequence[F64] | None = None
+    ) -> list[F64]:
         """Add up, per stratum, the scores of the units in the sample.
 
         Parameters
@@ -99,13 +101,17 @@ class Assignments:
         picked : list of int64 [assignments, smaller] or bool [assignments, units]
             The smaller side of every stratum.
         scores : sequence of float64 [units, columns]
+        totals : sequence of float64 [columns], optional
+            Sums over all units, where many batches are asked for.
 
         Returns
         -------
         list of float64 [assignments, columns]
         """
-        sides = zip(picked, scores, self.sizes, self.chosen, strict=True)
-        return [s.sum(axis=0) - _sums(p, s) if 2 * k > n else _sums(p, s) for p, s, n, k in sides]
+        if totals is None:
+            totals = [each.sum(axis=0) for each in scores]
+        sides = zip(picked, scores, totals, self.sizes, self.chosen, strict=True)
+        return [t - _sums(p, s) if 2 * k > n else _sums(p, s) for p, s, t, n, k in sides]
 
     def as_given(self) -> list[Picked]:
         """Return the assignment that has the first units of each stratum in the sample."""

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -164,9 +165,13 @@ class Family:
     places: list[int]  # of these in the plan
     divisors: list[F64]
 
+    @cached_property
+    def _totals(self) -> list[F64]:
+        return [each.sum(axis=0) for each in self.units]
+
     def sums(self, picked: list[Picked]) -> list[F64]:
         """Add up over all strata, then in each stratum that is tested by itself."""
-        parts = self.plan.sums(picked, self.units)
+        parts = self.plan.sums(picked, self.units, self._totals)
         nothing = np.zeros((1, len(self.divisors[0])))
         over_all = np.asarray(np.sum(parts, axis=0)) if parts else nothing
         return [over_all, *(parts[i] for i in self.places)]
