@@ -1,12 +1,16 @@
 """How long finding and pairing types takes, beside scikit-learn's OPTICS.
 
     python tests/benchmarks/clustering.py [ROUNDS]
+    python tests/benchmarks/clustering.py --rows | --large
 
 OPTICS alone against scikit-learn's on the same executions, one after the other in this
 process: ordering, reachability, predecessors and core distances have to be the same.
 Then pairing against ``silhouette_score`` for every pair.  Then all of it: 100,000 executions
 of 200 distinct paths, and sets of executions that are all different: types of the normal
 set, types of a sample of the same size, pairs.  Figures are CPU seconds.
+
+``--large``: the last for 100,000 executions that are all different, which takes minutes.
+``--rows``: what ``scale.py`` takes into its table.
 """
 
 from __future__ import annotations
@@ -34,6 +38,10 @@ from critpath.model import F64, I64, Clustering, State, Symbol, VectorTable
 
 SYMBOLS = 13
 TYPES = 7
+WHOLE = (
+    "| executions, normal and sample each | distinct | types | sample's types | pairs | s |\n"
+    "|---|---:|---:|---:|---:|---:|"
+)
 
 
 class Paired(NamedTuple):
@@ -263,10 +271,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     pairs_beside("5,000 of each set, in 20 clusters each", with_repeats())
     pairs_beside("the same, no execution twice", without_repeats())
-    print(
-        "\n| executions, normal and sample each | distinct | types | sample's types | pairs | s |"
-    )
-    print("|---|---:|---:|---:|---:|---:|")
+    print("\n" + WHOLE)
     whole("100,000", few_paths(100_000, 200, 1), few_paths(100_000, 200, 2))
     whole("5,000", all_different(5_000, 1), all_different(5_000, 2))
     print("\n| method | 100,000 of 200, s | 5,000 different, s |\n|---|---:|---:|")
@@ -277,5 +282,17 @@ def main() -> None:
         print(f"| `{method}` | {one:.2f} | {other:.2f} |")
 
 
+def large() -> None:
+    """Print the times of finding types among 100,000 executions of which no two are alike."""
+    cluster(few_paths(100, 20, 0))  # imports are not counted
+    print(WHOLE)
+    whole("100,000", all_different(100_000, 1), all_different(100_000, 2))
+
+
 if __name__ == "__main__":
-    rows() if "--rows" in sys.argv[1:] else main()
+    if "--rows" in sys.argv[1:]:
+        rows()
+    elif "--large" in sys.argv[1:]:
+        large()
+    else:
+        main()
