@@ -4,11 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from critpath.cluster._silhouettes import block_size, sums_between, sums_within
 from critpath.cluster.space import distinct, squared_distances, stabilise
 from critpath.model import F64, I64, Clustering, VectorTable
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points cluster by cluster, cut into blocks of one cluster.
+
+    Attributes
+    ----------
+    points : float64 [n, symbols]
+    weight : float64 [n]
+        Executions that a point stands for.
+    begin : int64 [clusters + 1]
+        First point of every cluster.
+    """
+
+    points: F64
+    weight: F64
+    begin: I64
+
+    @property
+    def blocks(self) -> I64:
+        """First point of every block: int64 [blocks + 1]."""
+        inner = [np.arange(a, b, block_size()) for a, b in pairwise(self.begin)]
+        return np.concatenate([*inner, self.begin[-1:]]).astype(np.int64)
+
+    @property
+    def tile(self) -> F64:
+        """Room for a block, column by column."""
+        return np.empty((self.points.shape[1], block_size()))
+
+    def sums_within(self) -> F64:
+        """Sum the distances of every point to the members of every cluster: [n, clusters]."""
+        sums = np.zeros((len(self.points), len(self.begin) - 1))
+        sums_within(self.points, self.weight, self.begin, self.blocks, self.tile, sums)
+        return sums
+
+    def sums_from(self, left: F64) -> F64:
+        """Sum the distances of other points to the members of every cluster: [m, clusters]."""
+        sums = np.zeros((len(left), len(self.begin) - 1))
+        left = np.ascontiguousarray(left)
+        sums_between(left, self.points, self.weight, self.begin, self.blocks, self.tile, sums)
+        return sums
 
 
 @dataclass(frozen=True)
@@ -19,29 +63,37 @@ class NormalSpace:
 
     Attributes
     ----------
-    space : float64 [n, symbols]
-        Stabilised counts.
     labels : int64 [n]
-    onehot : float64 [n, clusters]
     sizes : float64 [clusters]
     sums : float64 [n, clusters]
         Sum of an execution's distances to the members of a cluster.
-    points : float64 [points, symbols]
+    points : Points
+        Without repetitions.
     point_labels : int64 [points]
-    weight : float64 [points]
-        Executions.
     point_sums : float64 [points, clusters]
     """
 
-    space: F64
     labels: I64
-    onehot: F64
     sizes: F64
     sums: F64
-    points: F64
+    points: Points
     point_labels: I64
-    weight: F64
     point_sums: F64
+
+    def sums_of(self, counts: I64) -> F64:
+        """Sum the distances of executions to the members of every normal cluster.
+
+        Parameters
+        ----------
+        counts : int64 [m, symbols]
+            Executions with equal counts cost as much as one.
+
+        Returns
+        -------
+        float64 [m, clusters]
+        """
+        once = distinct(counts)
+        return self.points.sums_from(stabilise(counts[once.row]))[once.member]
 
 
 def normal_space(normal: VectorTable, clusters: Clustering) -> NormalSpace:
@@ -51,62 +103,29 @@ def normal_space(normal: VectorTable, clusters: Clustering) -> NormalSpace:
     ----------
     normal : VectorTable
     clusters : Clustering
-        Of the same executions.
+        Of the same executions; labels from 0, none without an execution.
+
+    Notes
+    -----
+    Every distance of two distinct vectors once: O(P^2) time for P points, O(P) memory.
     """
     labels = clusters.labels
-    onehot = np.zeros((len(labels), clusters.size))
-    onehot[np.arange(len(labels)), labels] = 1.0
     once = distinct(np.column_stack([labels, normal.structure]))
-    points = stabilise(normal.structure[once.row])
-    weight = once.weight.astype(np.float64)
-    point_sums = _sums(points, points, onehot[once.row] * weight[:, None])
+    point_labels = labels[once.row]
+    points = Points(
+        stabilise(normal.structure[once.row]),
+        once.weight.astype(np.float64),
+        np.searchsorted(point_labels, np.arange(clusters.size + 1)).astype(np.int64),
+    )
+    point_sums = points.sums_within()
     return NormalSpace(
-        space=stabilise(normal.structure),
         labels=labels,
-        onehot=onehot,
-        sizes=onehot.sum(axis=0),
+        sizes=np.bincount(labels, minlength=clusters.size).astype(np.float64),
         sums=point_sums[once.member],
         points=points,
-        point_labels=labels[once.row],
-        weight=weight,
+        point_labels=point_labels,
         point_sums=point_sums,
     )
-
-
-def sum_distances(left: F64, right: F64, onehot: F64) -> F64:
-    """Sum the distances of every left point to each group of right points.
-
-    Parameters
-    ----------
-    left : float64 [n, symbols]
-    right : float64 [m, symbols]
-    onehot : float64 [m, groups]
-        1 where a right point is in a group, or how often it is.
-
-    Returns
-    -------
-    float64 [n, groups]
-        Points that are equal cost as much as one.
-    """
-    ours, theirs = distinct(left), distinct(right)
-    share = np.zeros((len(theirs.row), onehot.shape[1]))
-    for k in range(onehot.shape[1]):
-        share[:, k] = np.bincount(theirs.member, onehot[:, k], len(theirs.row))
-    return _sums(left[ours.row], right[theirs.row], share)[ours.member]
-
-
-def point_sums(points: F64, home: NormalSpace) -> F64:
-    """Sum distances of points to the members of every normal cluster: [points, clusters]."""
-    share = np.zeros((len(home.points), len(home.sizes)))
-    share[np.arange(len(home.points)), home.point_labels] = home.weight
-    return _sums(points, home.points, share)
-
-
-def _sums(left: F64, right: F64, share: F64) -> F64:
-    result = np.empty((len(left), share.shape[1]))
-    for rows, distance in blocks(left, right):
-        result[rows] = distance @ share
-    return result
 
 
 def blocks(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from critpath.model import F64, I64, Bool
+from critpath.model import F64, I64, Bool, mid_ranks
 
 _EXACT = 20_000
 _SAMPLED = 9_999
@@ -58,7 +58,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     # The order of executions must not matter, not even for the rounding of a mean.
     order = np.lexsort(pooled.T[::-1])
     pooled, in_sample = pooled[order], order < m
-    values = np.concatenate([_standard(_ranks(pooled)), _standard(_log(pooled))], axis=1)
+    values = np.concatenate([_standard(mid_ranks(pooled)), _standard(_log(pooled))], axis=1)
     observed = values[in_sample].sum(axis=0) - 1e-9 * math.sqrt(n + m)
     # Scores are centred: what the smaller set does not have, the larger one has.
     picks, sign = (m, 1.0) if m <= n else (n, -1.0)
@@ -103,20 +103,6 @@ def _ones(chosen: I64, size: int) -> F64:
     batch = np.zeros((len(chosen), size))
     np.put_along_axis(batch, chosen, 1.0, axis=1)
     return batch
-
-
-def _ranks(values: F64) -> F64:
-    """Rank every column from 1; equal values share the mean of their ranks."""
-    # scipy's does the same, after half a second of imports.
-    n, columns = values.shape
-    result = np.empty((n, columns))
-    for column in range(columns):
-        order = np.argsort(values[:, column], kind="stable")
-        ordered = values[order, column]
-        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        last = np.append(first[1:], n)
-        result[order, column] = np.repeat((first + last + 1) / 2, last - first)
-    return result
 
 
 def _log(values: F64) -> F64:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from critpath.cluster._silhouettes import merged
 from critpath.cluster.cuts import relative
-from critpath.cluster.distances import NormalSpace, blocks, point_sums
-from critpath.model import F64, I64, Bool
+from critpath.cluster.distances import NormalSpace, Points
+from critpath.model import F64, I64
 
-# Silhouettes worked on at once: they stay in the processor's cache.
-_CHUNK = 1 << 18
 _TIE = 1e-12
 
 
@@ -37,16 +35,16 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class _Others:
-    """The nearest other cluster of every normal point, and the nearest but that one."""
+class _Nearest:
+    """The nearest cluster of every point, and the nearest but that one."""
 
-    nearest: I64
+    cluster: I64
     mean: F64
     next_mean: F64
 
     def without(self, k: int) -> F64:
-        """Mean distance to the nearest other cluster that is not k."""
-        return np.where(self.nearest == k, self.next_mean, self.mean)
+        """Mean distance to the nearest cluster that is not k."""
+        return np.where(self.cluster == k, self.next_mean, self.mean)
 
 
 def merged_scores(home: NormalSpace, points: F64, weight: I64, cluster: I64) -> Scores:
@@ -70,101 +68,94 @@ def merged_scores(home: NormalSpace, points: F64, weight: I64, cluster: I64) -> 
     -----
     Incremental form of Rousseeuw's silhouette (1987): merging a cluster into a normal
     one changes only that one's column of distances.  O(p (P + q)) distances for p
-    points in clusters of at most q and P normal points, then O(c P K) for c clusters
-    and K normal ones.
+    points in clusters of at most q and P normal points, each computed once; then
+    O(c P K) silhouettes for c clusters and K normal ones at the most.  Most of these a
+    merge leaves as they are where c is large, as clusters are then small, and whole
+    blocks of them are passed over.  Memory: O((p + P + c) K).
     """
     count = int(cluster[-1]) + 1 if len(cluster) else 0
     size = len(home.sizes)
+    mine = Points(
+        np.ascontiguousarray(points),
+        weight.astype(np.float64),
+        np.searchsorted(cluster, np.arange(count + 1)).astype(np.int64),
+    )
     members: F64 = np.bincount(cluster, weight, count).astype(np.float64)
-    sums = point_sums(points, home)
-    distance = _per_cluster(sums * weight[:, None], cluster, count) / members[:, None] / home.sizes
     score, own = np.full((count, size), np.nan), np.full((count, size), np.nan)
     if size < 2 or count == 0:
-        return Scores(score, own, distance)
-    within = _within(points, weight, cluster, count)
-    means = sums / home.sizes
+        sums = home.points.sums_from(mine.points)
+        return Scores(score, own, _mean_distances(sums, home, mine, cluster, members))
+    sums, normal = _merge_each(home, mine)
+    within = _within(mine)
+    outside = _nearest(sums / home.sizes)
     for k in range(size):
         inside = (sums[:, k] + within) / (home.sizes[k] + members[cluster] - 1)
-        outside = np.delete(means, k, axis=1).min(axis=1)
-        own[:, k] = np.bincount(cluster, weight * relative(inside, outside), count)
-    normal = np.empty((count, size))
-    for some, from_normal in _from_normal(home, points, weight, cluster, count):
-        normal[some] = _normal_silhouettes(home, from_normal, members[some])
-    total = home.weight.sum() + members
-    return Scores((normal + own) / total[:, None], own / members[:, None], distance)
+        own[:, k] = np.bincount(cluster, weight * relative(inside, outside.without(k)), count)
+    total = home.sizes.sum() + members
+    return Scores(
+        (normal + own) / total[:, None],
+        own / members[:, None],
+        _mean_distances(sums, home, mine, cluster, members),
+    )
 
 
-def _normal_silhouettes(home: NormalSpace, extra: F64, members: F64) -> F64:
-    """Sum the normal executions' silhouettes: [clusters, normal clusters].
+def _merge_each(home: NormalSpace, mine: Points) -> tuple[F64, F64]:
+    """Sum distances to the normal clusters, and the normal executions' silhouettes.
 
-    ``extra`` [normal points, clusters] are summed distances to each cluster's members.
+    Returns
+    -------
+    sums : float64 [points, normal clusters]
+    silhouettes : float64 [clusters, normal clusters]
     """
-    rows = np.arange(len(home.points))
-    labels, sizes, sums = home.point_labels, home.sizes, home.point_sums
-    own = sums[rows, labels]
-    inside = own / np.maximum(sizes[labels] - 1, 1)
-    others = _others(home)
-    # A cluster of one has no inside: 0 by definition, unless it is merged.
-    counted = np.where(sizes[labels] > 1, home.weight, 0.0)
-    result = np.empty((extra.shape[1], len(sizes)))
-    for k in range(len(sizes)):
-        mine: Bool = labels == k
-        rest = ~mine
-        merged = (own[mine, None] + extra[mine]) / (sizes[k] + members - 1)
-        result[:, k] = home.weight[mine] @ relative(merged, others.mean[mine, None])
-        nearer = np.minimum(
-            (sums[rest, k, None] + extra[rest]) / (sizes[k] + members),
-            others.without(k)[rest, None],
-        )
-        result[:, k] += counted[rest] @ relative(inside[rest, None], nearer)
-    return result
-
-
-def _others(home: NormalSpace) -> _Others:
-    rows = np.arange(len(home.points))
+    n, size = home.point_sums.shape
     means = home.point_sums / home.sizes
-    means[rows, home.point_labels] = np.inf
-    nearest = means.argmin(axis=1)
-    mean = means[rows, nearest]
-    means[rows, nearest] = np.inf
-    return _Others(nearest.astype(np.int64), mean, means.min(axis=1))
+    means[np.arange(n), home.point_labels] = np.inf
+    others = _nearest(means)
+    # Points with the same nearest cluster together: a merge changes whole blocks or none.
+    order = np.lexsort((others.cluster, home.point_labels))
+    label = home.point_labels[order]
+    own = home.point_sums[order, label]
+    weight = home.points.weight[order]
+    outside = np.array([others.without(k)[order] for k in range(size)])
+    sums, silhouettes = np.zeros((len(mine.points), size)), np.zeros((len(mine.begin) - 1, size))
+    merged(
+        *(mine.points, mine.weight, mine.begin),
+        *(home.points.points[order], weight, np.where(home.sizes[label] > 1, weight, 0.0)),
+        *(home.points.begin, home.points.blocks, home.sizes),
+        *(own, own / np.maximum(home.sizes[label] - 1, 1)),
+        *(np.ascontiguousarray(home.point_sums[order].T), outside),
+        *(home.points.tile, np.empty(2 * size), sums, silhouettes),
+    )
+    return sums, silhouettes
 
 
-def _per_cluster(values: F64, cluster: I64, count: int) -> F64:
-    result = np.empty((count, values.shape[1]))
-    for k in range(values.shape[1]):
-        result[:, k] = np.bincount(cluster, values[:, k], count)
-    return result
+def _nearest(means: F64) -> _Nearest:
+    """Find the nearest cluster, and the next, by mean distances [n, clusters]."""
+    rows = np.arange(len(means))
+    rest = means.copy()
+    nearest = rest.argmin(axis=1)
+    mean = rest[rows, nearest]
+    rest[rows, nearest] = np.inf
+    return _Nearest(nearest.astype(np.int64), mean, rest.min(axis=1))
 
 
-def _within(points: F64, weight: I64, cluster: I64, count: int) -> F64:
+def _mean_distances(sums: F64, home: NormalSpace, mine: Points, cluster: I64, members: F64) -> F64:
+    """Mean distances of every cluster's members to those of the normal clusters."""
+    result = np.empty((len(members), len(home.sizes)))
+    for k in range(len(home.sizes)):
+        result[:, k] = np.bincount(cluster, sums[:, k] * mine.weight, len(members))
+    return result / members[:, None] / home.sizes
+
+
+def _within(mine: Points) -> F64:
     """Sum the distances of every point to the members of its own cluster."""
-    result = np.zeros(len(points))
-    begin = np.searchsorted(cluster, np.arange(count + 1))
-    for c in np.flatnonzero(np.diff(begin) > 1):
-        first, after = int(begin[c]), int(begin[c + 1])
-        mine = points[first:after]
-        for rows, distance in blocks(mine, mine):
-            result[first + rows.start : first + rows.stop] = distance @ weight[first:after]
+    result = np.zeros(len(mine.points))
+    for c in np.flatnonzero(np.diff(mine.begin) > 1):
+        rows = slice(int(mine.begin[c]), int(mine.begin[c + 1]))
+        many = rows.stop - rows.start
+        alone = Points(mine.points[rows], mine.weight[rows], np.array([0, many], np.int64))
+        result[rows] = alone.sums_within()[:, 0]
     return result
-
-
-def _from_normal(
-    home: NormalSpace, points: F64, weight: I64, cluster: I64, count: int
-) -> Iterator[tuple[slice, F64]]:
-    """Sum the distances of normal points to members of some clusters at a time."""
-    begin = np.searchsorted(cluster, np.arange(count + 1))
-    step = max(1, _CHUNK // len(home.points))
-    for first in range(0, count, step):
-        some = slice(first, min(first + step, count))
-        low, high = int(begin[some.start]), int(begin[some.stop])
-        result = np.zeros((some.stop - some.start, len(home.points)))
-        for rows, distance in blocks(points[low:high], home.points):
-            of = cluster[low + rows.start : low + rows.stop] - first
-            weighted = distance * weight[low + rows.start : low + rows.stop, None]
-            starts = np.flatnonzero(np.diff(of, prepend=-1))
-            result[of[starts]] += np.add.reduceat(weighted, starts, axis=0)
-        yield some, np.ascontiguousarray(result.T)
 
 
 def best_partners(scores: Scores) -> I64:

@@ -8,7 +8,7 @@ import numpy as np
 
 from critpath.cluster.conformal import benjamini_hochberg, conformal
 from critpath.cluster.groups import shifted_columns
-from critpath.cluster.pairing import normal_space, novel_limits, plausible, sum_distances
+from critpath.cluster.pairing import normal_space, novel_limits, plausible
 from critpath.cluster.reference import (
     LOW_SUPPORT,
     Types,
@@ -19,7 +19,6 @@ from critpath.cluster.reference import (
     reference_scores,
     sample_scores,
 )
-from critpath.cluster.space import stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers, VectorTable
 from critpath.units import plural
 
@@ -189,11 +188,11 @@ def _fitting(
     """Plausible types of normal and sample executions."""
     home = normal_space(normal, clusters)
     limits = novel_limits(home)
-    labels, sizes = home.labels, home.sizes
+    labels = home.labels
     own = np.zeros_like(home.sums)
     own[np.arange(len(labels)), labels] = 1.0
-    ours = home.sums / np.maximum(sizes - own, 1)
-    theirs = sum_distances(stabilise(sample.structure), home.space, home.onehot) / sizes
+    ours = home.sums / np.maximum(home.sizes - own, 1)
+    theirs = home.sums_of(sample.structure) / home.sizes
     return plausible(ours, limits, labels), plausible(theirs, limits, partner)
 
 

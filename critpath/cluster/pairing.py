@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from critpath.cluster.distances import NormalSpace, normal_space, sum_distances
+from critpath.cluster.distances import NormalSpace, normal_space
 from critpath.cluster.merging import best_partners, merged_scores
 from critpath.cluster.space import distinct, stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, VectorTable
 from critpath.units import plural
 
-__all__ = ["NormalSpace", "normal_space", "novel_limits", "pair", "plausible", "sum_distances"]
+__all__ = ["NormalSpace", "normal_space", "novel_limits", "pair", "plausible"]
 
 _NOVEL_QUANTILE = 0.99
 _NOT_MUCH = 1.25
@@ -22,6 +22,8 @@ def pair(
     normal_clusters: Clustering,
     sample: VectorTable,
     sample_clusters: Clustering,
+    *,
+    home: NormalSpace | None = None,
 ) -> ClusterPairs:
     """Pair every sample cluster with the normal cluster it fits best (Algorithm 2).
 
@@ -31,6 +33,8 @@ def pair(
         Over the same symbols; at least one normal execution.
     normal_clusters, sample_clusters : Clustering
         Of these executions.
+    home : NormalSpace, optional
+        `normal_space` of the normal executions, where the caller has it.
 
     Returns
     -------
@@ -56,7 +60,7 @@ def pair(
         raise ValueError("normal and sample vectors have different symbols")
     if len(normal) == 0:
         raise ValueError("no normal execution to pair with")
-    home = normal_space(normal, normal_clusters)
+    home = home or normal_space(normal, normal_clusters)
     limits = novel_limits(home)
     labels = sample_clusters.labels
     once = distinct(np.column_stack([labels, sample.structure]))

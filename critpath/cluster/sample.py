@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from critpath.cluster.distances import normal_space
+from critpath.cluster.distances import NormalSpace, normal_space
 from critpath.cluster.merging import best_partners, merged_scores
 from critpath.cluster.optics import cluster
 from critpath.cluster.space import distinct, relabel, renumber, stabilise
@@ -28,6 +28,7 @@ def cluster_sample(
     min_samples: int = 5,
     xi: float = 0.05,
     min_cluster_fraction: float = 0.05,
+    home: NormalSpace | None = None,
 ) -> Clustering:
     """Find the execution types of a sample set, with the normal types as a guide.
 
@@ -39,6 +40,8 @@ def cluster_sample(
         Of the normal executions.
     method, min_samples, xi, min_cluster_fraction
         As in `critpath.cluster.optics.cluster`.
+    home : NormalSpace, optional
+        `normal_space` of the normal executions, where the caller has it.
 
     Returns
     -------
@@ -70,7 +73,8 @@ def cluster_sample(
     keys = [labels, np.where(noise, np.arange(len(labels)), -1)]
     divided = 0
     if len(normal):
-        partner = _alone(normal, normal_clusters, sample.structure[once.row])
+        home = home or normal_space(normal, normal_clusters)
+        partner = _alone(home, sample.structure[once.row])
         keys.append(np.where(noise, -1, partner))
         groups = distinct(np.column_stack(keys)).row
         divided = int((np.bincount(labels[groups][labels[groups] >= 0]) > 1).sum())
@@ -98,9 +102,8 @@ def cluster_sample(
     )
 
 
-def _alone(normal: VectorTable, clusters: Clustering, vectors: I64) -> I64:
+def _alone(home: NormalSpace, vectors: I64) -> I64:
     """Algorithm 2 for every vector as a cluster of one."""
-    home = normal_space(normal, clusters)
     size = len(vectors)
     scores = merged_scores(
         home, stabilise(vectors), np.ones(size, np.int64), np.arange(size, dtype=np.int64)

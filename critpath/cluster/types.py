@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from critpath.cluster.distances import NormalSpace, normal_space
 from critpath.cluster.optics import cluster
 from critpath.cluster.pairing import pair
 from critpath.cluster.sample import cluster_sample
@@ -71,8 +72,9 @@ def find_types(
     """
     if not normal_label:
         ours = cluster(normal, method=method)
-        theirs = cluster_sample(sample, normal, ours, method=method)
-        return ours, theirs, pair(normal, ours, sample, theirs)
+        home = _home(normal, ours)
+        theirs = cluster_sample(sample, normal, ours, method=method, home=home)
+        return ours, theirs, pair(normal, ours, sample, theirs, home=home)
     ours_parts: list[tuple[I64, Clustering]] = []
     theirs_parts: list[tuple[I64, Clustering]] = []
     pair_parts: list[ClusterPairs] = []
@@ -85,16 +87,25 @@ def find_types(
         ours = cluster(of_normal, method=method, min_cluster_fraction=SUBTYPE)
         ours_parts.append((mine, ours))
         if len(other):
+            home = _home(of_normal, ours)
             theirs = cluster_sample(
-                of_sample, of_normal, ours, method=method, min_cluster_fraction=SUBTYPE
+                *(of_sample, of_normal, ours),
+                method=method,
+                min_cluster_fraction=SUBTYPE,
+                home=home,
             )
             theirs_parts.append((other, theirs))
-            pair_parts.append(pair(of_normal, ours, of_sample, theirs))
+            pair_parts.append(pair(of_normal, ours, of_sample, theirs, home=home))
             homes.append(pair_parts[-1].pair + first)
         first += ours.size
     ours, order = _join(ours_parts, len(normal))
     theirs, sample_order = _join(theirs_parts, len(sample))
     return ours, theirs, _join_pairs(np.concatenate(homes), pair_parts, order, sample_order)
+
+
+def _home(normal: VectorTable, clusters: Clustering) -> NormalSpace | None:
+    """Distances among normal executions: of many, once for both that need them."""
+    return normal_space(normal, clusters) if len(normal) else None
 
 
 def _join(parts: Sequence[tuple[I64, Clustering]], n: int) -> tuple[Clustering, I64]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from critpath.detect._smallest import mark
 from critpath.model import F64, I64, Bool
 
 # Units of a stratum in some assignments: their numbers [batch, picked], or where these
@@ -90,7 +91,9 @@ class Assignments:
             many = min(step, count - begin)
             yield [_subsets(rng, many, n, k) for n, k in zip(self.sizes, self.smaller, strict=True)]
 
-    def sums(self, picked: list[Picked], scores: Sequence[F64]) -> list[F64]:
+    def sums(
+        self, picked: list[Picked], scores: Sequence[F64], totals: Sequence[F64] | None = None
+    ) -> list[F64]:
         """Add up, per stratum, the scores of the units in the sample.
 
         Parameters
@@ -98,13 +101,17 @@ class Assignments:
         picked : list of int64 [assignments, smaller] or bool [assignments, units]
             The smaller side of every stratum.
         scores : sequence of float64 [units, columns]
+        totals : sequence of float64 [columns], optional
+            Sums over all units, where many batches are asked for.
 
         Returns
         -------
         list of float64 [assignments, columns]
         """
-        sides = zip(picked, scores, self.sizes, self.chosen, strict=True)
-        return [s.sum(axis=0) - _sums(p, s) if 2 * k > n else _sums(p, s) for p, s, n, k in sides]
+        if totals is None:
+            totals = [each.sum(axis=0) for each in scores]
+        sides = zip(picked, scores, totals, self.sizes, self.chosen, strict=True)
+        return [t - _sums(p, s) if 2 * k > n else _sums(p, s) for p, s, t, n, k in sides]
 
     def as_given(self) -> list[Picked]:
         """Return the assignment that has the first units of each stratum in the sample."""
@@ -131,21 +138,19 @@ def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
     return picked
 
 
-def smallest(keys: F64 | npt.NDArray[np.float32], k: int) -> Bool:
+def smallest(keys: npt.NDArray[np.float32], k: int) -> Bool:
     """Mark the ``k`` smallest of every row, the first ones of equals.
 
     Parameters
     ----------
-    keys : float32 or float64 [rows, n]
+    keys : float32 [rows, n]
+        None negative.
     k : int
         From 1 to n.
     """
-    limit: F64 = np.partition(keys, k - 1, axis=1)[:, k - 1 : k].astype(np.float64)
-    marked: Bool = keys <= limit
-    for row in np.flatnonzero(marked.sum(axis=1) > k):
-        tied = np.flatnonzero(keys[row] == limit[row])
-        marked[row, tied[k - int((keys[row] < limit[row]).sum()) :]] = False
-    return marked
+    marked = np.empty(keys.shape, np.uint8)
+    mark(keys, k, marked)
+    return marked.view(np.bool_)
 
 
 def _sums(picked: Picked, scores: F64) -> F64:

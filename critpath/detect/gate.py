@@ -6,11 +6,12 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from critpath.detect.assignments import Assignments, Picked, ways
-from critpath.model import F64, I64
+from critpath.model import F64, I64, mid_ranks
 
 _WORK = 200_000_000  # executions drawn in all, over the assignments
 _LEAST_DRAWN = 1_999  # assignments drawn all the same
@@ -164,9 +165,13 @@ class Family:
     places: list[int]  # of these in the plan
     divisors: list[F64]
 
+    @cached_property
+    def _totals(self) -> list[F64]:
+        return [each.sum(axis=0) for each in self.units]
+
     def sums(self, picked: list[Picked]) -> list[F64]:
         """Add up over all strata, then in each stratum that is tested by itself."""
-        parts = self.plan.sums(picked, self.units)
+        parts = self.plan.sums(picked, self.units, self._totals)
         nothing = np.zeros((1, len(self.divisors[0])))
         over_all = np.asarray(np.sum(parts, axis=0)) if parts else nothing
         return [over_all, *(parts[i] for i in self.places)]
@@ -270,7 +275,7 @@ def _scores(values: I64) -> F64:
     mean = values.mean(axis=0)
     pooled = np.concatenate(
         [
-            _ranks(values),
+            mid_ranks(values),
             np.log1p(values / np.where(mean > 0, mean, 1.0)),
             (values > np.quantile(values, _TAIL, axis=0)).astype(np.float64),
         ],
@@ -280,17 +285,3 @@ def _scores(values: I64) -> F64:
     scale = centred.std(axis=0)
     scaled: F64 = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 1e-9)
     return scaled
-
-
-def _ranks(values: F64 | I64) -> F64:
-    """Rank every column from 1; equal values share the mean of their ranks."""
-    # scipy's does the same, after half a second of imports.
-    n, columns = values.shape
-    result = np.empty((n, columns))
-    for column in range(columns):
-        order = np.argsort(values[:, column], kind="stable")
-        ordered = values[order, column]
-        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        last = np.append(first[1:], n)
-        result[order, column] = np.repeat((first + last + 1) / 2, last - first)
-    return result

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import CriticalPaths, PathSet, join_paths
+    from critpath.model.ranks import mid_ranks
     from critpath.model.recording import (
         COMPLETE,
         INTERRUPTED,
@@ -73,6 +74,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": ("CriticalPaths", "PathSet", "join_paths"),
+    "ranks": ("mid_ranks",),
     "recording": (
         *("COMPLETE", "INTERRUPTED", "MANIFEST", "MANIFEST_FORMAT", "RECORDING"),
         *("CpuLoss", "Manifest", "Run"),
@@ -166,5 +168,6 @@ __all__ = [
     "in_doublings",
     "join_paths",
     "join_stored",
+    "mid_ranks",
     "whole_block",
 ]

@@ -1,12 +1,16 @@
 """How long finding and pairing types takes, beside scikit-learn's OPTICS.
 
     python tests/benchmarks/clustering.py [ROUNDS]
+    python tests/benchmarks/clustering.py --rows | --large
 
 OPTICS alone against scikit-learn's on the same executions, one after the other in this
 process: ordering, reachability, predecessors and core distances have to be the same.
 Then pairing against ``silhouette_score`` for every pair.  Then all of it: 100,000 executions
 of 200 distinct paths, and sets of executions that are all different: types of the normal
 set, types of a sample of the same size, pairs.  Figures are CPU seconds.
+
+``--large``: the last for 100,000 executions that are all different, which takes minutes.
+``--rows``: what ``scale.py`` takes into its table.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.cluster import OPTICS
@@ -33,6 +38,24 @@ from critpath.model import F64, I64, Clustering, State, Symbol, VectorTable
 
 SYMBOLS = 13
 TYPES = 7
+WHOLE = (
+    "| executions, normal and sample each | distinct | types | sample's types | pairs | s |\n"
+    "|---|---:|---:|---:|---:|---:|"
+)
+
+
+class Paired(NamedTuple):
+    """Seconds that pairing took, scikit-learn's for all merges, and how far scores are apart."""
+
+    merges: int
+    peer: float
+    ours: float
+    away: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast."""
+        return self.peer / self.ours
 
 
 def table(counts: I64, rng: np.random.Generator) -> VectorTable:
@@ -122,45 +145,64 @@ def beside(name: str, mine: F64, peers: F64, rounds: int) -> None:
     )
 
 
-def pairs_beside(name: str, counts: tuple[I64, I64], clusters: int, asked: int = 8) -> None:
-    """Pair clusters with normal ones; some of all merges are scored by scikit-learn, too."""
-    tables = [table(each, np.random.default_rng(0)) for each in counts]
-    # Clusters of equal sizes, of executions that follow each other in order of their counts.
-    labels = []
-    for each in counts:
-        label = np.empty(len(each), np.int64)
-        label[np.lexsort(each.T[::-1])] = np.arange(len(each)) * clusters // len(each)
-        labels.append(label)
-    ours, theirs = (
-        Clustering(k, k, np.zeros(len(k), bool), np.arange(len(k)), k * 0.0, "given")
-        for k in labels
+def cut(each: VectorTable, clusters: int) -> Clustering:
+    """Clusters of equal sizes, of executions that follow each other in order of their counts."""
+    label = np.empty(len(each), np.int64)
+    label[np.lexsort(each.structure.T[::-1])] = np.arange(len(each)) * clusters // len(each)
+    return Clustering(
+        label, label, np.zeros(len(each), bool), np.arange(len(each)), label * 0.0, "given"
     )
-    fast, _ = seconds(lambda: pair(tables[0], ours, tables[1], theirs))
-    once = distinct(np.column_stack([labels[1], counts[1]]))
+
+
+def pairing(sets: Sequence[VectorTable], clusters: int, asked: int, seed: int) -> Paired:
+    """Pair clusters with normal ones; some of all merges are scored by scikit-learn, too."""
+    normal, sample = sets
+    ours, theirs = (cut(each, clusters) for each in sets)
+    # The shortest of a few: one is over before a neighbour's burst is.
+    fast = min(seconds(lambda: pair(normal, ours, sample, theirs))[0] for _ in range(3))
+    labels = theirs.labels
+    once = distinct(np.column_stack([labels, sample.structure]))
     found = merged_scores(
-        normal_space(tables[0], ours),
-        stabilise(counts[1][once.row]),
+        normal_space(normal, ours),
+        stabilise(sample.structure[once.row]),
         once.weight,
-        labels[1][once.row],
+        labels[once.row],
     ).score
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     slow, away = 0.0, 0.0
     for merge in rng.choice(clusters**2, asked, replace=False).tolist():
         c, k = divmod(merge, clusters)
-        mine = stabilise(counts[1][labels[1] == c])
-        points = np.concatenate([stabilise(counts[0]), mine])
-        merged = np.concatenate([labels[0], np.full(len(mine), k)])
+        mine = stabilise(sample.structure[labels == c])
+        points = np.concatenate([stabilise(normal.structure), mine])
+        merged = np.concatenate([ours.labels, np.full(len(mine), k)])
         taken, score = seconds(partial(silhouette_score, points, merged))
         slow, away = slow + taken / asked, max(away, abs(float(score) - found[c, k]))
+    return Paired(clusters**2, slow * clusters**2, fast, away)
+
+
+def pairs_beside(name: str, sets: Sequence[VectorTable]) -> None:
+    """Print the ratio to ``silhouette_score`` of every pair of 20 and 20 clusters."""
+    paths = len(np.unique(sets[0].structure, axis=0))
+    done = pairing(sets, 20, 8, 1)
     print(
-        f"| {name} | {clusters**2} | {slow * clusters**2:.1f} | {fast:.3f} "
-        f"| {slow * clusters**2 / fast:.0f} | {away:.1e} |",
+        f"| {name} | {paths:,} | {done.merges} | {done.peer:.1f} | {done.ours:.3f} "
+        f"| {done.ratio:,.0f} | {done.away:.1e} |",
         flush=True,
     )
 
 
+def with_repeats() -> list[VectorTable]:
+    """Two sets of 5,000 executions of 700 paths, of which not all are drawn."""
+    return [few_paths(5_000, 700, seed) for seed in (1, 2)]
+
+
+def without_repeats() -> list[VectorTable]:
+    """Two sets of 5,000 executions of which no two are alike."""
+    return [all_different(5_000, seed) for seed in (1, 2)]
+
+
 def rows() -> None:
-    """Print what ``scale.py`` takes into its table: ratios to scikit-learn's OPTICS."""
+    """Print what ``scale.py`` takes into its table: ratios to scikit-learn."""
     cluster(few_paths(100, 20, 0))  # imports are not counted
     many = stabilise(few_paths(20_000, 1_700, 1).structure)
     alone = np.random.default_rng(1).normal(size=(5_000, 12))
@@ -190,6 +232,22 @@ def rows() -> None:
             reached.append(first / second)
         row = {"key": key, "what": what, "target": target, "reached": reached}
         print(json.dumps(row), flush=True)
+    what = "pairing 5,000 in 20 clusters{}: faster than silhouette_score per pair"
+    for key, name, sets in (
+        ("pairing", ", 10 % of them distinct", with_repeats()),
+        ("pairing_different", ", all different", without_repeats()),
+    ):
+        done = [pairing(sets, 20, 4, seed) for seed in range(3)]
+        away = max(each.away for each in done)
+        row = {
+            "key": key,
+            "what": what.format(name),
+            "target": 300,
+            "reached": [each.ratio for each in done],
+            # scikit-learn takes distances from a matrix product: equal points are 1e-7 apart.
+            "bound": "" if away < 1e-9 else f"SCORES DIFFER BY {away:.1e}",
+        }
+        print(json.dumps(row), flush=True)
 
 
 def main() -> None:
@@ -207,14 +265,13 @@ def main() -> None:
     few = stabilise(few_paths(100_000, 200, 1).structure)
     beside("100,000; scikit-learn: 2,000 of them", few, few[:2_000], rounds)
     print(
-        "\n| pairing | merges | `silhouette_score`, s | critpath, s | ratio | largest difference |"
+        "\n| pairing | distinct | merges | `silhouette_score`, s | critpath, s | ratio "
+        "| largest difference |"
     )
-    print("|---|---:|---:|---:|---:|---:|")
-    pairs_beside(5_000, 20)
-    print(
-        "\n| executions, normal and sample each | distinct | types | sample's types | pairs | s |"
-    )
-    print("|---|---:|---:|---:|---:|---:|")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    pairs_beside("5,000 of each set, in 20 clusters each", with_repeats())
+    pairs_beside("the same, no execution twice", without_repeats())
+    print("\n" + WHOLE)
     whole("100,000", few_paths(100_000, 200, 1), few_paths(100_000, 200, 2))
     whole("5,000", all_different(5_000, 1), all_different(5_000, 2))
     print("\n| method | 100,000 of 200, s | 5,000 different, s |\n|---|---:|---:|")
@@ -225,5 +282,17 @@ def main() -> None:
         print(f"| `{method}` | {one:.2f} | {other:.2f} |")
 
 
+def large() -> None:
+    """Print the times of finding types among 100,000 executions of which no two are alike."""
+    cluster(few_paths(100, 20, 0))  # imports are not counted
+    print(WHOLE)
+    whole("100,000", all_different(100_000, 1), all_different(100_000, 2))
+
+
 if __name__ == "__main__":
-    rows() if "--rows" in sys.argv[1:] else main()
+    if "--rows" in sys.argv[1:]:
+        rows()
+    elif "--large" in sys.argv[1:]:
+        large()
+    else:
+        main()

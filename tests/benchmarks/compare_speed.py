@@ -1,16 +1,22 @@
 """How long `critpath compare` takes on extracted files, beside importing scikit-learn.
 
-    python tests/benchmarks/compare_speed.py [ROUNDS]
+    python tests/benchmarks/compare_speed.py [ROUNDS] [--large] [--rows]
 
 Sets are drawn: seven types of paths with optional parts, loops and interrupts; one sample
 execution in twenty has a fault.  Every figure is the CPU time (user + system) of a fresh
 process, the median of interleaved rounds with their range; only the ratio means anything.
 Then sets too large to be asked often: types, outliers and tests of 100,000 against 100,000
 executions, once, with the peak of the memory.
+
+``--large``: the whole command on 100,000 against 100,000 stored executions, from two files
+and from two datasets of twenty parts, and nothing else; some minutes, and 300 MB of disk.
+``--rows``: what ``scale.py`` takes into its table.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import resource
 import statistics
@@ -23,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from measuring import run
 
 from critpath.model import (
     I64,
@@ -35,7 +42,7 @@ from critpath.model import (
     VectorTable,
 )
 from critpath.pipeline.judgement import judge
-from critpath.store import save_paths
+from critpath.store import save_paths, seal, write_part
 from critpath.vectors.alphabet import ALPHABETS
 from critpath.vectors.table import vector_table
 
@@ -178,8 +185,8 @@ def cpu_of(command: Sequence[str | Path]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def beside_the_import(rounds: int, directory: Path) -> None:
-    """Print how often `import sklearn.cluster` fits into a comparison."""
+def beside_the_import(rounds: int, directory: Path) -> dict[str, list[float]]:
+    """Measure comparisons beside `import sklearn.cluster`: CPU seconds of every round."""
     cases = {
         "20 to 200 segments": types_of((20, 40, 60, 80, 120, 160, 200)),
         "500 segments each": types_of((500,) * 7),
@@ -197,6 +204,12 @@ def beside_the_import(rounds: int, directory: Path) -> None:
     for _ in range(rounds):
         for name, command in commands.items():
             taken[name].append(cpu_of(command))
+    return taken
+
+
+def print_beside(taken: dict[str, list[float]]) -> None:
+    """Print how often the import fits into a comparison."""
+    rounds = len(taken["import"])
     print(f"| 1,000 against 1,000 executions, {rounds} rounds | CPU s | times the import |")
     print("|---|---:|---:|")
     unit = statistics.median(taken["import"])
@@ -204,6 +217,58 @@ def beside_the_import(rounds: int, directory: Path) -> None:
         middle = statistics.median(seconds)
         spread = f"{middle:.2f} [{min(seconds):.2f} to {max(seconds):.2f}]"
         print(f"| {name} | {spread} | {middle / unit:.2f} |")
+
+
+def rows(directory: Path) -> None:
+    """Print what ``scale.py`` takes into its table."""
+    taken = beside_the_import(3, directory)
+    unit = taken.pop("import")
+    for number, (name, seconds) in enumerate(taken.items()):
+        row = {
+            "key": f"compare_{number}",
+            "what": f"compare 1,000 with 1,000, {name}: times importing scikit-learn",
+            "target": 10,
+            "at_least": False,
+            "reached": [a / b for a, b in zip(seconds, unit, strict=True)],
+        }
+        print(json.dumps(row), flush=True)
+
+
+def save_stored(n: int, parts: int, directory: Path) -> None:
+    """Write two sets of n executions, each as a file and as a dataset of some parts."""
+    types = types_of((20, 24, 30, 36, 40, 50, 60))
+    for which, seed, faulty in (("normal", 1, False), ("sample", 2, True)):
+        save_paths(draw(n, types, seed, faulty=faulty), directory / f"{which}.parquet")
+        place = directory / which
+        place.mkdir()
+        written = [
+            write_part(place, i, [draw(n // parts, types, 100 * seed + i, faulty=faulty)])
+            for i in range(parts)
+        ]
+        seal(place, written, {})
+
+
+def stored(n: int, directory: Path) -> None:
+    """Print what the whole command takes on very many stored executions."""
+    apart(lambda: save_stored(n, 20, directory))
+    critpath = Path(sys.executable).with_name("critpath")
+    print("| compare, executions each | from | CPU s | elapsed, s | peak MB | JSON MB |")
+    print("|---:|---|---:|---:|---:|---:|")
+    for kind, names in (
+        ("two files", ("normal.parquet", "sample.parquet")),
+        ("two datasets", ("normal", "sample")),
+    ):
+        for to in (None, directory / "comparison.json"):
+            command: list[str | Path] = [critpath, "compare", *(directory / x for x in names)]
+            # An anomaly is found: what `run` would take for a failure.
+            said = ["sh", "-c", '"$@" || [ $? -eq 1 ]', "sh", *command]
+            taken = run([*said, *(() if to is None else ("--json", to))])
+            size = "-" if to is None else f"{to.stat().st_size / 1e6:.0f}"
+            print(
+                f"| {n:,} | {kind} | {taken.cpu:.1f} | {taken.wall:.1f} "
+                f"| {taken.peak / 1e6:.0f} | {size} |",
+                flush=True,
+            )
 
 
 def tables(n: int, seed: int) -> tuple[VectorTable, VectorTable]:
@@ -279,10 +344,21 @@ def at_scale(sizes: Sequence[int], directory: Path) -> None:
 
 
 def main() -> None:
-    """Print both tables."""
-    with tempfile.TemporaryDirectory() as directory:
-        beside_the_import(int(sys.argv[1]) if len(sys.argv) > 1 else 3, Path(directory))
-        at_scale((1_000, 10_000, 100_000), Path(directory))
+    """Print what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rounds", nargs="?", type=int, default=3)
+    parser.add_argument("--large", action="store_true", help="100,000 stored executions each")
+    parser.add_argument("--rows", action="store_true", help="JSON lines for scale.py")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="critpath-compare-") as temporary:
+        directory = Path(temporary)
+        if options.rows:
+            rows(directory)
+        elif options.large:
+            stored(100_000, directory)
+        else:
+            print_beside(beside_the_import(options.rounds, directory))
+            at_scale((1_000, 10_000, 100_000), directory)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 from sklearn.metrics import silhouette_samples, silhouette_score
 
+from critpath.cluster._silhouettes import block_size
 from critpath.cluster.merging import merged_scores
 from critpath.cluster.optics import cluster
-from critpath.cluster.pairing import normal_space, pair, sum_distances
+from critpath.cluster.pairing import normal_space, pair
 from critpath.cluster.space import distinct, stabilise
 from critpath.model import Clustering, State, Symbol, VectorTable
 
+BLOCK = block_size()
 SYMBOLS = tuple(Symbol(State.RUN, str(i)) for i in range(4))
 
 
@@ -80,22 +82,52 @@ def test_scores_with_few_distinct_vectors_anywhere(normal, sample):
         check_scores(normal[:, :2], labels, sample[:, :2], cluster_of)
 
 
-def test_many_sample_clusters_are_scored_in_several_blocks(monkeypatch):
-    monkeypatch.setattr("critpath.cluster.merging._CHUNK", 50)
-    monkeypatch.setattr("critpath.cluster.space._CHUNK", 70)
+@pytest.mark.parametrize("seed", range(4))
+def test_clusters_of_many_points_are_scored_block_by_block(seed):
+    """Points beyond a block, its edges, and merges that leave whole blocks as they are."""
+    rng = np.random.default_rng(seed)
+    size = BLOCK + int(rng.integers(-9, 9))
+    centre = np.array([[4, 90, 4, 30], [90, 4, 4, 30], [40, 40, 4, 90]])[: 2 + seed % 2]
+    labels = np.repeat(np.arange(len(centre)), [size, 2 * size + 1, 40][: len(centre)])
+    normal = rng.poisson(centre[labels])
+    # Small clusters far away, between the types, and one as large as a type.
+    kind = np.repeat(np.arange(4), [1, 2, 5, 150])
+    members = rng.poisson(
+        np.array([[0, 0, 300, 0], [40, 50, 4, 30], [6, 80, 4, 40], centre[0]])[kind]
+    )
+    assert len(np.unique(normal, axis=0)) > 1.5 * BLOCK
+    check_scores(normal, labels, members, kind)
+
+
+def test_scores_do_not_depend_on_the_order_of_executions():
     rng = np.random.default_rng(3)
-    normal, members = rng.poisson(6, (30, 4)), rng.poisson(6, (40, 4))
-    cluster_of = np.concatenate([np.arange(12), rng.integers(0, 12, 28)])
-    check_scores(normal, np.arange(30) % 4, members, cluster_of)
+    normal, labels = rng.poisson(20, (700, 4)), rng.permutation(np.arange(700) % 3)
+    sample, mine = rng.poisson(20, (300, 4)), rng.permutation(np.arange(300) % 5)
+    one = pair(table(normal), clusters(labels), table(sample), clusters(mine))
+    first, second = rng.permutation(700), rng.permutation(300)
+    other = pair(
+        table(normal[first]), clusters(labels[first]), table(sample[second]), clusters(mine[second])
+    )
+    assert one.score.tobytes() == other.score.tobytes()
+    assert one.pair.tolist() == other.pair.tolist()
 
 
 def test_sums_of_distances_are_those_of_every_pair():
     rng = np.random.default_rng(5)
-    left, right = rng.integers(0, 4, (50, 2)) * 1.5, rng.integers(0, 4, (60, 2)) * 1.5
-    onehot = rng.integers(0, 3, (60, 3)).astype(float)
-    expected = cdist(left, right) @ onehot
-    assert sum_distances(left, right, onehot) == pytest.approx(expected, rel=1e-12, abs=1e-12)
-    assert sum_distances(left[:0], right, onehot).shape == (0, 3)
+    normal, labels = rng.integers(0, 5, (900, 3)), np.arange(900) % 3
+    home = normal_space(table(normal), clusters(labels))
+    onehot = (labels[:, None] == np.arange(3)).astype(float)
+    space, other = stabilise(normal), rng.integers(0, 5, (60, 3))
+    assert home.sums == pytest.approx(cdist(space, space) @ onehot, rel=1e-12)
+    assert home.sums_of(other) == pytest.approx(cdist(stabilise(other), space) @ onehot, rel=1e-12)
+    assert home.sums_of(other[:0]).shape == (0, 3)
+
+
+def test_without_symbols_nothing_is_away_from_anything():
+    normal, labels = np.zeros((6, 0), np.int64), np.arange(6) % 2
+    pairs = pair(table(normal), clusters(labels), table(normal[:2]), clusters([0, 1]))
+    assert pairs.pair.tolist() == [0, 0]
+    assert pairs.score.tolist() == [0, 0]
 
 
 def test_every_sample_cluster_goes_to_the_type_it_came_from(simulated, healthy):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import fisher_exact, hypergeom, rankdata
+from scipy.stats import fisher_exact, hypergeom
 
-from critpath.cluster import groups
-from critpath.detect import gate
 from critpath.detect.algorithm1 import _as_many, algorithm1
 
 
@@ -107,11 +105,3 @@ def test_the_tail_is_that_of_the_hypergeometric_distribution(seed):
     for least in {fewest, most, (fewest + most) // 2, round(above * m / (m + n))}:
         expected = hypergeom.sf(least - 1, n + m, above, m)
         assert _as_many(above, m, n, least) == pytest.approx(expected, rel=1e-8, abs=1e-290)
-
-
-@pytest.mark.parametrize("ranks", [gate._ranks, groups._ranks])
-def test_equal_values_share_the_mean_of_their_ranks(ranks):
-    values = np.random.default_rng(1).integers(0, 40, (100, 3)).astype(float)
-    assert ranks(values).tolist() == rankdata(values, axis=0).tolist()
-    assert ranks(values[:1]).tolist() == [[1, 1, 1]]
-    assert ranks(values[:0]).shape == (0, 3)

@@ -52,12 +52,14 @@ def test_more_ways_than_a_float_holds():
     assert ways([(2, 2), (3, 0)]) == 6
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_the_smallest_are_marked_and_of_equals_the_first(kind):
+@pytest.mark.parametrize("unit", [1, 2**-10, 2**-24])
+@pytest.mark.parametrize("n", [30, 5_001])
+def test_the_smallest_are_marked_and_of_equals_the_first(n, unit):
+    """Keys below 1 and beyond, with many equals and with few, on the bounds of buckets."""
     rng = np.random.default_rng(3)
-    for levels in (2, 5, 1000):
-        keys = rng.integers(0, levels, (40, 30)).astype(kind)
-        for k in (1, 7, 29, 30):
+    for levels in (2, 5, 1000, 2**24):
+        keys = (rng.integers(0, levels, (40, n)) * unit).astype(np.float32)
+        for k in (1, 7, n - 1, n):
             marked = smallest(keys, k)
             order = np.argsort(keys, axis=1, kind="stable")[:, :k]
             expected = np.zeros(keys.shape, bool)

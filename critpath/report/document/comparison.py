@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from typing import Any
 
-from critpath.model import Clustering, Comparison, Finding, PathSet, StateTest
+import numpy as np
+
+from critpath.model import I64, Clustering, Comparison, Finding, PathSet, StateTest
 from critpath.report.document.alignment import aligned_document, plane_of_counts
 from critpath.report.document.plain import number, plain
 from critpath.report.document.sets import set_document
@@ -78,7 +81,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
             "paper": int(comparison.outliers.paper.sum()),
             "notes": list(comparison.outliers.notes),
         },
-        "executions": executions,
+        "executions": [],
         "findings": [_finding(comparison, finding) for finding in comparison.findings],
         "causes": [
             {
@@ -96,6 +99,8 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     }
     # Stages may leave numpy's scalars in their results; a document has Python's.
     result: dict[str, Any] = plain(document)
+    # These are made plain below: there may be hundreds of thousands.
+    result["executions"] = executions
     result["aligned"] = [aligned_document(comparison, one) for one in comparison.aligned]
     result["symbols"] = with_letters(result["symbols"], result["aligned"])
     return result
@@ -115,6 +120,10 @@ def _executions(comparison: Comparison, which: str, paths: PathSet) -> list[dict
     clustered = len(clusters.labels) == len(executions)
     judged = sample and len(outliers.score) == len(executions)
     duration = executions.end - executions.begin
+    usual: dict[int, float] = {}
+    if clustered and not sample:
+        members = enumerate(_members(clusters))
+        usual = {k: float(duration[rows].mean()) for k, rows in members if len(rows)}
     rows = []
     for i, name in enumerate(executions.id):
         cluster = int(clusters.labels[i]) if clustered else None
@@ -123,8 +132,8 @@ def _executions(comparison: Comparison, which: str, paths: PathSet) -> list[dict
             pair = int(comparison.pairs.pair[cluster])
         if judged:
             excess = int(outliers.excess[i])
-        elif clustered and not sample:
-            excess = int(duration[i]) - round(float(duration[clusters.labels == cluster].mean()))
+        elif usual and cluster is not None:
+            excess = int(duration[i]) - round(usual[cluster])
         rows.append(
             {
                 "id": name,
@@ -191,17 +200,23 @@ def _state(test: StateTest) -> dict[str, Any]:
     }
 
 
+def _members(clusters: Clustering) -> list[I64]:
+    """List the executions of every cluster: there may be as many as executions."""
+    order = np.argsort(clusters.labels, kind="stable")
+    bounds = np.searchsorted(clusters.labels[order], np.arange(clusters.size + 1))
+    return [order[first:after] for first, after in pairwise(bounds.tolist())]
+
+
 def _cluster_rows(clusters: Clustering, paths: PathSet) -> dict[str, Any]:
     duration = paths.executions.end - paths.executions.begin
     rows = []
-    for k in range(clusters.size):
-        mine = clusters.labels == k
+    for k, mine in enumerate(_members(clusters)):
         rows.append(
             {
                 "cluster": k,
-                "size": int(mine.sum()),
+                "size": len(mine),
                 "weak": int(clusters.weak[mine].sum()),
-                "mean_duration": number(float(duration[mine].mean())) if mine.any() else None,
+                "mean_duration": number(float(duration[mine].mean())) if len(mine) else None,
             }
         )
     return {

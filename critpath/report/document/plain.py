@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+
+_ALREADY: Final = frozenset({str, int, bool, type(None)})
 
 
 def number(value: float | None) -> float | int | None:
@@ -18,6 +20,8 @@ def number(value: float | None) -> float | int | None:
 
 def plain(value: Any) -> Any:
     """Return settings as JSON holds them; what JSON has no type for becomes text."""
+    if type(value) in _ALREADY:  # most are, and there may be a million
+        return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
