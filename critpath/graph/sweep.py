@@ -19,7 +19,7 @@ HELD_BACK_NS = 2_000_000
 HELD_BACK_SHARE = 0.1
 
 # Rows that are carried into blocks are kept, for walks that come back to one and for
-# executions asked for later: so many bytes.
+# executions asked for later: so many bytes unless another number is asked for.
 MOST_CARRIED: Final = 64 << 20
 
 NET: Final = 1
@@ -50,6 +50,8 @@ class Sweep:
     losses : sequence of Loss
     interrupts : bool
         Take interrupt work out of running time, as IRQ and SOFTIRQ.
+    carried : int
+        Bytes of rows that are kept for walks that come back and executions asked for later.
 
     Notes
     -----
@@ -70,13 +72,14 @@ class Sweep:
         losses: Sequence[Loss],
         *,
         interrupts: bool = True,
+        carried: int = MOST_CARRIED,
     ) -> None:
         self._blocks, self._cuts = blocks, blocks.cuts
         self._workers, self._strings, self._losses = workers, tuple(strings), losses
         self._links = _by_receiver(packets, len(workers))
         self._table = _processor_table(processors)
         self._processors, self._interrupts = len(processors), interrupts
-        self._rows = Carried(self._cuts, ROWS, MOST_CARRIED)
+        self._rows = Carried(self._cuts, ROWS, carried)
         # A row or two of each processor: all are kept.
         self._stolen = Carried(self._cuts, _STOLEN)
         self._ran = Carried(self._cuts, _RAN)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from critpath.pipeline.budget import PER_JOB, require_room
+from critpath.pipeline.budget import least_room, require_room
 from critpath.pipeline.engines import jobs_for, usable_cores
 from critpath.pipeline.extraction import ExtractSettings
 
@@ -28,7 +28,7 @@ def jobs_within(jobs: int | None, recordings: Sequence[Path], settings: ExtractS
     """
     count = jobs_for(jobs, recordings)
     if jobs is None and settings.max_memory:
-        count = max(1, min(count, settings.max_memory // PER_JOB))
+        count = max(1, min(count, settings.max_memory // least_room()))
     if recordings:
         require_room(settings.max_memory, count)
     return count

@@ -9,7 +9,7 @@ import numpy as np
 
 from critpath.graph.loss import overlaps_loss
 from critpath.graph.subjects import left_out, subject_workers
-from critpath.graph.sweep import Sweep
+from critpath.graph.sweep import MOST_CARRIED, Sweep
 from critpath.model import PathSet
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def walked(
         replayed.packets,
         events.losses,
         interrupts=interrupts,
+        carried=budget.carried or MOST_CARRIED,
     )
 
     def part(rows: slice, paths: CriticalPaths) -> PathSet:
