@@ -109,6 +109,8 @@ cdef class Account:
     cdef int64_t idle_time
     cdef readonly bint waits
     cdef readonly Py_ssize_t left
+    cdef readonly int64_t pieces
+    cdef public int64_t most    # of these: beyond, `account` ends at once; 0 for no limit
     cdef readonly object ran    # uint8 [workers]: it is named in a wait
     cdef uint8_t[::1] named
 
@@ -134,6 +136,7 @@ cdef class Account:
         self.waits = False
         self.ran = np.zeros(self.workers, np.uint8)
         self.named = self.ran
+        self.pieces = self.most = 0
         self.left = self.begun = self.active_count = self.sharing_count = 0
         self.paths = <Path*>calloc(self.total + 1, sizeof(Path))
         self.active = <Py_ssize_t*>malloc((self.total + 1) * sizeof(Py_ssize_t))
@@ -216,6 +219,7 @@ cdef class Account:
         piece.detail = detail
         piece.cpu = self.cpu[segment]
         path.count += 1
+        self.pieces += 1
         return 0
 
     cdef int64_t carve(self, Path* path, int64_t segment, int64_t processor, int64_t low,
@@ -387,6 +391,8 @@ cdef class Account:
                 self.begun += 1
             for i in range(self.active_count):
                 index = self.active[i]
+                if self.most and self.pieces > self.most:
+                    break
                 if self.go(index, after, &s, &more_s, &r, &more_r):
                     self.active[kept] = index
                     kept += 1

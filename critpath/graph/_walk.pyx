@@ -116,6 +116,8 @@ cdef class Walks:
     cdef int32_t* waiting     # per block, the first walk that waits for it
     cdef int64_t* hint        # per worker, the row found last
     cdef readonly Py_ssize_t left
+    cdef readonly int64_t emitted   # segments
+    cdef public int64_t most        # of these: beyond, `advance` ends at once; 0 for no limit
 
     def __cinit__(self):
         self.courses = NULL
@@ -144,7 +146,7 @@ cdef class Walks:
         self.workers = parent.shape[0]
         self.blocks = cuts.shape[0]
         self.total = subjects.shape[0]
-        self.left = 0
+        self.left = self.emitted = self.most = 0
         self.courses = <Course*>calloc(self.total + 1, sizeof(Course))
         self.waiting = <int32_t*>malloc((self.blocks + 1) * sizeof(int32_t))
         self.hint = <int64_t*>calloc(self.workers + 1, sizeof(int64_t))
@@ -209,6 +211,7 @@ cdef class Walks:
         s.detail = detail
         s.cpu = cpu
         c.count += 1
+        self.emitted += 1
         return 0
 
     cdef int push(self, Course* c, int64_t worker, int64_t lo, int64_t t) except -1 nogil:
@@ -413,7 +416,7 @@ cdef class Walks:
         _point(&more, carried[0], carried[1], carried[2], carried[3], carried[4],
                carried[5], carried[6], carried[7])
         with nogil:
-            while index >= 0:
+            while index >= 0 and (self.most == 0 or self.emitted <= self.most):
                 following = self.courses[index].next
                 self.go(index, &rows, &more, after, until)
                 index = following

@@ -29,6 +29,10 @@ _STOLEN: Final = (np.int64, np.int64, np.uint8, np.int32)
 _RAN: Final = (np.int64, np.int64, np.int32)
 
 
+class TooManySegments(Exception):  # noqa: N818 - says what is the matter, and is no failure
+    """Paths that are walked together have more segments than they may have."""
+
+
 class Sweep:
     """Critical paths of the executions of a recording, over its blocks.
 
@@ -84,7 +88,7 @@ class Sweep:
         self._stolen = Carried(self._cuts, _STOLEN)
         self._ran = Carried(self._cuts, _RAN)
 
-    def paths(self, subjects: I64, begin: I64, end: I64) -> CriticalPaths:
+    def paths(self, subjects: I64, begin: I64, end: I64, *, most: int = 0) -> CriticalPaths:
         """Extract the critical path of every execution.
 
         Parameters
@@ -94,17 +98,25 @@ class Sweep:
             whole window is UNKNOWN.
         begin, end : int64 [executions]
             Windows (ns).
+        most : int
+            Segments of all together, where there are several; 0 for no limit.
 
         Returns
         -------
         CriticalPaths
             Exactly one state for every nanosecond of every window, wherever the blocks
             were cut.
+
+        Raises
+        ------
+        TooManySegments
+            As soon as that is known.
         """
+        most = most if len(subjects) > 1 else 0
         subjects, begin, end = (np.ascontiguousarray(column) for column in (subjects, begin, end))
         workers = self._workers
         account = Account(
-            *self._walked(subjects, begin, end),
+            *self._walked(subjects, begin, end, most),
             workers.host,
             (workers.idle_cpu >= 0).view(np.uint8),
             self._table,
@@ -113,6 +125,7 @@ class Sweep:
             HELD_BACK_NS,
             HELD_BACK_SHARE,
         )
+        account.most = most
         self._account(account, end)
         codes, texts = _who_ran(account, workers, self._strings)
         start, low, high, state, detail, comm, tid, host, cpu = account.take(
@@ -137,10 +150,11 @@ class Sweep:
             strings=texts,
         )
 
-    def _walked(self, subjects: I64, begin: I64, end: I64) -> list[Any]:
+    def _walked(self, subjects: I64, begin: I64, end: I64, most: int) -> list[Any]:
         """Return the segments of all walks: start, begin, end, worker, state, detail, cpu."""
         workers = self._workers
         walks = Walks(self._cuts, subjects, begin, end, workers.parent, workers.born, *self._links)
+        walks.most = most
         k = len(self._cuts)
         while walks.left:
             wanted = walks.waits(k)
@@ -151,6 +165,8 @@ class Sweep:
             k = self._rows.reach(wanted)
             columns = self._blocks[k].intervals()
             walks.advance(k, columns, self._rows.into(k))
+            if 0 < most < walks.emitted:
+                raise TooManySegments
             if walks.waits(k) >= 0:
                 self._rows.carry(k, columns)
         return walks.take()
@@ -166,6 +182,8 @@ class Sweep:
             if k == wanted:
                 after = int(self._cuts[k - 1]) if k else int(np.iinfo(np.int64).min)
                 account.account(after, stolen, self._stolen.into(k), ran, self._ran.into(k))
+                if 0 < account.most < account.pieces:
+                    raise TooManySegments
                 wanted -= 1
             if account.left:
                 self._stolen.carry(k, stolen)

@@ -38,6 +38,8 @@ class Budget:
         Of a block of timelines.
     segments : int
         Of the paths that are walked together; 0 for no limit.
+    alone : int
+        Of a path that fits if nothing else does; 0 for no limit.
     carried : int
         Bytes of rows that are kept for executions that are asked for later; 0 for as many
         as is usual.
@@ -47,6 +49,7 @@ class Budget:
 
     rows: int = ROWS
     segments: int = 0
+    alone: int = 0
     carried: int = 0
     spills: bool = False
 
@@ -64,7 +67,7 @@ class Budget:
             return cls()
         free = max(limit - _itself() - _WRITING, _LEAST)
         rows = max(_FEWEST_ROWS, min(ROWS, free // 3 // _ROW))
-        return cls(rows, max(1, free // 3 // _SEGMENT), free // 4, spills=True)
+        return cls(rows, max(1, free // 3 // _SEGMENT), free // _SEGMENT, free // 4, spills=True)
 
 
 def least_room() -> int:
@@ -99,6 +102,14 @@ def require_room(limit: int, jobs: int) -> None:
             f"--max-memory {limit / _MIB:g}M is too little{more}",
             enough + (", or --jobs 1" if jobs > 1 else ""),
         )
+
+
+def too_long(segments: int, budget: Budget) -> tuple[str, ...]:
+    """Return what to say where the longest of some paths does not fit by itself."""
+    if not 0 < budget.alone < segments:
+        return ()
+    text = f"an execution of {segments:,} segments was in memory as a whole, whatever --max-memory"
+    return (f"{text}: some {segments * _SEGMENT / 1e6:,.0f} MB",)
 
 
 def _advised(least: int, jobs: int) -> int:

@@ -269,11 +269,12 @@ def _whole(parts: Iterable[PathSet]) -> PathSet:
             incomplete=first.executions.incomplete,
             notes=first.executions.notes,
         ),
+        warnings=tuple(dict.fromkeys(text for of in each for text in of.warnings)),
         **{name: getattr(first, name) for name in _FACTS},
     )
 
 
-_FACTS: Final = ("sources", "specification", "losses", "environment", "events", "warnings")
+_FACTS: Final = ("sources", "specification", "losses", "environment", "events")
 
 
 # --------------------------------------------------------------------- one of them
