@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.errors import CritpathError
 from critpath.pipeline.elsewhere import elsewhere
-from critpath.pipeline.engines import Engine, run
+from critpath.pipeline.engines import Engine, run, size_of
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 from critpath.pipeline.sharing import jobs_within, share
 
@@ -49,7 +49,9 @@ def extract(
     max_memory : int
         Bytes that reading may take; 0 for no limit.
     jobs : int or None
-        Processes that read recordings; None for as many as pay.
+        Processors that reading may use: a process for each recording, and a thread that
+        decodes ahead where there are two for each.  1 for this thread alone, None for as many
+        as pay.
     progress : callable or None
         Told what is being done.
 
@@ -184,10 +186,10 @@ def extract_dataset(
             else:
                 parts[number] = store.write_part(place, number, [item])
         count = 1 if engine else jobs_within(jobs, [task.recording for task in tasks], settings)
-        each = share(settings, count, elsewhere=engine is not None)
+        each = share(settings, count, jobs, elsewhere=engine is not None)
         tasks = _placed([replace(task, settings=each) for task in tasks])
         work = partial(_write, progress=progress) if count == 1 and not engine else _write
-        for written in run(work, tasks, jobs=count, engine=engine, progress=tell):
+        for written in run(work, tasks, jobs=count, engine=engine, size=_size, progress=tell):
             if written.version != __version__:
                 raise CritpathError(
                     f"a worker has critpath {written.version}, and this is {__version__}",
@@ -237,13 +239,15 @@ def _extracted(
     items = list(_planned(sources, settings.interrupts, tell))
     recordings = [item for item in items if isinstance(item, Path)]
     count = jobs_within(jobs, recordings, settings)
-    each = share(settings, count)
+    each = share(settings, count, jobs)
     tasks = _placed([_Task(recording, each) for recording in recordings])
     # A stream cannot go from one process to another.
     work: Callable[[_Task], Iterable[PathSet]] = _read
     if count == 1:
         work = partial(_stream, progress=progress)
-    results: Iterator[Iterable[PathSet]] = iter(run(work, tasks, jobs=count, progress=tell))
+    results: Iterator[Iterable[PathSet]] = iter(
+        run(work, tasks, jobs=count, size=_size, progress=tell)
+    )
     for item in items:
         if not isinstance(item, Path):
             yield [item]
@@ -325,6 +329,10 @@ def _placed(tasks: list[_Task]) -> list[_Task]:
         return tasks
     total = f"{len(tasks):,}"
     return [replace(task, place=f" ({n:,} of {total})") for n, task in enumerate(tasks, 1)]
+
+
+def _size(task: _Task) -> int:
+    return size_of(task.recording)
 
 
 def _stream(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:
