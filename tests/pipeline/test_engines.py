@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
-from critpath.pipeline.cluster import dask_address, dask_engine
 from critpath.pipeline import ExtractSettings
+from critpath.pipeline.cluster import dask_address, dask_engine
 from critpath.pipeline.engines import (
     Failure,
     available_memory,
@@ -267,8 +267,10 @@ def test_memory_that_is_available(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("jobs", "count", "ahead"),
-    [(None, 1, True), (None, 2, True), (None, 3, False), (1, 1, False), (2, 1, True), (2, 2, False)]
-    + [(64, 2, True), (3, 2, False)],
+    [
+        *((None, 1, True), (None, 2, True), (None, 3, False), (1, 1, False), (2, 1, True)),
+        *((2, 2, False), (64, 2, True), (3, 2, False)),
+    ],
 )
 def test_a_second_processor_for_each_decodes_ahead(monkeypatch, jobs, count, ahead):
     monkeypatch.setattr("critpath.pipeline.sharing.usable_cores", lambda: 4)
