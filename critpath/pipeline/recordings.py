@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath.errors import CritpathError
 from critpath.pipeline.elsewhere import elsewhere
@@ -123,9 +125,13 @@ def extract_file(
     """
     from critpath import store
 
-    with store.atomic(file) as stream:
+    # A process that has to stay within a limit cannot send what it found: that is in files.
+    limited = settings.max_memory > 0 and jobs != 1
+    temporary = TemporaryDirectory(prefix="critpath-") if limited else nullcontext("")
+    with store.atomic(file) as stream, temporary as place:
+        parts = Path(place) if place else None
         with store.PathsWriter(stream) as writer:
-            for part in _extracted(sources, settings, jobs, progress):
+            for part in _extracted(sources, settings, jobs, progress, parts):
                 for number, paths in enumerate(part):
                     writer.write(paths, more=number > 0)
         stream.flush()
@@ -233,24 +239,32 @@ def _extracted(
     settings: ExtractSettings,
     jobs: int | None,
     progress: Progress | None,
+    parts: Path | None = None,
 ) -> Iterator[Iterable[PathSet]]:
-    """Yield the sets of every recording, in order; with one job each when it is asked for."""
+    """Yield the sets of every recording, in order; with one job each when it is asked for.
+
+    Other processes write what they find into a directory, if there is one, and send it else.
+    """
+    from critpath import store
+
     tell = progress or (lambda _: None)
     items = list(_planned(sources, settings.interrupts, tell))
     recordings = [item for item in items if isinstance(item, Path)]
     count = jobs_within(jobs, recordings, settings)
     each = share(settings, count, jobs)
-    tasks = _placed([_Task(recording, each) for recording in recordings])
+    tasks = _placed(
+        [_Task(recording, each, number, parts) for number, recording in enumerate(recordings)]
+    )
     # A stream cannot go from one process to another.
-    work: Callable[[_Task], Iterable[PathSet]] = _read
+    work: Callable[[_Task], Any] = _read if parts is None else _write
     if count == 1:
         work = partial(_stream, progress=progress)
-    results: Iterator[Iterable[PathSet]] = iter(
-        run(work, tasks, jobs=count, size=_size, progress=tell)
-    )
+    results: Iterator[Any] = iter(run(work, tasks, jobs=count, size=_size, progress=tell))
     for item in items:
         if not isinstance(item, Path):
             yield [item]
+        elif count > 1 and parts is not None:
+            yield [store.open_paths(parts / next(results).part.file, resident=0)]
         elif count > 1:
             yield [_frozen(paths) for paths in next(results)]
         else:

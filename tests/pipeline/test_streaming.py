@@ -239,6 +239,17 @@ def test_what_the_process_takes_by_itself_counts(guest, tmp_path):
     assert 60 - 24 <= found[1] - found[0] <= 60 + 24
 
 
+def test_several_jobs_within_a_limit_write_the_same(guest, tmp_path):
+    recordings = [str(guest(name)) for name in ("normal", "sample-lock", "sample-quota")]
+    written = []
+    for options in (("--jobs", "1"), ("--jobs", "2", "--max-memory", "2G")):
+        out = tmp_path / f"{len(written)}.parquet"
+        done = run("extract", *recordings, "-o", str(out), *options, "--execution", REQUESTS)
+        assert done.returncode == 0, done.stderr
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+
+
 def test_too_little(guest, tmp_path):
     out = tmp_path / "x.parquet"
     done = run("extract", str(guest("normal")), "-o", str(out), "--max-memory", "32M")
