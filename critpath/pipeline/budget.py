@@ -67,7 +67,13 @@ class Budget:
             return cls()
         free = max(limit - _itself() - _WRITING, _LEAST)
         rows = max(_FEWEST_ROWS, min(ROWS, free // 3 // _ROW))
-        return cls(rows, max(1, free // 3 // _SEGMENT), free // _SEGMENT, free // 4, spills=True)
+        return cls(
+            rows,
+            max(1, free // 3 // _SEGMENT),
+            (free + _WRITING) // _SEGMENT,
+            free // 4,
+            spills=True,
+        )
 
 
 def least_room() -> int:
