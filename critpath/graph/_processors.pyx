@@ -12,58 +12,18 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 import numpy as np
 
 include "_search.pxi"
+include "_room.pxi"
+include "_processor_rows.pxi"
+include "_pieces.pxi"
+include "_shares.pxi"
 
 cdef enum:
     S_RUN = 1
     S_RUN_SYSCALL = 3
     S_WAIT_CPU = 6
 
-    # In place of who ran.
-    NOBODY_KNOWN = -1
-    IDLE = -2
 
-# Columns of rows, those of processor p from start[p] to start[p + 1].
-ctypedef struct Stolen:
-    int64_t processors
-    const int64_t* start
-    const int64_t* begin
-    const int64_t* end
-    const uint8_t* state
-    const int32_t* detail
-
-ctypedef struct Ran:
-    int64_t processors
-    const int64_t* start
-    const int64_t* begin
-    const int64_t* end
-    const int32_t* worker
-
-ctypedef struct Piece:
-    int64_t begin
-    int64_t end
-    int32_t worker
-    int32_t detail        # of a WAIT_CPU: the worker that ran, or a code above
-    int32_t cpu
-    uint8_t state
-
-# How long a worker held a processor within a segment, and since when.
-ctypedef struct Share:
-    int64_t time
-    int64_t since
-    int32_t worker
-
-ctypedef struct Path:
-    Piece* pieces         # latest first
-    Share* shares         # of the one segment that spans the last cut
-    int64_t count
-    int64_t capacity
-    int64_t next          # segment, latest first
-    int64_t top           # up to where that is not accounted for
-    int64_t idle
-    int64_t share_count
-
-
-cdef class Account:
+cdef class Account(Shares):
     """Segments of paths, as walks found them, and what becomes of them.
 
     Parameters
@@ -86,40 +46,19 @@ cdef class Account:
         for whoever ran.
     """
 
-    cdef const int64_t[::1] start, begin, end, host
-    cdef const int32_t[::1] worker, detail
-    cdef int32_t[::1] cpu
-    cdef const uint8_t[::1] state, is_idle
     cdef const int32_t[:, ::1] processor
     cdef bint interrupts
-    cdef int64_t held_back
-    cdef double share
-    cdef Path* paths
-    cdef Py_ssize_t total, workers, begun
+    cdef Py_ssize_t begun
     cdef Py_ssize_t* active
     cdef Py_ssize_t active_count
     cdef int64_t[::1] order     # paths by their end, latest first
     cdef int64_t* hint_stolen
-    cdef int64_t* hint_ran
-    # Per worker, while a segment is looked at: its share; and which have one.
-    cdef int64_t* time
-    cdef int64_t* since
-    cdef int32_t* sharing
-    cdef Py_ssize_t sharing_count
-    cdef int64_t idle_time
     cdef readonly bint waits
     cdef readonly Py_ssize_t left
-    cdef readonly int64_t pieces
-    cdef public int64_t most    # of these: beyond, `account` ends at once; 0 for no limit
-    cdef readonly object ran    # uint8 [workers]: it is named in a wait
-    cdef uint8_t[::1] named
 
     def __cinit__(self):
-        self.total = 0
-        self.paths = NULL
         self.active = NULL
-        self.hint_stolen = self.hint_ran = self.time = self.since = NULL
-        self.sharing = NULL
+        self.hint_stolen = NULL
 
     def __init__(self, int64_t[::1] start, int64_t[::1] begin, int64_t[::1] end,
                  int32_t[::1] worker, uint8_t[::1] state, int32_t[::1] detail,
@@ -131,23 +70,13 @@ cdef class Account:
         self.worker, self.state, self.detail, self.cpu = worker, state, detail, cpu
         self.host, self.is_idle, self.processor = host, idle, processor
         self.interrupts, self.held_back, self.share = interrupts, held_back, share
-        self.workers = host.shape[0]
-        self.total = start.shape[0] - 1
         self.waits = False
-        self.ran = np.zeros(self.workers, np.uint8)
-        self.named = self.ran
-        self.pieces = self.most = 0
-        self.left = self.begun = self.active_count = self.sharing_count = 0
-        self.paths = <Path*>calloc(self.total + 1, sizeof(Path))
+        self.left = self.begun = self.active_count = 0
+        self.begin_paths(start.shape[0] - 1)
+        self.begin_shares(host.shape[0], processors)
         self.active = <Py_ssize_t*>malloc((self.total + 1) * sizeof(Py_ssize_t))
         self.hint_stolen = <int64_t*>calloc(processors + 1, sizeof(int64_t))
-        self.hint_ran = <int64_t*>calloc(processors + 1, sizeof(int64_t))
-        self.time = <int64_t*>calloc(self.workers + 1, sizeof(int64_t))
-        self.since = <int64_t*>calloc(self.workers + 1, sizeof(int64_t))
-        self.sharing = <int32_t*>malloc((self.workers + 1) * sizeof(int32_t))
-        if (self.paths == NULL or self.active == NULL or self.hint_stolen == NULL
-                or self.hint_ran == NULL or self.time == NULL or self.since == NULL
-                or self.sharing == NULL):
+        if self.active == NULL or self.hint_stolen == NULL:
             raise MemoryError()
         last = np.full(self.total, np.iinfo(np.int64).min, np.int64)
         cdef int64_t[::1] ends = last
@@ -161,18 +90,8 @@ cdef class Account:
         self.order = np.argsort(last, kind="stable")[::-1].astype(np.int64)
 
     def __dealloc__(self):
-        cdef Py_ssize_t i
-        if self.paths != NULL:
-            for i in range(self.total):
-                free(self.paths[i].pieces)
-                free(self.paths[i].shares)
-        free(self.paths)
         free(self.active)
         free(self.hint_stolen)
-        free(self.hint_ran)
-        free(self.time)
-        free(self.since)
-        free(self.sharing)
 
     cdef void place_delays(self, Py_ssize_t index) noexcept nogil:
         """Let the time between waking and wakeup wait for the cpu the thread then ran on."""
@@ -193,35 +112,6 @@ cdef class Account:
             return -1
         return self.processor[host, cpu]
 
-    cdef int emit(self, Path* path, int64_t segment, int64_t begin, int64_t end, uint8_t state,
-                  int32_t detail) except -1 nogil:
-        """Add a piece before those there are, or to the first if they are of one kind."""
-        cdef Piece* piece
-        cdef Piece* more
-        if path.count:
-            piece = &path.pieces[path.count - 1]
-            if (piece.state == state and piece.detail == detail
-                    and piece.worker == self.worker[segment] and piece.cpu == self.cpu[segment]):
-                piece.begin = begin
-                return 0
-        if path.count == path.capacity:
-            path.capacity = 2 * path.capacity if path.capacity else 16
-            more = <Piece*>realloc(path.pieces, path.capacity * sizeof(Piece))
-            if more == NULL:
-                with gil:
-                    raise MemoryError()
-            path.pieces = more
-        piece = &path.pieces[path.count]
-        piece.begin = begin
-        piece.end = end
-        piece.worker = self.worker[segment]
-        piece.state = state
-        piece.detail = detail
-        piece.cpu = self.cpu[segment]
-        path.count += 1
-        self.pieces += 1
-        return 0
-
     cdef int64_t carve(self, Path* path, int64_t segment, int64_t processor, int64_t low,
                        int64_t at, Stolen* rows) except? -1 nogil:
         """Emit what rows of interrupt work leave and take of [low, at]; return what is left."""
@@ -241,81 +131,6 @@ cdef class Account:
                 at = begin
             i -= 1
         return at
-
-    cdef void divide(self, int64_t processor, int64_t low, int64_t high, Ran* rows) noexcept nogil:
-        """Add to the shares of those who held a processor in [low, high]."""
-        cdef int64_t time
-        cdef int32_t worker
-        cdef int64_t i = last_before(rows.start, rows.begin, rows.processors, processor, high,
-                                     self.hint_ran)
-        if i < 0:
-            return
-        while i >= rows.start[processor] and rows.end[i] > low:
-            time = ((rows.end[i] if rows.end[i] < high else high)
-                    - (rows.begin[i] if rows.begin[i] > low else low))
-            if time > 0:
-                self.add(rows.worker[i], time, rows.begin[i])
-            i -= 1
-
-    cdef inline void add(self, int32_t worker, int64_t time, int64_t since) noexcept nogil:
-        if self.time[worker] == 0:
-            self.sharing[self.sharing_count] = worker
-            self.sharing_count += 1
-        self.time[worker] += time
-        self.since[worker] = since
-        if self.is_idle[worker]:
-            self.idle_time += time
-
-    cdef int32_t longest(self, int64_t length) noexcept nogil:
-        """Forget the shares; return who had the largest, of equals the first to run."""
-        cdef Py_ssize_t i
-        cdef int32_t worker, best = NOBODY_KNOWN
-        for i in range(self.sharing_count):
-            worker = self.sharing[i]
-            if best < 0 or self.time[worker] > self.time[best] or (
-                    self.time[worker] == self.time[best]
-                    and self.since[worker] < self.since[best]):
-                best = worker
-        for i in range(self.sharing_count):
-            self.time[self.sharing[i]] = 0
-        if self.idle_time >= self.held_back and <double>self.idle_time >= self.share * <double>length:
-            best = IDLE
-        elif best >= 0 and self.is_idle[best]:
-            best = IDLE
-        elif best >= 0:
-            self.named[best] = 1
-        self.sharing_count = 0
-        self.idle_time = 0
-        return best
-
-    cdef int put_by(self, Path* path) except -1 nogil:
-        """Keep the shares of a segment until its begin is reached."""
-        cdef Py_ssize_t i
-        cdef Share* share
-        path.shares = <Share*>malloc((self.sharing_count + 1) * sizeof(Share))
-        if path.shares == NULL:
-            with gil:
-                raise MemoryError()
-        for i in range(self.sharing_count):
-            share = &path.shares[i]
-            share.worker = self.sharing[i]
-            share.time = self.time[share.worker]
-            share.since = self.since[share.worker]
-            self.time[share.worker] = 0
-        path.share_count = self.sharing_count
-        path.idle = self.idle_time
-        self.sharing_count = 0
-        self.idle_time = 0
-        return 0
-
-    cdef void take_up(self, Path* path) noexcept nogil:
-        cdef Py_ssize_t i
-        for i in range(path.share_count):
-            self.add(path.shares[i].worker, path.shares[i].time, path.shares[i].since)
-        self.idle_time = path.idle
-        free(path.shares)
-        path.shares = NULL
-        path.share_count = 0
 
     cdef int go(self, Py_ssize_t index, int64_t after, Stolen* stolen, Stolen* more_stolen,
                 Ran* ran, Ran* more_ran) except -1 nogil:
@@ -375,12 +190,11 @@ cdef class Account:
         cdef Stolen s, more_s
         cdef Ran r, more_r
         cdef Py_ssize_t i, kept = 0, index
-        _point_stolen(&s, stolen[0], stolen[1], stolen[2], stolen[3], stolen[4])
-        _point_stolen(&more_s, carried_stolen[0], carried_stolen[1], carried_stolen[2],
-                      carried_stolen[3], carried_stolen[4])
-        _point_ran(&r, ran[0], ran[1], ran[2], ran[3])
-        _point_ran(&more_r, carried_ran[0], carried_ran[1], carried_ran[2],
-                   carried_ran[3])
+        point_stolen(&s, stolen[0], stolen[1], stolen[2], stolen[3], stolen[4])
+        point_stolen(&more_s, carried_stolen[0], carried_stolen[1], carried_stolen[2],
+                     carried_stolen[3], carried_stolen[4])
+        point_ran(&r, ran[0], ran[1], ran[2], ran[3])
+        point_ran(&more_r, carried_ran[0], carried_ran[1], carried_ran[2], carried_ran[3])
         with nogil:
             while self.begun < self.total:
                 index = self.order[self.begun]
@@ -399,86 +213,6 @@ cdef class Account:
                 else:
                     self.left -= 1
             self.active_count = kept
-
-    def take(self, const int32_t[::1] codes, const int64_t[::1] tid, const int32_t[::1] name):
-        """Return and forget the pieces.
-
-        Parameters
-        ----------
-        codes : int32 [workers + 2]
-            Detail of a wait for a cpu, by who ran: idle, not known, then the workers.
-        tid : int64 [workers]
-        name : int32 [workers]
-
-        Returns
-        -------
-        list of arrays
-            start, begin, end, state, detail, comm, tid, host, cpu.
-        """
-        cdef Py_ssize_t i, j, at, n
-        cdef Path* path
-        cdef Piece* piece
-        starts = np.zeros(self.total + 1, np.int64)
-        cdef int64_t[::1] start = starts
-        for i in range(self.total):
-            start[i + 1] = start[i] + self.paths[i].count
-        n = start[self.total]
-        out = [starts, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8),
-               np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64),
-               np.empty(n, np.int64), np.empty(n, np.int32)]
-        cdef int64_t[::1] begin = out[1], end = out[2], tids = out[6], hosts = out[7]
-        cdef uint8_t[::1] state = out[3]
-        cdef int32_t[::1] detail = out[4], comm = out[5], cpu = out[8]
-        with nogil:
-            for i in range(self.total):
-                path = &self.paths[i]
-                at = start[i + 1]
-                for j in range(path.count):
-                    piece = &path.pieces[j]
-                    at -= 1
-                    begin[at] = piece.begin
-                    end[at] = piece.end
-                    state[at] = piece.state
-                    detail[at] = piece.detail
-                    if piece.state == S_WAIT_CPU:
-                        detail[at] = codes[piece.detail + 2]
-                    cpu[at] = piece.cpu
-                    if piece.worker >= 0:
-                        comm[at] = name[piece.worker]
-                        tids[at] = tid[piece.worker]
-                        hosts[at] = self.host[piece.worker]
-                    else:
-                        comm[at] = 0
-                        tids[at] = -1
-                        hosts[at] = 0
-                free(path.pieces)
-                path.pieces = NULL
-                path.count = path.capacity = 0
-        return out
-
-
-cdef void _point_stolen(Stolen* rows, const int64_t[::1] start, const int64_t[::1] begin,
-                       const int64_t[::1] end, const uint8_t[::1] state,
-                       const int32_t[::1] detail) noexcept:
-    """Point at columns, which must stay alive."""
-    rows.processors = start.shape[0] - 1
-    rows.start = &start[0]
-    if begin.shape[0]:
-        rows.begin = &begin[0]
-        rows.end = &end[0]
-        rows.state = &state[0]
-        rows.detail = &detail[0]
-
-
-cdef void _point_ran(Ran* rows, const int64_t[::1] start, const int64_t[::1] begin,
-                    const int64_t[::1] end, const int32_t[::1] worker) noexcept:
-    """Point at columns, which must stay alive."""
-    rows.processors = start.shape[0] - 1
-    rows.start = &start[0]
-    if begin.shape[0]:
-        rows.begin = &begin[0]
-        rows.end = &end[0]
-        rows.worker = &worker[0]
 
 
 def untiled(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1] end,

@@ -1,4 +1,18 @@
-# Rows of owners in order of time: columns of which [start[o], start[o + 1]) are owner o's.
+# Searches in what is in order of time.  Included by _walk.pyx and _processors.pyx.
+
+cdef inline int64_t first_from(const int64_t* times, int64_t low, int64_t high, int64_t t,
+                               bint beyond) noexcept nogil:
+    """Return the first place in [low, high) of t or later, ``beyond``: later; else ``high``."""
+    cdef int64_t middle
+    while low < high:
+        middle = (low + high) >> 1
+        if times[middle] < t or (beyond and times[middle] == t):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+# Rows of owners are columns of which [start[o], start[o + 1]) are owner o's.
 
 cdef inline int64_t last_before(const int64_t* start, const int64_t* begin, int64_t owners,
                                 int64_t owner, int64_t t, int64_t* hint) noexcept nogil:

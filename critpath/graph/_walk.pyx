@@ -10,12 +10,17 @@ among the rows that are carried along.  So blocks are gone through from the last
 first, and every walk goes on in each as far as the block reaches.
 """
 
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy
 
 import numpy as np
 
+include "../model/_packed_rows.pxi"
 include "_search.pxi"
+include "_room.pxi"
+include "_block_rows.pxi"
+include "_courses.pxi"
 
 cdef enum:
     S_UNKNOWN = 0
@@ -27,72 +32,8 @@ cdef enum:
     LINK_WAKE = 0
     LINK_NET = 1
 
-    FIRST_SEGMENTS = 16
-    FIRST_FRAMES = 4
 
-# What a worker did over some time, and who ended it.
-ctypedef struct Row:
-    int64_t begin
-    int64_t end
-    int64_t woken
-    int32_t detail
-    int32_t cpu
-    int32_t waker
-    uint8_t state
-
-# Columns of rows, those of worker w from start[w] to start[w + 1].
-ctypedef struct Rows:
-    int64_t workers
-    const int64_t* start
-    const int64_t* begin
-    const int64_t* end
-    const uint8_t* state
-    const int32_t* detail
-    const int32_t* cpu
-    const int32_t* waker
-    const int64_t* woken
-
-ctypedef struct Link:
-    int64_t time
-    int64_t sent
-    int64_t source
-    int32_t kind
-
-ctypedef struct Segment:
-    int64_t begin
-    int64_t end
-    int32_t worker
-    int32_t detail
-    int32_t cpu
-    uint8_t state
-
-ctypedef struct Frame:
-    int64_t worker
-    int64_t lo
-    int64_t t
-    int64_t at            # where the walk last left this worker for another
-    # The last incoming link that was passed by while the worker was not waiting, and the
-    # row it arrived in: by value, for the row may be in a block that is gone.
-    Link bypassed
-    int64_t bypassed_top  # where the row's own segment ended
-    int64_t bypassed_count
-    int32_t bypassed_detail
-    int32_t bypassed_cpu
-    uint8_t bypassed_state
-    uint8_t has_bypassed
-    uint8_t rewound
-
-ctypedef struct Course:
-    Segment* segments
-    Frame* frames
-    int64_t count
-    int64_t capacity
-    int32_t depth
-    int32_t frame_capacity
-    int32_t next          # the next that waits for the same block, -1 none
-
-
-cdef class Walks:
+cdef class Walks(Courses):
     """The walks of many executions, each as far as it has got.
 
     Parameters
@@ -111,19 +52,14 @@ cdef class Walks:
     cdef const int64_t[::1] cuts, link_start, link_time, link_source, link_sent, parent, born
     cdef const uint8_t[::1] link_kind
     cdef const int64_t[::1] subjects, low, high
-    cdef Course* courses
-    cdef Py_ssize_t total, blocks, workers
+    cdef Py_ssize_t blocks, workers
     cdef int32_t* waiting     # per block, the first walk that waits for it
     cdef int64_t* hint        # per worker, the row found last
     cdef readonly Py_ssize_t left
-    cdef readonly int64_t emitted   # segments
-    cdef public int64_t most        # of these: beyond, `advance` ends at once; 0 for no limit
 
     def __cinit__(self):
-        self.courses = NULL
         self.waiting = NULL
         self.hint = NULL
-        self.total = 0
 
     def __init__(self, const int64_t[::1] cuts, const int64_t[::1] subjects,
                  const int64_t[::1] begin, const int64_t[::1] end,
@@ -145,12 +81,11 @@ cdef class Walks:
         self.link_kind = link_kind
         self.workers = parent.shape[0]
         self.blocks = cuts.shape[0]
-        self.total = subjects.shape[0]
-        self.left = self.emitted = self.most = 0
-        self.courses = <Course*>calloc(self.total + 1, sizeof(Course))
+        self.left = 0
+        self.begin_courses(subjects.shape[0])
         self.waiting = <int32_t*>malloc((self.blocks + 1) * sizeof(int32_t))
         self.hint = <int64_t*>calloc(self.workers + 1, sizeof(int64_t))
-        if self.courses == NULL or self.waiting == NULL or self.hint == NULL:
+        if self.waiting == NULL or self.hint == NULL:
             raise MemoryError()
         for i in range(self.blocks):
             self.waiting[i] = -1
@@ -165,119 +100,30 @@ cdef class Walks:
             self.left += 1
 
     def __dealloc__(self):
-        cdef Py_ssize_t i
-        if self.courses != NULL:
-            for i in range(self.total):
-                free(self.courses[i].segments)
-                free(self.courses[i].frames)
-        free(self.courses)
         free(self.waiting)
         free(self.hint)
 
     cdef Py_ssize_t block_of(self, int64_t t) noexcept nogil:
         """Return the first block with cut >= t, or the last."""
-        cdef Py_ssize_t low = 0, high = self.blocks - 1, middle
-        while low < high:
-            middle = (low + high) >> 1
-            if self.cuts[middle] < t:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return <Py_ssize_t>first_from(&self.cuts[0], 0, self.blocks - 1, t, False)
 
     cdef void wait_for(self, Py_ssize_t index, int64_t t) noexcept nogil:
         cdef Py_ssize_t block = self.block_of(t)
         self.courses[index].next = self.waiting[block]
         self.waiting[block] = <int32_t>index
 
-    cdef int emit(self, Course* c, int64_t begin, int64_t end, int64_t worker, uint8_t state,
-                  int32_t detail, int32_t cpu) except -1 nogil:
-        cdef Segment* more
-        cdef Segment* s
-        if end <= begin:
-            return 0
-        if c.count == c.capacity:
-            c.capacity = 2 * c.capacity if c.capacity else FIRST_SEGMENTS
-            more = <Segment*>realloc(c.segments, c.capacity * sizeof(Segment))
-            if more == NULL:
-                with gil:
-                    raise MemoryError()
-            c.segments = more
-        s = &c.segments[c.count]
-        s.begin = begin
-        s.end = end
-        s.worker = <int32_t>worker
-        s.state = state
-        s.detail = detail
-        s.cpu = cpu
-        c.count += 1
-        self.emitted += 1
-        return 0
-
-    cdef int push(self, Course* c, int64_t worker, int64_t lo, int64_t t) except -1 nogil:
-        cdef Frame* more
-        cdef Frame* f
-        if c.depth == c.frame_capacity:
-            c.frame_capacity = 2 * c.frame_capacity if c.frame_capacity else FIRST_FRAMES
-            more = <Frame*>realloc(c.frames, c.frame_capacity * sizeof(Frame))
-            if more == NULL:
-                with gil:
-                    raise MemoryError()
-            c.frames = more
-        f = &c.frames[c.depth]
-        f.worker = worker
-        f.lo = lo
-        f.t = t
-        f.at = t + 1
-        f.has_bypassed = 0
-        f.rewound = 0
-        c.depth += 1
-        return 0
-
-    cdef int covering(self, Rows* block, Rows* carried, int64_t worker, int64_t t,
-                      Row* row) noexcept nogil:
-        """Fill in the row that covers the moment before t; return whether there is one."""
-        cdef int64_t i = -1, k
-        cdef Rows* rows = carried
-        if worker < carried.workers:
-            k = carried.start[worker + 1] - 1
-            while k >= carried.start[worker] and carried.begin[k] >= t:
-                k -= 1
-            if k >= carried.start[worker]:
-                i = k
-        if i < 0:
-            rows = block
-            i = last_before(block.start, block.begin, block.workers, worker, t, self.hint)
-        if i < 0 or rows.end[i] < t:
-            return 0
-        row.begin = rows.begin[i]
-        row.end = rows.end[i]
-        row.state = rows.state[i]
-        row.detail = rows.detail[i]
-        row.cpu = rows.cpu[i]
-        row.waker = rows.waker[i]
-        row.woken = rows.woken[i]
-        return 1
-
     cdef int link_in(self, int64_t worker, Row* row, int64_t after, int64_t t,
                      Link* link) noexcept nogil:
         """Fill in the last link into worker that arrives in (after, t], a packet before a wake."""
-        cdef int64_t low = self.link_start[worker], high = self.link_start[worker + 1], middle
-        cdef int64_t first = low
+        cdef int64_t first = self.link_start[worker], last
         cdef int found = 0
-        if low < high:
-            while low < high:
-                middle = (low + high) >> 1
-                if self.link_time[middle] <= t:
-                    low = middle + 1
-                else:
-                    high = middle
-            low -= 1
-            if low >= first and self.link_time[low] > after:
-                link.time = self.link_time[low]
-                link.sent = self.link_sent[low]
-                link.source = self.link_source[low]
-                link.kind = self.link_kind[low]
+        if first < self.link_start[worker + 1]:
+            last = first_from(&self.link_time[0], first, self.link_start[worker + 1], t, True) - 1
+            if last >= first and self.link_time[last] > after:
+                link.time = self.link_time[last]
+                link.sent = self.link_sent[last]
+                link.source = self.link_source[last]
+                link.kind = self.link_kind[last]
                 found = 1
         if row.waker >= 0 and row.end == t and not (found and link.time == t):
             link.time = t
@@ -332,7 +178,7 @@ cdef class Walks:
             if t <= after or t > until:
                 self.wait_for(index, t)
                 return 0
-            if not self.covering(block, carried, f.worker, t, &row):
+            if not covering(block, carried, f.worker, t, self.hint, &row):
                 parent = self.parent[f.worker]
                 born = self.born[f.worker]
                 if parent >= 0 and born <= t and not (
@@ -399,10 +245,11 @@ cdef class Walks:
         Parameters
         ----------
         k : int
-        block : tuple of arrays
-            start, begin, end, state, detail, cpu, waker, woken.
+        block : Opened
+            Rows that walks come to are filled in.
         carried : tuple of arrays
-            The same columns, of the rows of later blocks that begin before its cut.
+            start, begin, end, state, detail, cpu, waker, woken of the rows of later blocks
+            that begin before its cut.
         """
         cdef Rows rows, more
         cdef int64_t after = self.cuts[k - 1] if k else INT64_MIN
@@ -411,113 +258,11 @@ cdef class Walks:
         if index < 0:
             return
         self.waiting[k] = -1
-        _point(&rows, block[0], block[1], block[2], block[3], block[4],
-               block[5], block[6], block[7])
-        _point(&more, carried[0], carried[1], carried[2], carried[3], carried[4],
-               carried[5], carried[6], carried[7])
+        point_opened(&rows, block)
+        point(&more, carried[0], carried[1], carried[2], carried[3], carried[4],
+              carried[5], carried[6], carried[7])
         with nogil:
             while index >= 0 and (self.most == 0 or self.emitted <= self.most):
                 following = self.courses[index].next
                 self.go(index, &rows, &more, after, until)
                 index = following
-
-    def take(self):
-        """Return and forget the segments: start, begin, end, worker, state, detail, cpu."""
-        cdef Py_ssize_t i, j, at
-        cdef Course* c
-        cdef Segment* s
-        starts = np.zeros(self.total + 1, np.int64)
-        cdef int64_t[::1] start = starts
-        for i in range(self.total):
-            start[i + 1] = start[i] + self.courses[i].count
-        cdef Py_ssize_t n = start[self.total]
-        out = [starts, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32),
-               np.empty(n, np.uint8), np.empty(n, np.int32), np.empty(n, np.int32)]
-        cdef int64_t[::1] begin = out[1], end = out[2]
-        cdef int32_t[::1] worker = out[3], detail = out[5], cpu = out[6]
-        cdef uint8_t[::1] state = out[4]
-        with nogil:
-            for i in range(self.total):
-                c = &self.courses[i]
-                # The walk went backward in time.
-                at = start[i + 1]
-                for j in range(c.count):
-                    s = &c.segments[j]
-                    at -= 1
-                    begin[at] = s.begin
-                    end[at] = s.end
-                    worker[at] = s.worker
-                    state[at] = s.state
-                    detail[at] = s.detail
-                    cpu[at] = s.cpu
-                free(c.segments)
-                c.segments = NULL
-                c.count = c.capacity = 0
-        return out
-
-
-cdef void _point(Rows* rows, const int64_t[::1] start, const int64_t[::1] begin,
-                const int64_t[::1] end, const uint8_t[::1] state, const int32_t[::1] detail,
-                const int32_t[::1] cpu, const int32_t[::1] waker,
-                const int64_t[::1] woken) noexcept:
-    """Point at columns, which must stay alive."""
-    rows.workers = start.shape[0] - 1
-    rows.start = &start[0]
-    if begin.shape[0]:
-        rows.begin = &begin[0]
-        rows.end = &end[0]
-        rows.state = &state[0]
-        rows.detail = &detail[0]
-        rows.cpu = &cpu[0]
-        rows.waker = &waker[0]
-        rows.woken = &woken[0]
-
-
-def held_over(const int64_t[::1] start, const int64_t[::1] begin,
-              const int64_t[::1] carried_start, const int64_t[::1] carried_begin, int64_t cut):
-    """Return which rows of a block, and of those carried into it, begin before ``cut``.
-
-    Parameters
-    ----------
-    start, begin : int64 arrays
-        A block's rows, in order of time within each owner.
-    carried_start, carried_begin : int64 arrays
-        Rows of later blocks.
-    cut : int
-
-    Returns
-    -------
-    start : int64 [owners + 1]
-    rows : int64 array
-        Rows of the block, and -1 - row for carried ones.
-    """
-    cdef Py_ssize_t owner, owners = start.shape[0] - 1, carriers = carried_start.shape[0] - 1
-    cdef Py_ssize_t n, size = 0
-    cdef int64_t i
-    cdef int writing
-    n = owners if owners > carriers else carriers
-    starts = np.zeros(n + 1, np.int64)
-    cdef int64_t[::1] into = starts, rows
-    for writing in range(2):
-        if writing:
-            result = np.empty(size, np.int64)
-            rows = result
-            size = 0
-        with nogil:
-            for owner in range(n):
-                if owner < owners:
-                    for i in range(start[owner], start[owner + 1]):
-                        if begin[i] >= cut:
-                            break
-                        if writing:
-                            rows[size] = i
-                        size += 1
-                if owner < carriers:
-                    for i in range(carried_start[owner], carried_start[owner + 1]):
-                        if carried_begin[i] >= cut:
-                            break
-                        if writing:
-                            rows[size] = -1 - i
-                        size += 1
-                into[owner + 1] = size
-    return starts, result

@@ -14,6 +14,7 @@ from critpath.model import (
     BlockList,
     CriticalPaths,
     Timelines,
+    filled_in,
     whole_block,
 )
 
@@ -96,7 +97,7 @@ def walk_paths(
         np.full(size, -1, np.int32),
         np.full(size, -1, np.int64),
     )
-    walks.advance(0, rows, nothing_carried(ROWS))
+    walks.advance(0, filled_in(rows), nothing_carried(ROWS))
     start, low, high, worker, state, position, cpu = walks.take()
     interval = np.where(cpu >= 0, position, -1).astype(np.int64)
     return start, low, high, worker.astype(np.int64), interval, state

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.graph._processors import Account, untiled
-from critpath.graph._walk import Walks
+from critpath.graph._walk import Walks, fill_begins
 from critpath.graph.carried import Carried
 from critpath.graph.loss import blame_losses, overlaps_loss
 from critpath.model import I32, I64, U8, Blocks, CriticalPaths, Loss, Workers
@@ -163,12 +163,13 @@ class Sweep:
                 k = len(self._cuts)
                 continue
             k = self._rows.reach(wanted)
-            columns = self._blocks[k].intervals()
-            walks.advance(k, columns, self._rows.into(k))
+            block = self._blocks[k].opened()
+            walks.advance(k, block, self._rows.into(k))
             if 0 < most < walks.emitted:
                 raise TooManySegments
-            if walks.waits(k) >= 0:
-                self._rows.carry(k, columns)
+            if k and walks.waits(k) >= 0:
+                fill_begins(block, int(self._cuts[k - 1]))
+                self._rows.carry(k, block.columns)
         return walks.take()
 
     def _account(self, account: Account, end: I64) -> None:

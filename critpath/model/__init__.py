@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from critpath.model.alignment import LETTERS, Alignment, Loop, in_doublings
-    from critpath.model.blocks import Block, BlockList, Blocks, whole_block
+    from critpath.model.blocks import Block, BlockList, Blocks, Opened, filled_in, whole_block
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
-    "blocks": ("Block", "BlockList", "Blocks", "whole_block"),
+    "blocks": ("Block", "BlockList", "Blocks", "Opened", "filled_in", "whole_block"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
@@ -142,6 +142,7 @@ __all__ = [
     "Loss",
     "Manifest",
     "Missing",
+    "Opened",
     "Outliers",
     "PackedBlock",
     "PackedBlocks",
@@ -159,6 +160,7 @@ __all__ = [
     "VectorTable",
     "Wanted",
     "Workers",
+    "filled_in",
     "freeze_columns",
     "identifiers",
     "in_doublings",

@@ -1,6 +1,10 @@
-# Rows of timelines in few bytes.  Included by _packing.pyx, and by the replay that writes them.
+# Rows of timelines in few bytes.  Included by _packing.pyx, the replay that writes them, and
+# walks, which read those of a thread when they come to it.
 #
-# All values survive: a row with a value that does not fit is written whole.
+# A table begins with its owners, threads or processors: how many rows each has and, if any,
+# how many bytes they take.  The rows follow, owner by owner.  An owner's rows are read
+# without those of others.  All values survive: a row with a value that does not fit is
+# written whole.
 
 cdef enum:
     # What a row has besides its state and how long it is.
@@ -16,7 +20,7 @@ cdef enum:
     WIDE = 36     # of all columns but the state
     ROW = 38      # at most
     MANY = 255    # so many rows of an owner, or more: the number follows
-    OWNER = 5     # at most
+    OWNER = 9     # at most
     BEHIND = 64   # may be read behind the last row
 
 ctypedef struct Row:
@@ -104,11 +108,34 @@ cdef inline const char* get(const char* p, Row* row, int64_t last_end, int32_t l
     return p
 
 
-cdef inline char* put_count(char* p, int64_t rows) noexcept nogil:
-    """Write how many rows an owner has."""
+cdef inline char* put_owner(char* p, int64_t rows) noexcept nogil:
+    """Write how many rows an owner has, and leave room for how many bytes they take."""
     if rows < MANY:
         p[0] = <char>rows
-        return p + 1
+        return p + 1 + PART * (rows != 0)
     p[0] = <char>MANY
     write(p + 1, <uint32_t>rows)
-    return p + 1 + PART
+    return p + 1 + 2 * PART
+
+
+cdef inline char* put_size(char* p, int64_t rows, int64_t size) noexcept nogil:
+    """Write how many bytes an owner's rows take; return where the next owner is."""
+    if not rows:
+        return p + 1
+    p += 1 if rows < MANY else 1 + PART
+    write(p, <uint32_t>size)
+    return p + PART
+
+
+cdef inline const char* get_owner(const char* p, int64_t* rows, int64_t* size) noexcept nogil:
+    """Read what `put_owner` and `put_size` wrote."""
+    rows[0] = <uint8_t>p[0]
+    size[0] = 0
+    p += 1
+    if rows[0] == MANY:
+        rows[0] = read(p)
+        p += PART
+    if rows[0]:
+        size[0] = read(p)
+        p += PART
+    return p

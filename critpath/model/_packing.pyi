@@ -16,6 +16,7 @@ def pack_rows(
     waker: I32,
     woken: I64,
 ) -> int: ...
+def find_rows(data: U8, start: I64, at: I64) -> None: ...
 def unpack_intervals(
     cut: int,
     data: U8,

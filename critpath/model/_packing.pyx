@@ -10,25 +10,31 @@ include "_packed_rows.pxi"
 ROW_BYTES, OWNER_BYTES, BYTES_BEHIND = ROW, OWNER, BEHIND
 
 
-cdef const char* get_starts(const char* p, int64_t[::1] start) noexcept nogil:
+cdef const char* get_owners(const char* p, int64_t[::1] start) noexcept nogil:
+    """Read where the rows of every owner start; return where they are."""
     cdef Py_ssize_t i
-    cdef int64_t rows
+    cdef int64_t rows, size
     start[0] = 0
     for i in range(start.shape[0] - 1):
-        rows = <uint8_t>p[0]
-        p += 1
-        if rows == MANY:
-            rows = read(p)
-            p += PART
+        p = get_owner(p, &rows, &size)
         start[i + 1] = start[i] + rows
     return p
 
 
-cdef char* put_starts(char* p, const int64_t[::1] start) noexcept nogil:
+def find_rows(const uint8_t[::1] data, int64_t[::1] start, int64_t[::1] at):
+    """Read where the rows of every owner start, and which byte of the data the first is at."""
+    cdef const char* begin = <const char*>&data[0]
+    cdef const char* p = begin
     cdef Py_ssize_t i
-    for i in range(start.shape[0] - 1):
-        p = put_count(p, start[i + 1] - start[i])
-    return p
+    cdef int64_t rows, size, behind = 0
+    start[0] = 0
+    for i in range(at.shape[0]):
+        p = get_owner(p, &rows, &size)
+        start[i + 1] = start[i] + rows
+        at[i] = behind
+        behind += size
+    for i in range(at.shape[0]):
+        at[i] += p - begin
 
 
 def pack_rows(int64_t cut, uint8_t[::1] out, const int64_t[::1] start,
@@ -38,18 +44,23 @@ def pack_rows(int64_t cut, uint8_t[::1] out, const int64_t[::1] start,
     """Write the rows of a table; return how many bytes they take."""
     cdef Py_ssize_t i, owner
     cdef char* p = <char*>&out[0]
+    cdef char* own = p
+    cdef char* first
     cdef int64_t last
-    cdef int32_t last_cpu = -1
+    cdef int32_t last_cpu
     cdef Row row
     with nogil:
-        p = put_starts(p, start)
         for owner in range(start.shape[0] - 1):
-            last = cut
+            p = put_owner(p, start[owner + 1] - start[owner])
+        for owner in range(start.shape[0] - 1):
+            first = p
+            last, last_cpu = cut, -1
             for i in range(start[owner], start[owner + 1]):
                 row.begin, row.end, row.state, row.detail = begin[i], end[i], state[i], detail[i]
                 row.cpu, row.waker, row.woken = cpu[i], waker[i], woken[i]
                 p = put(p, &row, last, last_cpu, cut)
                 last, last_cpu = row.end, row.cpu
+            own = put_size(own, start[owner + 1] - start[owner], p - first)
     return p - <char*>&out[0]
 
 
@@ -68,12 +79,12 @@ def unpack_intervals(int64_t cut, const uint8_t[::1] data, int64_t[::1] start,
     cdef int32_t* cpu_ = &cpu[0]
     cdef int32_t* waker_ = &waker[0]
     cdef int64_t last
-    cdef int32_t last_cpu = -1
+    cdef int32_t last_cpu
     cdef Row row
     with nogil:
-        p = get_starts(p, start)
+        p = get_owners(p, start)
         for owner in range(start.shape[0] - 1):
-            last = cut
+            last, last_cpu = cut, -1
             for i in range(start[owner], start[owner + 1]):
                 p = get(p, &row, last, last_cpu, cut)
                 last, last_cpu = row.end, row.cpu
@@ -94,7 +105,7 @@ def unpack_stolen(int64_t cut, const uint8_t[::1] data, int64_t[::1] start, int6
     cdef int64_t last
     cdef Row row
     with nogil:
-        p = get_starts(p, start)
+        p = get_owners(p, start)
         for owner in range(start.shape[0] - 1):
             last = cut
             for i in range(start[owner], start[owner + 1]):
@@ -114,7 +125,7 @@ def unpack_ran(int64_t cut, const uint8_t[::1] data, int64_t[::1] start, int64_t
     cdef int64_t last
     cdef Row row
     with nogil:
-        p = get_starts(p, start)
+        p = get_owners(p, start)
         for owner in range(start.shape[0] - 1):
             last = cut
             for i in range(start[owner], start[owner + 1]):

@@ -4,17 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from critpath.model.columns import I32, I64, U8, freeze_columns
-
-if TYPE_CHECKING:
-    from critpath.model.timelines import Timelines
+from critpath.model.columns import I32, I64, U8
+from critpath.model.timelines import Timelines, freeze_rows
 
 # Where the rows of each owner start, then the columns of the rows.
 Columns = tuple[np.ndarray[Any, Any], ...]
+
+
+class Opened(NamedTuple):
+    """What threads did, of which the rows of a thread are there once somebody reads them.
+
+    A walk needs those of few threads of a block, and of all others the first row or two.
+
+    Attributes
+    ----------
+    columns : tuple of arrays
+        As `Block.intervals`; of the rows of a thread whose `filled` is 0 only ``start``
+        means anything.
+    filled : uint8 [threads]
+        Set by who reads a thread's rows (`critpath.graph`).
+    cut : int
+        Of the block: packed times are relative to it.
+    data : uint8 [bytes]
+        The rows, as ``_packed_rows.pxi`` has them.
+    at : int64 [threads]
+        Which byte the first row of each thread begins at.
+    """
+
+    columns: Columns
+    filled: U8
+    cut: int
+    data: U8
+    at: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,29 +87,7 @@ class Block:
     ran_worker: I32
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self,
-            len(self.begin),
-            begin=np.int64,
-            end=np.int64,
-            state=np.uint8,
-            detail=np.int32,
-            cpu=np.int32,
-            waker=np.int32,
-            woken=np.int64,
-        )
-        freeze_columns(
-            self,
-            len(self.stolen_begin),
-            stolen_begin=np.int64,
-            stolen_end=np.int64,
-            stolen_state=np.uint8,
-            stolen_detail=np.int32,
-        )
-        freeze_columns(
-            self, len(self.ran_begin), ran_begin=np.int64, ran_end=np.int64, ran_worker=np.int32
-        )
-        freeze_columns(self, -1, start=np.int64, stolen_start=np.int64, ran_start=np.int64)
+        freeze_rows(self)
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -99,6 +102,10 @@ class Block:
             *(self.start, self.begin, self.end, self.state, self.detail),
             *(self.cpu, self.waker, self.woken),
         )
+
+    def opened(self) -> Opened:
+        """Return what threads did, all of it filled in."""
+        return filled_in(self.intervals())
 
     def stolen(self) -> Columns:
         """Return interrupt work: start, begin, end, state, detail."""
@@ -115,8 +122,8 @@ class Block:
 class Tables(Protocol):
     """What walks ask of a block."""
 
-    def intervals(self) -> Columns:
-        """Return what threads did, as `Block.intervals`."""
+    def opened(self) -> Opened:
+        """Return what threads did, to be read thread by thread."""
 
     def stolen(self) -> Columns:
         """Return interrupt work, as `Block.stolen`."""
@@ -176,6 +183,19 @@ class BlockList:
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self._blocks)
+
+
+def filled_in(columns: Columns) -> Opened:
+    """Return columns that are all there as an `Opened`.
+
+    Parameters
+    ----------
+    columns : tuple of arrays
+        As `Block.intervals`.
+    """
+    # As many as there are starts: one more than threads, and so never none.
+    filled, at = np.ones(len(columns[0]), np.uint8), np.zeros(len(columns[0]), np.int64)
+    return Opened(columns, filled, 0, np.zeros(1, np.uint8), at)
 
 
 def whole_block(timelines: Timelines) -> Block:

@@ -18,13 +18,14 @@ from critpath.model._packing import (
     BYTES_BEHIND,
     OWNER_BYTES,
     ROW_BYTES,
+    find_rows,
     pack_rows,
     unpack_intervals,
     unpack_ran,
     unpack_stolen,
 )
 from critpath.model.arena import Desk
-from critpath.model.blocks import Block, Columns
+from critpath.model.blocks import Block, Columns, Opened
 from critpath.model.columns import I64, U8
 
 # Gives memory for a number of bytes.
@@ -70,6 +71,26 @@ class PackedTable:
         scratch : callable
             Gives the memory that they will be in.
         """
+        columns = self._room(table, scratch)
+        _UNPACK[table](cut, self.data, *columns)
+        return columns
+
+    def opened(self, cut: int, scratch: Take = _fresh) -> Opened:
+        """Return what threads did, to be read thread by thread.
+
+        Parameters
+        ----------
+        cut, scratch
+            As `unpacked`.
+        """
+        columns = self._room(INTERVALS, scratch)
+        # Never empty: native code takes the address of what is first.
+        filled, at = np.zeros(self.owners + 1, np.uint8), np.zeros(self.owners + 1, np.int64)
+        find_rows(self.data, columns[0], at[: self.owners])
+        return Opened(columns, filled, cut, self.data, at)
+
+    def _room(self, table: int, scratch: Take) -> Columns:
+        """Return columns with room for the rows."""
         kinds = [np.dtype(kind) for kind in _KINDS[table]]
         sizes = [kind.itemsize * self.rows for kind in kinds]
         sizes[0] = kinds[0].itemsize * (self.owners + 1)
@@ -79,7 +100,6 @@ class PackedTable:
         for place in sorted(range(len(kinds)), key=lambda place: -kinds[place].itemsize):
             columns[place] = room[at : at + sizes[place]].view(kinds[place])
             at += sizes[place]
-        _UNPACK[table](cut, self.data, *columns)
         return tuple(columns)
 
 
@@ -153,6 +173,10 @@ class FetchedBlock:
     def intervals(self) -> Columns:
         """As `Block.intervals`."""
         return self._columns(INTERVALS)
+
+    def opened(self) -> Opened:
+        """Return what threads did, to be read thread by thread."""
+        return self._fetch(INTERVALS).opened(self.cut, self._scratch)
 
     def stolen(self) -> Columns:
         """As `Block.stolen`."""

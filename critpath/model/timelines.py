@@ -12,6 +12,7 @@ from critpath.model.columns import I32, I64, U8, freeze_columns
 from critpath.model.table import Column, Table
 
 if TYPE_CHECKING:
+    from critpath.model.blocks import Block
     from critpath.model.events import Loss
 
 
@@ -141,6 +142,49 @@ class Workers(Table):
         }
 
 
+def freeze_rows(table: Timelines | Block, workers: int = -1, processors: int = -1) -> None:
+    """Check and freeze the columns that timelines and their blocks have alike.
+
+    Parameters
+    ----------
+    table : Timelines or Block
+        Under construction.
+    workers, processors : int
+        How many owners there are; -1 leaves it free.
+
+    Raises
+    ------
+    ValueError
+        As `freeze_columns` does.
+    """
+    freeze_columns(
+        table,
+        len(table.begin),
+        begin=np.int64,
+        end=np.int64,
+        state=np.uint8,
+        detail=np.int32,
+        cpu=np.int32,
+        waker=np.int32,
+        woken=np.int64,
+    )
+    freeze_columns(
+        table,
+        len(table.stolen_begin),
+        stolen_begin=np.int64,
+        stolen_end=np.int64,
+        stolen_state=np.uint8,
+        stolen_detail=np.int32,
+    )
+    freeze_columns(
+        table, len(table.ran_begin), ran_begin=np.int64, ran_end=np.int64, ran_worker=np.int32
+    )
+    # One more than there are owners: where the rows of the last end.
+    freeze_columns(table, workers + 1 if workers >= 0 else -1, start=np.int64)
+    of_processors = processors + 1 if processors >= 0 else -1
+    freeze_columns(table, of_processors, stolen_start=np.int64, ran_start=np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Timelines(Table):
     """What every thread was doing, when, and who woke it.
@@ -203,30 +247,7 @@ class Timelines(Table):
     packets: tuple[tuple[int, int, int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self,
-            len(self.begin),
-            begin=np.int64,
-            end=np.int64,
-            state=np.uint8,
-            detail=np.int32,
-            cpu=np.int32,
-            waker=np.int32,
-            woken=np.int64,
-        )
-        freeze_columns(self, len(self.workers) + 1, start=np.int64)
-        freeze_columns(
-            self,
-            len(self.stolen_begin),
-            stolen_begin=np.int64,
-            stolen_end=np.int64,
-            stolen_state=np.uint8,
-            stolen_detail=np.int32,
-        )
-        freeze_columns(
-            self, len(self.ran_begin), ran_begin=np.int64, ran_end=np.int64, ran_worker=np.int32
-        )
-        freeze_columns(self, len(self.processors) + 1, stolen_start=np.int64, ran_start=np.int64)
+        freeze_rows(self, len(self.workers), len(self.processors))
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per interval of a thread, with the thread it is of."""

@@ -41,15 +41,10 @@ def extract(
     sources : sequence of Path
         Recordings, directories of recordings, CTF trace directories, files and datasets
         that an earlier `extract` saved, or baselines.
-    specification : str or None
-        What an execution is (``--execution``); None for what the recording says of
-        itself.
-    reader : str
-        ``auto``, ``native`` or ``babeltrace2``.
-    interrupts : bool
-        Take interrupt work out of running time.
+    specification, reader, interrupts
+        See `ExtractSettings`.
     max_memory : int
-        Bytes that reading may take; 0 for no limit.
+        Bytes that reading may take, all jobs together; 0 for no limit.
     jobs : int or None
         Processors that reading may use: a process for each recording, and a thread that
         decodes ahead where there are two for each.  1 for this thread alone, None for as many
@@ -157,9 +152,8 @@ def extract_dataset(
         See `extract`.
     directory : Path
         Appears when it is whole, in place of what was there.
-    settings : ExtractSettings
-    require : callable
-        Given the set before the directory appears; what it raises keeps it from that.
+    settings, require
+        See `extract_file`.
     engine : Engine or None
         Reads the recordings instead of processes of this machine: a
         `concurrent.futures.Executor` or its like.  Its workers write the parts, so

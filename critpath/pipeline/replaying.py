@@ -129,8 +129,9 @@ def few_events(opener: Opener, specifications: Collection[Specification]) -> Eve
     digest = Digest(specifications)
     try:
         with closing(opener()) as source:
-            for chunk in source:
-                digest.feed(chunk, source.classes)
+            source.watch(digest.feed)
+            for _ in source:
+                pass
             return digest.events(source.finish())
     except OutOfOrder as reason:
         opener.sort_whole(reason)
@@ -222,13 +223,17 @@ def _one_pass(
         has_waking=facts.waking,
         has_syscalls=facts.syscalls,
     )
-    chunks = iter(source)
-    if put is not None:
+    if put is None:
+        # Where chunks are made ahead, beside the replay.
+        source.watch(digest.feed)
+        chunks = iter(source)
+    else:
         put = put.recoded(facts.strings.__getitem__, source.code)
-        chunks = with_insertions(chunks, put, source.classes)
+        chunks = with_insertions(iter(source), put, source.classes)
     rows = 0
     for chunk in chunks:
-        digest.feed(chunk, source.classes)
+        if put is not None:
+            digest.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
         if put is None and replayer.contradicted and not source.filled:
             return replace(facts, searched=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 # Chunks that are decoded ahead: one, and another for the time that a block is cut in.
 _AHEAD: Final = 2
+
+
+# Looks at a chunk and the classes that are known with it.
+Look = Callable[["EventChunk", Sequence["EventClass"]], None]
 
 
 class Source(Protocol):
@@ -44,6 +48,9 @@ class Source(Protocol):
         """What the traces say of themselves."""
 
     def __iter__(self) -> Iterator[EventChunk]: ...
+
+    def watch(self, look: Look) -> None:
+        """Have a function look at every chunk before it is delivered."""
 
     def code(self, text: str) -> int:
         """Return the code of a text of ours."""
@@ -72,9 +79,17 @@ class WholeRecording:
         self.classes: Sequence[EventClass] = events.classes
         self.hosts = events.hosts
         self.environment = events.environment
+        self._look: Look | None = None
 
     def __iter__(self) -> Iterator[EventChunk]:
-        return chunks_of(self._events)
+        for chunk in chunks_of(self._events):
+            if self._look is not None:
+                self._look(chunk, self.classes)
+            yield chunk
+
+    def watch(self, look: Look) -> None:
+        """Have a function look at every chunk before it is delivered."""
+        self._look = look
 
     def code(self, text: str) -> int:
         """Return the code of a text of ours."""

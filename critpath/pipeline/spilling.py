@@ -27,7 +27,7 @@ class SpilledBlocks:
 
     def __init__(self) -> None:
         try:
-            self._file: IO[bytes] = tempfile.TemporaryFile(prefix="critpath-")  # noqa: SIM115 - closed by close()
+            self._file: IO[bytes] = tempfile.TemporaryFile(prefix="critpath-", dir=_place())  # noqa: SIM115 - closed by close()
         except OSError as error:
             raise _no_room(error) from error
         self._cuts: list[int] = []
@@ -77,8 +77,13 @@ class SpilledBlocks:
         self._file.close()
 
 
+def _place() -> str:
+    # Python goes elsewhere if it cannot write where TMPDIR says: perhaps into memory.
+    return os.environ.get("TMPDIR") or tempfile.gettempdir()
+
+
 def _no_room(error: OSError) -> UsageError:
     return UsageError(
-        f"the temporary file of --max-memory in {tempfile.gettempdir()}: {error.strerror or error}",
+        f"the temporary file of --max-memory in {_place()}: {error.strerror or error}",
         "set TMPDIR to a directory that has room (10 to 15 bytes an event)",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -76,6 +76,7 @@ class _Chunks:
         self._classes = classes
         self._texts = 0
         self._ended = False
+        self.watch: Callable[[EventChunk, Sequence[EventClass]], None] | None = None
 
     def make(self) -> EventChunk | None:
         """Return the next chunk, None if there is no more."""
@@ -95,8 +96,11 @@ class _Chunks:
             raise OutOfOrder(f"{of.trace.name}/{path.name}")
         if self._merge.count == 0:
             return None
+        chunk = EventChunk(*self._merge.columns())
+        if self.watch is not None:
+            self.watch(chunk, self._classes)
         self._ended = False
-        return EventChunk(*self._merge.columns())
+        return chunk
 
     def make_all(self) -> tuple[EventChunk | None, int, int, list[str]]:
         """Return the next chunk, how many classes are known with it, and texts.
@@ -211,6 +215,20 @@ class EventStream:
     def filled(self) -> bool:
         """Whether switches that the kernel left out have been put in: not here."""
         return False
+
+    def watch(self, look: Callable[[EventChunk, Sequence[EventClass]], None]) -> None:
+        """Have a function look at every chunk, in the thread that makes the chunks.
+
+        It may see more of them than are delivered, and is done with all that are; to be
+        called before the first.
+
+        Parameters
+        ----------
+        look : callable
+            Of a chunk and the classes that are known with it.  It asks nothing of the
+            stream.
+        """
+        self._chunks.watch = look
 
     # ---------------------------------------------------------------- strings
 

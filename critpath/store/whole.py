@@ -1,4 +1,7 @@
-"""Files and directories that appear under their names only when they are whole."""
+"""Files and directories that appear under their names only when they are whole.
+
+What a killed process left beside a name is removed by the next that writes there.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,9 @@ from pathlib import Path
 from typing import IO, Final
 
 from critpath.errors import UsageError
+from critpath.store.claims import beside, claimed_directory, claimed_file, remove_abandoned
 
 _DO: Final = "choose a place that you may write to and that has room"
-
-
-def _beside(target: Path, what: str) -> Path:
-    """Return a name beside another that nobody has."""
-    return target.with_name(f".{target.name[:200]}.{os.urandom(6).hex()}.{what}")
 
 
 @contextmanager
@@ -40,24 +39,25 @@ def atomic(path: Path) -> Iterator[IO[bytes]]:
         If it cannot be created or written.
     """
     target = Path(os.path.realpath(path))
-    temporary = _beside(target, "partial")
-    special = target.exists() and not stat.S_ISREG(target.stat().st_mode)
+    temporary: Path | None = None
     try:
-        if special:
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             with target.open("wb") as stream:
                 yield stream
             return
-        # "xb" under the user's umask: neither follows a link nor leaves a private mode.
-        with temporary.open("xb") as stream:
+        remove_abandoned(target)
+        with claimed_file(target) as stream:
+            temporary = Path(stream.name)
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+            # Before it is closed: until then nobody else takes it away.
+            temporary.replace(target)
+    except BaseException as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
         raise
 
 
@@ -82,19 +82,20 @@ def whole_directory(path: Path) -> Iterator[Path]:
         If it cannot be created or take its place.
     """
     target = Path(os.path.realpath(path))
-    temporary, old = _beside(target, "partial"), _beside(target, "old")
+    old = beside(target, "old")
+    remove_abandoned(target)
     try:
-        temporary.mkdir()
-        yield temporary
-        if target.exists():
-            target.rename(old)
-        temporary.rename(target)
+        with claimed_directory(target) as temporary:
+            try:
+                yield temporary
+                if target.exists():
+                    target.rename(old)
+                temporary.rename(target)
+            except BaseException:
+                _give_back(temporary, old, target)
+                raise
     except OSError as error:
-        _give_back(temporary, old, target)
         raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
-    except BaseException:
-        _give_back(temporary, old, target)
-        raise
     if old.is_dir():
         shutil.rmtree(old, ignore_errors=True)
     else:

@@ -18,15 +18,13 @@ include "_threads.pxi"
 include "_rows.pxi"
 include "_workers.pxi"
 include "_intervals.pxi"
+include "_transitions.pxi"
 
 cdef enum:
     SOON = 8              # events from now, whose threads are asked for
     SLICE = 4096          # events between two looks at whether there is room for rows
     MOST_INTERVALS = 3    # that one event adds
     UNKNOWN_NAME = 255
-    # Kinds, a bit each.
-    TELL_OF_IDLE = (1 << WAKING) | (1 << WAKEUP) | (1 << WAKEUP_NEW) | (1 << CURRENT)
-    KNOWN_STATES = 4352   # of a thread that leaves the cpu: those of any kernel
 
 
 # Fields of an event that has none: of a chunk without values.
@@ -35,7 +33,7 @@ memset(nothing, 0, sizeof(nothing))
 cdef int64_t NEVER_LOST = 0x7FFFFFFFFFFFFFFF
 
 
-cdef class Replay(Recorder):
+cdef class Replay(Transitions):
     """The state machine: `feed` it all events, and take the columns when it suits."""
 
     cdef Meaning* classes
@@ -44,24 +42,18 @@ cdef class Replay(Recorder):
     cdef uint8_t* irq_state
     cdef Py_ssize_t irq_names
     cdef int32_t[::1] softirq_state, softirq_detail
-    cdef int64_t[:, ::1] prev_states   # per host: dead mask, stopped mask, runnable values...
-    cdef int8_t* left_as               # [host * KNOWN_STATES + state]
     cdef int64_t[::1] loss_end, loss_host, loss_cpu
     cdef Py_ssize_t lost
     cdef public int64_t unplaced
-    cdef public uint32_t seen          # a bit for each kind of event that came
-    cdef public int64_t contradictions
 
     def __cinit__(self):
         self.classes = NULL
         self.class_count = 0
         self.irq_state = NULL
         self.irq_names = 0
-        self.left_as = NULL
 
     def __dealloc__(self):
         free(self.classes)
-        free(self.left_as)
         free(self.irq_state)
 
     def __init__(self, Py_ssize_t hosts, *, int has_waking, int has_syscalls,
@@ -70,6 +62,7 @@ cdef class Replay(Recorder):
                  int64_t[:, ::1] losses):
         """``losses`` has the rows end, host and cpu, in order of the ends."""
         self.populate(hosts)
+        self.know_states(prev_states)
         self.has_waking = has_waking
         self.has_syscalls = has_syscalls
         self.no_wake = details["no_wake"]
@@ -79,19 +72,9 @@ cdef class Replay(Recorder):
         self.timer_state = timer_state
         self.softirq_state = softirq_state
         self.softirq_detail = softirq_detail
-        self.prev_states = prev_states
         self.loss_end, self.loss_host, self.loss_cpu = losses[0], losses[1], losses[2]
-        cdef Py_ssize_t host, state
-        self.left_as = <int8_t*>malloc(max(hosts, 1) * KNOWN_STATES)
-        if self.left_as == NULL:
-            raise MemoryError()
-        for host in range(hosts):
-            for state in range(KNOWN_STATES):
-                self.left_as[host * KNOWN_STATES + state] = self.leaves(host, state)
         self.lost = 0
         self.unplaced = 0
-        self.seen = 0
-        self.contradictions = 0
 
     def add_class(self, int kind, int host, int32_t detail, int32_t state, int flags):
         """Tell what the next event class means."""
@@ -125,212 +108,6 @@ cdef class Replay(Recorder):
             self.irq_state = more
             self.irq_names = names
         self.irq_state[code] = <uint8_t>state
-
-    cdef int8_t leaves(self, Py_ssize_t host, int64_t state) noexcept nogil:
-        """Return what a thread does that leaves the cpu in a state."""
-        cdef Py_ssize_t i
-        for i in range(2, self.prev_states.shape[1]):
-            if state == self.prev_states[host, i]:
-                return RUNNABLE
-        if state & self.prev_states[host, 0]:
-            return DEAD
-        if state & self.prev_states[host, 1]:
-            return STOPPED
-        return ASLEEP
-
-    cdef inline int on_switch(self, Processor* p, int64_t t, const int64_t* v) except -1 nogil:
-        cdef int32_t prev, following
-        cdef Worker* w
-        cdef int32_t doing
-        cdef int64_t state = v[2]
-        prev = p.idle if v[1] == 0 else self.worker(p.host, v[1], t)
-        w = &self.workers[prev]
-        # Out of idle, if it can have been woken, or where the trace tells who is current, a
-        # switch that is missing may be put in again.
-        if p.current >= 0 and v[1] != p.current_tid and v[1] and self.seen & (
-                TELL_OF_IDLE if p.current == p.idle else <uint32_t>1 << CURRENT):
-            self.contradictions += 1
-        w = self.touch(prev, t)
-        w.name = <int32_t>v[0]
-        if p.current == prev:
-            self.occupied(p, t, prev)
-        elif p.current >= 0 and p.current != p.idle and self.workers[p.current].doing == RUNNING:
-            # Its own switch-out is missing: from its last sure moment on, nothing is known.
-            self.workers[p.current].doing = LOST
-        if w.doing == RUNNING and w.cpu == p.cpu:
-            self.emit_run(prev, t)
-        elif w.doing != NEVER and w.doing != UNBORN:
-            self.emit(prev, w.since, t, S_UNKNOWN, 0, -1, -1, -1)
-        # What it does from now on.
-        if prev == p.idle:
-            doing = RUNNABLE
-        else:
-            if 0 <= state < KNOWN_STATES:
-                doing = self.left_as[p.host * KNOWN_STATES + state]
-            else:
-                doing = self.leaves(p.host, state)
-            if w.exiting and doing != RUNNABLE:
-                doing = DEAD
-        w.doing = doing
-        w.since = t
-        if not w.pending:
-            w.woken = -1
-            w.waker = -1
-        # Next.
-        following = p.idle if v[4] == 0 else self.worker(p.host, v[4], t)
-        w = &self.workers[following]
-        if w.doing == DEAD and following != p.idle:
-            following = self.reborn(p.host, v[4], t)
-            w = &self.workers[following]
-        self.touch(following, t)
-        w.name = <int32_t>v[3]
-        if following == p.idle:
-            pass
-        elif w.doing == RUNNABLE:
-            # It queued where it left or where its wake sent it; the cpu that it then got may
-            # have been another, idle or busy with something else meanwhile.
-            self.emit(following, w.since, t, S_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu, -1, -1)
-        elif w.doing == ASLEEP or w.doing == STOPPED:
-            if w.woken >= 0 and w.pending:
-                # The wake raced the switch-out: it never really slept.
-                self.emit(following, w.since, t, S_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu,
-                          -1, -1)
-            elif w.woken >= 0:
-                # Waking without wakeup: runnable from the waking on.
-                self.emit_sleep(following, w.woken)
-                self.emit(following, w.woken, t, S_WAIT_CPU, 0, p.cpu, -1, -1)
-            else:
-                self.emit_sleep(following, t)
-        elif w.doing == RUNNING or w.doing == LOST or w.doing == UNBORN:
-            # Since its fork, where no sched_wakeup_new says when it became runnable.
-            self.emit(following, w.since, t, S_UNKNOWN, 0, -1, -1, -1)
-        w.doing = RUNNING
-        w.since = t
-        w.cpu = p.cpu
-        w.woken = -1
-        w.waker = -1
-        w.pending = 0
-        p.current = following
-        p.current_tid = v[4]
-        p.since = t
-        return 0
-
-    cdef inline int on_wake(self, Processor* p, int64_t t, int64_t tid, int64_t cpu,
-                            int kind) except -1 nogil:
-        if tid == 0:
-            return 0
-        cdef int32_t index = self.worker(p.host, tid, t)
-        cdef Worker* w = &self.workers[index]
-        if w.doing == DEAD:
-            if kind != WAKEUP_NEW:
-                return 0
-            index = self.reborn(p.host, tid, t)
-            w = &self.workers[index]
-        # A thread's life starts when it is first seen on a cpu; a wake before that tells
-        # what it does from then on, not that it was there before.
-        w.last = t
-        if w.doing == ASLEEP or w.doing == STOPPED:
-            if kind == WAKING:
-                if w.woken < 0 or w.pending:
-                    w.pending = 0
-                    self.note_wake(w, p, t)
-                return 0
-            if w.woken < 0 or w.pending:
-                if w.pending and self.has_waking:
-                    # The late half of the wake that raced the switch-out.
-                    return 0
-                w.pending = 0
-                if self.has_waking:
-                    w.woken = t
-                    w.waker = -1
-                    w.wake_state = S_WAIT_UNEXPLAINED
-                    w.wake_detail = self.context_unknown
-                else:
-                    self.note_wake(w, p, t)
-            self.emit_sleep(index, t)
-            w.doing = RUNNABLE
-            w.since = t
-            w.cpu = <int32_t>cpu
-        elif w.doing == RUNNING:
-            if kind == WAKING or not self.has_waking:
-                self.note_wake(w, p, t)
-                w.pending = 1
-        elif w.doing == NEVER or w.doing == UNBORN:
-            if kind == WAKEUP_NEW and self.persons[index].parent < 0 and p.depth == 0 \
-                    and p.current >= 0 and p.current != p.idle:
-                self.persons[index].parent = p.current
-            if kind == WAKEUP_NEW:
-                self.persons[index].born = t
-            if kind != WAKING or w.doing == NEVER:
-                w.doing = RUNNABLE
-                w.since = t
-                w.cpu = <int32_t>cpu
-        return 0
-
-    cdef int on_fork(self, Processor* p, int64_t t, const int64_t* v) except -1 nogil:
-        # Idle is a thread per cpu: no one thread 0 creates anything.
-        cdef int32_t parent = self.worker(p.host, v[0], t) if v[0] else -1, child
-        cdef Worker* w
-        cdef Person* person
-        child = self.reborn(p.host, v[2], t)
-        w = &self.workers[child]
-        person = &self.persons[child]
-        person.parent = parent
-        person.born = t
-        person.pid = v[3]
-        w.name = <int32_t>v[5]
-        w.run_state = S_RUN_USER if self.has_syscalls else S_RUN
-        w.doing = UNBORN
-        w.since = t
-        if parent >= 0:
-            self.touch(parent, t)
-        if parent >= 0 and self.persons[parent].pid < 0:
-            self.persons[parent].pid = v[1]
-        return 0
-
-    cdef int on_life(self, Processor* p, int64_t t, const int64_t* v, int kind) except -1 nogil:
-        """A thread executes a program, ends, or was there when the recording began."""
-        cdef int32_t index
-        cdef Worker* w
-        cdef Person* person
-        if v[0] == 0:
-            return 0
-        index = self.worker(p.host, v[0], t)
-        w = &self.workers[index]
-        if kind == STATEDUMP:
-            person = &self.persons[index]
-            if person.pid < 0:
-                person.pid = v[1]
-            if w.name == 0:
-                w.name = <int32_t>v[2]
-            # LTTng's thread status: 5 waits for an event.
-            if w.doing == NEVER and v[3] == 5:
-                w.doing = ASLEEP
-                w.since = t
-            return 0
-        self.touch(index, t)
-        if kind == EXIT:
-            w.exiting = 1
-            if v[1]:
-                w.name = <int32_t>v[1]
-        return 0
-
-    cdef int on_loss(self, int64_t end, int64_t host, int64_t cpu) except -1 nogil:
-        """Nothing is sure any more about what cpus are in that lost events."""
-        cdef Py_ssize_t j
-        cdef Processor* p
-        self.reserve_intervals(self.processor_count)
-        for j in range(self.processor_count):
-            p = &self.processors[j]
-            if p.host == host and (cpu < 0 or p.cpu == cpu):
-                p.depth = 0
-                p.overflow = 0
-                if p.current >= 0 and p.current != p.idle \
-                        and self.workers[p.current].doing == RUNNING:
-                    self.emit_run(p.current, end)
-                    self.workers[p.current].since = end
-                p.current = -1
-        return 0
 
     cdef int room(self, Py_ssize_t events) except -1 nogil:
         """Reserve what some events may add."""

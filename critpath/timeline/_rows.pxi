@@ -116,10 +116,10 @@ cdef int order_by(char* owner, Py_ssize_t item, Py_ssize_t n, int64_t* start, Py
         start[mine + 1] += 1
     return 0
 
-cdef char* put_counts(char* p, const int64_t* start, Py_ssize_t owners) noexcept nogil:
+cdef char* put_owners(char* p, const int64_t* start, Py_ssize_t owners) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(owners):
-        p = put_count(p, start[i + 1] - start[i])
+        p = put_owner(p, start[i + 1] - start[i])
     return p
 
 cdef char* put_intervals(char* p, const Row* rows, const int64_t* start, Py_ssize_t owners,
@@ -128,10 +128,14 @@ cdef char* put_intervals(char* p, const Row* rows, const int64_t* start, Py_ssiz
     cdef const Row* row
     cdef const char* ahead
     cdef int64_t last_end
-    cdef int32_t last_cpu = -1
-    p = put_counts(p, start, owners)
+    cdef int32_t last_cpu
+    cdef char* own = p
+    cdef char* first
+    p = put_owners(p, start, owners)
     for owner in range(owners):
+        first = p
         last_end = cut
+        last_cpu = -1
         for i in range(start[owner], start[owner + 1]):
             # A row may lie across two lines of the cache.
             ahead = <const char*>&rows[order[min(i + AHEAD, n - 1)]]
@@ -141,6 +145,7 @@ cdef char* put_intervals(char* p, const Row* rows, const int64_t* start, Py_ssiz
             p = put(p, row, last_end, last_cpu, cut)
             last_end = row.end
             last_cpu = row.cpu
+        own = put_size(own, start[owner + 1] - start[owner], p - first)
     return p
 
 cdef char* put_stolen(char* p, const Stolen* rows, const int64_t* start, Py_ssize_t owners,
@@ -148,11 +153,14 @@ cdef char* put_stolen(char* p, const Stolen* rows, const int64_t* start, Py_ssiz
     cdef Py_ssize_t owner, i
     cdef const Stolen* one
     cdef int64_t last_end
+    cdef char* own = p
+    cdef char* first
     cdef Row row
     row.cpu = row.waker = -1
     row.woken = -1
-    p = put_counts(p, start, owners)
+    p = put_owners(p, start, owners)
     for owner in range(owners):
+        first = p
         last_end = cut
         for i in range(start[owner], start[owner + 1]):
             one = &rows[order[i]]
@@ -162,6 +170,7 @@ cdef char* put_stolen(char* p, const Stolen* rows, const int64_t* start, Py_ssiz
             row.detail = one.detail
             p = put(p, &row, last_end, -1, cut)
             last_end = row.end
+        own = put_size(own, start[owner + 1] - start[owner], p - first)
     return p
 
 cdef char* put_ran(char* p, const Ran* rows, const int64_t* start, Py_ssize_t owners,
@@ -169,13 +178,16 @@ cdef char* put_ran(char* p, const Ran* rows, const int64_t* start, Py_ssize_t ow
     cdef Py_ssize_t owner, i
     cdef const Ran* one
     cdef int64_t last_end
+    cdef char* own = p
+    cdef char* first
     cdef Row row
     row.state = 0
     row.detail = 0
     row.cpu = -1
     row.woken = -1
-    p = put_counts(p, start, owners)
+    p = put_owners(p, start, owners)
     for owner in range(owners):
+        first = p
         last_end = cut
         for i in range(start[owner], start[owner + 1]):
             one = &rows[order[i]]
@@ -184,4 +196,5 @@ cdef char* put_ran(char* p, const Ran* rows, const int64_t* start, Py_ssize_t ow
             row.waker = one.worker
             p = put(p, &row, last_end, -1, cut)
             last_end = row.end
+        own = put_size(own, start[owner + 1] - start[owner], p - first)
     return p

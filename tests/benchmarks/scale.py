@@ -1,6 +1,7 @@
 """How fast critpath is on large traces, as ratios against peers: one table.
 
     python tests/benchmarks/scale.py [--full] [--rounds 3] [--place DIR] [--save FILE.json]
+                                     [--only speed,growth]
 
 Traces are those of ``large_trace.py``.  Measured, in interleaved rounds: decoding, and the
 way to the paths and vectors of all executions, in a process that is warm; the whole command
@@ -9,7 +10,8 @@ bindings of babeltrace2 (3 fields of every event, on a smaller trace, per event)
 time and memory grow with the trace; limits of memory; jobs.  Other scripts add the rows of
 what they measure (``--rows``).  Beside every figure: the same of the release before
 (``previous.json``), measured on the same kind of machine.  The default takes about ten
-minutes; ``--full`` goes to 100 M events (4 GB of disk).
+minutes; ``--full`` goes to 100 M events (4 GB of disk), ``--only`` measures some parts.
+The last column says what bounds a figure, as far as the same run has measured it.
 
 A row whose feature does not exist is left out, and said to be.
 """
@@ -46,10 +48,13 @@ from measuring import (
 HERE: Final = Path(__file__).resolve().parent
 PREVIOUS: Final = HERE / "previous.json"
 CONTRIBUTORS: Final = ("clustering.py", "compare_speed.py")
+OWN_PARTS: Final = ("startup", "speed", "growth", "jobs")
+PARTS: Final = (*OWN_PARTS, *(Path(name).stem for name in CONTRIBUTORS))
 SIZES: Final = (1_000_000, 3_000_000, 10_000_000, 30_000_000)
 MAIN_SIZE: Final = 10_000_000
 LARGEST: Final = 100_000_000
 FOR_BT2: Final = 300_000
+TINY: Final = 5_000  # events; what is beside reading them
 RECORDINGS: Final = 20
 OF_A_RECORDING: Final = 5_000_000
 LIMIT: Final = 256  # MiB, for --max-memory
@@ -129,12 +134,50 @@ def interpreter_with_bt2() -> str | None:
     return None
 
 
+def cpu(taken: Sequence[Taken]) -> float:
+    """Return the median of CPU seconds."""
+    return statistics.median(one.cpu for one in taken)
+
+
+def wall(taken: Sequence[Taken]) -> float:
+    """Return the median of elapsed seconds."""
+    return statistics.median(one.wall for one in taken)
+
+
+def megabytes(taken: Sequence[Taken]) -> float:
+    """Return the median of the peaks, in MB."""
+    return statistics.median(one.peak for one in taken) / 1e6
+
+
+def bounds(taken: dict[str, list[Taken]], events: int) -> dict[str, str]:
+    """Return what each figure of `speed` consists of, by what was measured beside it."""
+    cat, decode, merge = (cpu(taken[name]) for name in ("cat", "decode", "merge"))
+    vectors, command, start = (cpu(taken[name]) for name in ("vectors", "command", "start"))
+    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    decoding = (
+        f"the copy out of the page cache, as cat's: {cat / decode:.0%} of it;"
+        f" the rest is {max(decode - cat, 0) / events * 1e9:.0f} ns an event"
+    )
+    elapsed, began = wall(taken["vectors"]), wall(taken["start"])
+    return {
+        "decode": decoding,
+        "vectors": f"decoding: {decode / vectors:.0%} of it, merging"
+        f" {(merge - decode) / vectors:.0%};"
+        f" the rest is {max(vectors - merge, 0) / events * 1e9:.0f} ns an event",
+        "vectors_wall": f"{vectors / elapsed:.2f} cores busy, of at most 2 threads; {load}",
+        "command": f"start-up (5,000 events): {start / command:.0%} of it, the work if warm"
+        f" {vectors / command:.0%}",
+        "command_wall": f"start-up: {began / wall(taken['command']):.0%} of it; {load}",
+    }
+
+
 def speed(bench: Bench, rows: Rows) -> None:
     """One trace of 10 M events: each in turn, warm, and the whole command."""
     trace = bench.trace(MAIN_SIZE)
     wrote, files, python = truth(trace), streams(trace), interpreter_with_bt2()
     small = bench.trace(FOR_BT2)
-    names = ("cat", "dummy", "bt2", "decode", "merge", "vectors", "command")
+    tiny = bench.trace(TINY)
+    names = ("cat", "dummy", "bt2", "decode", "merge", "vectors", "command", "start")
     taken: dict[str, list[Taken]] = {name: [] for name in names}
     worker = Worker(
         *(bench.installed.python, HERE / "scale_work.py", str(trace), EXECUTION),
@@ -147,6 +190,7 @@ def speed(bench: Bench, rows: Rows) -> None:
         "merge": lambda: worker("merge")[0],
         "vectors": lambda: worker("vectors")[0],
         "command": lambda: bench.extract([trace]),
+        "start": lambda: bench.extract([tiny]),
     }
     if python is not None:
         work["bt2"] = lambda: run([python, "-c", BT2_LOOP, str(small)])
@@ -180,13 +224,14 @@ def speed(bench: Bench, rows: Rows) -> None:
         )
     )
     add = rows.append
+    bound = bounds(taken, events)
     add(
         Row(
             "decode",
             "decode, warm: faster than babeltrace2 -o dummy",
             ratios(taken["dummy"], taken["decode"]),
             50,
-            bound="",
+            bound=bound["decode"],
         )
     )
     add(
@@ -196,6 +241,7 @@ def speed(bench: Bench, rows: Rows) -> None:
             ratios(taken["decode"], taken["cat"]),
             3,
             at_least=False,
+            bound=bound["decode"],
         )
     )
     add(
@@ -222,6 +268,7 @@ def speed(bench: Bench, rows: Rows) -> None:
             "trace to paths and vectors, warm: faster than -o dummy",
             ratios(taken["dummy"], taken["vectors"]),
             20,
+            bound=bound["vectors"],
         )
     )
     add(
@@ -230,6 +277,7 @@ def speed(bench: Bench, rows: Rows) -> None:
             "the same, elapsed time (one core decodes, one replays)",
             ratios(taken["dummy"], taken["vectors"], "wall"),
             20,
+            bound=bound["vectors_wall"],
         )
     )
     add(
@@ -238,6 +286,7 @@ def speed(bench: Bench, rows: Rows) -> None:
             "the whole command, fresh process: faster than -o dummy",
             ratios(taken["dummy"], taken["command"]),
             5,
+            bound=bound["command"],
         )
     )
     add(
@@ -245,6 +294,7 @@ def speed(bench: Bench, rows: Rows) -> None:
             "command_wall",
             "the same, elapsed time",
             ratios(taken["dummy"], taken["command"], "wall"),
+            bound=bound["command_wall"],
         )
     )
 
@@ -252,7 +302,7 @@ def speed(bench: Bench, rows: Rows) -> None:
 def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
     """How time and memory of the whole command grow with the trace."""
     traces = {events: bench.trace(events) for events in sizes}
-    tiny = bench.trace(5_000)
+    tiny = bench.trace(TINY)
     idle: list[Taken] = []
     taken: dict[int, list[Taken]] = {events: [] for events in sizes}
     for number in range(bench.rounds):
@@ -266,6 +316,9 @@ def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
     low, high = sizes[0], sizes[-1]
     span = math.log(high / low)
     title = f"from {low // 10**6} M to {high // 10**6} M events"
+    base = cpu(idle)
+    each = ", ".join(f"{(cpu(taken[n]) - base) / n * 1e9:.0f}" for n in sizes)
+    bound = f"ns an event, less start-up of {base:.2f} s: {each}"
     rows.append(
         Row(
             "growth",
@@ -273,9 +326,9 @@ def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
             tuple(math.log(r) / span for r in ratios(taken[high], taken[low])),
             1.05,
             at_least=False,
+            bound=bound,
         )
     )
-    base = statistics.median(one.cpu for one in idle)
     rows.append(
         Row(
             "growth_less",
@@ -287,10 +340,13 @@ def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
             ),
             1.05,
             at_least=False,
+            bound=bound,
         )
     )
     for events in dict.fromkeys((MAIN_SIZE, high)):
         name = f"{events // 10**6} M events"
+        peak, imports = megabytes(taken[events]), megabytes(idle)
+        bound = f"{imports:.0f} of {peak:.0f} MB are there with {TINY:,} events"
         rows.append(
             Row(
                 f"memory_{events}",
@@ -298,6 +354,7 @@ def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
                 tuple((a.peak - b.peak) / events for a, b in zip(taken[events], idle, strict=True)),
                 48,
                 at_least=False,
+                bound=bound,
             )
         )
         rows.append(
@@ -307,9 +364,10 @@ def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
                 tuple(a.peak / events for a in taken[events]),
                 48,
                 at_least=False,
+                bound=bound,
             )
         )
-    limited(bench, rows, high, taken[high])
+    limited(bench, rows, high, taken[high], idle)
 
 
 def digest(path: Path) -> str:
@@ -318,7 +376,9 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def limited(bench: Bench, rows: Rows, events: int, free: Sequence[Taken]) -> None:
+def limited(
+    bench: Bench, rows: Rows, events: int, free: Sequence[Taken], idle: Sequence[Taken]
+) -> None:
     """The largest trace with a limit of memory far below it."""
     what = f"--max-memory {LIMIT}M, {events // 10**6} M events"
     if "--max-memory" not in bench.help:
@@ -329,6 +389,7 @@ def limited(bench: Bench, rows: Rows, events: int, free: Sequence[Taken]) -> Non
     taken = [bench.extract([trace], *limit, name="limited") for _ in range(bench.rounds)]
     bench.extract([trace])
     same = digest(bench.home / "out.parquet") == digest(bench.home / "limited.parquet")
+    there = f"{megabytes(idle):.0f} of {megabytes(taken):.0f} MB are there with {TINY:,} events"
     rows.append(
         Row(
             "limit_peak",
@@ -336,7 +397,7 @@ def limited(bench: Bench, rows: Rows, events: int, free: Sequence[Taken]) -> Non
             tuple(a.peak / (LIMIT << 20) for a in taken),
             1,
             at_least=False,
-            bound="" if same else "ANOTHER RESULT THAN WITHOUT",
+            bound=there if same else f"ANOTHER RESULT THAN WITHOUT; {there}",
         )
     )
     rows.append(
@@ -377,15 +438,20 @@ def start_up(bench: Bench, rows: Rows) -> None:
     for _ in range(max(15, bench.rounds)):
         bare.append(run([bench.installed.python, "-c", "pass"], env=bench.installed.environment))
         ours.append(bench.installed.run("--help"))
-    for key, of, title in (("help", "cpu", "CPU time"), ("help_wall", "wall", "elapsed time")):
+    each = (("help", "cpu", "CPU time", cpu), ("help_wall", "wall", "elapsed time", wall))
+    for key, of, title, middle in each:
         what = f"critpath --help, times a bare Python, {title}"
-        rows.append(Row(key, what, ratios(ours, bare, of), 1.6, at_least=False))
+        more = 1e3 * (middle(ours) - middle(bare))
+        bound = f"Python's own {1e3 * middle(bare):.0f} ms; {more:.0f} ms on top"
+        rows.append(Row(key, what, ratios(ours, bare, of), 1.6, at_least=False, bound=bound))
 
 
-def contributed(rows: Rows) -> None:
+def contributed(rows: Rows, parts: Sequence[str]) -> None:
     """Rows that other scripts measure: JSON lines of ``--rows``."""
     for name in CONTRIBUTORS:
         script = HERE / name
+        if script.stem not in parts:
+            continue
         if not script.exists() or "--rows" not in script.read_text(encoding="utf-8"):
             rows.append(LeftOut(name, "it gives no rows"))
             continue
@@ -398,18 +464,16 @@ def contributed(rows: Rows) -> None:
             rows.append(Row(**{**said, "reached": tuple(said["reached"])}))
 
 
-def main() -> None:
-    """Measure everything and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="up to 100 M events")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--place", type=Path, help="directory for traces; kept")
-    parser.add_argument("--save", type=Path, help="write the ratios, for the next release")
-    options = parser.parse_args()
-    missing = [name for name in ("cc", "babeltrace2") if shutil.which(name) is None]
-    if missing:
-        sys.exit(f"left out: {' and '.join(missing)} not installed")
-    rows: Rows = []
+def parts_of(text: str) -> tuple[str, ...]:
+    """Return the parts that are named."""
+    parts = tuple(text.split(","))
+    if unknown := [part for part in parts if part not in PARTS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(PARTS)}")
+    return parts
+
+
+def own(rows: Rows, options: argparse.Namespace) -> None:
+    """Measure what this script measures itself, as far as it is asked for."""
     with tempfile.TemporaryDirectory(prefix="critpath-scale-") as temporary:
         place = options.place or Path(temporary)
         place.mkdir(parents=True, exist_ok=True)
@@ -423,11 +487,36 @@ def main() -> None:
             check=True,
         ).stdout
         bench = Bench(place, installed, options.rounds, known)
-        start_up(bench, rows)
-        speed(bench, rows)
-        growth(bench, rows, (*SIZES, LARGEST) if options.full else SIZES)
-        jobs(bench, rows)
-    contributed(rows)
+        if "startup" in options.only:
+            start_up(bench, rows)
+        if "speed" in options.only:
+            speed(bench, rows)
+        if "growth" in options.only:
+            growth(bench, rows, (*SIZES, LARGEST) if options.full else SIZES)
+        if "jobs" in options.only:
+            jobs(bench, rows)
+
+
+def main() -> None:
+    """Measure everything and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="up to 100 M events")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--place", type=Path, help="directory for traces; kept")
+    parser.add_argument("--save", type=Path, help="write the ratios, for the next release")
+    parser.add_argument(
+        "--only", type=parts_of, default=PARTS, metavar="PART,...", help=", ".join(PARTS)
+    )
+    options = parser.parse_args()
+    if options.save and set(options.only) != set(PARTS):
+        parser.error("--save needs all parts")
+    missing = [name for name in ("cc", "babeltrace2") if shutil.which(name) is None]
+    if missing:
+        sys.exit(f"left out: {' and '.join(missing)} not installed")
+    rows: Rows = []
+    if set(options.only) & set(OWN_PARTS):
+        own(rows, options)
+    contributed(rows, options.only)
     before = json.loads(PREVIOUS.read_text(encoding="ascii")) if PREVIOUS.exists() else {}
     if before:
         print(f"\nbefore: {before['release']}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -141,3 +144,19 @@ def test_who_waits_is_told_which_of_how_many(here, tmp_path):
             line for line in told if line.startswith("reading")
         ]
         told.clear()
+
+
+def test_what_a_killed_extraction_left_is_removed_by_the_next(critpath, here):
+    arguments = ("extract", *["normal"] * 20, "--execution", REQUESTS, "-o", "killed/")
+    with subprocess.Popen(
+        [sys.executable, "-m", "critpath", *arguments], cwd=here, stderr=subprocess.DEVNULL
+    ) as run:
+        until = time.monotonic() + 60
+        while not (begun := list(here.glob(".killed.*.partial/*"))) and time.monotonic() < until:
+            time.sleep(0.002)
+        run.kill()
+    assert begun
+    assert list(here.glob(".killed.*"))
+    done = critpath(*arguments, cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert [f.name for f in here.iterdir() if "killed" in f.name] == ["killed"]

@@ -21,7 +21,8 @@ from critpath.graph import sweep
 from critpath.graph.path import critical_paths
 from critpath.graph.subjects import lives_of, subject_workers
 from critpath.graph.sweep import Sweep, sweep_paths
-from critpath.model import Loss, State, Timelines, Workers
+from critpath.model import Loss, PackedBlocks, State, Timelines, Workers
+from critpath.model.packing import pack
 from critpath.read.layout import KERNEL
 from critpath.read.recording import read_events
 from critpath.timeline.replay import replay
@@ -47,7 +48,14 @@ def facts(timelines):
 
 
 def swept(timelines, blocks, subjects, begin, end, **options):
-    return sweep_paths(blocks, *facts(timelines), subjects, begin, end, **options)
+    found = sweep_paths(blocks, *facts(timelines), subjects, begin, end, **options)
+    # Of packed blocks a thread's rows are read when a walk comes to it.
+    packed = PackedBlocks()
+    for block in blocks:
+        packed.append(pack(block))
+    lazily = sweep_paths(packed, *facts(timelines), subjects, begin, end, **options)
+    assert not differences(lazily, found)
+    return found
 
 
 def stretches(draw, most=8):
@@ -243,7 +251,7 @@ def test_blocks_are_fetched_few_times(guest, monkeypatch, most):
     low = np.maximum(asked.begin, (begin + end) // 2)
     high = np.maximum(asked.end, low)
     blocks = Counted(cut_up(timelines, np.linspace(begin, end, 21)[1:-1].astype(int).tolist()))
-    found = swept(timelines, blocks, subjects, low, high)
+    found = sweep_paths(blocks, *facts(timelines), subjects, low, high)
     assert differences(found, critical_paths(timelines, subjects, low, high)) == []
     assert blocks.fetched[:10].sum() == 0
     assert blocks.fetched[10:].min() >= 2

@@ -291,6 +291,19 @@ def test_no_room_for_the_temporary_file(guest, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_temporary_directory_that_is_named_or_none(guest, tmp_path, monkeypatch):
+    """Python would take another one: one in memory perhaps, without a word."""
+    out = tmp_path / "x.parquet"
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
+    command = ("extract", str(guest("normal")), "-o", str(out), "--execution", REQUESTS)
+    done = run(*command, "--max-memory", "512M")
+    assert done.returncode == 2
+    assert f"the temporary file of --max-memory in {tmp_path}/nowhere: No such" in done.stderr
+    assert "set TMPDIR to a directory that has room" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert run(*command).returncode == 0
+
+
 def test_a_temporary_directory_that_is_none(monkeypatch):
     def refuse(**_):
         raise OSError(errno.ENOENT, "No such file or directory")

@@ -198,3 +198,30 @@ def test_a_process_that_forks_between_chunks_goes_on(tmp_path):
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert first + sum(map(len, stream)) == 27000
+
+
+@pytest.mark.parametrize("depth", [0, *DEPTHS])
+def test_who_watches_sees_every_chunk_once(tmp_path, depth):
+    of = trace(tmp_path, many())
+    seen, given = [], []
+    with EventStream([of], VALUES, 700, ahead=depth) as stream:
+        stream.watch(
+            lambda chunk, classes: seen.append((chunk.timestamp.tolist(), len(classes) > 0))
+        )
+        for chunk in stream:
+            given.append((chunk.timestamp.tolist(), True))
+            assert seen[: len(given)] == given
+    assert seen == given
+
+
+@pytest.mark.parametrize("depth", [0, *DEPTHS])
+def test_what_fails_while_watching_is_raised(tmp_path, depth):
+    def fails(*_):
+        raise UnreadableError("what", "do")
+
+    with EventStream([trace(tmp_path, many(2))], VALUES, 100, ahead=depth) as stream:
+        stream.watch(fails)
+        with pytest.raises(UnreadableError, match="what"):
+            list(stream)
+        assert list(stream) == []
+    assert names() == []
