@@ -105,8 +105,9 @@ SETTINGS: Final[dict[str, Setting]] = {
             "jobs",
             auto_or(whole(1, 1024)),
             None,
-            "processes that read recordings at the same time: a number, or auto for as many as "
-            "pay: one per processor, but no more than one per 64 MB of trace (default: auto)",
+            "processors that reading may use: a number, or auto for as many as pay: a process for "
+            "each recording, no more than one per 64 MB of trace and as memory allows, and where "
+            "there are two processors for each, one of them decodes ahead (default: auto)",
             "N",
         ),
         Setting("rule", one_of("gate", "paper"), "gate", "what decides: gate or paper", "NAME"),

@@ -47,6 +47,8 @@ ctypedef struct Course:
 cdef class Courses:
     """A course each for some walks, and what they have found in the end."""
 
+    cdef readonly int64_t emitted   # segments
+    cdef public int64_t most        # of these: beyond, walks end at once; 0 for no limit
     cdef Course* courses
     cdef Py_ssize_t total
 
@@ -84,6 +86,7 @@ cdef class Courses:
         s.detail = detail
         s.cpu = cpu
         c.count += 1
+        self.emitted += 1
         return 0
 
     cdef int push(self, Course* c, int64_t worker, int64_t lo, int64_t t) except -1 nogil:

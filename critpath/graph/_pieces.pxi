@@ -31,6 +31,8 @@ ctypedef struct Path:
 cdef class Pieces:
     """Segments of some paths, and the pieces found of each path so far."""
 
+    cdef readonly int64_t pieces
+    cdef public int64_t most    # of these: beyond, accounting ends at once; 0 for no limit
     cdef const int64_t[::1] start, begin, end, host
     cdef const int32_t[::1] worker, detail
     cdef int32_t[::1] cpu
@@ -77,6 +79,7 @@ cdef class Pieces:
         piece.detail = detail
         piece.cpu = self.cpu[segment]
         path.count += 1
+        self.pieces += 1
         return 0
 
     def take(self, const int32_t[::1] codes, const int64_t[::1] tid, const int32_t[::1] name):

@@ -2,6 +2,8 @@ from typing import Any
 
 class Account:
     left: int
+    pieces: int
+    most: int
     waits: bool
     ran: Any
     def __init__(self, *columns: Any) -> None: ...

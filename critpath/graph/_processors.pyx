@@ -205,6 +205,8 @@ cdef class Account(Shares):
                 self.begun += 1
             for i in range(self.active_count):
                 index = self.active[i]
+                if self.most and self.pieces > self.most:
+                    break
                 if self.go(index, after, &s, &more_s, &r, &more_r):
                     self.active[kept] = index
                     kept += 1

@@ -262,7 +262,7 @@ cdef class Walks(Courses):
         point(&more, carried[0], carried[1], carried[2], carried[3], carried[4],
               carried[5], carried[6], carried[7])
         with nogil:
-            while index >= 0:
+            while index >= 0 and (self.most == 0 or self.emitted <= self.most):
                 following = self.courses[index].next
                 self.go(index, &rows, &more, after, until)
                 index = following

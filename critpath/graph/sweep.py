@@ -19,7 +19,7 @@ HELD_BACK_NS = 2_000_000
 HELD_BACK_SHARE = 0.1
 
 # Rows that are carried into blocks are kept, for walks that come back to one and for
-# executions asked for later: so many bytes.
+# executions asked for later: so many bytes unless another number is asked for.
 MOST_CARRIED: Final = 64 << 20
 
 NET: Final = 1
@@ -27,6 +27,10 @@ NET: Final = 1
 ROWS: Final = (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32, np.int64)
 _STOLEN: Final = (np.int64, np.int64, np.uint8, np.int32)
 _RAN: Final = (np.int64, np.int64, np.int32)
+
+
+class TooManySegments(Exception):  # noqa: N818 - says what is the matter, and is no failure
+    """Paths that are walked together have more segments than they may have."""
 
 
 class Sweep:
@@ -50,6 +54,8 @@ class Sweep:
     losses : sequence of Loss
     interrupts : bool
         Take interrupt work out of running time, as IRQ and SOFTIRQ.
+    carried : int
+        Bytes of rows that are kept for walks that come back and executions asked for later.
 
     Notes
     -----
@@ -70,18 +76,19 @@ class Sweep:
         losses: Sequence[Loss],
         *,
         interrupts: bool = True,
+        carried: int = MOST_CARRIED,
     ) -> None:
         self._blocks, self._cuts = blocks, blocks.cuts
         self._workers, self._strings, self._losses = workers, tuple(strings), losses
         self._links = _by_receiver(packets, len(workers))
         self._table = _processor_table(processors)
         self._processors, self._interrupts = len(processors), interrupts
-        self._rows = Carried(self._cuts, ROWS, MOST_CARRIED)
+        self._rows = Carried(self._cuts, ROWS, carried)
         # A row or two of each processor: all are kept.
         self._stolen = Carried(self._cuts, _STOLEN)
         self._ran = Carried(self._cuts, _RAN)
 
-    def paths(self, subjects: I64, begin: I64, end: I64) -> CriticalPaths:
+    def paths(self, subjects: I64, begin: I64, end: I64, *, most: int = 0) -> CriticalPaths:
         """Extract the critical path of every execution.
 
         Parameters
@@ -91,17 +98,25 @@ class Sweep:
             whole window is UNKNOWN.
         begin, end : int64 [executions]
             Windows (ns).
+        most : int
+            Segments of all together, where there are several; 0 for no limit.
 
         Returns
         -------
         CriticalPaths
             Exactly one state for every nanosecond of every window, wherever the blocks
             were cut.
+
+        Raises
+        ------
+        TooManySegments
+            As soon as that is known.
         """
+        most = most if len(subjects) > 1 else 0
         subjects, begin, end = (np.ascontiguousarray(column) for column in (subjects, begin, end))
         workers = self._workers
         account = Account(
-            *self._walked(subjects, begin, end),
+            *self._walked(subjects, begin, end, most),
             workers.host,
             (workers.idle_cpu >= 0).view(np.uint8),
             self._table,
@@ -110,6 +125,7 @@ class Sweep:
             HELD_BACK_NS,
             HELD_BACK_SHARE,
         )
+        account.most = most
         self._account(account, end)
         codes, texts = _who_ran(account, workers, self._strings)
         start, low, high, state, detail, comm, tid, host, cpu = account.take(
@@ -134,10 +150,11 @@ class Sweep:
             strings=texts,
         )
 
-    def _walked(self, subjects: I64, begin: I64, end: I64) -> list[Any]:
+    def _walked(self, subjects: I64, begin: I64, end: I64, most: int) -> list[Any]:
         """Return the segments of all walks: start, begin, end, worker, state, detail, cpu."""
         workers = self._workers
         walks = Walks(self._cuts, subjects, begin, end, workers.parent, workers.born, *self._links)
+        walks.most = most
         k = len(self._cuts)
         while walks.left:
             wanted = walks.waits(k)
@@ -148,6 +165,8 @@ class Sweep:
             k = self._rows.reach(wanted)
             block = self._blocks[k].opened()
             walks.advance(k, block, self._rows.into(k))
+            if 0 < most < walks.emitted:
+                raise TooManySegments
             if k and walks.waits(k) >= 0:
                 fill_begins(block, int(self._cuts[k - 1]))
                 self._rows.carry(k, block.columns)
@@ -164,6 +183,8 @@ class Sweep:
             if k == wanted:
                 after = int(self._cuts[k - 1]) if k else int(np.iinfo(np.int64).min)
                 account.account(after, stolen, self._stolen.into(k), ran, self._ran.into(k))
+                if 0 < account.most < account.pieces:
+                    raise TooManySegments
                 wanted -= 1
             if account.left:
                 self._stolen.carry(k, stolen)

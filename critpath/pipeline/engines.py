@@ -8,8 +8,9 @@ the tasks, and the error that is raised is that of the first task that failed.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -35,6 +36,10 @@ Result = TypeVar("Result")
 
 # A process has to start before it reads: a guess, below which it would not pay.
 _WORTH: Final = 64 << 20
+# What a process takes that reads a small recording, rounded up: more than that is the
+# trace's.
+_PROCESS: Final = 256 << 20
+_GROUP: Final = Path("/sys/fs/cgroup")
 _ROUNDS: Final = 3  # how often what a dying process was at is tried
 
 
@@ -91,21 +96,27 @@ def jobs_for(jobs: int | None, recordings: Sequence[Path]) -> int:
     Parameters
     ----------
     jobs : int or None
-        As many as asked for; None for as many as pay: no more than processors, and one
-        for every 64 MB of trace.
+        As many as asked for; None for as many as pay: no more than processors, one for
+        every 64 MB of trace, and as many as there is memory for.
     recordings : sequence of Path
     """
     most = len(recordings)
     if jobs is not None or most < 2:
         return max(1, min(jobs or 1, most))
-    enough = min(usable_cores(), most)
-    size = 0
-    for recording in recordings:
-        for directory, _, names in os.walk(recording):
-            size += sum(_size(Path(directory) / name) for name in names)
-        if size >= enough * _WORTH:
-            return enough
-    return max(1, min(enough, size // _WORTH))
+    sizes = [size_of(recording) for recording in recordings]
+    # What is kept of a trace until its executions have been walked, and the process.
+    each = _PROCESS + max(sizes) // 2
+    room = available_memory() // each
+    return max(1, min(usable_cores(), most, sum(sizes) // _WORTH, room))
+
+
+def size_of(recording: Path) -> int:
+    """Return how many bytes the files of a recording have; 0 of what cannot be read."""
+    return sum(
+        _size(Path(directory) / name)
+        for directory, _, names in os.walk(recording)
+        for name in names
+    )
 
 
 def _size(file: Path) -> int:
@@ -115,12 +126,32 @@ def _size(file: Path) -> int:
         return 0
 
 
+def available_memory() -> int:
+    """Return how many bytes the kernel says that processes can take now.
+
+    That is what ``/proc/meminfo`` calls available, or what is left to this control group
+    (`memory.max` where it is mounted, as in a container) if that is less.
+    """
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        available = 1024 * int(next(x for x in lines if x.startswith("MemAvailable")).split()[1])
+        with suppress(OSError, ValueError):  # no such group, or "max"
+            limit, used = (
+                int((_GROUP / name).read_text(encoding="ascii"))
+                for name in ("memory.max", "memory.current")
+            )
+            available = min(available, max(limit - used, 0))
+        return available
+    return sys.maxsize
+
+
 def run(
     work: Callable[[Task], Result],
     tasks: Sequence[Task],
     *,
     jobs: int = 1,
     engine: Engine | None = None,
+    size: Callable[[Task], int] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Result]:
     """Do all tasks and yield their results in order.
@@ -134,6 +165,9 @@ def run(
         Processes; with one, tasks are done here, each when its result is asked for.
     engine : Engine or None
         What runs them instead.
+    size : callable or None
+        Of processes and engines: they begin with the largest task, so that it is not the
+        last one that all wait for.
     progress : callable or None
         Told how many are done.
 
@@ -143,15 +177,17 @@ def run(
         Of the first task that failed, in their order.
     """
     tell = progress or (lambda _: None)
-    if engine is not None:
-        yield from _in_order(
-            _results(engine, work, dict(enumerate(tasks)), tell, len(tasks)), tasks
-        )
-    elif jobs == 1:
+    if engine is None and jobs == 1:
         for task in tasks:
             yield work(task)
+        return
+    order = dict(enumerate(tasks))
+    if size is not None:
+        order = dict(sorted(order.items(), key=lambda item: -size(item[1])))
+    if engine is not None:
+        yield from _in_order(_results(engine, work, order, tell, len(tasks)), tasks)
     else:
-        yield from _in_order(_in_processes(work, tasks, jobs, tell), tasks)
+        yield from _in_order(_in_processes(work, order, jobs, tell), tasks)
 
 
 def _in_order(results: dict[int, Any], tasks: Sequence[Any]) -> Iterator[Any]:
@@ -198,13 +234,13 @@ def _results(
 
 
 def _in_processes(
-    work: Callable[[Any], Any], tasks: Sequence[Any], jobs: int, tell: Progress
+    work: Callable[[Any], Any], tasks: dict[int, Any], jobs: int, tell: Progress
 ) -> dict[int, Any]:
     """Do tasks in processes; what one that died was at is tried again, at last alone."""
     results: dict[int, Any] = {}
     for attempt in range(_ROUNDS):
         failed = min((n for n, r in results.items() if isinstance(r, Failure)), default=len(tasks))
-        rest = {n: task for n, task in enumerate(tasks[:failed]) if n not in results}
+        rest = {n: task for n, task in tasks.items() if n < failed and n not in results}
         if not rest:
             return results
         if attempt < _ROUNDS - 1:

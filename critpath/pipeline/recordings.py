@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath.errors import CritpathError
 from critpath.pipeline.elsewhere import elsewhere
-from critpath.pipeline.engines import Engine, run
+from critpath.pipeline.engines import Engine, run, size_of
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 from critpath.pipeline.sharing import jobs_within, share
 
@@ -44,7 +46,9 @@ def extract(
     max_memory : int
         Bytes that reading may take, all jobs together; 0 for no limit.
     jobs : int or None
-        Processes that read recordings; None for as many as pay.
+        Processors that reading may use: a process for each recording, and a thread that
+        decodes ahead where there are two for each.  1 for this thread alone, None for as many
+        as pay.
     progress : callable or None
         Told what is being done.
 
@@ -116,9 +120,13 @@ def extract_file(
     """
     from critpath import store
 
-    with store.atomic(file) as stream:
+    # A process that has to stay within a limit cannot send what it found: that is in files.
+    limited = settings.max_memory > 0 and jobs != 1
+    temporary = TemporaryDirectory(prefix="critpath-") if limited else nullcontext("")
+    with store.atomic(file) as stream, temporary as place:
+        parts = Path(place) if place else None
         with store.PathsWriter(stream) as writer:
-            for part in _extracted(sources, settings, jobs, progress):
+            for part in _extracted(sources, settings, jobs, progress, parts):
                 for number, paths in enumerate(part):
                     writer.write(paths, more=number > 0)
         stream.flush()
@@ -178,10 +186,10 @@ def extract_dataset(
             else:
                 parts[number] = store.write_part(place, number, [item])
         count = 1 if engine else jobs_within(jobs, [task.recording for task in tasks], settings)
-        each = share(settings, count, elsewhere=engine is not None)
+        each = share(settings, count, jobs, elsewhere=engine is not None)
         tasks = _placed([replace(task, settings=each) for task in tasks])
         work = partial(_write, progress=progress) if count == 1 and not engine else _write
-        for written in run(work, tasks, jobs=count, engine=engine, progress=tell):
+        for written in run(work, tasks, jobs=count, engine=engine, size=_size, progress=tell):
             if written.version != __version__:
                 raise CritpathError(
                     f"a worker has critpath {written.version}, and this is {__version__}",
@@ -225,22 +233,32 @@ def _extracted(
     settings: ExtractSettings,
     jobs: int | None,
     progress: Progress | None,
+    parts: Path | None = None,
 ) -> Iterator[Iterable[PathSet]]:
-    """Yield the sets of every recording, in order; with one job each when it is asked for."""
+    """Yield the sets of every recording, in order; with one job each when it is asked for.
+
+    Other processes write what they find into a directory, if there is one, and send it else.
+    """
+    from critpath import store
+
     tell = progress or (lambda _: None)
     items = list(_planned(sources, settings.interrupts, tell))
     recordings = [item for item in items if isinstance(item, Path)]
     count = jobs_within(jobs, recordings, settings)
-    each = share(settings, count)
-    tasks = _placed([_Task(recording, each) for recording in recordings])
+    each = share(settings, count, jobs)
+    tasks = _placed(
+        [_Task(recording, each, number, parts) for number, recording in enumerate(recordings)]
+    )
     # A stream cannot go from one process to another.
-    work: Callable[[_Task], Iterable[PathSet]] = _read
+    work: Callable[[_Task], Any] = _read if parts is None else _write
     if count == 1:
         work = partial(_stream, progress=progress)
-    results: Iterator[Iterable[PathSet]] = iter(run(work, tasks, jobs=count, progress=tell))
+    results: Iterator[Any] = iter(run(work, tasks, jobs=count, size=_size, progress=tell))
     for item in items:
         if not isinstance(item, Path):
             yield [item]
+        elif count > 1 and parts is not None:
+            yield [store.open_paths(parts / next(results).part.file, resident=0)]
         elif count > 1:
             yield [_frozen(paths) for paths in next(results)]
         else:
@@ -263,11 +281,12 @@ def _whole(parts: Iterable[PathSet]) -> PathSet:
             incomplete=first.executions.incomplete,
             notes=first.executions.notes,
         ),
+        warnings=tuple(dict.fromkeys(text for of in each for text in of.warnings)),
         **{name: getattr(first, name) for name in _FACTS},
     )
 
 
-_FACTS: Final = ("sources", "specification", "losses", "environment", "events", "warnings")
+_FACTS: Final = ("sources", "specification", "losses", "environment", "events")
 
 
 # --------------------------------------------------------------------- one of them
@@ -318,6 +337,10 @@ def _placed(tasks: list[_Task]) -> list[_Task]:
         return tasks
     total = f"{len(tasks):,}"
     return [replace(task, place=f" ({n:,} of {total})") for n, task in enumerate(tasks, 1)]
+
+
+def _size(task: _Task) -> int:
+    return size_of(task.recording)
 
 
 def _stream(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from critpath.pipeline.budget import PER_JOB, require_room
+from critpath.pipeline.budget import least_room, require_room
 from critpath.pipeline.engines import jobs_for, usable_cores
 from critpath.pipeline.extraction import ExtractSettings
 
@@ -28,24 +28,31 @@ def jobs_within(jobs: int | None, recordings: Sequence[Path], settings: ExtractS
     """
     count = jobs_for(jobs, recordings)
     if jobs is None and settings.max_memory:
-        count = max(1, min(count, settings.max_memory // PER_JOB))
+        count = max(1, min(count, settings.max_memory // least_room()))
     if recordings:
         require_room(settings.max_memory, count)
     return count
 
 
-def share(settings: ExtractSettings, jobs: int, *, elsewhere: bool = False) -> ExtractSettings:
+def share(
+    settings: ExtractSettings, count: int, jobs: int | None, *, elsewhere: bool = False
+) -> ExtractSettings:
     """Divide what there is among as many as read at the same time.
 
     Parameters
     ----------
     settings : ExtractSettings
-    jobs : int
+    count : int
+        Processes that read, as `jobs_within` has it.
+    jobs : int or None
+        Processors that they may use, None for all: where there are two for each, one decodes
+        what the other will replay.
     elsewhere : bool
         In processes of which it is not known what else they do: no thread is begun there.
     """
+    cores = usable_cores() if jobs is None else min(jobs, usable_cores())
     return replace(
         settings,
-        max_memory=settings.max_memory // jobs,
-        ahead=jobs == 1 and not elsewhere and usable_cores() > 1,
+        max_memory=settings.max_memory // count,
+        ahead=cores >= 2 * count and not elsewhere,
     )

@@ -9,8 +9,9 @@ import numpy as np
 
 from critpath.graph.loss import overlaps_loss
 from critpath.graph.subjects import left_out, subject_workers
-from critpath.graph.sweep import Sweep
+from critpath.graph.sweep import MOST_CARRIED, Sweep, TooManySegments
 from critpath.model import PathSet
+from critpath.pipeline.budget import too_long
 
 if TYPE_CHECKING:
     from critpath.model import F64, CriticalPaths, Executions
@@ -62,9 +63,21 @@ def walked(
         replayed.packets,
         events.losses,
         interrupts=interrupts,
+        carried=budget.carried or MOST_CARRIED,
     )
 
+    def together(first: int, last: int) -> tuple[slice, CriticalPaths]:
+        """Walk some executions, or the first half of them, or fewer, as memory allows."""
+        while True:
+            rows = slice(first, last)
+            windows = executions.begin[rows], executions.end[rows]
+            try:
+                return rows, sweep.paths(subjects[rows], *windows, most=budget.segments)
+            except TooManySegments:
+                last = first + (last - first) // 2
+
     def part(rows: slice, paths: CriticalPaths) -> PathSet:
+        said = too_long(int(np.diff(paths.start).max(initial=0)), budget)
         return PathSet(
             executions=executions.rows(rows),
             paths=paths,
@@ -78,16 +91,15 @@ def walked(
                 {"recording": recording, "clock_epoch": events.clock.epoch},
             ),
             events=events.total,
-            warnings=(*events.warnings, *replayed.warnings, *notes),
+            warnings=(*events.warnings, *replayed.warnings, *notes, *said),
         )
 
     expected = _expected(replayed, executions)
     most = float(budget.segments)
     first = 0
     while first < len(executions) or not first:
-        last = _together(expected, first, most)
-        rows = slice(first, last)
-        paths = sweep.paths(subjects[rows], executions.begin[rows], executions.end[rows])
+        rows, paths = together(first, _together(expected, first, most))
+        last = rows.stop
         yield part(rows, paths)
         if last >= len(executions):
             return

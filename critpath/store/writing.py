@@ -82,12 +82,15 @@ class PathsWriter:
             Stored paths are fetched and written a chunk at a time.
         more : bool
             Further executions of the same recordings as the set before: whose facts are
-            known already.
+            known already, but for what may have to be said of these executions.
         """
         if not more:
             self._flush()
             self._base = len(self._about.get("sources", ()))
             self._add(paths)
+        else:
+            known = self._about["warnings"]
+            self._about["warnings"] = (*known, *(w for w in paths.warnings if w not in known))
         for chunk in paths.chunks():
             self.segments += len(chunk.paths.begin)
             if self._rest is not None:

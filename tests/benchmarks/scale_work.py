@@ -35,7 +35,7 @@ def merge(trace: Path, _: str) -> dict[str, Any]:
 
 def vectors(trace: Path, execution: str) -> dict[str, Any]:
     """From the trace to the critical path and the vector of every execution."""
-    paths = extract([trace], specification=execution)
+    paths = extract([trace], specification=execution, jobs=None)
     alphabet = by_thread([paths])
     table = vector_table(paths, alphabet.symbols, alphabet.codes[0])
     return {"executions": len(table), "segments": len(paths.paths.begin)}

@@ -15,14 +15,17 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
+from critpath.pipeline import ExtractSettings
 from critpath.pipeline.cluster import dask_address, dask_engine
 from critpath.pipeline.engines import (
     Failure,
+    available_memory,
     guarded,
     jobs_for,
     run,
     usable_cores,
 )
+from critpath.pipeline.sharing import share
 
 # Processes find a task's function by its module's name, which a test's module has not.
 PROGRAM = """
@@ -232,6 +235,7 @@ def test_as_many_jobs_as_pay(tmp_path, monkeypatch):
         with (recording / "stream").open("wb") as stream:
             stream.truncate(40 << 20)
     monkeypatch.setattr("critpath.pipeline.engines.usable_cores", lambda: 4)
+    monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 1 << 40)
     assert jobs_for(None, recordings) == 3
     assert jobs_for(None, recordings[:1]) == 1
     assert jobs_for(None, []) == 1
@@ -239,6 +243,60 @@ def test_as_many_jobs_as_pay(tmp_path, monkeypatch):
     assert jobs_for(64, recordings) == 5
     assert jobs_for(None, [*recordings, *recordings]) == 4
     assert 1 <= usable_cores() <= (os.cpu_count() or 1)
+    # Each may take 256 MiB, and half of its trace.
+    monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 560 << 20)
+    assert jobs_for(None, recordings) == 2
+    monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 0)
+    assert jobs_for(None, recordings) == 1
+    assert jobs_for(3, recordings) == 3
+
+
+def test_memory_that_is_available(tmp_path, monkeypatch):
+    """What the machine has; in a container, what is left to that."""
+    monkeypatch.setattr("critpath.pipeline.engines._GROUP", tmp_path)
+    machine = available_memory()
+    assert 0 < machine < sys.maxsize
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("7000\n")
+    assert available_memory() > 1 << 20
+    (tmp_path / "memory.max").write_text("8000\n")
+    assert available_memory() == 1000
+    (tmp_path / "memory.max").write_text("6000\n")
+    assert available_memory() == 0
+
+
+@pytest.mark.parametrize(
+    ("jobs", "count", "ahead"),
+    [
+        *((None, 1, True), (None, 2, True), (None, 3, False), (1, 1, False), (2, 1, True)),
+        *((2, 2, False), (64, 2, True), (3, 2, False)),
+    ],
+)
+def test_a_second_processor_for_each_decodes_ahead(monkeypatch, jobs, count, ahead):
+    monkeypatch.setattr("critpath.pipeline.sharing.usable_cores", lambda: 4)
+    shared = share(ExtractSettings(max_memory=1000), count, jobs)
+    assert (shared.ahead, shared.max_memory) == (ahead, 1000 // count)
+    assert not share(ExtractSettings(), count, jobs, elsewhere=True).ahead
+
+
+def test_the_largest_is_begun_first_and_results_are_in_order():
+    begun = []
+
+    def work(task):
+        begun.append(task)
+        return task
+
+    with ThreadPoolExecutor(1) as pool:
+        assert list(run(work, [2, 7, 1, 7], engine=pool, size=int)) == [2, 7, 1, 7]
+    assert begun == [7, 7, 2, 1]
+
+
+def test_the_first_failure_is_raised_though_a_larger_one_came_first():
+    def fail(task):
+        raise UnreadableError(f"no {task}", "look")
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(UnreadableError, match="no 1"):
+        list(run(fail, [1, 2, 3], engine=pool, size=int))
 
 
 # ----------------------------------------------------------------------- dask
