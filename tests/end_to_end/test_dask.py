@@ -80,8 +80,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         eventually(lambda: file.exists() and file.read_text().strip().endswith("}"))
         yield Cluster(json.loads(file.read_text())["address"], home, processes)
     finally:
-        for process in reversed(processes):
-            process.terminate()
+        # Whoever is asked to end may wait for the others first: a worker once took a minute.
+        for process in processes:
+            process.kill()
         for process in processes:
             process.wait(timeout=60)
 
