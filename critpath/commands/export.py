@@ -128,6 +128,7 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
                 reader=settings["reader"],
                 interrupts=settings["interrupts"],
                 max_memory=settings["max-memory"],
+                jobs=None,
                 progress=progress,
             )
             require_executions(paths, [source])

@@ -193,6 +193,7 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
                 reader=settings["reader"],
                 interrupts=settings["interrupts"],
                 max_memory=settings["max-memory"],
+                jobs=None,
                 progress=progress,
             )
             require_executions(paths, [arguments.trace])

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.errors import CritpathError
@@ -122,15 +121,13 @@ def extract_file(
 
     # A process that has to stay within a limit cannot send what it found: that is in files.
     limited = settings.max_memory > 0 and jobs != 1
-    temporary = TemporaryDirectory(prefix="critpath-") if limited else nullcontext("")
-    with store.atomic(file) as stream, temporary as place:
-        parts = Path(place) if place else None
+    scratch = store.scratch_directory(file) if limited else nullcontext()
+    with store.atomic(file) as stream, scratch as parts:
         with store.PathsWriter(stream) as writer:
             for part in _extracted(sources, settings, jobs, progress, parts):
                 for number, paths in enumerate(part):
                     writer.write(paths, more=number > 0)
-        stream.flush()
-        require(store.open_paths(Path(stream.name), resident=0))
+        require(store.open_paths(store.readable(stream), resident=0))
     return store.open_paths(file, resident=0)
 
 
@@ -258,7 +255,9 @@ def _extracted(
         if not isinstance(item, Path):
             yield [item]
         elif count > 1 and parts is not None:
-            yield [store.open_paths(parts / next(results).part.file, resident=0)]
+            file = parts / next(results).part.file
+            yield [store.open_paths(file, resident=0)]
+            file.unlink(missing_ok=True)
         elif count > 1:
             yield [_frozen(paths) for paths in next(results)]
         else:

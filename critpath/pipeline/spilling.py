@@ -26,10 +26,13 @@ class SpilledBlocks:
     """
 
     def __init__(self) -> None:
+        # Python goes elsewhere if it cannot write where TMPDIR says: perhaps into memory.
+        self._place = os.environ.get("TMPDIR", "")
         try:
-            self._file: IO[bytes] = tempfile.TemporaryFile(prefix="critpath-", dir=_place())  # noqa: SIM115 - closed by close()
+            self._place = self._place or tempfile.gettempdir()
+            self._file: IO[bytes] = tempfile.TemporaryFile(prefix="critpath-", dir=self._place)  # noqa: SIM115 - closed by close()
         except OSError as error:
-            raise _no_room(error) from error
+            raise self._no_room(error) from error
         self._cuts: list[int] = []
         # Of each table of each block: where it begins, its owners, rows and bytes.
         self._places: list[list[tuple[int, int, int, int]]] = []
@@ -46,7 +49,7 @@ class SpilledBlocks:
                 begin += len(table.data)
             self._file.flush()
         except OSError as error:
-            raise _no_room(error) from error
+            raise self._no_room(error) from error
         self._cuts.append(block.cut)
         self._places.append(places)
 
@@ -69,21 +72,16 @@ class SpilledBlocks:
             self._file.seek(begin)
             data = np.fromfile(self._file, np.uint8, size)
         except OSError as error:
-            raise _no_room(error) from error
+            raise self._no_room(error) from error
         return PackedTable(owners, rows, data)
 
     def close(self) -> None:
         """Free the file's room."""
         self._file.close()
 
-
-def _place() -> str:
-    # Python goes elsewhere if it cannot write where TMPDIR says: perhaps into memory.
-    return os.environ.get("TMPDIR") or tempfile.gettempdir()
-
-
-def _no_room(error: OSError) -> UsageError:
-    return UsageError(
-        f"the temporary file of --max-memory in {_place()}: {error.strerror or error}",
-        "set TMPDIR to a directory that has room (10 to 15 bytes an event)",
-    )
+    def _no_room(self, error: OSError) -> UsageError:
+        where = f" in {self._place}" if self._place else ""
+        return UsageError(
+            f"the temporary file of --max-memory{where}: {error.strerror or error}",
+            "set TMPDIR to a directory that has room (10 to 15 bytes an event)",
+        )

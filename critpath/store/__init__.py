@@ -22,11 +22,19 @@ if TYPE_CHECKING:
         write_part,
     )
     from critpath.store.reading import RESIDENT, is_paths_file, load_paths, open_paths
-    from critpath.store.whole import atomic, whole_directory, write_text
+    from critpath.store.whole import (
+        atomic,
+        readable,
+        scratch_directory,
+        whole_directory,
+        write_text,
+    )
     from critpath.store.writing import PathsWriter, save_paths, settle
 
 _HOMES: Final = {
-    **dict.fromkeys(("atomic", "whole_directory", "write_text"), "whole"),
+    **dict.fromkeys(
+        ("atomic", "readable", "scratch_directory", "whole_directory", "write_text"), "whole"
+    ),
     "FORMAT": "columns",
     **dict.fromkeys(
         (
@@ -62,7 +70,9 @@ __all__ = [
     "load_paths",
     "open_paths",
     "part_name",
+    "readable",
     "save_paths",
+    "scratch_directory",
     "seal",
     "settle",
     "whole_directory",

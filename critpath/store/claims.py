@@ -91,6 +91,12 @@ def _claim(descriptor: int, path: Path) -> bool:
     return _is_at(descriptor, path)
 
 
+def let_read(descriptor: int) -> None:
+    """Let others read what is locked: on SMB shares nobody else may while it is written."""
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+
 def _is_at(descriptor: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())

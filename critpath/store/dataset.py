@@ -21,7 +21,7 @@ from critpath.errors import UnreadableError
 from critpath.model import PathSet
 from critpath.store.columns import is_count, is_texts
 from critpath.store.reading import RESIDENT, open_paths
-from critpath.store.whole import atomic, write_text
+from critpath.store.whole import atomic, readable, write_text
 from critpath.store.writing import PathsWriter
 
 DATASET: Final = "critpath/dataset/1"
@@ -89,10 +89,9 @@ def write_part(directory: Path, number: int, sets: Iterable[PathSet]) -> Part:
                 recordings = paths.sources
                 executions += len(paths)
             segments = writer.segments
-        stream.flush()
         size = stream.tell()
         # What is under this file's name now: after its own, another task's may be.
-        with Path(stream.name).open("rb") as written:
+        with readable(stream).open("rb") as written:
             digest = hashlib.file_digest(written, "sha256").hexdigest()
     return Part(file.name, recordings, executions, segments, size, digest)
 

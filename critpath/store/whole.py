@@ -8,13 +8,20 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
 from critpath.errors import UsageError
-from critpath.store.claims import beside, claimed_directory, claimed_file, remove_abandoned
+from critpath.store.claims import (
+    beside,
+    claimed_directory,
+    claimed_file,
+    let_read,
+    remove_abandoned,
+)
 
 _DO: Final = "choose a place that you may write to and that has room"
 
@@ -100,6 +107,45 @@ def whole_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     else:
         old.unlink(missing_ok=True)
+
+
+@contextmanager
+def scratch_directory(path: Path) -> Iterator[Path]:
+    """Make a directory beside a file that is being written, for what is needed until then.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file; for something that is no regular file it is where ``TMPDIR`` says.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be created.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with tempfile.TemporaryDirectory(prefix="critpath-") as name:
+            yield Path(name)
+        return
+    try:
+        with claimed_directory(target) as place:
+            try:
+                yield place
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
+
+
+def readable(stream: IO[bytes]) -> Path:
+    """Return the path of a file that `atomic` opened, to be read before it appears.
+
+    It is not to be written to any more.
+    """
+    stream.flush()
+    let_read(stream.fileno())
+    return Path(stream.name)
 
 
 def _give_back(temporary: Path, old: Path, target: Path) -> None:
