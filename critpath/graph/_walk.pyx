@@ -197,6 +197,7 @@ cdef class Walks(Courses):
                         f.bypassed.sent >= f.bypassed.time
                         and self.circular(c, f.bypassed.source, f.bypassed.time)):
                     # What was emitted since then belongs to nobody: take the link instead.
+                    self.emitted -= c.count - f.bypassed_count
                     c.count = f.bypassed_count
                     link = f.bypassed
                     self.emit(c, link.time, f.bypassed_top, f.worker, f.bypassed_state,

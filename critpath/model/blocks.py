@@ -25,13 +25,14 @@ class Opened(NamedTuple):
     columns : tuple of arrays
         As `Block.intervals`; of the rows of a thread whose `filled` is 0 only ``start``
         means anything.
-    filled : uint8 [threads]
-        Set by who reads a thread's rows (`critpath.graph`).
+    filled : uint8 [threads + 1]
+        Set by who reads all rows of a thread (`critpath.graph`); of others the first ones
+        may be there.
     cut : int
         Of the block: packed times are relative to it.
     data : uint8 [bytes]
         The rows, as ``_packed_rows.pxi`` has them.
-    at : int64 [threads]
+    at : int64 [threads + 1]
         Which byte the first row of each thread begins at.
     """
 

@@ -177,6 +177,7 @@ def replay_stream(
             if isinstance(done, Replayed):
                 return done
             facts = done
+            blocks.close()
             if facts.searched and facts.insertions is None:
                 with closing(opener()) as source:
                     facts = _missing(source, facts, complete)

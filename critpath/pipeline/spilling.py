@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from typing import IO
@@ -73,6 +74,8 @@ class SpilledBlocks:
             data = np.fromfile(self._file, np.uint8, size)
         except OSError as error:
             raise self._no_room(error) from error
+        if len(data) != size:
+            raise self._no_room(OSError(errno.EIO, os.strerror(errno.EIO)))
         return PackedTable(owners, rows, data)
 
     def close(self) -> None:

@@ -173,6 +173,11 @@ cdef bint narrow_first(Fast* to) noexcept nogil:
     return True
 
 
+cdef inline bint is_stored(const uint64_t* stored, int64_t dst) noexcept nogil:
+    """Whether an earlier field has that place: the last one is to win, and here the order is lost."""
+    return stored[0] >> dst & 1
+
+
 cdef bint fuse_steps(Fast* to, Stride* stride, const Step* op, uint64_t* stored) noexcept nogil:
     """Take over a program of fixed layout; False if it is none."""
     cdef int64_t width
@@ -187,7 +192,7 @@ cdef bint fuse_steps(Fast* to, Stride* stride, const Step* op, uint64_t* stored)
             run = True
             stride.size = op.a >> 3
         elif U8 <= op.code <= X64:
-            if op.bank or op.dst >= FAST_FIELDS:
+            if op.bank or op.dst >= FAST_FIELDS or is_stored(stored, op.dst):
                 return False
             width = 8 if op.code <= S8 else 16 if op.code <= S16 else 32 if op.code <= S32 else 64
             if not add_number(to, op.a, op.dst, width,
@@ -196,6 +201,8 @@ cdef bint fuse_steps(Fast* to, Stride* stride, const Step* op, uint64_t* stored)
             stored[0] |= (<uint64_t>1) << op.dst
         elif op.code == TEXT:
             if op.bank or op.dst >= FAST_FIELDS or op.b != COMM or op.c:
+                return False
+            if is_stored(stored, op.dst):
                 return False
             if to.text_count == FAST_FIELDS:
                 return False
@@ -211,6 +218,8 @@ cdef bint fuse_steps(Fast* to, Stride* stride, const Step* op, uint64_t* stored)
             stride.shape = STRING_LAST
             to.string_dst = <int32_t>op.dst
             if op.dst >= 0:
+                if is_stored(stored, op.dst):
+                    return False
                 stored[0] |= (<uint64_t>1) << op.dst
         else:
             return False

@@ -226,7 +226,7 @@ class EventStream:
         ----------
         look : callable
             Of a chunk and the classes that are known with it.  It asks nothing of the
-            stream.
+            stream, and has no reference to it: that would keep its thread alive.
         """
         self._chunks.watch = look
 

@@ -175,6 +175,9 @@ cdef class Replay(Transitions):
             self.expect(meaning, values[min(offset[soon] + meaning.thread, value_count - 1)])
             meaning = &self.classes[event_class[i]]
             kind = meaning.kind
+            # Also of events that mean nothing here: the trace is damaged.
+            if cpu[i] >= CPUS:
+                return i
             if kind == 0:
                 continue
             t = timestamp[i]
@@ -185,8 +188,6 @@ cdef class Replay(Transitions):
                 self.reserve_intervals(MOST_INTERVALS * SLICE)
                 next_loss = self.next_loss()
             self.seen |= <uint32_t>1 << kind
-            if cpu[i] >= CPUS:
-                return i
             if cpu[i] < 0:
                 self.unplaced += 1
                 if kind == NET_SEND or kind == NET_RECEIVE:
