@@ -74,7 +74,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
     """
     lines = []
     with suppress(OSError):
-        lines = _text(root / "proc/self/cgroup").splitlines()
+        lines = _text(root / "proc/self/cgroup").split("\n")  # nothing else ends one
     mounted = root / "sys/fs/cgroup"
     for line in lines:
         number, controllers, name = (*line.split(":", 2), "", "")[:3]
