@@ -17,7 +17,7 @@ from critpath.model.columns import U8
 _PIECE: Final = 32 << 20
 _LINE: Final = 64  # of the cache
 # Pieces that are kept from one recording to the next.
-_KEPT: Final = 2
+_KEPT: Final = 4
 
 _pieces: Final[list[U8]] = []
 _choosing: Final = Lock()

@@ -270,12 +270,15 @@ def _processes(count: int) -> Iterator[Engine]:
     """
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import resource_tracker
+    from multiprocessing import forkserver, resource_tracker
 
-    with _uninterrupted():
-        resource_tracker.ensure_running()  # before the others, as it unblocks interrupts
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["critpath.pipeline.forked", "pyarrow.parquet"])
+    with _safe_path():
+        with _uninterrupted():
+            resource_tracker.ensure_running()  # before the others, as it unblocks interrupts
+        with _uninterrupted():
+            forkserver.ensure_running()
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
     try:
@@ -286,6 +289,24 @@ def _processes(count: int) -> Iterator[Engine]:
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let Python, where it is started meanwhile, import nothing of the current directory.
+
+    It would, being started with a program on its command line; what lies there, a recording
+    from elsewhere perhaps, is data.  Later they have the path of this process.
+    """
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def _begin() -> None:

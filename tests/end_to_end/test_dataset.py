@@ -13,6 +13,8 @@ import pytest
 
 from critpath.pipeline import ExtractSettings, extract_dataset, extract_file
 
+# A module that tells when it is imported.
+TRAP = "open({!r}, 'w').close()\nraise SystemExit('imported')\n"
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 
 
@@ -168,3 +170,24 @@ def test_what_a_killed_extraction_left_is_removed_by_the_next(critpath, here):
     done = critpath(*run(2), cwd=here)
     assert done.returncode == 0, done.stderr
     assert [f.name for f in here.iterdir() if "killed" in f.name] == ["killed"]
+
+
+def test_nothing_is_imported_from_the_current_directory(guest, tmp_path):
+    """What lies there is data, whatever it is called: other processes are of the same mind."""
+    met = tmp_path / "met"
+    here = tmp_path / "here"
+    for name in ("critpath", "numpy", "pyarrow", "multiprocessing", "signal", "json"):
+        (here / name).mkdir(parents=True)
+        (here / name / "__init__.py").write_text(TRAP.format(str(met)))
+    command = Path(sys.executable).parent / "critpath"
+    done = subprocess.run(
+        [
+            *(command, "extract", guest("normal"), guest("sample-lock"), "--execution", REQUESTS),
+            *("--jobs", "2", "-o", tmp_path / "out.parquet"),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=here,
+    )
+    assert (done.returncode, met.exists()) == (0, False), done.stderr
