@@ -7,6 +7,7 @@ from libc.string cimport memset
 
 cdef extern from *:
     """
+    #include <math.h>
     #include <stdint.h>
 
     #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
@@ -31,6 +32,16 @@ cdef extern from *:
         /* A power of two: bounds of buckets are exact.  Keys from 1 on share the last. */
         float scaled = key * CRITPATH_BUCKETS;
         return scaled < CRITPATH_BUCKETS ? (Py_ssize_t)(int32_t)scaled : CRITPATH_BUCKETS - 1;
+    }
+
+    CRITPATH_CLONES static int critpath_valid(const float *restrict keys, Py_ssize_t n)
+    {
+        Py_ssize_t j;
+        int wrong = 0;
+        /* NaN is neither. */
+        for (j = 0; j < n; j++)
+            wrong |= !((keys[j] >= 0) & (keys[j] < INFINITY));
+        return !wrong;
     }
 
     static void critpath_count(const float *keys, Py_ssize_t n, uint32_t *counts)
@@ -80,6 +91,7 @@ cdef extern from *:
         float key
         int64_t at
     int critpath_earlier(const void *, const void *) noexcept nogil
+    bint critpath_valid(const float *, Py_ssize_t) noexcept nogil
     void critpath_count(const float *, Py_ssize_t, unsigned int *) noexcept nogil
     void critpath_below(const float *, Py_ssize_t, float, uint8_t *) noexcept nogil
     Py_ssize_t critpath_between(
@@ -101,11 +113,17 @@ def mark(const float[:, ::1] keys, Py_ssize_t k, uint8_t[:, ::1] marked):
         From 1 to n.
     marked : uint8 [rows, n]
         Filled in.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many, or a key is negative, infinite or NaN.
     """
     cdef Py_ssize_t n = keys.shape[1], row, bucket, below, many, j
     cdef unsigned int counts[2 * BUCKETS]
     cdef float low, high
     cdef critpath_key *found
+    cdef bint valid = True
     if not 1 <= k <= n:
         raise ValueError("k from 1 to n expected")
     found = <critpath_key *>malloc((n + 1) * sizeof(critpath_key))
@@ -113,6 +131,10 @@ def mark(const float[:, ::1] keys, Py_ssize_t k, uint8_t[:, ::1] marked):
         raise MemoryError
     with nogil:
         for row in range(keys.shape[0]):
+            # Before any is counted: a wrong one has no bucket.
+            valid = critpath_valid(&keys[row, 0], n)
+            if not valid:
+                break
             memset(counts, 0, sizeof(counts))
             critpath_count(&keys[row, 0], n, counts)
             below, bucket = 0, 0
@@ -128,3 +150,5 @@ def mark(const float[:, ::1] keys, Py_ssize_t k, uint8_t[:, ::1] marked):
             for j in range(k - below):
                 marked[row, found[j].at] = 1
     free(found)
+    if not valid:
+        raise ValueError("keys that are finite and not negative expected")

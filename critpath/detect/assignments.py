@@ -144,9 +144,14 @@ def smallest(keys: npt.NDArray[np.float32], k: int) -> Bool:
     Parameters
     ----------
     keys : float32 [rows, n]
-        None negative.
+        None negative, infinite or NaN.
     k : int
         From 1 to n.
+
+    Raises
+    ------
+    ValueError
+        If any is, or there are not as many.
     """
     marked = np.empty(keys.shape, np.uint8)
     mark(keys, k, marked)

@@ -85,7 +85,7 @@ def least_room() -> int:
     return _itself() + _WRITING + _LEAST
 
 
-def require_room(limit: int, jobs: int) -> None:
+def require_room(limit: int, jobs: int, least: int | None = None) -> None:
     """Refuse a limit that leaves no room to work, before any work.
 
     Parameters
@@ -93,6 +93,8 @@ def require_room(limit: int, jobs: int) -> None:
     limit : int
         Bytes for all jobs together; 0 for no limit.
     jobs : int
+    least : int or None
+        What `least_room` said, of whom has asked already.
 
     Raises
     ------
@@ -100,7 +102,8 @@ def require_room(limit: int, jobs: int) -> None:
     """
     if not limit:
         return
-    least = least_room()
+    if least is None:
+        least = least_room()
     if limit < jobs * least:
         more = f" for {jobs} jobs" if jobs > 1 else ""
         enough = f"give at least {_advised(least, jobs) // _MIB}M"

@@ -8,9 +8,8 @@ the tasks, and the error that is raised is that of the first task that failed.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -24,6 +23,7 @@ from critpath.errors import (
     UnreadableError,
     UsageError,
 )
+from critpath.pipeline.machine import available_memory, usable_cores
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ _WORTH: Final = 64 << 20
 # What a process takes that reads a small recording, rounded up: more than that is the
 # trace's.
 _PROCESS: Final = 256 << 20
-_GROUP: Final = Path("/sys/fs/cgroup")
 _ROUNDS: Final = 3  # how often what a dying process was at is tried
 
 
@@ -82,15 +81,7 @@ def guarded(work: Callable[[Task], Result], task: Task) -> Result | Failure:
         return Failure(error.exit_code, error.what, error.do)
 
 
-def usable_cores() -> int:
-    """Return how many processors this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except OSError:
-        return os.cpu_count() or 1
-
-
-def jobs_for(jobs: int | None, recordings: Sequence[Path]) -> int:
+def jobs_for(jobs: int | None, recordings: Sequence[Path], limit: int = 0) -> int:
     """Return how many processes read some recordings.
 
     Parameters
@@ -99,6 +90,8 @@ def jobs_for(jobs: int | None, recordings: Sequence[Path]) -> int:
         As many as asked for; None for as many as pay: no more than processors, one for
         every 64 MB of trace, and as many as there is memory for.
     recordings : sequence of Path
+    limit : int
+        Bytes that none of them goes beyond; 0 for no limit.
     """
     most = len(recordings)
     if jobs is not None or most < 2:
@@ -106,7 +99,7 @@ def jobs_for(jobs: int | None, recordings: Sequence[Path]) -> int:
     sizes = [size_of(recording) for recording in recordings]
     # What is kept of a trace until its executions have been walked, and the process.
     each = _PROCESS + max(sizes) // 2
-    room = available_memory() // each
+    room = available_memory() // (min(each, limit) if limit else each)
     return max(1, min(usable_cores(), most, sum(sizes) // _WORTH, room))
 
 
@@ -124,25 +117,6 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except OSError:
         return 0
-
-
-def available_memory() -> int:
-    """Return how many bytes the kernel says that processes can take now.
-
-    That is what ``/proc/meminfo`` calls available, or what is left to this control group
-    (`memory.max` where it is mounted, as in a container) if that is less.
-    """
-    with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        available = 1024 * int(next(x for x in lines if x.startswith("MemAvailable")).split()[1])
-        with suppress(OSError, ValueError):  # no such group, or "max"
-            limit, used = (
-                int((_GROUP / name).read_text(encoding="ascii"))
-                for name in ("memory.max", "memory.current")
-            )
-            available = min(available, max(limit - used, 0))
-        return available
-    return sys.maxsize
 
 
 def run(

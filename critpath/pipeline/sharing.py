@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from critpath.pipeline.budget import least_room, require_room
-from critpath.pipeline.engines import jobs_for, usable_cores
+from critpath.pipeline.engines import jobs_for
 from critpath.pipeline.extraction import ExtractSettings
+from critpath.pipeline.machine import usable_cores
 
 
 def jobs_within(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettings) -> int:
@@ -26,11 +27,15 @@ def jobs_within(jobs: int | None, recordings: Sequence[Path], settings: ExtractS
     UsageError
         If there is not enough memory for them.
     """
-    count = jobs_for(jobs, recordings)
-    if jobs is None and settings.max_memory:
-        count = max(1, min(count, settings.max_memory // least_room()))
-    if recordings:
-        require_room(settings.max_memory, count)
+    limit = settings.max_memory
+    count = jobs_for(jobs, recordings, limit)
+    if not recordings or not limit:
+        return count
+    # Once: a second look may find more, and refuse what was chosen by the first.
+    least = least_room()
+    if jobs is None:
+        count = max(1, min(count, limit // least))
+    require_room(limit, count, least)
     return count
 
 

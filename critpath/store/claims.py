@@ -1,7 +1,8 @@
 """What is written beside its place until it is whole: whose it is, and what nobody's any more.
 
-Whoever writes holds a lock on what it writes for as long as it lives, workers that it
-forked included.  What nobody has locked, a process that was killed has left behind.
+Whoever writes holds a lock on what it writes for as long as it lives.  What nobody has
+locked, a process that was killed has left behind.  Its workers do not inherit that lock:
+they have one of each file that they write, and those of the same machine end when it does.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 from zlib import crc32
+
+_ROOM: Final = 200  # bytes of a name that are kept beside what is added to it
+_ENDS: Final = re.compile(r"[0-9a-f]{12}\.(partial|old)")
 
 
 def beside(target: Path, what: str) -> Path:
@@ -58,11 +62,13 @@ def remove_abandoned(target: Path) -> None:
     Never what another machine or another user began, or a process that lives; what cannot
     be removed stays, and so does what stood at the place as long as nothing new does.
     """
-    ours = re.compile(re.escape(_begun_by_us(target)) + r"[0-9a-f]{12}\.(partial|old)")
+    begins = _begun_by_us(target)
     try:
-        left = [path for path in target.parent.iterdir() if ours.fullmatch(path.name)]
+        with os.scandir(target.parent) as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(begins)]
     except OSError:
         return  # whoever creates something there is told why that cannot be
+    left = [target.with_name(name) for name in names if _ENDS.fullmatch(name, len(begins))]
     for path in left:
         with suppress(OSError):
             if path.lstat().st_uid != os.geteuid():
@@ -75,12 +81,23 @@ def remove_abandoned(target: Path) -> None:
 
 def _begun_by_us(target: Path) -> str:
     """Return how all names begin that `beside` gives of a place on this machine."""
-    machine = os.uname().nodename.encode()
+    whose = os.uname().nodename.encode()
     with suppress(OSError):
-        machine += Path("/etc/machine-id").read_bytes()
-    # A name has at most 255 bytes.
-    name = os.fsdecode(os.fsencode(target.name)[:200])
-    return f".{name}.{crc32(machine):08x}."
+        whose += Path("/etc/machine-id").read_bytes()
+    # Of the whole name as well: another may be the same as far as there is room for it.
+    whose += b"/" + os.fsencode(target.name)
+    return f".{_cut(target.name)}.{crc32(whose):08x}."
+
+
+def _cut(name: str) -> str:
+    """Return as much of a name as leaves room for more: it has at most 255 bytes."""
+    encoded = os.fsencode(name)
+    cut = encoded[:_ROOM]
+    with suppress(UnicodeDecodeError):
+        encoded.decode("utf-8")
+        # What is no character by itself is the first part of the one that was cut.
+        cut = cut.decode("utf-8", "ignore").encode("utf-8")
+    return os.fsdecode(cut)
 
 
 def _claim(descriptor: int, path: Path) -> bool:

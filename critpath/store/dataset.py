@@ -82,7 +82,8 @@ def write_part(directory: Path, number: int, sets: Iterable[PathSet]) -> Part:
     file = directory / part_name(number)
     executions = segments = 0
     recordings: tuple[str, ...] = ()
-    with atomic(file) as stream:
+    # What a killed worker left is for `seal`, which looks through the directory once.
+    with atomic(file, sweep=False) as stream:
         with PathsWriter(stream) as writer:
             for index, paths in enumerate(sets):
                 writer.write(paths, more=index > 0)

@@ -27,7 +27,7 @@ _DO: Final = "choose a place that you may write to and that has room"
 
 
 @contextmanager
-def atomic(path: Path) -> Iterator[IO[bytes]]:
+def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
     """Open a file that appears under its name only when it is whole.
 
     Parameters
@@ -35,6 +35,9 @@ def atomic(path: Path) -> Iterator[IO[bytes]]:
     path : Path
         Where a symbolic link leads is replaced, not the link.  Something that is
         not a regular file (``/dev/null``, a pipe) is written directly.
+    sweep : bool
+        Look through its directory for what a killed process left beside it: not for every
+        file of a directory of which that is done as a whole.
 
     Yields
     ------
@@ -52,7 +55,8 @@ def atomic(path: Path) -> Iterator[IO[bytes]]:
             with target.open("wb") as stream:
                 yield stream
             return
-        remove_abandoned(target)
+        if sweep:
+            remove_abandoned(target)
         with claimed_file(target) as stream:
             temporary = Path(stream.name)
             yield stream

@@ -65,3 +65,24 @@ def test_the_smallest_are_marked_and_of_equals_the_first(n, unit):
             expected = np.zeros(keys.shape, bool)
             np.put_along_axis(expected, order, True, axis=1)
             assert marked.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, -1.0, -1e-30, -3e38])
+@pytest.mark.parametrize("n", [1, 2, 33, 5_001])
+def test_keys_that_have_no_place_are_refused(wrong, n):
+    """Wherever they stand, and however many are asked for: nothing is read beside them."""
+    for row, column in ((0, 0), (2, n - 1), (1, n // 2)):
+        keys = np.full((3, n), 0.5, np.float32)
+        keys[row, column] = wrong
+        for k in {1, n}:
+            with pytest.raises(ValueError, match="finite and not negative"):
+                smallest(keys, k)
+    everywhere = np.full((3, n), wrong, np.float32)
+    with pytest.raises(ValueError, match="finite and not negative"):
+        smallest(everywhere, 1)
+
+
+def test_a_zero_with_a_sign_and_the_largest_keys_are_some():
+    keys = np.array([[3e38, -0.0, 1.0, 0.0, 2.0]], np.float32)
+    assert smallest(keys, 3).tolist() == [[False, True, True, True, False]]
+    assert smallest(keys, 5).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -149,17 +150,24 @@ def test_who_waits_is_told_which_of_how_many(here, tmp_path):
 
 
 def test_what_a_killed_extraction_left_is_removed_by_the_next(critpath, here):
-    arguments = ("extract", *["normal"] * 20, "--execution", REQUESTS, "-o", "killed/")
+    def run(count: int) -> tuple[str, ...]:
+        options = ("--execution", REQUESTS, "--jobs", "1", "-o", "killed/")
+        return ("extract", *["normal"] * count, *options)
+
+    # It is stopped at the first sight of what it writes, long before the last recording.
+    begun: list[Path] = []
     with subprocess.Popen(
-        [sys.executable, "-m", "critpath", *arguments], cwd=here, stderr=subprocess.DEVNULL
-    ) as run:
-        until = time.monotonic() + 60
-        while not (begun := list(here.glob(".killed.*.partial/*"))) and time.monotonic() < until:
+        [sys.executable, "-m", "critpath", *run(200)], cwd=here, stderr=subprocess.DEVNULL
+    ) as process:
+        until = time.monotonic() + 300
+        while not begun and process.poll() is None and time.monotonic() < until:
             time.sleep(0.002)
-        run.kill()
+            begun = list(here.glob(".killed.*.partial/*"))
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
     assert begun
     assert list(here.glob(".killed.*"))
-    done = critpath(*arguments, cwd=here)
+    done = critpath(*run(2), cwd=here)
     assert done.returncode == 0, done.stderr
     assert [f.name for f in here.iterdir() if "killed" in f.name] == ["killed"]
 

@@ -17,15 +17,8 @@ import pytest
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.pipeline import ExtractSettings
 from critpath.pipeline.cluster import dask_address, dask_engine
-from critpath.pipeline.engines import (
-    Failure,
-    available_memory,
-    guarded,
-    jobs_for,
-    run,
-    usable_cores,
-)
-from critpath.pipeline.sharing import share
+from critpath.pipeline.engines import Failure, guarded, jobs_for, run
+from critpath.pipeline.sharing import jobs_within, share
 
 # Processes find a task's function by its module's name, which a test's module has not.
 PROGRAM = """
@@ -242,27 +235,30 @@ def test_as_many_jobs_as_pay(tmp_path, monkeypatch):
     assert jobs_for(2, recordings) == 2
     assert jobs_for(64, recordings) == 5
     assert jobs_for(None, [*recordings, *recordings]) == 4
-    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
     # Each may take 256 MiB, and half of its trace.
     monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 560 << 20)
     assert jobs_for(None, recordings) == 2
+    # Or no more than a limit that is below that.
+    assert jobs_for(None, recordings, 1 << 40) == 2
+    assert jobs_for(None, recordings, 180 << 20) == 3
     monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 0)
     assert jobs_for(None, recordings) == 1
+    assert jobs_for(None, recordings, 180 << 20) == 1
     assert jobs_for(3, recordings) == 3
 
 
-def test_memory_that_is_available(tmp_path, monkeypatch):
-    """What the machine has; in a container, what is left to that."""
-    monkeypatch.setattr("critpath.pipeline.engines._GROUP", tmp_path)
-    machine = available_memory()
-    assert 0 < machine < sys.maxsize
-    (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.current").write_text("7000\n")
-    assert available_memory() > 1 << 20
-    (tmp_path / "memory.max").write_text("8000\n")
-    assert available_memory() == 1000
-    (tmp_path / "memory.max").write_text("6000\n")
-    assert available_memory() == 0
+def test_what_auto_chose_is_not_refused(tmp_path, monkeypatch):
+    """What the process takes grows between two looks: there is only one."""
+    looks = iter(range(100 << 20, 200 << 20, 10 << 20))
+    monkeypatch.setattr("critpath.pipeline.sharing.least_room", lambda: next(looks))
+    monkeypatch.setattr("critpath.pipeline.budget.least_room", lambda: next(looks))
+    monkeypatch.setattr("critpath.pipeline.sharing.jobs_for", lambda *_: 4)
+    recordings = [tmp_path / str(number) for number in range(5)]
+    assert jobs_within(None, recordings, ExtractSettings(max_memory=300 << 20)) == 3
+    assert next(looks) == 110 << 20
+    assert jobs_within(None, [], ExtractSettings(max_memory=1)) == 4
+    assert jobs_within(None, recordings, ExtractSettings()) == 4
+    assert next(looks) == 120 << 20
 
 
 @pytest.mark.parametrize(

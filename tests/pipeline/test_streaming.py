@@ -227,8 +227,8 @@ def test_a_limit_far_below_the_trace(large_trace, tmp_path):
 
 
 def test_what_the_process_takes_by_itself_counts(guest, tmp_path):
-    """A process with 60 MB more of its own asks for 60 MB more."""
-    (tmp_path / "sitecustomize.py").write_text("fat = bytearray(b'x') * (60 << 20)\n")
+    """A process with 160 MB more of its own asks for 160 MB more."""
+    (tmp_path / "sitecustomize.py").write_text("fat = bytearray(b'x') * (160 << 20)\n")
     path = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = ("extract", str(guest("normal")), "-o", str(tmp_path / "x"), "--max-memory", "1M")
     found = [
@@ -236,7 +236,7 @@ def test_what_the_process_takes_by_itself_counts(guest, tmp_path):
         for env in (None, path)
     ]
     # Rounded, and not the same on every start.
-    assert 60 - 24 <= found[1] - found[0] <= 60 + 24
+    assert abs(found[1] - found[0] - 160) <= 64
 
 
 def test_several_jobs_within_a_limit_write_the_same(guest, tmp_path):
@@ -269,7 +269,8 @@ def test_the_least_for_several_jobs(guest):
     assert caught.value.do.endswith(", or --jobs 1")
     advised = int(re.search(r"\d+", caught.value.do)[0]) * MIB
     assert jobs_within(2, recordings, replace(settings, max_memory=advised)) == 2
-    assert 2 * budget.least_room() <= advised <= 2 * budget.least_room() + 40 * MIB
+    # What the process takes may be less, or more, at another look.
+    assert abs(advised - 2 * budget.least_room()) <= 96 * MIB
 
 
 def test_no_room_for_the_temporary_file(guest, tmp_path):

@@ -116,6 +116,35 @@ def test_a_name_as_long_as_may_be(tmp_path):
     assert names(tmp_path) == [target.name]
 
 
+def test_names_that_begin_alike_have_leftovers_of_their_own(tmp_path):
+    """Their first 200 bytes are all that there is room for."""
+    one, other = (tmp_path / ("x" * 230 + end) for end in "ab")
+    killed(begun(INTO_DIRECTORY, one))
+    (left,) = names(tmp_path)
+    fill(other)
+    assert names(tmp_path) == [left, other.name]
+    fill(one)
+    assert names(tmp_path) == [one.name, other.name]
+
+
+@pytest.mark.parametrize("name", ["x" + "é" * 120, "é" * 100, "xy" + "\U0001f600" * 60, "x" * 255])
+def test_no_character_is_split(name, tmp_path):
+    found = claims.beside(tmp_path / name, "partial").name
+    assert found.encode("utf-8").decode("utf-8") == found
+    kept = found.removeprefix(".").rsplit(".", 3)[0]
+    assert name.startswith(kept)
+    assert 196 < len(kept.encode()) <= 200
+    assert len(found.encode()) <= 255
+
+
+def test_a_name_that_is_no_text(tmp_path):
+    target = tmp_path / os.fsdecode(b"\xff" * 250)
+    killed(begun(INTO_FILE, target))
+    assert len(names(tmp_path)) == 1
+    fill(target)
+    assert names(tmp_path) == [target.name]
+
+
 def test_where_nothing_can_be_locked(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError("no locks here")

@@ -370,6 +370,13 @@ def test_what_a_killed_worker_began_is_taken_out(tmp_path):
         seal(tmp_path, parts, {})
 
 
+def test_a_directory_is_not_looked_through_for_every_part(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("critpath.store.whole.remove_abandoned", seen.append)
+    make(tmp_path / "d", *[a_set([1])] * 5)
+    assert [each.name for each in seen] == ["d", MANIFEST]
+
+
 def test_a_directory_appears_whole_or_not_at_all(tmp_path):
     make(tmp_path / "d", a_set([1]))
     before = load_dataset(tmp_path / "d")[0].executions.id
