@@ -285,3 +285,19 @@ def test_very_many_damages_are_counted_together(tmp_path):
     assert len(events) == 500
     assert sum(x.packets for x in events.losses) == 500
     assert len(events.losses) < 200
+
+
+def test_of_fields_that_share_a_name_the_last_one_counts(tmp_path):
+    """LTTng's leading underscore goes, so that two fields may have one name."""
+    payload = structure(
+        comm=ArrayClass(TEXT, 16), _value=integer(64), value=integer(32, signed=True)
+    )
+    events = {0: EventRecordClass("tick", 0, None, payload), 1: EVENTS[1]}
+    stream = StreamClass(0, CONTEXT, EVENT_HEADER, None, events, "c")
+    of = TraceClass(HEADER, {0: stream}, {"c": ClockClass("c", uuid="one")}, {})
+    written = [
+        struct.pack("<BI16sQi", 0, 1000 + number, b"comm", number, -number) for number in range(900)
+    ]
+    data = packet(1000, 2000, written)
+    read = read_traces([trace(tmp_path, {"s": data}, of)], VALUES)
+    assert [row[2] for row in rows(read)] == [-number for number in range(900)]
