@@ -8,10 +8,10 @@ BIN = $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-lttng bench evaluation lint build docs site screenshots tutorial clean python packages packages-test packages-lttng
+.PHONY: help demo test test-long test-lttng test-versions fuzz mutations wheel bench evaluation lint build docs site screenshots tutorial clean python packages packages-test packages-lttng packages-fuzz
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build ## find a fault, recorded here where that is possible; writes critpath-demo/report.html
 	$(BIN)/critpath demo critpath-demo
@@ -24,6 +24,29 @@ test-long: build packages-test ## tests of half a minute and more each
 
 test-lttng: build packages-lttng ## LTTng's kernel tracer, in an emulated guest (10 minutes)
 	$(BIN)/pytest -m lttng tests/guest
+
+test-versions: $(VENV)/ready ## a wheel with the oldest and the newest Python and libraries
+	@sh .ci/versions $(VENV)/versions $(BIN)/python
+
+wheel: $(VENV)/ready ## dist/: the source distribution and a wheel, which needs no compiler
+	@sh .ci/wheel dist $(BIN)/python
+
+# An hour for each target; FUZZ_TARGETS names some of metadata, streams, saved.
+FUZZ_SECONDS ?= 3600
+FUZZ_JOBS ?= 1
+FUZZ_TARGETS ?=
+fuzz: build packages-fuzz ## coverage-guided fuzzing with sanitizers, FUZZ_SECONDS a target
+	@if command -v clang >/dev/null; then \
+	  $(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --jobs $(FUZZ_JOBS) $(FUZZ_TARGETS) && \
+	  $(BIN)/python tests/fuzz/run.py --table; \
+	else echo "make fuzz: left out: no clang"; fi
+
+# Repeat one with --campaign and --only; an interrupted one goes on where it was.  Its hours
+# of work are in critpath-mutations/, which `make clean` leaves.
+mutations: build ## 1,000,000 changed traces: no crash, no hang, no loss without a mark (hours)
+	@mkdir -p critpath-mutations
+	$(BIN)/python tests/fuzz/mutate.py --inputs 1000000 --campaign 1 \
+	  --state critpath-mutations/mutations.state --json critpath-mutations/mutations.json
 
 bench: build packages-test ## speed and quality as ratios against peers measured beside
 	$(BIN)/pytest -m benchmark tests/benchmarks -s -rs || [ $$? = 5 ]
@@ -62,7 +85,7 @@ site: build ## docs/*.md as pages, in build/site; a link that leads nowhere is a
 	$(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going -c docs/site . build/site
 	@echo "build/site/index.html"
 
-clean: ## remove .venv and everything that was built
+clean: ## remove .venv and everything that was built, less critpath-mutations/
 	rm -rf $(VENV) build dist critpath-demo critpath-evaluation
 
 # ------------------------------------------------------------------- how it is set up
@@ -80,6 +103,9 @@ packages-test: python | $(VENV)/ready
 
 packages-lttng: python
 	@PYTHON="$(PYTHON)" sh .ci/packages lttng
+
+packages-fuzz: python
+	@PYTHON="$(PYTHON)" sh .ci/packages fuzz
 
 $(VENV)/ready: pyproject.toml | packages
 	$(PYTHON) -m venv $(VENV)

@@ -45,6 +45,16 @@ class UnreadableError(CritpathError):
     exit_code = EXIT_UNREADABLE
 
 
+class TooMuchTimeError(UnreadableError):
+    """Executions take so much time together that it cannot be added up."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the executions take 73 years or more together, which cannot be added up",
+            "compare fewer executions or recordings at a time",
+        )
+
+
 class MetadataError(UnreadableError):
     """A trace's metadata is malformed; the place is part of the message.
 

@@ -243,8 +243,10 @@ def test_no_file_names_a_place_of_one_machine():
     places = re.compile(r"/(?:home|Users|root|work|opt)/\w")
     found = []
     for path in tracked():
-        if path.suffix in {".xz", ".png"} or not path.is_file():
+        if path.suffix in {".xz", ".png", ".parquet"} or not path.is_file():
             continue
+        if ROOT / "tests" / "fuzz" in path.parents and path.suffix in {"", ".stream"}:
+            continue  # bytes that are meant to be no text
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if places.search(line):
                 found.append(f"{name(path)}:{number}: {line.strip()[:80]}")

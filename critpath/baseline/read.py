@@ -12,11 +12,15 @@ import numpy as np
 
 from critpath.baseline.format import FORMAT, STATES, STEP, Baseline, Session, mean_times, utf8
 from critpath.errors import UnreadableError
-from critpath.model import CriticalPaths, Executions, Loss, PathSet
+from critpath.model import MOST_TIME, CriticalPaths, Executions, Loss, PathSet
+from critpath.untrusted import LARGEST, TooLargeError, load_json
 
 _END: Final = 2**63
-# Times are within this, so that no difference of two overflows.
+# Times are within this, so that no difference of two overflows; and so is which host.
 _TIME: Final = 2**62
+_HOSTS: Final = 2**31
+_LONGEST: Final = 100_000  # letters of a text
+_FEWER: Final = "save fewer executions: critpath baseline save --executions N"
 _DO: Final = "restore the file, or make it again with critpath baseline save"
 
 
@@ -34,8 +38,9 @@ def load_baseline(file: Path) -> Baseline:
         place is named.
     """
     try:
-        text = file.read_bytes().decode("utf-8")
-        document = json.loads(text, object_pairs_hook=_object)
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST + 1)
+        document = load_json(content, object_pairs_hook=_object)
         return _baseline(document)
     except OSError as error:
         raise UnreadableError(f"{file}: cannot be read: {error.strerror or error}", _DO) from None
@@ -44,6 +49,8 @@ def load_baseline(file: Path) -> Baseline:
     except json.JSONDecodeError as error:
         what = f"{file}:{error.lineno}: no valid JSON: {error.msg}"
         raise UnreadableError(what, _DO) from None
+    except TooLargeError as error:
+        raise UnreadableError(f"{file}: {error}", _FEWER) from None
     except (_Wrong, RecursionError, ValueError) as error:
         # A ValueError is a number of more digits than Python reads.
         what = str(error).splitlines()[0] if str(error) else "damaged"
@@ -62,8 +69,8 @@ def _wrong(place: str, wanted: str) -> NoReturn:
 
 
 def _text(value: object, place: str) -> str:
-    if type(value) is not str:
-        _wrong(place, "a text")
+    if type(value) is not str or len(value) > _LONGEST:
+        _wrong(place, f"a text of at most {_LONGEST:,} letters")
     return utf8(str(value))
 
 
@@ -96,6 +103,8 @@ def _baseline(document: object) -> Baseline:
     if type(document.get("interrupts")) is not bool:
         _wrong("interrupts", "true or false")
     sessions = [_session(s, place) for place, s in _items(document.get("sessions"), "sessions")]
+    if sum(s.paths.executions.time for s in sessions) >= MOST_TIME:
+        _wrong("sessions", "of executions whose times can be added up")
     if not sessions:
         raise _Wrong("a baseline without sessions")
     version = _text(document.get("critpath"), "critpath")
@@ -133,7 +142,7 @@ def _loss(given: Mapping[str, Any], place: str) -> Loss:
     return Loss(
         reason=_text(given["reason"], f"{place}.reason"),
         **{
-            field.name: _whole(given[field.name], f"{place}.{field.name}", -_END)
+            field.name: _whole(given[field.name], f"{place}.{field.name}", -_TIME, _TIME)
             for field in fields(Loss)
             if field.name != "reason"
         },
@@ -165,6 +174,7 @@ def _paths(
     begins, ends, steps, lossy = [], [], [], []
     columns: dict[str, list[Any]] = {name: [] for name in ("id", "label", "thread", "session")}
     affected = []
+    spent = 0
     for where, row in _items(given.get("executions"), f"{place}.executions"):
         begin = origin + _whole(row.get("begin"), f"{where}.begin", -_END)
         path = _path(row.get("path"), f"{where}.path", len(kinds), len(threads))
@@ -173,6 +183,7 @@ def _paths(
             _wrong(f"{where}.begin", "within the range of times")
         begins.append(begin)
         ends.append(end)
+        spent += end - begin
         steps.append(np.array(path, np.int64).reshape(-1, STEP))
         columns["id"].append(_text(row.get("id"), f"{where}.id"))
         columns["label"].append(_text(row.get("label", ""), f"{where}.label"))
@@ -184,6 +195,8 @@ def _paths(
             _wrong(f"{where}.lossy", "true or false")
         affected.append(row.get("lossy", False))
         lossy.append(_marks(row.get("lossy_segments", []), f"{where}.lossy_segments", path))
+    if spent >= MOST_TIME:
+        _wrong(f"{place}.executions", "executions whose times can be added up")
     texts = tuple(strings)
     executions = Executions(
         id=tuple(columns["id"]),
@@ -235,7 +248,7 @@ def _tables(
     for where, thread in _items(given.get("threads"), f"{place}.threads", list):
         if len(thread) != 3:
             _wrong(where, "a thread's tid, host and name")
-        tid, host = _whole(thread[0], where, -_END), _whole(thread[1], where)
+        tid, host = _whole(thread[0], where, -_END), _whole(thread[1], where, 0, _HOSTS)
         threads.append((tid, host, code(thread[2], where)))
     return kinds, threads
 

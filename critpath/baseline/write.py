@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from critpath.baseline.format import FORMAT, STATES, Baseline, Session, mean_times, utf8
-from critpath.model import I64, PathSet
+from critpath.errors import TooMuchTimeError
+from critpath.model import I64, MOST_TIME, PathSet
 from critpath.store import write_text
 
 
@@ -27,7 +28,15 @@ def save_baseline(baseline: Baseline, file: Path) -> None:
 
 
 def baseline_text(baseline: Baseline) -> str:
-    """Return a baseline as JSON of known line breaks, in ASCII."""
+    """Return a baseline as JSON of known line breaks, in ASCII.
+
+    Raises
+    ------
+    TooMuchTimeError
+        If what its executions take cannot be added up by who reads it.
+    """
+    if sum(session.paths.executions.time for session in baseline.sessions) >= MOST_TIME:
+        raise TooMuchTimeError
     head = {"format": FORMAT, "critpath": baseline.version, "interrupts": baseline.interrupts}
     lines = [f"{_json(key)}: {_json(value)}," for key, value in head.items()]
     sessions = ["\n".join(_session_lines(session)) for session in baseline.sessions]

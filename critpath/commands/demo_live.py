@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Final
 
 from critpath.commands.output import hint
@@ -89,7 +90,9 @@ def hand_over(directory: Path, *, entire: bool) -> None:
     if user is None:
         return
     for place in (directory, *(directory.iterdir() if entire else ())):
-        if place == directory or place.is_file():
+        status = place.lstat()
+        # A hard link to a file of somebody else's may have been put there.
+        if place == directory or (S_ISREG(status.st_mode) and status.st_nlink == 1):
             os.chown(place, user.uid, user.gid, follow_symlinks=False)
 
 

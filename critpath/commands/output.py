@@ -214,7 +214,19 @@ def messages_of(paths: PathSet) -> list[str]:
     """Return everything a reader must know about extracted paths."""
     from critpath.pipeline import with_switches  # noqa: PLC0415 - numpy
 
-    return [*with_switches(paths).warnings, *paths.executions.notes]
+    return [*with_switches(paths).warnings, *paths.executions.notes, *_lost(paths)]
+
+
+def _lost(paths: PathSet) -> list[str]:
+    events = sum(loss.events for loss in paths.losses)
+    packets = sum(loss.packets for loss in paths.losses)
+    if not paths.losses:
+        return []
+    what = f"{plural(events, 'event')} and {plural(packets, 'packet')} lost or damaged"
+    first = f" ({paths.losses[0].reason})" if packets else ""
+    return [
+        f"{what}{first}: {int(paths.lossy.sum()):,} of {len(paths):,} executions overlap a loss"
+    ]
 
 
 def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
@@ -236,8 +248,8 @@ def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
 def make_console(stream: IO[str] | None = None) -> Console:
     """Return a console on stdout, or another stream, in which text from a trace is only text.
 
-    It is as wide as the terminal or as COLUMNS says; where there is neither, wide enough
-    for every column of a comparison.
+    stdout is as wide as the terminal or as COLUMNS says; where there is neither, and in any
+    file, wide enough for every column of a comparison.
     """
     from rich.console import Console  # noqa: PLC0415 - start-up time
 
@@ -250,8 +262,8 @@ def make_console(stream: IO[str] | None = None) -> Console:
 
     file = cast("IO[str]", _LogStream(stream or sys.stdout))
     # A file is for any screen: it is not as wide as the one that it was made on.
-    watched = stream is None and _is_any_terminal()
-    width = None if "COLUMNS" in os.environ or watched else _WIDTH
+    as_shown = stream is None and ("COLUMNS" in os.environ or _is_any_terminal())
+    width = None if as_shown else _WIDTH
     return Pipe(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 

@@ -19,6 +19,7 @@ from critpath.commands.recorded import said_of
 from critpath.commands.settings import RECORDING, Settings
 from critpath.commands.values import number, whole
 from critpath.errors import UsageError
+from critpath.model.recording import MANIFEST_RUNS
 
 if TYPE_CHECKING:
     from critpath.record.request import Request
@@ -27,7 +28,7 @@ SETTINGS = ("execution", *RECORDING)
 
 _SECONDS = number(0, 31_536_000, "a number of seconds above 0")
 _THREADS = "OPENBLAS_NUM_THREADS"
-_RUNS = whole(1, 1_000_000)
+_RUNS = whole(1, MANIFEST_RUNS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

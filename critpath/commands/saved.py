@@ -8,6 +8,7 @@ from typing import Any
 
 from critpath.commands.output import STDOUT, check_inputs
 from critpath.errors import UnreadableError
+from critpath.untrusted import LARGEST
 
 
 def load_saved(file: str) -> dict[str, Any]:
@@ -24,9 +25,11 @@ def load_saved(file: str) -> dict[str, Any]:
         check_inputs([Path(file)])
     try:
         if file == STDOUT:
-            text = sys.stdin.buffer.read().decode("utf-8")
+            content = sys.stdin.buffer.read(LARGEST + 1)
         else:
-            text = Path(file).read_bytes().decode("utf-8")
+            with Path(file).open("rb") as stream:
+                content = stream.read(LARGEST + 1)
+        content.decode("utf-8")
     except UnicodeDecodeError:
         raise UnreadableError(
             f"{file} is neither JSON nor an extract file",
@@ -36,7 +39,7 @@ def load_saved(file: str) -> dict[str, Any]:
         raise UnreadableError(
             f"cannot read {file}: {error.strerror}", "give a readable file"
         ) from None
-    return load_document(text)
+    return load_document(content)
 
 
 def load_comparison(file: str) -> dict[str, Any]:

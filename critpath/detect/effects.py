@@ -90,25 +90,26 @@ def effects(
     known = np.isin(np.arange(strata), normal_stratum)
     effect[~known] = 0.0
     rng = np.random.default_rng(random_seed)
+    residual, excess = _summable(normal - mean[normal_stratum], sample - mean[sample_stratum])
     order = np.lexsort((*sample.T[::-1], sample_stratum))
-    excess = (sample - mean[sample_stratum])[order]
     if replicates is None:
         replicates = int(np.clip(_WORK // max(len(normal), m), _LEAST_REPLICATES, _REPLICATES))
     kinds = (sample_stratum[order, None] == np.arange(strata)).astype(np.float64)
-    both = _resampled_means(rng, np.column_stack([excess, kinds]), replicates)
+    both = _resampled_means(rng, np.column_stack([excess[order], kinds]), replicates)
     differences, mixes = both[:, :columns], both[:, columns:]
     for s in np.flatnonzero(known):
         rows = normal[normal_stratum == s]
-        centred = (rows - mean[s])[np.lexsort(rows.T[::-1])]
+        centred = residual[normal_stratum == s][np.lexsort(rows.T[::-1])]
         differences -= mixes[:, [s]] * _resampled_means(rng, centred, replicates)
     error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
     if m < _FEW:
-        whole = sample.mean(axis=0) - share @ mean
+        whole = sample.mean(axis=0) - _weighted(share, mean)
         low, high = whole - _NORMAL_975 * error, whole + _NORMAL_975 * error
     else:
-        low, high = np.quantile(differences, (0.025, 0.975), axis=0)
+        # What is less than a millionth of a nanosecond is left of rounding, not of a change.
+        low, high = np.round(np.quantile(differences, (0.025, 0.975), axis=0), 6) + 0.0
     return Effects(
-        normal_mean=share @ mean,
+        normal_mean=_weighted(share, mean),
         sample_mean=sample.mean(axis=0),
         low=low,
         high=high,
@@ -155,7 +156,26 @@ def standard_errors(
         if len(ours):
             squared[s] = now / len(theirs) + usual / len(ours)
     share = np.bincount(sample_stratum, minlength=strata) / len(sample)
-    return np.sqrt(share**2 @ squared), np.sqrt(squared)
+    return np.sqrt(_weighted(share**2, squared)), np.sqrt(squared)
+
+
+def _weighted(weights: F64, rows: F64) -> F64:
+    """Sum rows by weight, one after the other.
+
+    A matrix product adds in an order, and rounds in places, that depend on the processor.
+    """
+    return np.asarray((weights[:, None] * rows).sum(axis=0), dtype=np.float64)
+
+
+def _summable(*tables: F64) -> list[F64]:
+    """Cut tables to as many binary digits as leave every sum of a column's rows exact.
+
+    Whoever adds in whatever order (see `_weighted`); what is cut off is less than 2^-52 of
+    the largest sum that the column can have.
+    """
+    largest = np.max([len(rows) * np.abs(rows).max(axis=0, initial=0.0) for rows in tables], axis=0)
+    digits = 52 - np.frexp(largest)[1]
+    return [np.ldexp(np.rint(np.ldexp(rows, digits)), -digits) for rows in tables]
 
 
 def _resampled_means(rng: np.random.Generator, rows: F64, replicates: int) -> F64:

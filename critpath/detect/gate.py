@@ -61,7 +61,11 @@ def seed(*arrays: I64) -> int:
     digest = hashlib.blake2b(digest_size=8)
     for array in arrays:
         digest.update(np.asarray(array.shape, np.int64).tobytes())
-        digest.update(np.ascontiguousarray(array[np.lexsort(array.T[::-1])]).tobytes())
+        digest.update(
+            np.ascontiguousarray(
+                array[np.lexsort(array.T[::-1])] if array.size else array
+            ).tobytes()
+        )
     return int.from_bytes(digest.digest(), "little")
 
 

@@ -13,7 +13,7 @@ ctypedef struct Rows:
     int32_t* waker
     int64_t* woken
     uint8_t* filled
-    int64_t cut
+    int64_t base
     const char* data
     const int64_t* at
 
@@ -38,28 +38,26 @@ cdef void point(Rows* rows, const int64_t[::1] start, const int64_t[::1] begin,
 
 cdef void point_opened(Rows* rows, block) except *:
     """Point at the rows of an opened block."""
-    columns, filled, cut, data, at = block
+    columns, filled, base, data, at = block
     cdef uint8_t[::1] of_filled = filled
     cdef const uint8_t[::1] of_data = data
     cdef const int64_t[::1] of_at = at
     point(rows, columns[0], columns[1], columns[2], columns[3], columns[4], columns[5],
           columns[6], columns[7])
     rows.filled = &of_filled[0]
-    rows.cut = cut
+    rows.base = base
     rows.data = <const char*>&of_data[0]
     rows.at = &of_at[0]
 
 
 cdef void fill(Rows* rows, int64_t worker, int64_t until) noexcept nogil:
     """Read a worker's rows up to the first that begins at ``until`` or later."""
-    cdef int64_t i, last_end = rows.cut
-    cdef int32_t last_cpu = -1
+    cdef int64_t i, last_end = rows.base
     cdef const char* p = rows.data + rows.at[worker]
     cdef Row row
     for i in range(rows.start[worker], rows.start[worker + 1]):
-        p = get(p, &row, last_end, last_cpu, rows.cut)
+        p = get(p, &row, last_end)
         last_end = row.end
-        last_cpu = row.cpu
         rows.begin[i] = row.begin
         rows.end[i] = row.end
         rows.woken[i] = row.woken

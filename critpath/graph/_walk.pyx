@@ -10,7 +10,8 @@ among the rows that are carried along.  So blocks are gone through from the last
 first, and every walk goes on in each as far as the block reaches.
 """
 
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport (INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint16_t,
+                          uint32_t, uint64_t)
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 

@@ -6,11 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from critpath.model import I64, Executions, PathSet, join_stored
+from critpath.errors import TooMuchTimeError
+from critpath.model import I64, MOST_TIME, Executions, PathSet, join_stored
 
 
 def join_sets(parts: Sequence[PathSet]) -> PathSet:
-    """Join the executions of several recordings into one set, one session each."""
+    """Join the executions of several recordings into one set, one session each.
+
+    Raises
+    ------
+    TooMuchTimeError
+        If what they take cannot be added up.
+    """
+    if sum(part.executions.time for part in parts) >= MOST_TIME:
+        raise TooMuchTimeError
     if len(parts) == 1:
         return parts[0]
     sources = tuple(source for part in parts for source in part.sources)

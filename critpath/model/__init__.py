@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from critpath.model.comparison import CompareSettings, Comparison
     from critpath.model.detection import Change, Detection, StateTest
     from critpath.model.events import Clock, EventChunk, EventClass, Events, Kind, Loss, Wanted
-    from critpath.model.executions import Executions
+    from critpath.model.executions import MOST_TIME, Executions
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import CriticalPaths, PathSet, join_paths
@@ -70,7 +70,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "comparison": ("CompareSettings", "Comparison"),
     "detection": ("Change", "Detection", "StateTest"),
     "events": ("Clock", "EventChunk", "EventClass", "Events", "Kind", "Loss", "Wanted"),
-    "executions": ("Executions",),
+    "executions": ("MOST_TIME", "Executions"),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": ("CriticalPaths", "PathSet", "join_paths"),
@@ -107,6 +107,7 @@ __all__ = [
     "LETTERS",
     "MANIFEST",
     "MANIFEST_FORMAT",
+    "MOST_TIME",
     "RECORDING",
     "RUNNING",
     "STATES",

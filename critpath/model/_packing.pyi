@@ -4,8 +4,8 @@ ROW_BYTES: int
 OWNER_BYTES: int
 BYTES_BEHIND: int
 
-def pack_rows(
-    cut: int,
+def pack_intervals(
+    base: int,
     out: U8,
     start: I64,
     begin: I64,
@@ -16,9 +16,13 @@ def pack_rows(
     waker: I32,
     woken: I64,
 ) -> int: ...
+def pack_stolen(
+    base: int, out: U8, start: I64, begin: I64, end: I64, state: U8, detail: I32
+) -> int: ...
+def pack_ran(base: int, out: U8, start: I64, begin: I64, end: I64, worker: I32) -> int: ...
 def find_rows(data: U8, start: I64, at: I64) -> None: ...
 def unpack_intervals(
-    cut: int,
+    base: int,
     data: U8,
     start: I64,
     begin: I64,
@@ -30,6 +34,6 @@ def unpack_intervals(
     woken: I64,
 ) -> None: ...
 def unpack_stolen(
-    cut: int, data: U8, start: I64, begin: I64, end: I64, state: U8, detail: I32
+    base: int, data: U8, start: I64, begin: I64, end: I64, state: U8, detail: I32
 ) -> None: ...
-def unpack_ran(cut: int, data: U8, start: I64, begin: I64, end: I64, worker: I32) -> None: ...
+def unpack_ran(base: int, data: U8, start: I64, begin: I64, end: I64, worker: I32) -> None: ...

@@ -28,8 +28,8 @@ class Opened(NamedTuple):
     filled : uint8 [threads + 1]
         Set by who reads all rows of a thread (`critpath.graph`); of others the first ones
         may be there.
-    cut : int
-        Of the block: packed times are relative to it.
+    base : int
+        Of the block: the first packed row of a thread is relative to it.
     data : uint8 [bytes]
         The rows, as ``_packed_rows.pxi`` has them.
     at : int64 [threads + 1]
@@ -38,7 +38,7 @@ class Opened(NamedTuple):
 
     columns: Columns
     filled: U8
-    cut: int
+    base: int
     data: U8
     at: I64
 

@@ -110,7 +110,7 @@ class Loss:
         Number of packets lost or damaged.
     reason : str
         ``discarded``, ``packets lost``, ``damaged`` (with the file and offset),
-        ``truncated``, ``stream missing``.
+        ``truncated``, ``contradiction``, ``stream missing``.
     """
 
     begin: int

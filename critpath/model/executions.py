@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from critpath.model.columns import I64, freeze_columns
 from critpath.model.table import Column, Table
+
+# Nanoseconds that the executions of a set are below in all, 73 years, so that no sum of two
+# sets overflows.
+MOST_TIME: Final = 2**61
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +53,12 @@ class Executions(Table):
 
     def __len__(self) -> int:
         return len(self.id)
+
+    @property
+    def time(self) -> int:
+        """What all of them take together (ns), exactly, however much it is."""
+        each = self.end - self.begin
+        return (int((each >> 31).sum()) << 31) + int((each & (2**31 - 1)).sum())
 
     def rows(self, rows: slice) -> Executions:
         """Return consecutive executions."""

@@ -1,9 +1,9 @@
 """Blocks in few bytes, to be kept.
 
-Of a row nearly all is known from the one before: a thread's row begins where its last one
-ended, mostly on the same processor, and few have a waker or a detail.  So a row is its
-state, its length and what is not as expected, where its columns would be 37 bytes: see
-``_packed_rows.pxi``.  That is less memory to touch, which costs more than the packing.
+Of a row much is known from the one before: a thread's row begins where its last one ended,
+and few have a waker or a detail.  So a row is its state, its length and what is not as
+expected, 8 to 24 bytes, where its columns would be 37: see ``_packed_rows.pxi``.  That is
+less memory to touch, which costs more than the packing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from critpath.model._packing import (
     OWNER_BYTES,
     ROW_BYTES,
     find_rows,
-    pack_rows,
+    pack_intervals,
+    pack_ran,
+    pack_stolen,
     unpack_intervals,
     unpack_ran,
     unpack_stolen,
@@ -37,6 +39,7 @@ _KINDS: Final[tuple[tuple[type[np.generic], ...], ...]] = (
     (np.int64, np.int64, np.int64, np.uint8, np.int32),
     (np.int64, np.int64, np.int64, np.int32),
 )
+_PACK: Final[tuple[Callable[..., int], ...]] = (pack_intervals, pack_stolen, pack_ran)
 _UNPACK: Final[tuple[Callable[..., None], ...]] = (unpack_intervals, unpack_stolen, unpack_ran)
 
 
@@ -59,35 +62,35 @@ class PackedTable:
     rows: int
     data: U8
 
-    def unpacked(self, table: int, cut: int, scratch: Take = _fresh) -> Columns:
+    def unpacked(self, table: int, base: int, scratch: Take = _fresh) -> Columns:
         """Return where the rows of each owner start, and their columns in `Block`'s order.
 
         Parameters
         ----------
         table : int
             ``INTERVALS``, ``STOLEN`` or ``RAN``.
-        cut : int
+        base : int
             That of the block.
         scratch : callable
             Gives the memory that they will be in.
         """
         columns = self._room(table, scratch)
-        _UNPACK[table](cut, self.data, *columns)
+        _UNPACK[table](base, self.data, *columns)
         return columns
 
-    def opened(self, cut: int, scratch: Take = _fresh) -> Opened:
+    def opened(self, base: int, scratch: Take = _fresh) -> Opened:
         """Return what threads did, to be read thread by thread.
 
         Parameters
         ----------
-        cut, scratch
+        base, scratch
             As `unpacked`.
         """
         columns = self._room(INTERVALS, scratch)
         # Never empty: native code takes the address of what is first.
         filled, at = np.zeros(self.owners + 1, np.uint8), np.zeros(self.owners + 1, np.int64)
         find_rows(self.data, columns[0], at[: self.owners])
-        return Opened(columns, filled, cut, self.data, at)
+        return Opened(columns, filled, base, self.data, at)
 
     def _room(self, table: int, scratch: Take) -> Columns:
         """Return columns with room for the rows."""
@@ -111,11 +114,14 @@ class PackedBlock:
     ----------
     cut : int
         That of the block.
+    base : int
+        What the first row of every owner is told relative to (ns).
     tables : tuple of PackedTable
         What threads did, interrupt work, who ran.
     """
 
     cut: int
+    base: int
     tables: tuple[PackedTable, ...]
 
     def __len__(self) -> int:
@@ -126,30 +132,25 @@ class PackedBlock:
         columns = [
             column
             for kind, table in enumerate(self.tables)
-            for column in table.unpacked(kind, self.cut)
+            for column in table.unpacked(kind, self.base)
         ]
         return Block(self.cut, *columns)
 
 
 def pack(block: Block) -> PackedBlock:
     """Return a block in few bytes; what a replay cuts is packed already."""
-    stolen, ran = block.stolen(), block.ran()
-    none = np.full(max(len(stolen[1]), len(ran[1])), -1, np.int64)
-    halves = none.astype(np.int32)
-    zeros = np.zeros(len(ran[1]), np.int32)
-    n, m = len(stolen[1]), len(ran[1])
-    tables = (
-        block.intervals(),
-        (*stolen, halves[:n], halves[:n], none[:n]),
-        (*ran[:3], zeros.astype(np.uint8), zeros, halves[:m], ran[3], none[:m]),
+    tables = block.intervals(), block.stolen(), block.ran()
+    return PackedBlock(
+        block.cut,
+        block.cut,
+        tuple(_packed(table, block.cut, columns) for table, columns in enumerate(tables)),
     )
-    return PackedBlock(block.cut, tuple(_packed(block.cut, columns) for columns in tables))
 
 
-def _packed(cut: int, columns: Columns) -> PackedTable:
+def _packed(table: int, base: int, columns: Columns) -> PackedTable:
     owners, rows = len(columns[0]) - 1, len(columns[1])
     room = np.zeros(OWNER_BYTES * owners + ROW_BYTES * rows + BYTES_BEHIND, np.uint8)
-    size = pack_rows(cut, room, *columns)
+    size = _PACK[table](base, room, *columns)
     room[size:] = 0
     return PackedTable(owners, rows, room[: size + BYTES_BEHIND].copy())
 
@@ -159,16 +160,18 @@ class FetchedBlock:
 
     Parameters
     ----------
-    cut : int
+    cut, base : int
     fetch : callable
         Returns ``INTERVALS``, ``STOLEN`` or ``RAN``.
     scratch : callable
         Gives memory for the columns.
     """
 
-    def __init__(self, cut: int, fetch: Callable[[int], PackedTable], scratch: Take) -> None:
+    def __init__(
+        self, cut: int, base: int, fetch: Callable[[int], PackedTable], scratch: Take
+    ) -> None:
         self.cut = cut
-        self._fetch, self._scratch = fetch, scratch
+        self._base, self._fetch, self._scratch = base, fetch, scratch
 
     def intervals(self) -> Columns:
         """As `Block.intervals`."""
@@ -176,7 +179,7 @@ class FetchedBlock:
 
     def opened(self) -> Opened:
         """Return what threads did, to be read thread by thread."""
-        return self._fetch(INTERVALS).opened(self.cut, self._scratch)
+        return self._fetch(INTERVALS).opened(self._base, self._scratch)
 
     def stolen(self) -> Columns:
         """As `Block.stolen`."""
@@ -187,7 +190,7 @@ class FetchedBlock:
         return self._columns(RAN)
 
     def _columns(self, table: int) -> Columns:
-        return self._fetch(table).unpacked(table, self.cut, self._scratch)
+        return self._fetch(table).unpacked(table, self._base, self._scratch)
 
 
 class PackedBlocks:
@@ -216,7 +219,7 @@ class PackedBlocks:
 
     def __getitem__(self, index: int) -> FetchedBlock:
         block = self._blocks[index]
-        return FetchedBlock(block.cut, block.tables.__getitem__, self._desk.take)
+        return FetchedBlock(block.cut, block.base, block.tables.__getitem__, self._desk.take)
 
     def __iter__(self) -> Iterator[FetchedBlock]:
         return (self[index] for index in range(len(self)))

@@ -8,6 +8,8 @@ from typing import Final
 
 MANIFEST: Final = "critpath.json"
 MANIFEST_FORMAT: Final = "critpath/recording/1"
+MANIFEST_BYTES: Final = 1 << 26  # no manifest is larger
+MANIFEST_RUNS: Final = 200_000  # for as many there is room
 
 # What `state` can be.  Only a recorder that was killed leaves "recording" behind.
 RECORDING, COMPLETE, INTERRUPTED = "recording", "complete", "interrupted"

@@ -73,7 +73,10 @@ class Column:
         missing = None if self.valid is None else ~np.asarray(self.valid, np.bool_)
         if self.words:
             codes, words = _distinct(self.values, [_utf8(word) for word in self.words])
-            indices = pa.array(codes, mask=missing)
+            # pandas reads no unsigned ones from older versions of pyarrow.
+            signed = np.dtype(f"i{codes.itemsize}")
+            few = len(words) <= np.iinfo(signed).max
+            indices = pa.array(codes.view(signed) if few else codes.astype(np.int64), mask=missing)
             return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
         if isinstance(self.values, np.ndarray):
             return pa.array(self.values, mask=missing)

@@ -225,16 +225,13 @@ def _one_pass(
         has_syscalls=facts.syscalls,
     )
     if put is None:
-        # Where chunks are made ahead, beside the replay.
-        source.watch(digest.feed)
         chunks = iter(source)
     else:
         put = put.recoded(facts.strings.__getitem__, source.code)
         chunks = with_insertions(iter(source), put, source.classes)
     rows = 0
     for chunk in chunks:
-        if put is not None:
-            digest.feed(chunk, source.classes)
+        digest.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
         if put is None and replayer.contradicted and not source.filled:
             return replace(facts, searched=True)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from critpath.read.clocks import Trace
 
 
-# Chunks that are decoded ahead: one, and another for the time that a block is cut in.
-_AHEAD: Final = 2
+# Chunks that are decoded ahead: one, and others for the time that a block is cut in.
+_AHEAD: Final = 3
 
 
 # Looks at a chunk and the classes that are known with it.

@@ -35,6 +35,7 @@ class SpilledBlocks:
         except OSError as error:
             raise self._no_room(error) from error
         self._cuts: list[int] = []
+        self._bases: list[int] = []
         # Of each table of each block: where it begins, its owners, rows and bytes.
         self._places: list[list[tuple[int, int, int, int]]] = []
         self._desk = Desk()
@@ -52,6 +53,7 @@ class SpilledBlocks:
         except OSError as error:
             raise self._no_room(error) from error
         self._cuts.append(block.cut)
+        self._bases.append(block.base)
         self._places.append(places)
 
     @property
@@ -65,7 +67,10 @@ class SpilledBlocks:
     def __getitem__(self, index: int) -> FetchedBlock:
         places = self._places[index]
         return FetchedBlock(
-            self._cuts[index], lambda table: self._read(*places[table]), self._desk.take
+            self._cuts[index],
+            self._bases[index],
+            lambda table: self._read(*places[table]),
+            self._desk.take,
         )
 
     def _read(self, begin: int, owners: int, rows: int, size: int) -> PackedTable:

@@ -191,9 +191,35 @@ cdef class Decoder(Packets):
                 return OK
             if result == NEED_CLASS or result == NO_MEMORY:
                 return result
+            if result == OK:
+                result = self._behind()
             result = self._close_packet(result)
             if result != OK:
                 return result
+
+    cdef int _behind(self) noexcept nogil:
+        """Whether events go on behind the packet's content, so that its size is wrong.
+
+        What lies there is zero where buffers are cleared.  An event's header is not, it is of
+        a class that came before, and its time is between the last event's and the packet's end.
+        """
+        cdef Stream* stream = &self.of.streams[self.stream_index]
+        cdef int64_t wanted = 1 << R_CONTENT | 1 << R_PACKET | 1 << R_END
+        cdef int64_t at = self.content >> 3, left = self.packet[1] - at, pos = 0, id = 0
+        cdef uint64_t clock = self.s.clock
+        cdef const uint8_t* p
+        if (self.packet[16] & wanted != wanted or self.packet[14] < 0 or left < 16
+                or self.content & 7 or self.content != self.packet[2] or not stream.way_count):
+            return OK
+        if self._fill(self.at + at, 16) != OK:
+            return OK
+        p = self.glass.data + (self.at + at - self.window_at)
+        if raw64(p) == 0 or flat_header(p, 128, stream, &pos, &clock, &id) != OK:
+            return OK
+        if (0 <= id < DENSE_IDS and stream.dense[id] > 0
+                and self.s.clock <= clock <= <uint64_t>self.packet[4]):
+            return BEHIND
+        return OK
 
     cdef int _grow(self, int64_t values) noexcept nogil:
         """Room for one more event of that many values."""
@@ -260,6 +286,7 @@ cdef class Decoder(Packets):
         cdef Going going
         cdef Name* names = self.recording.names
         cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[7] << 32)
+        cdef bint turned = False
         cdef bint direct = stream.frequency == 1000000000 and stream.shift == 0
         while pos < limit:
             if stream.start.near.size:
@@ -288,6 +315,8 @@ cdef class Decoder(Packets):
                 if result != OK:
                     break
                 id = regs[R_EVENT]
+            # Only a whole timestamp can; what is fast has none that does.
+            turned |= clock < before
             index = -1
             if 0 <= id < DENSE_IDS:
                 index = stream.dense[id] - 1
@@ -346,6 +375,8 @@ cdef class Decoder(Packets):
                 pos, clock = begin, before
             result = MORE
         s.pos, s.clock = pos, clock
+        if turned:
+            self.packet[16] |= 1 << TURNED
         self.count = rows
         self.packet[10] = count
         self.packet[11] = low

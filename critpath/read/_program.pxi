@@ -50,6 +50,7 @@ cdef enum:
     NO_MEMORY = 11
     IO_ERROR = 12
     TOO_MANY = 13    # more packets in a file than any tracer writes
+    BEHIND = 14      # events go on behind the content
     NEED_CLASS = 100
     MORE = 101       # the window ends before the content
     FULL = 102       # as many rows as the bound allows
@@ -68,6 +69,10 @@ cdef enum:
     R_DISCARDED = 8
     R_CPU = 9
     R_EVENT = 10
+
+# Said together with the roles that a packet has: time ran backwards within it.
+cdef enum:
+    TURNED = 16
 
 cdef struct Step:
     int64_t code

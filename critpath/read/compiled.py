@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
+
 from critpath.errors import UnreadableError
 from critpath.model import I64, EventClass
 from critpath.read import _decode
@@ -30,6 +32,7 @@ from critpath.read.shapes import fixed_layout, flat_header, selectors
 from critpath.read.steps import Program, Role
 from critpath.units import NS_PER_S
 
+_FAR_SECONDS = (1 << 62) // NS_PER_S  # and no clock is shifted by more than as much again
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
 
 
@@ -145,10 +148,22 @@ class CompiledTrace:
         ns = raw * NS_PER_S // of.frequency + of.shift
         return max(-(1 << 63), min(ns, (1 << 63) - 1))
 
+    def times(self, stream: int, raw: I64) -> I64:
+        """Return the timestamps of many raw clock values, whose 64 bits count without a sign."""
+        of = self._streams[stream]
+        seconds, rest = np.divmod(raw.view(np.uint64), np.uint64(of.frequency))
+        far = seconds > _FAR_SECONDS
+        # Less than 18 s, so that no product overflows.
+        rest = rest * np.uint64(NS_PER_S) // np.uint64(of.frequency)
+        ns = (seconds * np.uint64(NS_PER_S) + rest).view(np.int64) + np.int64(of.shift)
+        for row in np.flatnonzero(far).tolist():
+            ns[row] = self.nanoseconds(stream, int(raw[row]) % (1 << 64))
+        return ns
+
     def stream_file(self, path: Path, packets: I64) -> StreamFile:
         """Return what was seen of a stream file's packets, with what explains them."""
         name = f"{self.trace.name}/{path.name}"
-        return StreamFile(name, packets, self.nanoseconds, self._wraps, self.host)
+        return StreamFile(name, packets, self.nanoseconds, self.times, self._wraps, self.host)
 
     def keep(self) -> None:
         """Keep the programs for the next recording with the same metadata."""

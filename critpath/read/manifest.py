@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from collections.abc import Mapping
@@ -21,13 +20,14 @@ from critpath.model import (
     Manifest,
     Run,
 )
+from critpath.model.recording import MANIFEST_BYTES
 from critpath.read.recording import trace_directories
 from critpath.units import plural
+from critpath.untrusted import load_json
 
 if TYPE_CHECKING:
     from critpath.model import Events
 
-_LARGEST: Final = 1 << 26  # bytes of a manifest: a hundred thousand runs
 _AGAIN: Final = "record again, or give --execution"
 _WHOLE: Final = 2**63 - 1
 _NONE: Final = Manifest(COMPLETE, "", (), "", (), {}, "", {}, {}, 0, 0)
@@ -60,16 +60,16 @@ def read_manifest(recording: Path) -> Manifest | None:
         return None
     try:
         with file.open("rb") as stream:
-            text = stream.read(_LARGEST + 1)
-        if len(text) > _LARGEST:
-            raise _WrongError(f"larger than {_LARGEST:,} bytes")
-        said = json.loads(text)
+            text = stream.read(MANIFEST_BYTES + 1)
+        if len(text) > MANIFEST_BYTES:
+            raise _WrongError(f"larger than {MANIFEST_BYTES:,} bytes")
+        said = load_json(text)
         if not isinstance(said, dict):
             raise _WrongError("no object")
         version = said.get("format", MANIFEST_FORMAT)
         if version != MANIFEST_FORMAT:
             raise UnreadableError(
-                f"{file}: its format is {version!r}, this critpath reads {MANIFEST_FORMAT!r}",
+                f"{file}: its format is {version!r:.60}, this critpath reads {MANIFEST_FORMAT!r}",
                 "read it with the critpath that recorded it, or a later one",
             )
         return _manifest(said)

@@ -71,5 +71,6 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
     back = len(set(runs.tolist()) - starts) if len(runs) > 1 else 0
     widths = np.array([len(c.fields) for c in about.classes], np.int64)
     timestamp, event_class, cpu, offset = _merge.merge(ts, place, widths, runs)
+    about.named.look(event_class, offset, values, about.classes)
     columns = (timestamp, cpu, event_class, offset, values)
     return about.events(columns, tuple(decoded(recording.texts())), back)

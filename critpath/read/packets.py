@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 
 from critpath.model import I64, Loss
+from critpath.read.contradictions import contradictions, gathered
+from critpath.read.coverage import coverage
+from critpath.read.packet_columns import Packets, Tracer, columns_of
 from critpath.read.records import Record
 from critpath.read.steps import Role
 from critpath.units import plural
@@ -32,7 +36,7 @@ class Column(IntEnum):
     DAMAGE = 13  # 0, or what was wrong
     WHERE = 14  # bit of the packet; -1 - bit if the file ends before the packet
     ROW = 15  # first row of the packet
-    PRESENT = 16  # a bit per `Role` that the packet has
+    PRESENT = 16  # a bit per `Role` that the packet has; bit 16: time ran backwards in it
 
 
 DAMAGE = {
@@ -48,10 +52,13 @@ DAMAGE = {
     10: "an integer of more than 64 bits",
     12: "the file cannot be read",
     13: "more packets than any tracer writes",
+    14: "events go on behind the packet's content",
 }
 
 
-_MOST_DAMAGES = 100  # of one file, each with its place
+_BEHIND: Final = 14
+_OUTSIDE: Final = 1
+_NOBODY: Final = Tracer()
 
 
 class StreamFile(Record):
@@ -65,6 +72,8 @@ class StreamFile(Record):
         See `Column`.
     nanoseconds : callable
         From a stream class's position and a raw clock value to a timestamp.
+    times : callable
+        The same of an array of raw clock values.
     wraps : tuple of (int, int)
         For each stream class, the bits of its counters of discarded events and of
         packets.
@@ -74,6 +83,7 @@ class StreamFile(Record):
     name: str
     packets: I64
     nanoseconds: Callable[[int, int], int]
+    times: Callable[[int, I64], I64]
     wraps: tuple[tuple[int, int], ...]
     host: int
 
@@ -94,7 +104,12 @@ class _Packet(Record):
         return self.nanoseconds(self.stream, raw)
 
 
-def losses(files: Sequence[StreamFile], begin: int, end: int) -> tuple[list[Loss], list[str]]:
+def losses(
+    files: Sequence[StreamFile],
+    begin: int,
+    end: int,
+    tracer: Tracer = _NOBODY,
+) -> tuple[list[Loss], list[str]]:
     """Return everything a trace's packets say is missing, and warnings.
 
     Counters of discarded events are compared from one packet to the next of the same
@@ -106,29 +121,40 @@ def losses(files: Sequence[StreamFile], begin: int, end: int) -> tuple[list[Loss
         Of one trace.
     begin, end : int
         Range of the recording, for what cannot be placed (ns).
+    tracer : Tracer
+        Who wrote the trace.
     """
     if not files:
         return [], []
     found: list[Loss] = []
     streams: dict[tuple[int, int, int], list[tuple[StreamFile, I64]]] = {}
     for number, file in enumerate(files):
-        table = file.packets
-        odd = table[(table[:, Column.DAMAGE] != 0) | (table[:, Column.WHERE] < 0)]
-        found += _gathered([_damage(file, row, begin, end) for row in odd.tolist()], file)
+        table = np.asfortranarray(file.packets)  # it is gone through column by column
+        if not tracer.clears:  # what lies there may be anything
+            table = table.copy(order="F")
+            table[table[:, Column.DAMAGE] == _BEHIND, Column.DAMAGE] = 0
+        odd = np.flatnonzero((table[:, Column.DAMAGE] != 0) | (table[:, Column.WHERE] < 0))
+        good = (table[:, Column.STREAM] >= 0) & (table[:, Column.DAMAGE] == 0)
+        cpus = np.unique(table[good, Column.CPU]) if len(odd) else odd
+        found += gathered(
+            (_damage(file, at, begin, end, cpus) for at in odd.tolist()),
+            f"damaged: {file.name}",
+        )
         for key, rows in _by_stream(table, number):
             streams.setdefault(key, []).append((file, rows))
     overlapping = 0
-    for parts in streams.values():
-        if _complete(parts):
-            continue
-        packets = [_packet(file, row) for file, rows in parts for row in rows.tolist()]
-        packets.sort(key=lambda p: p.begin)
-        before: _Packet | None = None
-        for after in packets:
+    of_class: dict[int, list[Packets]] = {}
+    for (stream, _, _), parts in streams.items():
+        columns = columns_of(parts, (begin, end))
+        found += contradictions(columns, tracer, files[0].wraps[stream][1], end)
+        of_class.setdefault(stream, []).append(columns)
+        pairs, overlaps = _telling(parts)
+        for before, after in pairs:
             found += _lost_packets(before, after, files[0].host)
             found += _discarded(before, after, files[0].host)
-            overlapping += before is not None and after.begin < before.end
-            before = after
+        overlapping += overlaps
+    for same in of_class.values():
+        found += coverage(same, tracer, begin, end)
     warnings = []
     if overlapping:
         warnings.append(
@@ -141,41 +167,62 @@ def losses(files: Sequence[StreamFile], begin: int, end: int) -> tuple[list[Loss
 def _by_stream(table: I64, number: int) -> Iterator[tuple[tuple[int, int, int], I64]]:
     """Yield the packets of a file whose header could be read, by the stream they are of."""
     present = table[:, Column.PRESENT]
-    table = table[(table[:, Column.STREAM] >= 0) & (present >> Role.BEGIN & 1 != 0)]
+    known = (table[:, Column.STREAM] >= 0) & (present >> Role.BEGIN & 1 != 0)
+    if not known.all():
+        table = table[known]
     # Without an instance id every file is a stream of its own.
     named = table[:, Column.PRESENT] >> Role.INSTANCE & 1
     instance = np.where(named != 0, table[:, Column.INSTANCE], number)
-    keys = np.column_stack((table[:, Column.STREAM], instance, named))
-    if len(table) and (keys == keys[0]).all():  # nearly always; what follows is slow
-        stream, of, name = keys[0].tolist()
+    if not len(table):
+        return
+    keys = (table[:, Column.STREAM], instance, named)
+    if all((key == key[0]).all() for key in keys):  # nearly always; what follows is slow
+        stream, of, name = (int(key[0]) for key in keys)
         yield (stream, of, name), table
         return
-    rows: dict[tuple[int, int, int], list[int]] = {}
-    for row, (stream, of, name) in enumerate(keys.tolist()):
-        rows.setdefault((stream, of, name), []).append(row)
-    for key, found in rows.items():
-        yield key, table[found]
-
-
-def _complete(parts: Sequence[tuple[StreamFile, I64]]) -> bool:
-    """Return whether nothing is missing from a stream's packets: then none is looked at.
-
-    Only where all of them tell all that a loss is known by.
-    """
-    wanted = 1 << Role.END | 1 << Role.SEQUENCE | 1 << Role.DISCARDED
-    table = np.concatenate([rows for _, rows in parts])
-    if (table[:, Column.PRESENT] & wanted != wanted).any():
-        return False
-    events, packets = parts[0][0].wraps[table[0, Column.STREAM]]
-    told = table.view(np.uint64)
-    told = told[np.argsort(told[:, Column.BEGIN], kind="stable")]
-    lost = np.diff(told[:, Column.SEQUENCE]) - np.uint64(1)
-    discarded = told[:, Column.DISCARDED] & np.uint64((1 << events) - 1)
-    return not (
-        (lost & np.uint64((1 << packets) - 1)).any()
-        or discarded.any()
-        or (told[1:, Column.BEGIN] < told[:-1, Column.END]).any()
+    different, first, of_row = np.unique(
+        np.column_stack(keys), axis=0, return_index=True, return_inverse=True
     )
+    by_key = np.split(np.argsort(of_row, kind="stable"), np.cumsum(np.bincount(of_row))[:-1])
+    for at in np.argsort(first).tolist():
+        stream, of, name = different[at].tolist()
+        yield (stream, of, name), table[by_key[at]]
+
+
+def _telling(
+    parts: Sequence[tuple[StreamFile, I64]],
+) -> tuple[list[tuple[_Packet | None, _Packet]], int]:
+    """Return packets of a stream whose counters tell of a loss, each behind the one before.
+
+    And how many of all packets begin before the one before them has ended.
+    """
+    file = parts[0][0]
+    table = np.concatenate([rows for _, rows in parts]) if len(parts) > 1 else parts[0][1]
+    events, packets = (np.uint64((1 << b) - 1) for b in file.wraps[table[0, Column.STREAM]])
+    told = table.view(np.uint64)
+    if (told[1:, Column.BEGIN] < told[:-1, Column.BEGIN]).any():
+        order = np.argsort(told[:, Column.BEGIN], kind="stable")
+        table, told = table[order], told[order]
+    present = table[:, Column.PRESENT]
+    end = np.where(present >> Role.END & 1 != 0, told[:, Column.END], told[:, Column.BEGIN])
+    numbered = present >> Role.SEQUENCE & 1 != 0
+    counted = present >> Role.DISCARDED & 1 != 0
+    steps = np.diff(told[:, Column.SEQUENCE]) - np.uint64(1) & packets
+    more = np.diff(told[:, Column.DISCARDED]) & events
+    tells = np.zeros(len(table), bool)
+    tells[1:] = numbered[1:] & numbered[:-1] & (steps != 0)
+    tells[1:] |= counted[1:] & counted[:-1] & (more != 0)
+    first = np.append(True, ~counted[:-1])  # it has nothing to be compared with
+    tells |= first & counted & (told[:, Column.DISCARDED] & events != 0)
+    rows = np.flatnonzero(tells).tolist()
+    pairs = [
+        (
+            _packet(file, table[row - 1].tolist()) if row else None,
+            _packet(file, table[row].tolist()),
+        )
+        for row in rows
+    ]
+    return pairs, int((told[1:, Column.BEGIN] < end[:-1]).sum())
 
 
 def _packet(file: StreamFile, row: list[int]) -> _Packet:
@@ -194,37 +241,63 @@ def _packet(file: StreamFile, row: list[int]) -> _Packet:
     )
 
 
-def _damage(file: StreamFile, row: list[int], begin: int, end: int) -> Loss:
-    """Return the loss of a packet's rest."""
+def _damage(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> Loss:
+    """Return the loss that a damaged packet is, or one that the file's end cuts.
+
+    ``cpus`` are those of the file's undamaged packets.
+
+    What was damaged is found out where it makes no sense any more, and that may be far
+    behind it: the whole packet is in doubt.  A file that was cut is right up to there.
+    """
+    table = file.packets
+    row = table[at].tolist()
     cut, where = row[Column.WHERE] < 0, row[Column.WHERE]
     if cut:
         where = -1 - where
-    present = row[Column.PRESENT]
-    if row[Column.STREAM] >= 0:
-        if present >> Role.BEGIN & 1:
-            begin = file.nanoseconds(row[Column.STREAM], row[Column.BEGIN] % (1 << 64))
-        if present >> Role.END & 1:
-            end = file.nanoseconds(row[Column.STREAM], row[Column.END] % (1 << 64))
+    low, high = _times(file, row, begin, end)
+    if at and row[Column.STREAM] < 0:
+        # Or the packet before says a wrong size, and then it is in doubt as well.
+        low = min(_times(file, table[at - 1].tolist(), begin, end))
+        low = max(low, begin)
+    # Where the next packet begins is not known if this one does not say how long it is.
+    if at + 1 < len(table):
+        following = _times(file, table[at + 1].tolist(), begin, end)[0]
+        high = following if row[Column.STREAM] < 0 else max(high, row[Column.LAST])
+    elif cut or not row[Column.CONTENT]:
+        high = max(high, end)
+    if row[Column.DAMAGE]:
+        ended = _times(file, table[at - 1].tolist(), begin, begin)[1] if at else begin
+        begins = _times(file, table[at + 1].tolist(), end, end)[0] if at + 1 < len(table) else end
+        if not ended <= low <= high <= begins:
+            # Its times are what was damaged, or the neighbours': it is between these.
+            low, high = min(low, ended), max(high, begins)
     if row[Column.EVENTS]:
-        begin = row[Column.LAST]
+        if cut and row[Column.DAMAGE] in {0, _OUTSIDE}:
+            low = row[Column.LAST]
+        else:
+            low, high = min(low, row[Column.FIRST]), max(high, row[Column.LAST])
+    cpu = row[Column.CPU]
+    if row[Column.DAMAGE] or row[Column.STREAM] < 0:
+        # Its own may be what was damaged.
+        cpu = int(cpus[0]) if len(cpus) == 1 else -1
     place = f"{file.name} at byte {row[Column.OFFSET] + where // 8}"
     reason = (
         f"truncated: {file.name} ends within the packet at byte {row[Column.OFFSET]}"
         if cut
         else f"damaged: {place}: {DAMAGE.get(row[Column.DAMAGE], 'unreadable')}"
     )
-    return Loss(begin, max(begin, end), file.host, row[Column.CPU], 0, 1, reason)
+    return Loss(low, max(low, high), file.host, cpu, 0, 1, reason)
 
 
-def _gathered(damages: list[Loss], file: StreamFile) -> list[Loss]:
-    """Return the first damages of a file one by one, and the others as one."""
-    rest = damages[_MOST_DAMAGES:]
-    if not rest:
-        return damages
-    begin, end = min(x.begin for x in rest), max(x.end for x in rest)
-    reason = f"damaged: {file.name}: and {plural(len(rest), 'packet')} more"
-    together = Loss(begin, end, file.host, rest[0].cpu, 0, len(rest), reason)
-    return [*damages[:_MOST_DAMAGES], together]
+def _times(file: StreamFile, row: list[int], begin: int, end: int) -> tuple[int, int]:
+    """Return when a packet says that it begins and ends, the recording's where it does not."""
+    present = row[Column.PRESENT]
+    if row[Column.STREAM] >= 0:
+        if present >> Role.BEGIN & 1:
+            begin = file.nanoseconds(row[Column.STREAM], row[Column.BEGIN] % (1 << 64))
+        if present >> Role.END & 1 and row[Column.END]:
+            end = file.nanoseconds(row[Column.STREAM], row[Column.END] % (1 << 64))
+    return begin, end
 
 
 def _lost_packets(before: _Packet | None, after: _Packet, host: int) -> list[Loss]:

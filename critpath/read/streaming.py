@@ -22,6 +22,7 @@ from critpath.model import EventChunk, EventClass, Events, Wanted
 from critpath.read import _decode
 from critpath.read.clocks import Clocks, Trace
 from critpath.read.compiled import CompiledTrace, not_readable, stream_size
+from critpath.read.named import NamedCpus
 from critpath.read.selection import selection
 from critpath.read.shapes import decoded
 from critpath.read.summary import Columns, Summary
@@ -63,6 +64,7 @@ class _Chunks:
         As the merge counts them.
     recording : Recording
     classes : list of EventClass
+    named : NamedCpus
     """
 
     def __init__(
@@ -71,9 +73,10 @@ class _Chunks:
         files: list[tuple[CompiledTrace, Path, _decode.Decoder]],
         recording: _decode.Recording,
         classes: list[EventClass],
+        named: NamedCpus,
     ) -> None:
         self._merge, self._files, self._recording = merge, files, recording
-        self._classes = classes
+        self._classes, self._named = classes, named
         self._texts = 0
         self._ended = False
         self.watch: Callable[[EventChunk, Sequence[EventClass]], None] | None = None
@@ -97,6 +100,7 @@ class _Chunks:
         if self._merge.count == 0:
             return None
         chunk = EventChunk(*self._merge.columns())
+        self._named.look(chunk.event_class, chunk.offset, chunk.values, self._classes)
         if self.watch is not None:
             self.watch(chunk, self._classes)
         self._ended = False
@@ -154,7 +158,7 @@ class EventStream:
         self,
         traces: Sequence[Trace],
         wanted: Sequence[Wanted],
-        chunk: int = 65536,
+        chunk: int = 32768,
         *,
         ahead: int = 0,
     ) -> None:
@@ -185,7 +189,9 @@ class EventStream:
             decoder.file(of.tables, os.fsencode(path), stream_size(path), keep)
             merge.add(decoder)
             self._files.append((of, path, decoder))
-        self._chunks = _Chunks(merge, self._files, self._recording, self._about.classes)
+        self._chunks = _Chunks(
+            merge, self._files, self._recording, self._about.classes, self._about.named
+        )
         self._strings: list[str] = []
         self._ended = self._closed = False
         # Those of chunks that were asked for: what is decoded ahead may know more.

@@ -9,7 +9,10 @@ import numpy as np
 from critpath.errors import UnreadableError
 from critpath.model import I32, I64, EventClass, Events, Loss
 from critpath.read.clocks import Clocks, Trace
+from critpath.read.coverage import Channels, absent
 from critpath.read.event_classes import late_warnings
+from critpath.read.named import NamedCpus
+from critpath.read.packet_columns import tracer_of
 from critpath.read.packets import Column, StreamFile, losses
 from critpath.read.schema import TraceClass
 
@@ -30,6 +33,8 @@ class Summary:
         As in `Events`; they grow while events are decoded.
     files : list of list of StreamFile
         Of each trace, once it was read.
+    named : NamedCpus
+        To be shown the events.
     """
 
     def __init__(self, traces: Sequence[Trace], clocks: Clocks) -> None:
@@ -38,6 +43,7 @@ class Summary:
         self.classes: list[EventClass] = []
         self.hosts: list[str] = []
         self.files: list[list[StreamFile]] = []
+        self.named = NamedCpus()
 
     def events(self, columns: Columns, strings: tuple[str, ...], backwards: int = 0) -> Events:
         """Return the events of the recording with all that is known of it.
@@ -63,10 +69,22 @@ class Summary:
         end = int(table[:, Column.LAST].max()) if total else 0
         missing: list[Loss] = []
         warnings: list[str] = []
-        for of in self.files:
-            lost, odd = losses(of, begin, end)
+        tracers = [tracer_of(t.schema.environment, t.directory.absolute()) for t in self.traces]
+        for tracer, of in zip(tracers, self.files, strict=True):
+            lost, odd = losses(of, begin, end, tracer)
             missing += lost
             warnings += odd
+        channels = [
+            Channels(
+                t.name,
+                tracer,
+                self.hosts.index(t.host),
+                t.domain == "kernel",
+                of,
+            )
+            for t, tracer, of in zip(self.traces, tracers, self.files, strict=True)
+        ]
+        missing += absent(channels, begin, end, self.named.of)
         if total == 0:
             damage = next((loss.reason for loss in missing if loss.packets), "")
             where = self.traces[0].directory if self.traces else "the recording"

@@ -8,6 +8,7 @@ from typing import cast
 
 from critpath.errors import CritpathError
 from critpath.record import recorder as recorders
+from critpath.record.identity import ALIEN_CLOCK, NO_PROC, alien_clock, no_proc
 from critpath.record.recorder import Obstacle, Recorder, RecorderSettings
 
 
@@ -40,6 +41,10 @@ def choose_recorder(name: str, settings: RecorderSettings) -> Choice:
     CritpathError
         If there is none, with the way out.
     """
+    if no_proc():
+        raise CritpathError(*NO_PROC)
+    if alien_clock():
+        raise CritpathError(*ALIEN_CLOCK)
     names = list(recorders.RECORDERS) if name == "auto" else [name]
     refused: dict[str, Obstacle] = {}
     for candidate in names:

@@ -18,6 +18,16 @@ from typing import Final
 # In the environment of the command and its descendants.
 SESSION_VARIABLE: Final = "CRITPATH_SESSION"
 
+# What is wrong, and what to do about it.
+NO_PROC: Final = (
+    "/proc is not mounted, or not that of this process's pid namespace",
+    "mount -t proc proc /proc",
+)
+ALIEN_CLOCK: Final = (
+    "this is inside a time namespace: its clock is not the one that the kernel's events have",
+    "record outside, choosing the container: critpath record -a --container NAME",
+)
+
 _NAME: Final = re.compile(
     r"critpath-(?P<namespace>\d{1,12})-(?P<pid>\d{1,10})-(?P<started>\d{1,20})-[0-9a-f]{8}"
 )
@@ -41,10 +51,13 @@ class Owner:
     started: int
 
     def gone(self) -> bool | None:
-        """Tell whether the process is gone; None from another pid namespace."""
+        """Tell whether the process is gone; None from another pid or time namespace."""
         if self.namespace != pid_namespace():
             return None
-        return start_time(self.pid) != self.started
+        started = start_time(self.pid)
+        if started not in {0, self.started} and _time_namespace(self.pid) != _time_namespace():
+            return None  # a start is told by the clock of whoever asks
+        return started != self.started
 
 
 def new_name() -> str:
@@ -65,6 +78,29 @@ def pid_namespace(pid: int | str = "self") -> int:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino  # noqa: PTH116 - no object per process
     except OSError:
         return 0
+
+
+def _time_namespace(pid: int | str = "self") -> int:
+    """Return the inode number of a process's time namespace, 0 if it cannot be read."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/time").st_ino  # noqa: PTH116 - no object per process
+    except OSError:
+        return 0
+
+
+def no_proc() -> bool:
+    """Tell whether the kernel's word on processes is missing, which everything here needs."""
+    return not start_time(os.getpid())
+
+
+def alien_clock() -> bool:
+    """Tell whether this process's monotonic clock is not the kernel's (a time namespace)."""
+    try:
+        text = Path("/proc/self/timens_offsets").read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return False
+    lines = [line.split() for line in text.splitlines()]
+    return any(line[0] == "monotonic" and {*line[1:]} != {"0"} for line in lines if line)
 
 
 def start_time(pid: int) -> int:

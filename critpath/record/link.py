@@ -6,6 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+from critpath.record.recorder import UnfinishedError
+
 
 def link_tree(source: Path, target: Path) -> None:
     """Make a directory with the same files: hard links, copies where links fail.
@@ -16,8 +18,19 @@ def link_tree(source: Path, target: Path) -> None:
         Links in it are copied as links.
     target : Path
         Must not be there.
+
+    Raises
+    ------
+    UnfinishedError
+        If it cannot be made; what there is of it stays.
     """
-    shutil.copytree(source, target, symlinks=True, copy_function=_link)
+    try:
+        shutil.copytree(source, target, symlinks=True, copy_function=_link)
+    except OSError as error:
+        # Of several files there is a list, of which the first says enough.
+        wrong = error.args[0] if isinstance(error, shutil.Error) else ()
+        why = str(wrong[0][-1]) if wrong else error.strerror or error
+        raise UnfinishedError(f"{target} cannot be made: {why}", "make room there") from None
 
 
 def _link(source: str, target: str) -> None:

@@ -13,7 +13,9 @@ from critpath.model import MANIFEST, MANIFEST_FORMAT, Manifest
 def to_json(manifest: Manifest) -> str:
     """Return the text of ``critpath.json``."""
     document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
-    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    # In ASCII, which is read in a fourth of the memory; an argument that is no UTF-8 has
+    # surrogates, for which JSON has escapes.
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
@@ -29,8 +31,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     try:
         # O_EXCL: never through a link that someone else put there.
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        # An argument that is no UTF-8 has surrogates: as \udcXX, which is JSON's own escape.
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
             stream.write(to_json(manifest))
             stream.flush()
             os.fsync(stream.fileno())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.record.identity import pid_namespace
+from critpath.record.identity import ALIEN_CLOCK, NO_PROC, alien_clock, no_proc, pid_namespace
 from critpath.record.recorder import RECORDERS, Obstacle, RecorderSettings
 
 # The kernel's own pid namespace has a fixed inode number (PROC_PID_INIT_INO).
@@ -123,6 +123,10 @@ def _general(host: Mapping[str, object]) -> list[Obstacle]:
                 fatal=False,
             )
         )
+    if sys.platform == "linux" and no_proc():
+        found.append(Obstacle("proc", *NO_PROC))
+    if alien_clock():
+        found.append(Obstacle("time-namespace", *ALIEN_CLOCK))
     free = host["free_bytes"]
     if isinstance(free, int) and free < _LITTLE_SPACE:
         found.append(

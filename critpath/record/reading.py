@@ -12,14 +12,15 @@ from typing import Any, Final
 
 from critpath.errors import UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Manifest, Run
+from critpath.model.recording import MANIFEST_BYTES
+from critpath.untrusted import load_json
 
 # Runs that ended, one JSON object a line, written while the recording goes on.
 RUNS: Final = "runs.jsonl"
-_LARGEST: Final = 1 << 26  # bytes of a manifest or of `RUNS`
 _KINDS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("state", "session", "interleaved", "trace"), str),
     **dict.fromkeys(("begin", "end"), int),
-    "recorder": dict,
+    **dict.fromkeys(("clock", "recorder"), dict),
 }
 
 
@@ -33,7 +34,7 @@ def read_manifest(directory: Path) -> Manifest:
     """
     place = directory / MANIFEST
     try:
-        document = json.loads(_read(place))
+        document = load_json(_read(place).encode())
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableError(
             f"{place}: not a manifest ({error})", "name a recording's directory"
@@ -96,4 +97,4 @@ def _read(place: Path) -> str:
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError("not a file")
-        return stream.read(_LARGEST).decode("utf-8", "replace")
+        return stream.read(MANIFEST_BYTES).decode("utf-8", "replace")

@@ -7,9 +7,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from critpath.errors import CritpathError
+
 if TYPE_CHECKING:
-    from critpath.errors import CritpathError
     from critpath.model import CpuLoss
+
+
+class UnfinishedError(CritpathError):
+    """There is no trace yet, but what was recorded is kept and can become one.
+
+    Nothing is left in the tracer; ``finish_raw`` of the recorder's module makes the trace.
+
+    Attributes
+    ----------
+    end : int
+        Until when it was recorded (ns); 0 if that is not known.
+    """
+
+    def __init__(self, what: str, do: str, end: int = 0) -> None:
+        super().__init__(what, do)
+        self.end = end
 
 
 @dataclass(frozen=True)
@@ -32,6 +49,9 @@ class RecorderSettings:
         ``ctf-1.8`` or ``ctf-2`` (LTTng 2.15 and later only).
     keep_raw : bool
         Keep what the trace was converted from.
+    writing : Path, optional
+        The same directory through a descriptor of this process (`critpath.record.held`):
+        what this process writes stays in it, wherever its name leads meanwhile.
     """
 
     session: str
@@ -40,6 +60,12 @@ class RecorderSettings:
     buffer_bytes: int = 0
     trace_format: str = "ctf-1.8"
     keep_raw: bool = False
+    writing: Path | None = None
+
+    @property
+    def held(self) -> Path:
+        """Where this process writes to."""
+        return self.writing or self.directory
 
 
 def _nothing() -> None:
@@ -61,19 +87,24 @@ class Recorded:
     release : callable
         Deletes what the trace was made from.  To be called when the manifest is written:
         until then a recorder that is killed must not take the counts of the loss along.
+    end : int
+        Until when the trace of a recording goes that is finished later (ns); 0 if that is
+        not known.
     """
 
     loss: tuple[CpuLoss, ...] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     release: Callable[[], None] = field(default=_nothing, compare=False)
+    end: int = 0
 
 
 class Recorder(Protocol):
     """A recorder, called in this order: start, stop, finish; or abort at any time.
 
     Every method raises `critpath.errors.CritpathError` with what to do about it, and
-    leaves nothing behind when it does.
+    leaves nothing behind when it does; but for `UnfinishedError`, which leaves what was
+    recorded.
     """
 
     @property

@@ -65,6 +65,10 @@ class Request:
     as_root: bool = False
     force: bool = False
 
+    def directories(self, top: Path) -> tuple[Path, ...]:
+        """Return the recordings' directories; the first has the trace."""
+        return (top / NORMAL, top / SAMPLE) if len(self.commands) > 1 else (top,)
+
 
 @dataclass(frozen=True)
 class Recording:

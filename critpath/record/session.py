@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run
-from critpath.model.recording import COMPLETE, INTERRUPTED, RECORDING
+from critpath.model.recording import COMPLETE, INTERRUPTED
 from critpath.record.before import container_namespace, subreaper, sweep
 from critpath.record.caller import Caller
 from critpath.record.choose import Choice, choose_recorder
-from critpath.record.host import INITIAL_PID_NAMESPACE, clock_facts, host_facts
+from critpath.record.host import INITIAL_PID_NAMESPACE
 from critpath.record.identity import SESSION_VARIABLE, new_name, pid_namespace
+from critpath.record.keeping import complete_manifests, first_manifest, keep_unfinished, note_run
 from critpath.record.link import link_tree
 from critpath.record.manifest import write_manifest
 from critpath.record.place import Place
 from critpath.record.program import Program, find_program
-from critpath.record.reading import RUNS
-from critpath.record.recorder import Recorded, Recorder, RecorderSettings
+from critpath.record.recorder import Recorded, Recorder, RecorderSettings, UnfinishedError
 from critpath.record.registry import register, unregister
-from critpath.record.request import NORMAL, SAMPLE, TRACE, Outcome, Recording, Request, Tell
+from critpath.record.request import TRACE, Outcome, Recording, Request, Tell
 from critpath.record.runner import Runner
 from critpath.record.signals import Signals, Stopped
 from critpath.record.throttling import Throttling
 from critpath.record.user import User, invoking_user
+
+_LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 
 def record(request: Request, tell: Tell) -> Outcome:
@@ -61,7 +63,7 @@ def record(request: Request, tell: Tell) -> Outcome:
     container = container_namespace(request.container)
     settings = RecorderSettings(
         session=session,
-        directory=_directories(request, place.building)[0],
+        directory=request.directories(place.building)[0],
         profile=request.profile,
         buffer_bytes=request.buffer_bytes,
         trace_format=request.trace_format,
@@ -74,7 +76,7 @@ def record(request: Request, tell: Tell) -> Outcome:
         tell.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
         free = place.room()
         if free is not None:
-            tell.say(f"warning: only {free / 2**20:.0f} MiB are free at {place.target.parent}")
+            tell.say(f"warning: only {free / 2**20:.0f} MiB are free for {place.target}")
         runner = Runner(caller, user, signals, tell.say)
         running = _Session(
             request, tell, place, programs, container, settings, choice, user, signals, runner
@@ -100,6 +102,9 @@ class _Session:
     failed: CritpathError | None = None
     recorded: Recorded | None = None
     throttling: Throttling | None = None
+    end: int = 0  # until when it was recorded
+    complete: bool = False  # nothing that comes then may cost it
+    kept: bool = False  # for somebody else to finish
 
     def record(self) -> Outcome:
         """Record, and leave nothing behind if that fails."""
@@ -108,19 +113,32 @@ class _Session:
         register(self.settings.session, self.directories[0], self.choice.name, owner)
         try:
             self.place.make()
-            return self._record()
-        except Stopped:
-            return self._stopped()
-        except BaseException:
+            try:
+                return self._record()
+            except Stopped:
+                return self._stopped()
+        except UnfinishedError as error:
+            self.place.name_in(error)
+            error.end = error.end or self.end
+            found = dict(zip(self.directories, self.manifests, strict=True))
+            wrong = keep_unfinished(self.place, found, self.notes, error)
+            self.kept = isinstance(wrong, UnfinishedError)
+            self.place.name_in(wrong)
+            raise wrong from None
+        except BaseException as error:
             self._abort()
-            self.place.discard()
+            if not self.complete:
+                self.place.discard()
+            self.place.name_in(error)
             raise
         finally:
-            unregister(self.settings.session)
+            self.place.close()
+            if not self.kept:
+                unregister(self.settings.session)
 
     def _record(self) -> Outcome:
         for directory in self.directories:
-            if directory != self.place.building:
+            if directory != self.place.writing:
                 directory.mkdir(mode=0o700)
         self._warm_up()
         if self.signals.poll():
@@ -134,7 +152,7 @@ class _Session:
             self._abort()
             return self._nothing()
         self._finish(self._stop())
-        self.place.settle(self.user)
+        self._settle()
         return self._outcome(self._exit_code())
 
     # ------------------------------------------------------------------ its steps
@@ -142,7 +160,7 @@ class _Session:
     @property
     def directories(self) -> tuple[Path, ...]:
         """Where the recordings are written; the first has the trace."""
-        return _directories(self.request, self.place.building)
+        return self.request.directories(self.place.writing)
 
     def _warm_up(self) -> None:
         for number in range(self.request.warmup):
@@ -165,9 +183,19 @@ class _Session:
                 "critpath runs in a container (a pid namespace of its own): the trace has other "
                 "pids, so runs cannot be matched with processes"
             )
-        self.recorder = self.choice.open(self.settings)
+        self.recorder = self.choice.open(replace(self.settings, writing=self.directories[0]))
         # Before there is anything in the tracer: whose it is can be seen from then on.
-        self.manifests = [self._manifest(index) for index in range(len(self.directories))]
+        self.manifests = [
+            first_manifest(
+                self.request,
+                index,
+                session=self.settings.session,
+                recorder=self.choice.name,
+                container=self.container,
+                notes=self.notes,
+            )
+            for index in range(len(self.directories))
+        ]
         self._write()
         with self.signals.watching():
             begin = self.recorder.start()
@@ -176,31 +204,6 @@ class _Session:
         self.manifests = [replace(m, begin=begin) for m in self.manifests]
         self._write()
 
-    def _manifest(self, index: int) -> Manifest:
-        request = self.request
-        names = tuple(directory.name for directory in self.directories)
-        return Manifest(
-            state=RECORDING,
-            session=self.settings.session,
-            command=request.commands[index] if request.commands else (),
-            execution=self._execution(),
-            runs=(),
-            recorder={"name": self.choice.name},
-            profile=request.profile,
-            clock=clock_facts(),
-            host=host_facts(),
-            begin=0,
-            end=0,
-            warmup=request.warmup,
-            prepare=request.prepare,
-            timeout=request.timeout,
-            interleaved=names[1 - index] if len(names) > 1 else "",
-            container=self.container,
-            trace=TRACE,
-            warnings=tuple(self.notes),
-            critpath=request.version,
-        )
-
     def _write(self) -> None:
         for directory, manifest in zip(self.directories, self.manifests, strict=True):
             write_manifest(directory, manifest)
@@ -208,10 +211,7 @@ class _Session:
     def _runs(self) -> None:
         """Run the commands in turn: ABAB for two."""
         recorder = self._running()
-        environment = {
-            **recorder.environment(),
-            SESSION_VARIABLE: self.settings.session,
-        }
+        environment = {**recorder.environment(), SESSION_VARIABLE: self.settings.session}
         initial = pid_namespace() == INITIAL_PID_NAMESPACE
         total = self.request.runs * len(self.programs)
         for number in range(total):
@@ -237,14 +237,15 @@ class _Session:
                     interrupted=bool(self.signals.poll()),
                 ),
             )
-            if self.signals.poll() or self._failed(own):
+            if self.signals.poll() or self._failed(f"in run {own}"):
                 return
 
-    def _failed(self, number: int) -> bool:
+    def _failed(self, where: str) -> bool:
         """Tell whether the recorder has given up: what runs on would not be recorded."""
         error = self._running().failure
-        if error is not None:
-            self._note(f"recording ended in run {number}: {error.what}")
+        if error is not None and self.failed is None:
+            self.place.name_in(error)
+            self._note(f"recording ended {where}: {error.what}")
             self.failed = error
         return error is not None
 
@@ -253,12 +254,8 @@ class _Session:
         self.place.check_unchanged()
         before = self.manifests[index]
         self.manifests[index] = replace(before, runs=(*before.runs, run))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        descriptor = os.open(self.directories[index] / RUNS, flags, 0o600)
-        try:
-            os.write(descriptor, json.dumps(asdict(run)).encode() + b"\n")
-        finally:
-            os.close(descriptor)
+        if wrong := note_run(self.directories[index], run):
+            self._note(wrong)
 
     def _machine(self) -> None:
         """Wait while the whole machine is recorded."""
@@ -273,7 +270,9 @@ class _Session:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 return
-            info = self.signals.wait(left)
+            info = self.signals.wait(min(left or _LOOK, _LOOK))
+            if self._failed("early"):
+                return
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self.signals.note(info)
 
@@ -281,7 +280,8 @@ class _Session:
         self.tell("stopping the recorder")
         self.place.check_unchanged()
         with self.signals.watching():
-            end = self._running().stop()
+            self.end = end = self._running().stop()
+        self._failed("while it was stopped")
         if self.throttling is not None:
             self.notes += self.throttling.notes(end - self.manifests[0].begin)
         return end
@@ -292,26 +292,29 @@ class _Session:
         with self.signals.watching():
             self.recorded = recorded = self._running().finish(self.tell)
             self.recorder = None
-            first, *others = self.directories
-            for other in others:
-                link_tree(first / TRACE, other / TRACE)
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
     def _complete(self, state: str, end: int, recorded: Recorded) -> None:
-        for index, directory in enumerate(self.directories):
-            manifest = self.manifests[index]
-            manifest = replace(
-                manifest,
-                state=state,
-                end=end,
-                loss=tuple(loss for loss in recorded.loss if loss.events or loss.packets),
-                recorder={**manifest.recorder, **recorded.facts},
-                warnings=tuple(dict.fromkeys((*self.notes, *recorded.warnings))),
-            )
-            self.manifests[index] = manifest
-            write_manifest(directory, manifest)
-            (directory / RUNS).unlink(missing_ok=True)
-        recorded.release()
+        first, *others = self.directories
+        for other in others:
+            # Linking may be what was interrupted.
+            shutil.rmtree(other / TRACE, ignore_errors=True)
+            link_tree(first / TRACE, other / TRACE)
+        said = [self.place.named(text) for text in (*self.notes, *recorded.warnings)]
+        found = dict(zip(self.directories, self.manifests, strict=True))
+        self.manifests = complete_manifests(found, state, end, recorded, said)
+        self.complete = True
+        self._release(recorded)
+
+    def _release(self, recorded: Recorded) -> None:
+        try:
+            recorded.release()
+        except OSError as error:
+            self._warn(f"what the trace was made of could not be removed: {error.strerror}")
+
+    def _settle(self) -> None:
+        if wrong := self.place.settle(self.user):
+            self._warn(wrong)
 
     # ---------------------------------------------------------- what may come between
 
@@ -331,20 +334,20 @@ class _Session:
     def _stopped(self) -> Outcome:
         """End at once: keep what can be read already, and nothing else."""
         self._abort()
+        if self.complete and self.recorded is not None:
+            self._release(self.recorded)
+            self._settle()
+            return self._outcome(self.signals.exit_code)
         self.place.check_unchanged()
         trace = self.directories[0] / TRACE
         readable = trace.is_dir() and any(trace.rglob("metadata"))
         if not (readable and self.manifests and self.place.building == self.place.target):
             return self._nothing()
-        for directory in self.directories[1:]:
-            # Linking may be what was interrupted.
-            shutil.rmtree(directory / TRACE, ignore_errors=True)
-            link_tree(trace, directory / TRACE)
         self._note("the recording was interrupted before it was finished")
         end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
         recorded = self.recorded or Recorded(facts=self.manifests[0].recorder)
         self._complete(INTERRUPTED, end, recorded)
-        self.place.settle(self.user)
+        self._settle()
         return self._outcome(self.signals.exit_code)
 
     def _nothing(self) -> Outcome:
@@ -359,7 +362,12 @@ class _Session:
             recorder.abort()
         except CritpathError as error:
             # The first failure is the one to tell; what is left is named too.
-            self.tell.say(f"warning: {error.what} ({error.do})")
+            self._warn(f"{error.what} ({error.do})")
+        except OSError as error:
+            self._warn(f"what was recorded could not be removed: {error}")
+
+    def _warn(self, what: str) -> None:
+        self.tell.say(self.place.named(f"warning: {what}"))
 
     # ------------------------------------------------------------------- small facts
 
@@ -371,13 +379,6 @@ class _Session:
     def _note(self, warning: str) -> None:
         self.notes.append(warning)
 
-    def _execution(self) -> str:
-        if self.request.execution:
-            return self.request.execution
-        if self.container:
-            return f"process,ns={self.container}"
-        return "process" if self.programs else ""
-
     def _exit_code(self) -> int:
         """Return the first code that is not 0; a recording that was cut short has one too."""
         if self.failed:
@@ -388,10 +389,6 @@ class _Session:
         return failed or (self.signals.exit_code if len(runs) < wanted else 0)
 
     def _outcome(self, exit_code: int) -> Outcome:
-        places = _directories(self.request, self.request.output)
+        places = self.request.directories(self.request.output)
         recordings = tuple(Recording(p, m) for p, m in zip(places, self.manifests, strict=True))
         return Outcome(exit_code, recordings, self.place.size())
-
-
-def _directories(request: Request, top: Path) -> tuple[Path, ...]:
-    return (top / NORMAL, top / SAMPLE) if len(request.commands) > 1 else (top,)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from critpath.errors import CritpathError
+from critpath.record.held import hold, identity_of
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def invoking_user(environment: Mapping[bytes, bytes], *, as_root: bool) -> User 
     )
 
 
-def hand_over(directory: Path, identity: tuple[int, int], user: User | None) -> None:
+def hand_over(directory: Path, identity: tuple[int, int], user: User | None) -> str:
     """Make a recording private, and the user's own.
 
     Parameters
@@ -82,35 +83,67 @@ def hand_over(directory: Path, identity: tuple[int, int], user: User | None) -> 
     user : User or None
         None leaves the owner.
 
+    Returns
+    -------
+    str
+        As `hand_over_held` does.
+
     Raises
     ------
     CritpathError
         If the directory is another one.
     """
-    top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    top = hold(directory)
     try:
-        found = os.fstat(top)
-        if (found.st_dev, found.st_ino) != identity:
+        if identity_of(os.fstat(top)) != identity:
             raise CritpathError(
                 f"{directory} was exchanged for another directory while recording",
                 "record again where nobody else writes",
             )
-        names = _names(top)
-        # From the inside out: the directory is root's until its content is finished.
-        for _, directories, files, place in os.fwalk(".", topdown=False, dir_fd=top):
-            for name in files:
+        return hand_over_held(top, user)
+    finally:
+        os.close(top)
+
+
+def hand_over_held(top: int, user: User | None) -> str:
+    """Make the directory of a descriptor private, and the user's own; None leaves the owner.
+
+    Returns
+    -------
+    str
+        What is to be said if not all of it could be: a quota, a file system without owners.
+        That is no reason to lose what is in there.
+    """
+    try:
+        _hand_over_all(top, user)
+    except OSError as error:
+        whose = "made private" if user is None else f"given to user {user.uid}"
+        return f"not all of the recording could be {whose}: {error.strerror}"
+    return ""
+
+
+def _hand_over_all(top: int, user: User | None) -> None:
+    """Go through everything, and raise the first OSError in the end."""
+    names = _names(top)
+    wrong: list[OSError] = []
+    # From the inside out: the directory is root's until its content is finished.
+    for _, directories, files, place in os.fwalk(".", topdown=False, dir_fd=top):
+        for name in (*files, *directories):
+            try:
                 status = os.stat(name, dir_fd=place, follow_symlinks=False)
                 # Who also has a name elsewhere is no file of ours: a hard link to it was
                 # put here.
-                if status.st_nlink <= names[status.st_dev, status.st_ino]:
-                    _hand_over_one(place, name, 0o600, user)
-            for name in directories:
-                _hand_over_one(place, name, 0o700, user)
+                if name in directories or status.st_nlink <= names[identity_of(status)]:
+                    _hand_over_one(place, name, 0o700 if name in directories else 0o600, user)
+            except OSError as error:
+                wrong.append(error)
+    try:
         os.fchmod(top, 0o700)
+    finally:
         if user is not None:
             os.fchown(top, user.uid, user.gid)
-    finally:
-        os.close(top)
+    if wrong:
+        raise wrong[0]
 
 
 def _names(top: int) -> Counter[tuple[int, int]]:
@@ -119,7 +152,7 @@ def _names(top: int) -> Counter[tuple[int, int]]:
     for _, _, files, place in os.fwalk(".", dir_fd=top):
         for name in files:
             status = os.stat(name, dir_fd=place, follow_symlinks=False)
-            names[status.st_dev, status.st_ino] += 1
+            names[identity_of(status)] += 1
     return names
 
 

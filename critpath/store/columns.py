@@ -42,6 +42,8 @@ SEGMENT: Final = {
     "cpu": "int32",
     "lossy": "bool",
 }
+# Executions' texts.
+NAMES: Final = ("id", "comm", "label")
 SEGMENTS: Final = "segments"
 # Segments' texts, as a Parquet file calls these columns: few words, often repeated.
 WORDS: Final = tuple(f"{SEGMENTS}.list.element.{n}" for n in ("state", "detail", "comm"))
@@ -64,9 +66,17 @@ def utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+_LONGEST: Final = 100_000  # letters of a text
+_NUMBER: Final = 2**62  # no difference of two below this overflows
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and -_NUMBER <= value < _NUMBER
+
+
 def is_texts(value: object) -> bool:
     """Tell whether a value of JSON is a list of texts."""
-    return isinstance(value, list) and all(isinstance(v, str) for v in value)
+    return isinstance(value, list) and all(isinstance(v, str) and len(v) <= _LONGEST for v in value)
 
 
 def is_count(value: object) -> bool:
@@ -76,7 +86,8 @@ def is_count(value: object) -> bool:
 
 def _is_environments(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(e, dict) and all(isinstance(v, str | int) for v in e.values()) for e in value
+        isinstance(e, dict) and all(isinstance(v, str | bool) or _is_number(v) for v in e.values())
+        for e in value
     )
 
 
@@ -85,7 +96,10 @@ def _is_losses(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(loss, dict)
         and loss.keys() == types.keys()
-        and all(type(loss[name]) is kind for name, kind in types.items())
+        and all(
+            type(loss[name]) is kind and (kind is str or _is_number(loss[name]))
+            for name, kind in types.items()
+        )
         for loss in value
     )
 

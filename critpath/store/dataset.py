@@ -23,6 +23,7 @@ from critpath.store.columns import is_count, is_texts
 from critpath.store.reading import RESIDENT, open_paths
 from critpath.store.whole import atomic, readable, write_text
 from critpath.store.writing import PathsWriter
+from critpath.untrusted import LARGEST, TooLargeError, load_json
 
 DATASET: Final = "critpath/dataset/1"
 # Readers that are given the directory itself pass over what begins with an underscore.
@@ -194,9 +195,11 @@ def _load_part(directory: Path, part: Part, resident: int) -> PathSet:
 def _listed(directory: Path) -> tuple[list[Part], int]:
     """Return the parts that a dataset's list names, and how many segments they have."""
     try:
-        content = json.loads((directory / MANIFEST).read_bytes().decode("utf-8"))
+        content = load_json(_list_bytes(directory / MANIFEST))
     except OSError as error:
         raise _wrong(directory, f"{MANIFEST} cannot be read: {error.strerror or error}") from error
+    except TooLargeError as error:
+        raise _wrong(directory, f"{MANIFEST} {error}") from error
     except (ValueError, RecursionError) as error:
         raise _wrong(directory, f"{MANIFEST} is no JSON") from error
     found = content.get("format") if isinstance(content, dict) else None
@@ -210,6 +213,12 @@ def _listed(directory: Path) -> tuple[list[Part], int]:
         if content.get(name) != sum(getattr(part, name) for part in parts):
             raise _wrong(directory, f"'{name}' in {MANIFEST} is not the sum of the parts'")
     return parts, int(content["segments"])
+
+
+def _list_bytes(file: Path) -> bytes:
+    """Read the list, no more of it than is looked through."""
+    with file.open("rb") as stream:
+        return stream.read(LARGEST + 1)
 
 
 def _part(directory: Path, number: int, found: object) -> Part:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 
 from critpath.errors import UnreadableError
 from critpath.model import (
+    MOST_TIME,
     CriticalPaths,
     Executions,
     Loss,
@@ -27,11 +27,14 @@ from critpath.store.columns import (
     EXECUTION,
     FORMAT,
     KEY,
+    NAMES,
     SEGMENTS,
     STATES,
     WORDS,
     arrow_schema,
 )
+from critpath.store.pages import check_pages
+from critpath.untrusted import load_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +42,12 @@ if TYPE_CHECKING:
 
 # Sets of no more segments than this are in memory as a whole: 64 MB, and no second reading.
 RESIDENT: Final = 1 << 20
+_FEW: Final = 1 << 16  # executions, of which a file of any size may say that it has them
+_LONGEST: Final = 100_000  # letters of a text
+_LETTERS: Final = 1 << 24  # of all texts of a column, in a file of any size
+_RATIO: Final = 32  # and in one that is larger, for each byte
+_TIME: Final = 2**62  # times are within this, so that no difference of two overflows
+_HOSTS: Final = 2**31
 _MAGIC: Final = b"PAR1"
 _DO: Final = "make it again with critpath extract"
 Wrong = Callable[[object], UnreadableError]
@@ -119,13 +128,13 @@ class _PathsFile:
         self.wrong: Wrong = partial(wrong_file, file)
         self._identity: _Identity | None = None
         self._footer: Any = None  # pq.FileMetaData
+        self._checked = False
 
         def look(parquet: pq.ParquetFile) -> dict[str, Any]:
-            self._footer = parquet.metadata
             metadata = parquet.metadata.metadata or {}
             if KEY not in metadata:
                 raise self.wrong("a Parquet file, but not one of critpath extract")
-            about = json.loads(metadata[KEY])
+            about = load_json(metadata[KEY])
             found = about.get("format") if isinstance(about, dict) else None
             if found != FORMAT:
                 raise self.wrong(f"format {found!r:.60}, this critpath reads {FORMAT}")
@@ -135,6 +144,8 @@ class _PathsFile:
             for name, valid in ABOUT.items():
                 if name not in about or not valid(about[name]):
                     raise self.wrong(f"the metadata has no valid '{name}'")
+            self._check_sizes(parquet.metadata)
+            self._footer = parquet.metadata
             return dict(about)
 
         self.about = self._reading(look)
@@ -143,6 +154,17 @@ class _PathsFile:
         groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
         self.rows = [group.num_rows for group in groups]
         self.segments = sum(group.column(group.num_columns - 1).num_values for group in groups)
+
+    def _check_sizes(self, footer: pq.FileMetaData) -> None:
+        """Refuse a small file that would be large in memory, before any of it is."""
+        size = 0 if self._identity is None else self._identity.size
+        groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+        segments = [group.column(group.num_columns - 1).num_values for group in groups]
+        rows = [group.num_rows for group in groups]
+        if min((*rows, *segments, 0)) < 0 or sum(rows) > max(_FEW, size):
+            raise self.wrong(f"{sum(rows):,} executions in {size:,} bytes")
+        if sum(segments) > max(RESIDENT, size):
+            raise self.wrong(f"{sum(segments):,} segments in {size:,} bytes")
 
     def _reading(self, read: Callable[[pq.ParquetFile], Any]) -> Any:
         """Open the file, read something of it, and say what is wrong with it."""
@@ -162,10 +184,14 @@ class _PathsFile:
                     stream,
                     metadata=self._footer,
                     # Columns that another file need not have: once they are known.
-                    read_dictionary=list(WORDS) if self._footer else None,
+                    read_dictionary=[*WORDS, *NAMES] if self._footer else None,
                     page_checksum_verification=True,
                 ) as parquet:
-                    return read(parquet)
+                    made = read(parquet)
+                    if not self._checked:
+                        check_pages(stream.fileno(), parquet.metadata)
+                        self._checked = True
+                    return made
         except OSError as error:
             raise self.wrong(f"cannot be read: {error.strerror or error}") from error
         except (
@@ -193,8 +219,9 @@ class _PathsFile:
 
     def _set(self, table: pa.Table, paths: CriticalPaths) -> PathSet:
         about = self.about
+        texts: dict[str, Any] = {name: self._texts(table, name) for name in NAMES}
         executions = Executions(
-            **{name: _texts(table, name) for name in ("id", "comm", "label")},
+            **texts,
             **{name: _numbers(table, name) for name in ("begin", "end", "tid", "host")},
             incomplete=about["incomplete"],
             notes=tuple(about["notes"]),
@@ -202,8 +229,11 @@ class _PathsFile:
         session = _numbers(table, "session")
         if len(session) and not 0 <= session.min() <= session.max() < len(about["sources"]):
             raise self.wrong("an execution comes from a recording that is not listed")
-        if bool((executions.begin > executions.end).any()):
-            raise self.wrong("an execution ends before it begins")
+        _check_times(executions.begin, executions.end, self.wrong)
+        if executions.time >= MOST_TIME:
+            raise self.wrong("executions that take more time together than can be added up")
+        if len(executions) and not 0 <= executions.host.min() <= executions.host.max() < _HOSTS:
+            raise self.wrong("an execution with a host out of range")
         return PathSet(
             executions=executions,
             paths=paths,
@@ -217,6 +247,20 @@ class _PathsFile:
             warnings=tuple(about["warnings"]),
         )
 
+    def _texts(self, table: pa.Table, name: str) -> tuple[str, ...]:
+        """Return a column's texts, equal ones as one object: a file may repeat a long one often."""
+        found: list[str] = []
+        for chunk in (each.dictionary_encode() for each in table.column(name).chunks):
+            words = chunk.dictionary.to_pylist()
+            if any(len(word) > _LONGEST for word in words):
+                raise self.wrong(f"{name} has a text of more than {_LONGEST:,} letters")
+            found += [words[index] for index in chunk.indices.to_pylist()]
+        size = 0 if self._identity is None else self._identity.size
+        letters = sum(map(len, found))
+        if letters > max(_LETTERS, _RATIO * size):  # who writes them out has each again
+            raise self.wrong(f"{letters:,} letters of {name} in {size:,} bytes")
+        return tuple(found)
+
     def _group(self, number: int) -> CriticalPaths:
         """Fetch the paths of a row group."""
         paths: CriticalPaths = self._reading(partial(self._read_group, number))[1]
@@ -226,8 +270,7 @@ class _PathsFile:
         """Return the executions of a row group, and their paths."""
         table = parquet.read_row_group(number).combine_chunks()
         begin, end = _numbers(table, "begin"), _numbers(table, "end")
-        if bool((begin > end).any()):
-            raise self.wrong("an execution ends before it begins")
+        _check_times(begin, end, self.wrong)
         paths = _paths(table, self.strings, self.wrong)
         _check_tiling(begin, end, paths, self.wrong)
         return table.select(list(EXECUTION)), paths
@@ -245,10 +288,6 @@ def _none(strings: tuple[str, ...]) -> CriticalPaths:
     i64, i32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
     u8, no = np.zeros(0, np.uint8), np.zeros(0, np.bool_)
     return CriticalPaths(np.zeros(1, np.int64), i64, i64, u8, i32, i32, i64, i64, i32, no, strings)
-
-
-def _texts(table: pa.Table, name: str) -> Any:
-    return tuple(table.column(name).to_pylist())
 
 
 def _numbers(table: pa.Table, name: str) -> Any:
@@ -291,6 +330,16 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
     )
 
 
+def _check_times(begin: Any, end: Any, wrong: Wrong) -> None:
+    """Every execution has its time, and none that a later sum or difference cannot hold."""
+    if not len(begin):
+        return
+    if begin.min() < -_TIME or end.max() >= _TIME:
+        raise wrong("an execution out of the range of times")
+    if bool((begin > end).any()):
+        raise wrong("an execution ends before it begins")
+
+
 def _check_tiling(begins: Any, ends: Any, paths: CriticalPaths, wrong: Wrong) -> None:
     """Every nanosecond of every execution has exactly one segment."""
     first, last = paths.start[:-1], paths.start[1:] - 1
@@ -307,5 +356,6 @@ def _check_tiling(begins: Any, ends: Any, paths: CriticalPaths, wrong: Wrong) ->
         and (paths.end[last] == ends[~empty]).all()
     ):
         raise wrong("the segments of an execution do not tile it exactly")
-    if len(paths.cpu) and (int(paths.cpu.min()) < -1 or int(paths.host.min()) < 0):
+    hosts = paths.host
+    if len(hosts) and (paths.cpu.min() < -1 or not 0 <= hosts.min() <= hosts.max() < _HOSTS):
         raise wrong("a segment with a cpu or host out of range")

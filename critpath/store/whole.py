@@ -22,6 +22,7 @@ from critpath.store.claims import (
     let_read,
     remove_abandoned,
 )
+from critpath.store.followed import followed
 
 _DO: Final = "choose a place that you may write to and that has room"
 
@@ -48,7 +49,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
     UsageError
         If it cannot be created or written.
     """
-    target = Path(os.path.realpath(path))
+    target = followed(path)
     temporary: Path | None = None
     try:
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
@@ -92,7 +93,7 @@ def whole_directory(path: Path) -> Iterator[Path]:
     UsageError
         If it cannot be created or take its place.
     """
-    target = Path(os.path.realpath(path))
+    target = followed(path)
     old = beside(target, "old")
     remove_abandoned(target)
     try:
@@ -127,7 +128,7 @@ def scratch_directory(path: Path) -> Iterator[Path]:
     UsageError
         If it cannot be created.
     """
-    target = Path(os.path.realpath(path))
+    target = followed(path)
     if target.exists() and not target.is_file():
         with tempfile.TemporaryDirectory(prefix="critpath-") as name:
             yield Path(name)

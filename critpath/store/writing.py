@@ -11,7 +11,17 @@ from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from critpath.model import I32, I64, U8, CriticalPaths, Executions, PathSet, join_paths
+from critpath.errors import TooMuchTimeError
+from critpath.model import (
+    I32,
+    I64,
+    MOST_TIME,
+    U8,
+    CriticalPaths,
+    Executions,
+    PathSet,
+    join_paths,
+)
 from critpath.store.columns import FORMAT, KEY, SEGMENT, SEGMENTS, STATES, arrow_schema, utf8
 from critpath.store.whole import atomic
 
@@ -58,6 +68,7 @@ class PathsWriter:
         # the bytes do not depend on how many come at a time.
         self._rest: PathSet | None = None
         self.segments = 0
+        self._time = 0
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +94,15 @@ class PathsWriter:
         more : bool
             Further executions of the same recordings as the set before: whose facts are
             known already, but for what may have to be said of these executions.
+
+        Raises
+        ------
+        TooMuchTimeError
+            If all sets together take more time than a reader could add up.
         """
+        self._time += paths.executions.time
+        if self._time >= MOST_TIME:
+            raise TooMuchTimeError
         if not more:
             self._flush()
             self._base = len(self._about.get("sources", ()))

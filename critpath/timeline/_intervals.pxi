@@ -5,52 +5,55 @@
 cdef class Recorder(Population):
     """Writes down what a worker did when it begins to do something else."""
 
-    cdef Rows intervals, stolen, ran, net_events, net_sleeps, owners, order
+    # Packed rows of threads as they come; the owner and the size of each (_rows.pxi).
+    cdef Rows intervals, entries
+    cdef Rows net_events, net_sleeps
+    cdef bint based               # whether the first block has a base
     cdef int has_waking, has_syscalls
     cdef int32_t no_wake, idle_waker, context_unknown, timer_detail, timer_state
 
     def __cinit__(self):
         memset(&self.intervals, 0, sizeof(Rows))
-        memset(&self.stolen, 0, sizeof(Rows))
-        memset(&self.ran, 0, sizeof(Rows))
         memset(&self.net_events, 0, sizeof(Rows))
         memset(&self.net_sleeps, 0, sizeof(Rows))
-        memset(&self.owners, 0, sizeof(Rows))
-        memset(&self.order, 0, sizeof(Rows))
+        memset(&self.entries, 0, sizeof(Rows))
+        self.based = False
 
     def __dealloc__(self):
         clear(&self.intervals)
-        clear(&self.stolen)
-        clear(&self.ran)
         clear(&self.net_events)
         clear(&self.net_sleeps)
-        clear(&self.owners)
-        clear(&self.order)
+        clear(&self.entries)
 
-    cdef inline void emit(self, int32_t worker, int64_t begin, int64_t end, int32_t state,
-                          int32_t detail, int32_t cpu, int32_t waker, int64_t woken) noexcept nogil:
-        if end <= begin:
-            return
-        cdef Row* row = <Row*>self.intervals.data + self.intervals.size
-        # Who it is of stands apart: sorting by it reads nothing else.
-        (<int32_t*>self.owners.data)[self.intervals.size] = worker
-        self.workers[worker].rows += 1
-        self.intervals.size += 1
-        row.begin = begin
-        row.end = end
-        row.woken = woken
-        row.waker = waker
-        row.detail = detail
-        row.cpu = cpu
-        row.state = <uint8_t>state
+    cdef void emit(self, int32_t worker, int64_t end, int32_t state, int32_t detail,
+                   int32_t cpu) noexcept nogil:
+        """End what a worker did without being woken."""
+        cdef Worker* w = &self.workers[worker]
+        cdef char* p = self.intervals.data + self.intervals.size
+        if end > w.since:
+            self.count(worker, end, put_row(p, w.since, end, detail, cpu, <uint8_t>state,
+                                                 w.row_end) - p)
+
+    cdef void emit_woken(self, int32_t worker, int64_t end, int32_t state, int32_t detail,
+                         int32_t cpu, int32_t waker, int64_t woken) noexcept nogil:
+        cdef Worker* w = &self.workers[worker]
+        cdef char* p = self.intervals.data + self.intervals.size
+        if end > w.since:
+            self.count(worker, end, put_woken(p, w.since, end, woken, detail, cpu, waker,
+                                                   <uint8_t>state, w.row_end) - p)
+
+    cdef inline void count(self, int32_t worker, int64_t end, Py_ssize_t size) noexcept nogil:
+        """Account for a row that was written behind the others."""
+        cdef Worker* w = &self.workers[worker]
+        self.intervals.size += size
+        (<int64_t*>self.entries.data)[self.entries.size] = <int64_t>worker << SIZE_BITS | size
+        self.entries.size += 1
+        w.rows += 1
+        w.row_end = end
 
     cdef inline void occupied(self, Processor* p, int64_t end, int32_t worker) noexcept nogil:
-        cdef Ran* row = <Ran*>self.ran.data + self.ran.size
-        self.ran.size += 1
-        row.begin = p.since
-        row.end = end
-        row.processor = p.index
-        row.worker = worker
+        cdef char* at = p.ran.bytes.data + p.ran.bytes.size
+        count_tail(&p.ran, end, put_ran(at, p.since, end, worker, p.ran.end) - at)
         if p.net_ran >= 0:
             self.net_occupied(p, end, worker)
         p.ran_end = end
@@ -62,26 +65,25 @@ cdef class Recorder(Population):
         if w.doing == RUNNING:
             self.emit_run(index, t)
         elif w.doing == RUNNABLE:
-            self.emit(index, w.since, t, S_WAIT_CPU, 0, w.cpu, -1, -1)
+            self.emit(index, t, S_WAIT_CPU, 0, w.cpu)
         elif w.doing == ASLEEP or w.doing == STOPPED:
             self.emit_sleep(index, t)
         elif w.doing == LOST:
-            self.emit(index, w.since, t, S_UNKNOWN, 0, -1, -1, -1)
+            self.emit(index, t, S_UNKNOWN, 0, -1)
 
     cdef inline void emit_run(self, int32_t index, int64_t t) noexcept nogil:
         cdef Worker* w = &self.workers[index]
-        self.emit(index, w.since, t, w.run_state, w.syscall if w.run_state == S_RUN_SYSCALL else 0,
-                  w.cpu, -1, -1)
+        self.emit(index, t, w.run_state, w.syscall if w.run_state == S_RUN_SYSCALL else 0, w.cpu)
 
     cdef void emit_sleep(self, int32_t index, int64_t t) noexcept nogil:
         """End a sleep at ``t`` by the wake that was seen, or unexplained."""
         cdef Worker* w = &self.workers[index]
         cdef int32_t state, detail
         if w.doing == STOPPED:
-            self.emit(index, w.since, t, S_WAIT_STOPPED, 0, w.cpu, -1, -1)
+            self.emit(index, t, S_WAIT_STOPPED, 0, w.cpu)
             return
         if w.woken < 0:
-            self.emit(index, w.since, t, S_WAIT_UNEXPLAINED, self.no_wake, w.cpu, -1, -1)
+            self.emit(index, t, S_WAIT_UNEXPLAINED, self.no_wake, w.cpu)
             return
         state = w.wake_state
         detail = w.wake_detail
@@ -95,7 +97,7 @@ cdef class Recorder(Population):
                 state = w.syscall_state
         if state == S_WAIT_NET and w.waker < 0 and t > w.since:
             self.net_slept(index, t, w.woken)
-        self.emit(index, w.since, t, state, detail, w.cpu, w.waker, w.woken)
+        self.emit_woken(index, t, state, detail, w.cpu, w.waker, w.woken)
 
     cdef inline void note_wake(self, Worker* w, Processor* p, int64_t t) noexcept nogil:
         """Remember who wakes ``w`` from the context that ``p`` is in."""
@@ -159,15 +161,11 @@ cdef class Recorder(Population):
         p.top_since = t
 
     cdef inline void flush(self, Processor* p, int64_t t) noexcept nogil:
-        cdef Stolen* row
+        cdef char* at = p.stolen.bytes.data + p.stolen.bytes.size
         if p.depth and t > p.top_since:
-            row = <Stolen*>self.stolen.data + self.stolen.size
-            self.stolen.size += 1
-            row.begin = p.top_since
-            row.end = t
-            row.processor = p.index
-            row.state = <uint8_t>p.stack[p.depth - 1].shown
-            row.detail = p.stack[p.depth - 1].detail
+            count_tail(&p.stolen, t, put_stolen(at, p.top_since, t,
+                                                <uint8_t>p.stack[p.depth - 1].shown,
+                                                p.stack[p.depth - 1].detail, p.stolen.end) - at)
             if p.net_stolen >= 0:
                 self.net_interrupted(p, p.top_since, t)
 
@@ -265,79 +263,107 @@ cdef class Recorder(Population):
     @property
     def waiting(self):
         """Rows since the last cut."""
-        return self.intervals.size + self.stolen.size + self.ran.size
-
-    cdef int order_intervals(self, int64_t[::1] start, int32_t* order) except -1:
-        """Find where each worker's rows start (one place on), and the rows in that order."""
-        cdef Py_ssize_t i
-        cdef int32_t* owner = <int32_t*>self.owners.data
-        start[0] = start[1] = 0
-        with nogil:
-            for i in range(self.worker_count):
-                start[i + 2] = start[i + 1] + self.workers[i].rows
-                self.workers[i].rows = 0
-            for i in range(self.intervals.size):
-                order[start[owner[i] + 1]] = <int32_t>i
-                start[owner[i] + 1] += 1
-        return 0
+        cdef Py_ssize_t i, rows = self.entries.size
+        for i in range(self.processor_count):
+            rows += self.processors[i].stolen.rows + self.processors[i].ran.rows
+        return rows
 
     cdef int reserve_intervals(self, Py_ssize_t count) except -1 nogil:
-        reserve(&self.intervals, count, sizeof(Row))
-        # Its own size is not counted.
-        self.owners.size = self.intervals.size
-        reserve(&self.owners, count, sizeof(int32_t))
+        reserve(&self.intervals, ROW * count + BEHIND, 1)
+        reserve(&self.entries, count, sizeof(int64_t))
         return 0
 
+    cdef int reserve_tails(self, Py_ssize_t count) except -1 nogil:
+        cdef Py_ssize_t i
+        for i in range(self.processor_count):
+            reserve(&self.processors[i].stolen.bytes, ROW * count + BEHIND, 1)
+            reserve(&self.processors[i].ran.bytes, ROW * count + BEHIND, 1)
+        return 0
+
+    cdef void begin_block(self, int64_t base) noexcept nogil:
+        """Have a base for the first block."""
+        if not self.based:
+            self.based = True
+            self.base = base
+
     def packed(self, int last, int64_t cut, take, keep):
-        """Return and forget the tables: what threads did, interrupt work, who ran.
+        """Return and forget the block: its base, and its tables.
 
-        Of each how many owners and rows there are, and the rows as
-        `critpath.model.packing` reads them.  ``take`` gives memory for a number of bytes to
-        work in, ``keep`` memory that will be kept.
+        What threads did, interrupt work, who ran: of each how many owners and rows there
+        are, and the rows as `critpath.model.packing` reads them.  ``take`` gives memory for
+        a number of bytes to work in, ``keep`` memory that will be kept.  The next block
+        has the cut for a base.
         """
-        cdef Py_ssize_t threads = self.worker_count, processors = self.processor_count
-        cdef Py_ssize_t most = max(self.intervals.size, self.stolen.size, self.ran.size)
-        cdef int32_t* order
-        cdef uint8_t[::1] room = take(ROW * most + OWNER * max(threads, processors) + BEHIND)
-        cdef int64_t[::1] start = take(8 * (max(threads, processors) + 2)).view(np.int64)
-        cdef char* out = <char*>&room[0]
-        cdef char* end
-        cdef Py_ssize_t n
-        reserve(&self.order, most + 1, sizeof(int32_t))
-        order = <int32_t*>self.order.data
-        tables = []
-
-        n = self.intervals.size
-        self.order_intervals(start, order)
-        with nogil:
-            end = put_intervals(out, <Row*>self.intervals.data, &start[0], threads, order, cut)
-        tables.append((threads, n, kept(keep, out, end)))
+        base = self.base
+        tables = [self.sorted_intervals(take, keep), self.joined_tails(0, keep),
+                  self.joined_tails(1, keep)]
+        self.base = cut
+        for i in range(self.worker_count):
+            self.workers[i].row_end = cut
+            self.workers[i].rows = 0
+        for i in range(self.processor_count):
+            forget_tail(&self.processors[i].stolen, last, cut)
+            forget_tail(&self.processors[i].ran, last, cut)
         forget(&self.intervals, last)
+        forget(&self.entries, last)
+        return base, tables
 
-        n = self.stolen.size
+    cdef sorted_intervals(self, take, keep):
+        """Return the table of what threads did."""
+        cdef Py_ssize_t i, owners = self.worker_count, rows = self.entries.size
+        cdef int64_t heads = 0
+        # Places and sizes are of 32 bits; only what is not cut into blocks has so much.
+        if self.intervals.size >> 32:
+            raise MemoryError()
+        cdef int32_t[::1] start = take(4 * (owners + 2)).view(np.int32)
+        cdef uint32_t[::1] order = take(4 * (rows + 1)).view(np.uint32)
         with nogil:
-            memset(&start[0], 0, 8 * (processors + 2))
-            order_by(self.stolen.data + STOLEN_OWNER, sizeof(Stolen), n, &start[0], processors,
-                     order)
-            end = put_stolen(out, <Stolen*>self.stolen.data, &start[0], processors, order, cut)
-        tables.append((processors, n, kept(keep, out, end)))
-        forget(&self.stolen, last)
-
-        n = self.ran.size
+            start[0] = start[1] = 0
+            for i in range(owners):
+                start[i + 2] = start[i + 1] + self.workers[i].rows
+                heads += owner_bytes(self.workers[i].rows)
+        data = keep(heads + self.intervals.size + BEHIND)
+        cdef uint8_t[::1] out = data
+        cdef char* end
         with nogil:
-            memset(&start[0], 0, 8 * (processors + 2))
-            order_by(self.ran.data + RAN_OWNER, sizeof(Ran), n, &start[0], processors, order)
-            end = put_ran(out, <Ran*>self.ran.data, &start[0], processors, order, cut)
-        tables.append((processors, n, kept(keep, out, end)))
-        forget(&self.ran, last)
-        return tables
+            end = put_sorted(<char*>&out[0], self.intervals.data, <int64_t*>self.entries.data,
+                             rows, &start[0], owners, &order[0])
+            memset(end, 0, BEHIND)
+        return owners, rows, data
+
+    cdef joined_tails(self, int which, keep):
+        """Return the table of interrupt work, or of who ran."""
+        cdef Py_ssize_t i, owners = self.processor_count, rows = 0
+        cdef int64_t size = 0
+        cdef Tail* tail
+        for i in range(owners):
+            tail = &self.processors[i].ran if which else &self.processors[i].stolen
+            rows += tail.rows
+            size += owner_bytes(tail.rows) + tail.bytes.size
+        data = keep(size + BEHIND)
+        cdef uint8_t[::1] out = data
+        cdef char* own = <char*>&out[0]
+        cdef char* p = own
+        for i in range(owners):
+            tail = &self.processors[i].ran if which else &self.processors[i].stolen
+            p = put_owner(p, tail.rows)
+        for i in range(owners):
+            tail = &self.processors[i].ran if which else &self.processors[i].stolen
+            own = put_size(own, tail.rows, tail.bytes.size)
+            memcpy(p, tail.bytes.data, tail.bytes.size)
+            p += tail.bytes.size
+        memset(p, 0, BEHIND)
+        return owners, rows, data
 
 
-cdef kept(keep, const char* begin, char* end):
-    """Return a copy of some bytes, in memory that is kept."""
-    cdef Py_ssize_t size = end - begin + BEHIND
-    memset(end, 0, BEHIND)
-    copy = keep(size)
-    cdef uint8_t[::1] bytes_ = copy
-    memcpy(&bytes_[0], begin, size)
-    return copy
+cdef inline void count_tail(Tail* tail, int64_t end, Py_ssize_t size) noexcept nogil:
+    """Account for a row that was written behind the others."""
+    tail.bytes.size += size
+    tail.end = end
+    tail.rows += 1
+
+
+cdef void forget_tail(Tail* tail, int last, int64_t base) noexcept nogil:
+    forget(&tail.bytes, last)
+    tail.rows = 0
+    tail.end = base

@@ -5,7 +5,7 @@ The rules are those of docs/critical-path.md (sections "states" and "rules").  T
 plain-Python twin that tests compare this with is tests/oracle/replay.py.
 """
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 from posix.stdlib cimport posix_memalign
@@ -14,15 +14,14 @@ import numpy as np
 
 include "../model/_packed_rows.pxi"
 include "../model/_tids.pxi"
-include "_threads.pxi"
 include "_rows.pxi"
+include "_threads.pxi"
 include "_workers.pxi"
 include "_intervals.pxi"
 include "_transitions.pxi"
 
 cdef enum:
     SOON = 8              # events from now, whose threads are asked for
-    SLICE = 4096          # events between two looks at whether there is room for rows
     MOST_INTERVALS = 3    # that one event adds
     UNKNOWN_NAME = 255
 
@@ -112,8 +111,7 @@ cdef class Replay(Transitions):
     cdef int room(self, Py_ssize_t events) except -1 nogil:
         """Reserve what some events may add."""
         self.reserve_intervals(MOST_INTERVALS * events)
-        reserve(&self.stolen, events, sizeof(Stolen))
-        reserve(&self.ran, events, sizeof(Ran))
+        self.reserve_tails(events)
         reserve(&self.net_events, events, sizeof(NetEvent))
         reserve(&self.net_sleeps, MOST_INTERVALS * events, sizeof(NetSleep))
         return 0
@@ -132,6 +130,7 @@ cdef class Replay(Transitions):
             all_values = &values[0]
         if begin >= n:
             return n
+        self.begin_block(timestamp[0])
         with nogil:
             while i < n:
                 end = min(i + SLICE, n)
@@ -264,7 +263,10 @@ cdef class Replay(Transitions):
         cdef int32_t j
         cdef Processor* p
         with nogil:
-            self.room(max(self.worker_count, self.processor_count))
+            # One row of each thread, one of each kind of each processor.
+            self.reserve_intervals(self.worker_count)
+            reserve(&self.net_sleeps, self.worker_count, sizeof(NetSleep))
+            self.reserve_tails(1)
             for j in range(<int32_t>self.worker_count):
                 if self.persons[j].idle_cpu < 0:
                     self.close(j, end)

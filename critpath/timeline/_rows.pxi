@@ -1,7 +1,7 @@
-# Tables that grow row by row, and their rows sorted into columns.  Included by _replay.pyx.
+# Tables that grow row by row, and their packed rows sorted by owners.  Included by _replay.pyx.
 #
-# Rows rather than columns while they grow: one write per interval.  Their memory is used
-# again from block to block, because touching memory for the first time costs more than
+# Rows are packed as they come, which is little memory to write, to sort and to copy.  It is
+# used again from block to block, because touching memory for the first time costs more than
 # the replay itself.
 
 cdef extern from "sys/mman.h" nogil:
@@ -15,25 +15,12 @@ cdef extern from *:
     void prefetch "critpath_prefetch"(void*) noexcept nogil
 
 cdef enum:
-    AHEAD = 32    # rows that are asked for before they are needed
     LARGE = 2097152       # a huge page
     HUGE = 67108864       # from here on memory grows where it is: to copy it takes too much
     PAGE = 4096
-    STOLEN_OWNER = 16     # where the processor stands in the row
-    RAN_OWNER = 16
-
-ctypedef struct Stolen:
-    int64_t begin
-    int64_t end
-    int32_t processor
-    int32_t detail
-    uint8_t state
-
-ctypedef struct Ran:
-    int64_t begin
-    int64_t end
-    int32_t processor
-    int32_t worker
+    SLICE = 1024          # events between two looks at whether there is room for rows
+    COPIED = 24           # bytes of a row that are copied without a look at how long it is
+    SIZE_BITS = 8         # of the size of a row, beside its owner or its place
 
 ctypedef struct NetEvent:
     int64_t moment
@@ -97,104 +84,42 @@ cdef int forget(Rows* rows, int last) noexcept nogil:
     rows.size = 0
     return 0
 
-# The rows of a block, sorted and packed.  The order is found first, and the rows are then
-# taken by it: that reads in many places and writes in one.
 
-cdef int order_by(char* owner, Py_ssize_t item, Py_ssize_t n, int64_t* start, Py_ssize_t owners,
-                  int32_t* order) noexcept nogil:
-    """Sort rows by owner: where each owner's start (``owners + 2`` places of 0), and which."""
-    cdef Py_ssize_t i
-    cdef int32_t mine
-    # Counted two places on, so that after the scatter the starts are in place.
-    for i in range(n):
-        start[(<int32_t*>(owner + i * item))[0] + 2] += 1
-    for i in range(1, owners + 1):
-        start[i + 1] += start[i]
-    for i in range(n):
-        mine = (<int32_t*>(owner + i * item))[0]
-        order[start[mine + 1]] = <int32_t>i
-        start[mine + 1] += 1
-    return 0
+cdef char* put_sorted(char* p, const char* bytes_, const int64_t* entry, Py_ssize_t rows,
+                      int32_t* start, Py_ssize_t owners, uint32_t* order) noexcept nogil:
+    """Write packed rows owner by owner, with what stands before them; return the end.
 
-cdef char* put_owners(char* p, const int64_t* start, Py_ssize_t owners) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(owners):
-        p = put_owner(p, start[i + 1] - start[i])
-    return p
-
-cdef char* put_intervals(char* p, const Row* rows, const int64_t* start, Py_ssize_t owners,
-                         const int32_t* order, int64_t cut) noexcept nogil:
-    cdef Py_ssize_t owner, i, n = start[owners]
-    cdef const Row* row
-    cdef const char* ahead
-    cdef int64_t last_end
-    cdef int32_t last_cpu
+    Parameters
+    ----------
+    p
+        Room for all, and BEHIND bytes more.
+    bytes_, entry
+        Packed rows as they came; of each its owner, and in the low bits how long it is.
+    start
+        Where each owner's rows start, one place on: it is moved to the start of the next.
+    order
+        Room for a place per row.
+    """
+    cdef Py_ssize_t i, owner, size
+    cdef uint32_t at = 0
+    cdef const char* row
     cdef char* own = p
     cdef char* first
-    p = put_owners(p, start, owners)
+    for i in range(rows):
+        owner = entry[i] >> SIZE_BITS
+        order[start[owner + 1]] = at
+        start[owner + 1] += 1
+        at += <uint32_t>(entry[i] & ((1 << SIZE_BITS) - 1))
+    for owner in range(owners):
+        p = put_owner(p, start[owner + 1] - start[owner])
     for owner in range(owners):
         first = p
-        last_end = cut
-        last_cpu = -1
         for i in range(start[owner], start[owner + 1]):
-            # A row may lie across two lines of the cache.
-            ahead = <const char*>&rows[order[min(i + AHEAD, n - 1)]]
-            prefetch(<void*>ahead)
-            prefetch(<void*>(ahead + sizeof(Row) - 1))
-            row = &rows[order[i]]
-            p = put(p, row, last_end, last_cpu, cut)
-            last_end = row.end
-            last_cpu = row.cpu
-        own = put_size(own, start[owner + 1] - start[owner], p - first)
-    return p
-
-cdef char* put_stolen(char* p, const Stolen* rows, const int64_t* start, Py_ssize_t owners,
-                      const int32_t* order, int64_t cut) noexcept nogil:
-    cdef Py_ssize_t owner, i
-    cdef const Stolen* one
-    cdef int64_t last_end
-    cdef char* own = p
-    cdef char* first
-    cdef Row row
-    row.cpu = row.waker = -1
-    row.woken = -1
-    p = put_owners(p, start, owners)
-    for owner in range(owners):
-        first = p
-        last_end = cut
-        for i in range(start[owner], start[owner + 1]):
-            one = &rows[order[i]]
-            row.begin = one.begin
-            row.end = one.end
-            row.state = one.state
-            row.detail = one.detail
-            p = put(p, &row, last_end, -1, cut)
-            last_end = row.end
-        own = put_size(own, start[owner + 1] - start[owner], p - first)
-    return p
-
-cdef char* put_ran(char* p, const Ran* rows, const int64_t* start, Py_ssize_t owners,
-                   const int32_t* order, int64_t cut) noexcept nogil:
-    cdef Py_ssize_t owner, i
-    cdef const Ran* one
-    cdef int64_t last_end
-    cdef char* own = p
-    cdef char* first
-    cdef Row row
-    row.state = 0
-    row.detail = 0
-    row.cpu = -1
-    row.woken = -1
-    p = put_owners(p, start, owners)
-    for owner in range(owners):
-        first = p
-        last_end = cut
-        for i in range(start[owner], start[owner + 1]):
-            one = &rows[order[i]]
-            row.begin = one.begin
-            row.end = one.end
-            row.waker = one.worker
-            p = put(p, &row, last_end, -1, cut)
-            last_end = row.end
+            row = bytes_ + order[i]
+            size = row_bytes(row)
+            memcpy(p, row, COPIED)
+            if size > COPIED:
+                memcpy(p, row, ROW)
+            p += size
         own = put_size(own, start[owner + 1] - start[owner], p - first)
     return p

@@ -61,6 +61,10 @@ cdef enum:
     HAS_NAME = 2
     HAS_TARGET = 4
 
+    # What is known of a worker.
+    SEEN = 1              # since Person.first
+    EXITING = 2
+
 ctypedef struct Meaning:
     # Of an event class: of system calls and vectors the qualifier, and what a thread
     # that it is about waits for (-1: not said).
@@ -77,8 +81,8 @@ ctypedef struct Worker:
     # What events ask for and change: one line of the cache.
     int64_t since
     int64_t woken         # time of the wake that was seen, -1 none
-    int64_t first
     int64_t last
+    int64_t row_end       # of its last row since the last cut, or the block's base
     int32_t waker         # source worker, -1: not a thread
     int32_t wake_detail   # what that wake means
     int32_t name
@@ -87,13 +91,14 @@ ctypedef struct Worker:
     int8_t doing
     int8_t wake_state
     int8_t pending        # the wake came while the thread was still running
-    int8_t exiting
+    int8_t known          # a bit each: SEEN, EXITING
     int8_t run_state      # what it is in while it runs: S_RUN while system calls are unknown
     int8_t syscall_state  # what one asleep in it waits for, -1: not said
     int32_t rows          # since the last cut
 
 ctypedef struct Person:
     # What a worker is; rarely asked for.
+    int64_t first         # event in which it was on a cpu, or changed itself; -1 none
     int64_t tid
     int64_t host
     int64_t pid
@@ -107,6 +112,12 @@ ctypedef struct Context:
     int32_t state         # what a thread woken from here was waiting for
     int32_t detail
     int32_t shown         # S_IRQ or S_SOFTIRQ
+
+ctypedef struct Tail:
+    # Packed rows of one processor since the last cut.
+    Rows bytes
+    int64_t rows
+    int64_t end           # of the last one, or the block's base
 
 ctypedef struct Processor:
     int64_t since
@@ -125,5 +136,6 @@ ctypedef struct Processor:
     int32_t net_stolen
     int32_t ran_worker    # of the last row of occupation
     int64_t ran_end
+    Tail stolen, ran
     Context stack[DEPTH]
-    int64_t padding[7]    # to whole lines of the cache
+    int64_t padding[5]    # to whole lines of the cache

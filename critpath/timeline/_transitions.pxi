@@ -68,7 +68,7 @@ cdef class Transitions(Recorder):
         if w.doing == RUNNING and w.cpu == p.cpu:
             self.emit_run(prev, t)
         elif w.doing != NEVER and w.doing != UNBORN:
-            self.emit(prev, w.since, t, S_UNKNOWN, 0, -1, -1, -1)
+            self.emit(prev, t, S_UNKNOWN, 0, -1)
         # What it does from now on.
         if prev == p.idle:
             doing = RUNNABLE
@@ -77,7 +77,7 @@ cdef class Transitions(Recorder):
                 doing = self.left_as[p.host * KNOWN_STATES + state]
             else:
                 doing = self.leaves(p.host, state)
-            if w.exiting and doing != RUNNABLE:
+            if w.known & EXITING and doing != RUNNABLE:
                 doing = DEAD
         w.doing = doing
         w.since = t
@@ -97,21 +97,21 @@ cdef class Transitions(Recorder):
         elif w.doing == RUNNABLE:
             # It queued where it left or where its wake sent it; the cpu that it then got may
             # have been another, idle or busy with something else meanwhile.
-            self.emit(following, w.since, t, S_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu, -1, -1)
+            self.emit(following, t, S_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu)
         elif w.doing == ASLEEP or w.doing == STOPPED:
             if w.woken >= 0 and w.pending:
                 # The wake raced the switch-out: it never really slept.
-                self.emit(following, w.since, t, S_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu,
-                          -1, -1)
+                self.emit(following, t, S_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu)
             elif w.woken >= 0:
                 # Waking without wakeup: runnable from the waking on.
                 self.emit_sleep(following, w.woken)
-                self.emit(following, w.woken, t, S_WAIT_CPU, 0, p.cpu, -1, -1)
+                w.since = w.woken
+                self.emit(following, t, S_WAIT_CPU, 0, p.cpu)
             else:
                 self.emit_sleep(following, t)
         elif w.doing == RUNNING or w.doing == LOST or w.doing == UNBORN:
             # Since its fork, where no sched_wakeup_new says when it became runnable.
-            self.emit(following, w.since, t, S_UNKNOWN, 0, -1, -1, -1)
+            self.emit(following, t, S_UNKNOWN, 0, -1)
         w.doing = RUNNING
         w.since = t
         w.cpu = p.cpu
@@ -129,6 +129,9 @@ cdef class Transitions(Recorder):
             return 0
         cdef int32_t index = self.worker(p.host, tid, t)
         cdef Worker* w = &self.workers[index]
+        # Any number, if the trace is damaged.
+        if not 0 <= cpu < CPUS:
+            cpu = -1
         if w.doing == DEAD:
             if kind != WAKEUP_NEW:
                 return 0
@@ -218,7 +221,7 @@ cdef class Transitions(Recorder):
             return 0
         self.touch(index, t)
         if kind == EXIT:
-            w.exiting = 1
+            w.known |= EXITING
             if v[1]:
                 w.name = <int32_t>v[1]
         return 0

@@ -23,15 +23,22 @@ cdef class Population:
     cdef Py_ssize_t processor_count, processor_capacity
     cdef int32_t* processor_of    # [host * CPUS + cpu], plus 1
     cdef Py_ssize_t hosts
+    cdef int64_t base             # of the block: see _packed_rows.pxi
 
     def __cinit__(self):
         self.workers = NULL
         self.persons = NULL
         self.processors = NULL
         self.processor_of = NULL
+        self.processor_count = 0
+        self.base = 0
         memset(&self.tids, 0, sizeof(Tids))
 
     def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self.processor_count):
+            clear(&self.processors[i].stolen.bytes)
+            clear(&self.processors[i].ran.bytes)
         free(self.workers)
         free(self.persons)
         free(self.processors)
@@ -62,10 +69,10 @@ cdef class Population:
             self.worker_capacity = 2 * n
         cdef Worker* w = &self.workers[n]
         memset(w, 0, sizeof(Worker))
-        w.first = -1
         w.last = -1
         w.doing = NEVER
         w.cpu = -1
+        w.row_end = self.base
         w.since = t
         w.waker = -1
         w.woken = -1
@@ -73,6 +80,7 @@ cdef class Population:
         w.syscall_state = -1
         cdef Person* person = &self.persons[n]
         person.tid = tid
+        person.first = -1
         person.host = host
         person.pid = -1
         person.parent = -1
@@ -108,14 +116,18 @@ cdef class Population:
         p.net_ran = -1
         p.net_stolen = -1
         p.ran_worker = -1
+        p.stolen.end = p.ran.end = self.base
+        reserve(&p.stolen.bytes, ROW * SLICE + BEHIND, 1)
+        reserve(&p.ran.bytes, ROW * SLICE + BEHIND, 1)
         self.processor_count += 1
         self.processor_of[host * CPUS + cpu] = <int32_t>self.processor_count
         return 0
 
     cdef inline Worker* touch(self, int64_t index, int64_t t) noexcept nogil:
         cdef Worker* w = &self.workers[index]
-        if w.first < 0:
-            w.first = t
+        if not w.known & SEEN:
+            w.known |= SEEN
+            self.persons[index].first = t
         w.last = t
         return w
 
@@ -134,7 +146,7 @@ cdef class Population:
             host[i] = self.persons[i].host
             tid[i] = self.persons[i].tid
             pid[i] = self.persons[i].pid
-            first[i] = self.workers[i].first
+            first[i] = self.persons[i].first
             last[i] = self.workers[i].last
             parent[i] = self.persons[i].parent
             born[i] = self.persons[i].born

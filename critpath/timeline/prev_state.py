@@ -1,10 +1,15 @@
 """What ``prev_state`` of ``sched_switch`` means, per kernel release: the one table.
 
 Values are those LTTng writes.  Before 4.14 the task's raw state, with the bit one
-above the highest state set alone when the thread was preempted; from 4.18 the
-"reported" state, where 0x100 alone means preempted and 0x80 an idle kernel thread
-(linux/sched.h, TASK_REPORT and TASK_REPORT_MAX).  Checked against traces of kernels
-3.6, 3.10, 3.19, 4.4, 4.15 and 6.1.
+above the highest state (TASK_STATE_MAX) set alone when the thread was preempted: 0x200
+before TASK_PARKED came with 3.9, 0x400 before TASK_NOLOAD came with 4.2, 0x800 before
+TASK_NEW came with 4.8, then 0x1000.  With 4.14 the kernel's own tracepoint turned to the
+"reported" state (linux/sched.h, TASK_REPORT), where 0x100 alone (TASK_REPORT_MAX) means
+preempted, 0x40 parked and 0x80 an idle kernel thread; LTTng's modules followed only after
+releases for 4.14 to 5.0 that still wrote the raw state.  The two do not contradict each
+other but in 0x80, which is death in the raw state.  What was added since (TASK_RTLOCK_WAIT
+with 5.15, TASK_FREEZABLE and TASK_FROZEN with 6.1) is reported as one of the states before.
+Checked against traces of kernels 3.6, 3.10, 3.19, 4.4, 4.15 and 6.1.
 """
 
 from __future__ import annotations
@@ -34,11 +39,12 @@ class PrevState:
 
 # (first release it holds for, meaning), newest first.
 _TABLE: tuple[tuple[tuple[int, int], PrevState], ...] = (
-    ((4, 18), PrevState(frozenset({0, 256}), dead=16 | 32)),
+    ((4, 18), PrevState(frozenset({0, 256, 4096}), dead=16 | 32)),
     ((4, 14), PrevState(frozenset({0, 256, 4096}), dead=16 | 32 | 128)),
     ((4, 8), PrevState(frozenset({0, 4096}), dead=16 | 32 | 64)),
     ((4, 2), PrevState(frozenset({0, 2048}), dead=16 | 32 | 64)),
-    ((0, 0), PrevState(frozenset({0, 1024}), dead=16 | 32 | 64)),
+    ((3, 9), PrevState(frozenset({0, 1024}), dead=16 | 32 | 64)),
+    ((0, 0), PrevState(frozenset({0, 512}), dead=16 | 32 | 64)),
 )
 
 # Where no trace names its kernel: every marker that is unambiguous when it stands

@@ -153,8 +153,8 @@ class Replayer:
         return self._block(end, last=True)
 
     def _block(self, cut: int, *, last: bool) -> PackedBlock:
-        tables = self._core.packed(int(last), cut, self._desk.take, self._arena.take)
-        return PackedBlock(cut, tuple(PackedTable(*table) for table in tables))
+        base, tables = self._core.packed(int(last), cut, self._desk.take, self._arena.take)
+        return PackedBlock(cut, base, tuple(PackedTable(*table) for table in tables))
 
     def workers(self) -> Workers:
         """Return the threads seen so far."""

@@ -53,13 +53,14 @@ PAGES: Final = {
         "docs/ci",
         "docs/exports",
         "docs/large-traces",
+        "docs/compatibility",
     ),
     "Reference": (
         *("docs/commands", "docs/reference-json", "docs/python", "docs/file-formats"),
         *("docs/critical-path", "docs/glossary"),
     ),
-    "Inside": ("docs/pipeline", "docs/architecture", "docs/decisions/README"),
-    "Evidence": ("docs/evaluation", "docs/evaluation-simulated", "CHANGELOG"),
+    "Inside": ("docs/pipeline", "docs/architecture", "docs/security", "docs/decisions/README"),
+    "Evidence": ("docs/evaluation", "docs/evaluation-simulated", "docs/fuzzing", "CHANGELOG"),
 }
 
 

@@ -4,7 +4,8 @@
                                      [--only speed,growth]
 
 Traces are those of ``large_trace.py``.  Measured, in interleaved rounds: decoding, and the
-way to the paths and vectors of all executions, in a process that is warm; the whole command
+way to the paths and vectors of all executions, in a process that is warm (the second of
+two in a row); the whole command
 from a fresh process; what a bare Python, ``cat``, ``babeltrace2 -o dummy`` and the Python
 bindings of babeltrace2 (3 fields of every event, on a smaller trace, per event) take; how
 time and memory grow with the trace; limits of memory; jobs.  Other scripts add the rows of
@@ -183,12 +184,19 @@ def speed(bench: Bench, rows: Rows) -> None:
         *(bench.installed.python, HERE / "scale_work.py", str(trace), EXECUTION),
         env={**bench.installed.environment, "OPENBLAS_NUM_THREADS": "1"},
     )
+
+    def warm(piece: str) -> Taken:
+        # What ran in between had the caches: once for nothing, as other programs that run
+        # for seconds warm themselves.
+        worker(piece)
+        return worker(piece)[0]
+
     work: dict[str, Callable[[], Taken]] = {
         "cat": lambda: run(["sh", "-c", 'cat "$@" > /dev/null', "cat", *files]),
         "dummy": lambda: run(["babeltrace2", str(trace), "-o", "dummy"]),
-        "decode": lambda: worker("decode")[0],
-        "merge": lambda: worker("merge")[0],
-        "vectors": lambda: worker("vectors")[0],
+        "decode": lambda: warm("decode"),
+        "merge": lambda: warm("merge"),
+        "vectors": lambda: warm("vectors"),
         "command": lambda: bench.extract([trace]),
         "start": lambda: bench.extract([tiny]),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -30,5 +31,20 @@ def critpath(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Complete
             timeout=120,
             check=False,
         )
+
+    return run
+
+
+@pytest.fixture
+def inside(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Completed]:
+    """Return a function as `critpath` that saves the start of a process: it runs in this one."""
+    from critpath.commands import main  # noqa: PLC0415 - slow, and not for every test
+
+    def run(*arguments: object) -> Completed:
+        capfd.readouterr()
+        with contextlib.chdir(tmp_path):
+            code = main([str(a) for a in arguments])
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess(list(map(str, arguments)), code, out, err)
 
     return run

@@ -143,14 +143,8 @@ def moments(number: signal.Signals) -> Iterator[float]:
         yield (i + chance.random()) / MOMENTS
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGTERM,
-        pytest.param(signal.SIGINT, marks=pytest.mark.long),
-        pytest.param(signal.SIGKILL, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_signal_at_any_moment_leaves_nothing_half_made(number, lifetime, tmp_path):
     states: dict[str, int] = {}
     for index, share in enumerate(moments(number)):

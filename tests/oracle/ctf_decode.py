@@ -60,6 +60,11 @@ class Bits:
     def number(self, bits, *, big, reverse, signed):
         at = self.take(bits)
         value = 0
+        if not big and not reverse:
+            # Least significant first, as the loop below has it; most fields are such.
+            value = int.from_bytes(self.data[at // 8 : (at + bits + 7) // 8], "little")
+            value = value >> at % 8 & (1 << bits) - 1
+            return value - (1 << bits) if signed and bits and value >> (bits - 1) else value
         for i in range(at, at + bits):
             byte = self.data[i // 8]
             if big:
@@ -190,7 +195,8 @@ class Trace:
         if ticks and not of.signed and "packet-end-default-clock-timestamp" not in roles:
             mask = (1 << width) - 1
             if width < 64 and value < self.clock & mask:
-                self.clock += 1 << width
+                # A clock has 64 bits: it begins anew behind the last of them.
+                self.clock = (self.clock + (1 << width)) % (1 << 64)
             self.clock = value if width == 64 else (self.clock & ~mask) | value
 
     def file(self, data: bytes) -> DecodedFile:

@@ -331,7 +331,7 @@ def test_the_limit_is_the_settings(monkeypatch, guest):
 
 def test_pieces_fit(monkeypatch):
     monkeypatch.setattr(budget, "_resident", lambda: 100 * MIB)
-    small, large = Budget.within(230 * MIB), Budget.within(10_000 * MIB)
+    small, large = Budget.within(120 * MIB), Budget.within(10_000 * MIB)
     assert small.rows < large.rows == budget.ROWS
     assert small.segments < large.segments
     assert small.spills

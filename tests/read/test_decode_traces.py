@@ -143,7 +143,14 @@ def test_guest_recordings_read_as_babeltrace2_reads_them(guest, name):
 
 
 @needs_bt2
-@pytest.mark.parametrize("name", [n for n in PUBLIC if n != "tc-scp_dest"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.long if n == "selora-namespace_live" else ())
+        for n in PUBLIC
+        if n != "tc-scp_dest"
+    ],
+)
 def test_public_traces_read_as_babeltrace2_reads_them(shared, name):
     path = shared(f"public/{name}")
     wanted = SCHEDULER if name in LARGE else EVERYTHING

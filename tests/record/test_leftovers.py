@@ -9,20 +9,24 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from critpath import untrusted
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Manifest, Run
+from critpath.model.recording import MANIFEST_BYTES, MANIFEST_RUNS
 from critpath.record import leftovers, registry
 from critpath.record.identity import SESSION_VARIABLE, new_name, pid_namespace
 from critpath.record.leftovers import all_leftovers, remove_leftovers
-from critpath.record.manifest import write_manifest
+from critpath.record.manifest import to_json, write_manifest
 from critpath.record.reading import RUNS, read_manifest
 from critpath.record.recorder import RECORDERS, Leftover, Recorded
 from critpath.record.registry import entries, register
-from critpath.record.unfinished import finish
+from critpath.record.unfinished import _is_mine, finish
+from critpath.untrusted import load_json
 
 
 def dead_session() -> str:
@@ -78,7 +82,7 @@ def manifest(session: str, **changes) -> Manifest:
             runs=(),
             recorder={"name": "ftrace"},
             profile="minimal",
-            clock={"name": "monotonic"},
+            clock={"name": "monotonic", "epoch": 10**18},
             host={},
             begin=100,
             end=0,
@@ -224,7 +228,7 @@ def test_a_recording_is_finished_with_the_runs_that_ended(recorders, tmp_path):
     asked = []
 
     def finish_raw(directory, tell):
-        asked.append(directory)
+        asked.append(directory.resolve())
         tell("converting")
         return Recorded((CpuLoss(1, 7),), {"version": "9"}, ("cut off",))
 
@@ -289,7 +293,7 @@ def test_a_recording_that_was_to_replace_another_gets_its_name(tmp_path, moment)
     state = "recording" if moment == "beside" else "complete"
     unfinished(building, session, state=state)
     target.mkdir()
-    write_manifest(target, manifest(new_name(), state="complete"))
+    write_manifest(target, manifest(new_name(), state="complete", begin=50))
     if moment == "between the renames":
         target.rename(old)
     elif moment == "before the old one went":
@@ -301,9 +305,58 @@ def test_a_recording_that_was_to_replace_another_gets_its_name(tmp_path, moment)
     assert entries() == []
 
 
+@pytest.mark.usefixtures("recorders")
+@pytest.mark.parametrize("later", ["begun later", "of a later boot", "in progress", "none", "busy"])
+def test_a_later_recording_is_not_replaced_by_one_that_waited(tmp_path, monkeypatch, later):
+    session = dead_session()
+    target, building = tmp_path / "out", tmp_path / f".out.{session}"
+    unfinished(building, session)
+    target.mkdir()
+    if later == "none":
+        (target / "precious").touch()
+    else:
+        state, begin, epoch = {
+            "begun later": ("complete", 200, 10**18),
+            "of a later boot": ("complete", 7, 10**18 + 500),
+            "in progress": ("recording", 0, 10**18 + 500),
+            "busy": ("complete", 50, 10**18),
+        }[later]
+        other = manifest(new_name(), state=state, begin=begin, clock={"epoch": epoch})
+        write_manifest(target, other)
+    if later == "busy":  # a file system is mounted there
+        rename = Path.rename
+
+        def refuse(self, to):
+            if self == target:
+                raise OSError(16, "Device or resource busy")
+            return rename(self, to)
+
+        monkeypatch.setattr(Path, "rename", refuse)
+    before = sorted((p.name, p.read_bytes()) for p in target.iterdir())
+    assert clean()[0]
+    assert sorted((p.name, p.read_bytes()) for p in target.iterdir()) == before
+    assert read_manifest(tmp_path / f"out.{session}").session == session
+    assert entries() == []
+
+
+@pytest.mark.usefixtures("recorders")
+def test_a_recording_whose_user_it_cannot_become_is_finished(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(122, "Disk quota exceeded")
+
+    out = unfinished(tmp_path / "out", dead_session())
+    monkeypatch.setattr(os, "fchmod", refuse)
+    _, told = clean()
+    assert [error.what for _, _, error in told if error] == [
+        "not all of the recording could be made private: Disk quota exceeded"
+    ]
+    assert read_manifest(out).state == "interrupted"
+    assert entries() == []
+
+
 def test_both_halves_of_an_interleaved_recording_are_finished(recorders, tmp_path):
     def finish_raw(directory, _):
-        assert directory == top / "normal"
+        assert directory.samefile(top / "normal")
         (directory / "trace" / "kernel").mkdir(parents=True)
         (directory / "trace" / "kernel" / "metadata").write_text("x")
         return Recorded((CpuLoss(0, 2),))
@@ -393,7 +446,34 @@ def test_a_recording_with_links_is_refused(tmp_path, how):
     assert read_manifest(out).state == "recording"
 
 
+def test_a_manifest_of_all_runs_that_may_be_asked_for_is_read(tmp_path):
+    """And one of a command line of any letters, in the memory that there is for it."""
+    time, odd = 10**17, "/\udcff\U0001f980" * 1000
+    runs = [Run(MANIFEST_RUNS, 1 << 22, time, time, 255, outlived=1 << 22, timed_out=True)] * 2
+    two = manifest("s", command=(odd,), runs=tuple(runs))
+    write_manifest(tmp_path, two)
+    assert read_manifest(tmp_path) == two
+    each = len(to_json(two)) - len(to_json(replace(two, runs=tuple(runs[:1]))))
+    assert to_json(two).isascii()
+    rest = 1 << 24  # bytes for all else
+    assert each * MANIFEST_RUNS + rest < MANIFEST_BYTES
+    item = ",".join(f'"{k}": 1' for k in asdict(runs[0])).join("{}")
+    text = f"[{','.join([item] * 100)}]".ljust(each * 100).encode()
+    assert len(load_json(text, room=untrusted.ROOM * 100 // MANIFEST_RUNS)) == 100
+
+
 def test_sessions_are_read_from_the_environment(children):
     children.append(sleeper("critpath-x"))
     assert leftovers.session_of(children[0].pid) == "critpath-x"
     assert leftovers.session_of(1 << 22) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root")
+def test_what_only_roots_group_may_write_is_roots(tmp_path):
+    """LTTng's daemons make directories so."""
+    place = tmp_path / "trace"
+    place.mkdir()
+    place.chmod(0o770)
+    assert _is_mine(place.stat())
+    os.chown(place, 0, 12345)
+    assert not _is_mine(place.stat())

@@ -161,7 +161,7 @@ def test_what_took_its_place_is_not_removed_or_given_away(tmp_path):
     place.target.symlink_to(tmp_path / "moved")
     place.discard()
     assert (tmp_path / "moved").exists()
-    with pytest.raises(OSError, match="r"):
+    with pytest.raises(CritpathError, match="exchanged"):
         place.settle(None)
 
 

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from critpath.errors import CritpathError
+from critpath.record import choose
 from critpath.record.identity import owner_of
+from critpath.record.recorder import RecorderSettings
 
 
 @pytest.mark.parametrize(
@@ -247,6 +250,95 @@ def test_a_recorder_that_gives_up_ends_the_runs(box):
     assert "recording ended in run 1: no space left" in manifest["warnings"]
 
 
+def test_a_recorder_that_gives_up_ends_a_recording_of_the_machine(box):
+    done = box.record("-a", "--duration", "60", env={"FAKE_FAIL": "run"})
+    assert done.code == 125
+    assert box.manifest()["state"] == "interrupted"
+    assert "recording ended early: no space left" in box.manifest()["warnings"]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_what_cannot_become_a_trace_yet_is_kept_with_its_runs(box, interleaved):
+    command = ("--interleave", "true", "true") if interleaved else ("true",)
+    done = box.record("-n", "3", *command, env={"FAKE_FAIL": "later"})
+    assert done.code == 125
+    first = "rec/normal" if interleaved else "rec"
+    place = box.output / "normal" if interleaved else box.output
+    assert f"critpath doctor --clean {place}; what was recorded is kept" in done.err
+    for name in (first, first.replace("normal", "sample")):
+        manifest = box.manifest(name)
+        assert (manifest["state"], len(manifest["runs"])) == ("recording", 3)
+        assert manifest["warnings"] == ["no space left"]
+    # For the next recording, or doctor, to find.
+    assert len(list(box.log.with_suffix(".registry").iterdir())) == 1
+    assert not box.instance
+
+
+@pytest.mark.parametrize("half", ["", "normal", "sample"])
+def test_a_disk_that_is_full_at_the_manifest_costs_no_recording(box, half):
+    command = ("--interleave", "true", "true") if half else ("true",)
+    done = box.record("-n", "3", *command, env={"FAKE_FULL": "manifest", "FAKE_HALF": half})
+    assert done.code == 125
+    assert "what was recorded is kept" in done.err
+    for name in ("rec/normal", "rec/sample") if half else ("rec",):
+        manifest = box.manifest(name)
+        assert (manifest["state"], len(manifest["runs"])) == ("recording", 3)
+        assert manifest["end"] >= manifest["runs"][-1]["end"]
+        assert manifest["loss"] == []
+    assert (box.output / ("normal" if half else "") / "raw" / "raw.json").exists()
+    assert not list(box.output.rglob("metadata"))
+    assert len(list(box.log.with_suffix(".registry").iterdir())) == 1
+
+
+def test_a_trace_that_cannot_be_linked_costs_no_recording(box):
+    done = box.record("--interleave", "true", "true", env={"FAKE_FULL": "link"})
+    assert done.code == 125
+    assert "sample/trace cannot be made: " in done.err
+    assert "what was recorded is kept" in done.err
+    for name in ("rec/normal", "rec/sample"):
+        manifest = box.manifest(name)
+        assert (manifest["state"], len(manifest["runs"])) == ("recording", 1)
+        assert manifest["end"] >= manifest["runs"][-1]["end"]
+    assert (box.output / "normal" / "raw" / "raw.json").exists()
+
+
+@pytest.mark.parametrize("what", ["owner", "release"])
+def test_what_fails_after_the_recording_is_only_said(box, what):
+    (box.place / "rec").mkdir()
+    done = box.record("true", env={"FAKE_FULL": what})
+    assert (done.code, box.manifest()["state"]) == (0, "complete"), done.err
+    assert "warning: " in done.err
+    assert re.search("could (not )?be", done.err)
+    assert "quota" in done.err
+
+
+def test_what_cannot_be_replaced_gets_the_recording_beside_it(box):
+    assert box.record("true").code == 0
+    before = box.manifest()
+    done = box.record("--force", "true", env={"FAKE_FULL": "name"})
+    assert done.code == 125
+    assert "cannot replace" in done.err
+    assert "busy" in done.err
+    [beside] = box.place.glob("rec.critpath-*")
+    assert f"the new recording is {beside}" in done.err
+    assert box.manifest(beside.name)["state"] == "complete"
+    assert box.manifest() == before
+
+
+def test_more_runs_than_a_manifest_takes_are_refused_at_the_start(box):
+    done = box.record("-n", "200001", "true")
+    assert (done.code, box.calls()) == (2, [])
+    assert "200,000" in done.err
+
+
+def test_a_run_that_cannot_be_noted_is_said_and_the_others_go_on(box):
+    """As on a disk that the command has filled; here something is in the way."""
+    done = box.record("-n", "2", "sh", "-c", "mkdir -p rec/runs.jsonl; exit 0")
+    manifest = box.manifest()
+    assert (done.code, len(manifest["runs"])) == (0, 2)
+    assert [w for w in manifest["warnings"] if "could not be noted" in w]
+
+
 def test_auto_says_which_and_why(box):
     done = box.record("true", env={"FAKE_NO_LTTNG": "no modules"})
     assert "recorder: ftrace (lttng: no modules)" in done.err
@@ -259,6 +351,12 @@ def test_auto_says_which_and_why(box):
     done = box.record("-o", "b", "--recorder", "ftrace", "true", env={"FAKE_NO_FTRACE": "not root"})
     assert "mend ftrace" in done.err
     assert not (box.place / "b").exists()
+
+
+def test_without_proc_nothing_is_recorded(monkeypatch):
+    monkeypatch.setattr(choose, "no_proc", lambda: True)
+    with pytest.raises(CritpathError, match="/proc is not mounted"):
+        choose.choose_recorder("auto", RecorderSettings("", Path()))
 
 
 def test_loss_is_said_loudly_even_when_quiet(box):

@@ -88,7 +88,7 @@ def kill_one(traceable, name):
     )
     noted = traceable / name / "runs.jsonl"
     deadline = time.monotonic() + 20
-    while not noted.exists() and time.monotonic() < deadline:
+    while not (noted.exists() and noted.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -15,6 +15,7 @@ import pytest
 from critpath.model import CpuLoss, Manifest
 from critpath.record.reading import read_manifest
 from critpath.record.recorder import Recorded
+from critpath.record.request import Request
 from critpath.record.session import _Session
 
 SLEEPER = ("sh", "-c", "echo $$ >>pids; exec sleep 600")
@@ -298,10 +299,14 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
         (tmp_path / "normal" / "trace" / "kernel" / name).write_text(name)
     (tmp_path / "sample" / "trace" / "kernel" / "metadata").write_text("half of it")
     session = _Session(
-        request=SimpleNamespace(commands=(("a",), ("b",)), output=tmp_path),
+        request=Request(output=tmp_path, commands=(("a",), ("b",)), version=""),
         tell=None,
         place=SimpleNamespace(
-            building=tmp_path, target=tmp_path, settle=print, check_unchanged=int, size=lambda: 0
+            **dict.fromkeys(("building", "target", "writing"), tmp_path),
+            settle=lambda _: "",
+            check_unchanged=int,
+            size=int,
+            named=str,
         ),
         programs=(),
         container=0,

@@ -2,12 +2,17 @@
 
 What the recorder does is set in the environment: FAKE_LOG (a file that its calls go to),
 FAKE_SLOW and FAKE_FAIL (``start``, ``stop`` or ``finish``; FAKE_LATE before raising).
-FAKE_LOG.instance stands for what it has in the kernel.
+``later`` is a recorder that cannot make its trace yet.  FAKE_LOG.instance stands for what it
+has in the kernel.  FAKE_FULL is what the system refuses for want of room: ``manifest`` (the
+completed one of FAKE_HALF, or of the only recording), ``link``, ``owner``, ``name`` (the
+place that --force replaces) or ``release``.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sys
 import threading
 import time
@@ -17,7 +22,8 @@ from types import ModuleType
 from critpath.commands import entry
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss
-from critpath.record import recorder, registry
+from critpath.model.recording import RECORDING
+from critpath.record import keeping, recorder, registry
 from critpath.record.recorder import Obstacle, Recorded
 
 LOG = Path(os.environ["FAKE_LOG"])
@@ -85,6 +91,14 @@ class FakeRecorder:
     def finish(self, tell):
         tell("converting")
         self._step("finish")
+        if "later" in os.environ.get("FAKE_FAIL", "").split(","):
+            (self.settings.directory / "raw").mkdir()
+            (self.settings.directory / "raw" / "raw.json").touch()
+            self._remove()
+            raise recorder.UnfinishedError("no space left", "make room")
+        if FULL:
+            (self.settings.directory / "raw").mkdir()
+            (self.settings.directory / "raw" / "raw.json").touch()
         kernel = self.settings.directory / "trace" / "kernel"
         kernel.mkdir(parents=True)
         (kernel / "metadata").write_text("/* CTF 1.8 */\n")
@@ -103,7 +117,13 @@ class FakeRecorder:
                 "buffer_bytes": 4096,
             },
             warnings=("a warning of the recorder",) if lost else (),
+            release=self._release,
         )
+
+    def _release(self):
+        if FULL == "release":
+            no_room()
+        shutil.rmtree(self.settings.held / "raw", ignore_errors=True)
 
     def abort(self):
         self._step("abort")
@@ -121,6 +141,39 @@ def fake(name):
     return module.__name__
 
 
+FULL = os.environ.get("FAKE_FULL", "")
+
+
+def no_room(*_, **__):
+    raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+
+def refuse():
+    """Have the system refuse what FAKE_FULL says."""
+    write, rename = keeping.write_manifest, os.rename
+
+    def write_manifest(directory, manifest):
+        if manifest.state != RECORDING and HALF in {"", directory.name}:
+            no_room()
+        write(directory, manifest)
+
+    def rename_one(source, target, **places):
+        if source == "rec":
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        rename(source, target, **places)
+
+    if FULL == "manifest":
+        keeping.write_manifest = write_manifest
+    elif FULL == "link":
+        os.link = shutil.copy2 = no_room
+    elif FULL == "owner":
+        os.fchmod = no_room
+    elif FULL == "name":
+        os.rename = rename_one
+
+
+HALF = os.environ.get("FAKE_HALF", "")
+refuse()
 registry._ROOT = LOG.with_suffix(".registry")
 recorder.RECORDERS = {name: fake(name) for name in ("lttng", "ftrace")}
 

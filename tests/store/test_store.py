@@ -15,9 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.errors import UnreadableError, UsageError
+from critpath.errors import TooMuchTimeError, UnreadableError, UsageError
+from critpath.graph.concatenate import join_sets
 from critpath.model import CriticalPaths, Executions, Loss, PathSet, State
-from critpath.store import FORMAT, atomic, is_paths_file, load_paths, save_paths, write_text
+from critpath.store import (
+    FORMAT,
+    PathsWriter,
+    atomic,
+    is_paths_file,
+    load_paths,
+    save_paths,
+    write_text,
+)
 
 STRINGS = ("", "virtio0-req.0", "worker-1", "kw\u202eorker", "\u0000", "a'\"</script>")
 
@@ -96,7 +105,7 @@ def test_loading_gives_what_was_saved(tmp_path, lengths):
     assert_same(load_paths(tmp_path / "p.parquet"), saved)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(lengths=st.lists(st.integers(0, 5), max_size=6), seed=st.integers(0, 1000), name=st.text())
 def test_any_paths_survive(tmp_path_factory, lengths, seed, name):
     file = tmp_path_factory.mktemp("any") / "p.parquet"
@@ -112,6 +121,45 @@ def test_equal_input_gives_equal_bytes(tmp_path):
     for name in ("a", "b"):
         save_paths(path_set(), tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_many_recordings_of_one_execution_each_are_read(tmp_path):
+    """Each is a row group, whose columns take more room in the footer than in pages."""
+    file = tmp_path / "p.parquet"
+    one = path_set((5,))
+    with file.open("wb") as stream, PathsWriter(stream) as writer:
+        for _ in range(700):
+            writer.write(one)
+    assert len(load_paths(file)) == 700
+
+
+def lasting(each, many):
+    """Return a set of executions of so many ns each, with one segment."""
+    one = path_set((1,) * many)
+    begin = np.arange(many, dtype=np.int64)
+    return replace(
+        one,
+        executions=replace(one.executions, begin=begin, end=begin + each),
+        paths=replace(one.paths, begin=begin, end=begin + each),
+    )
+
+
+def test_long_executions_are_read_and_what_cannot_be_added_up_is_not_written(tmp_path):
+    """4,000 of ten hours each are no forgery; sums are exact up to the limit."""
+    hours = lasting(36_000 * 10**9, 4000)
+    most = lasting(2**60 - 1, 2)
+    for paths in (hours, most):
+        save_paths(paths, tmp_path / "p.parquet")
+        assert_same(load_paths(tmp_path / "p.parquet"), paths)
+    assert most.executions.time == 2**61 - 2
+    for many in (lasting(2**60, 2), lasting(2**61, 5)):
+        with pytest.raises(TooMuchTimeError):
+            save_paths(many, tmp_path / "beyond.parquet")
+        with pytest.raises(TooMuchTimeError):
+            join_sets([many])
+    assert not (tmp_path / "beyond.parquet").exists()
+    with pytest.raises(TooMuchTimeError):
+        join_sets([most, most])
 
 
 def test_others_can_read_it(tmp_path):

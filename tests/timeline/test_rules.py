@@ -327,6 +327,28 @@ def test_a_thread_waits_for_the_cpu_where_it_queues():
     assert paths.cpu.tolist() == [0, 0, 1]
 
 
+def test_a_processor_that_goes_away_and_comes_back():
+    """Threads 1 and 3 are moved from cpu 1 by its stopper, 9; it is off line from 16 to 60."""
+    rows = [
+        *(on(0, 2), on(0, 1, 1)),
+        (10, 1, SWITCH, (1, 0, 9)),  # the stopper takes the cpu: 1 has to wait
+        *((12, 1, WAKEUP, (3, 0)), (15, 1, SWITCH, (9, 1, 0)), (16, 1, SWITCH, (0, 0, 8))),
+        *((20, 0, SWITCH, (2, 1, 1)), (30, 0, SWITCH, (1, 0, 3)), (40, 0, SWITCH, (3, 1, 1))),
+        (50, 0, SWITCH, (1, 1, 0)),
+        # Back: another thread of the kernel's starts it, and thread 1 is woken onto it.
+        *((60, 1, SWITCH, (0, 0, 9)), (62, 1, SWITCH, (9, 1, 0))),
+        *((70, 1, WAKEUP, (1, 1)), on(72, 1, 1), off(80, 1, 1, 1)),
+    ]
+    timelines = replay(build(rows))
+    assert drawn(timelines, 1)[0].startswith("0-10 RUN, 10-20 WAIT_CPU")
+    assert "20-30 RUN, 30-40 WAIT_CPU" in drawn(timelines, 1)[0]
+    assert drawn(timelines, 1)[0].endswith("70-72 WAIT_CPU, 72-80 RUN")
+    worker = np.flatnonzero(timelines.workers.tid == 1)
+    paths = critical_paths(timelines, worker, np.array([0]), np.array([80]))
+    assert int((paths.end - paths.begin).sum()) == 80
+    assert set(paths.cpu[paths.state == State.RUN].tolist()) == {0, 1}
+
+
 def test_a_woken_thread_waits_for_the_cpu_its_wake_chose():
     rows = [
         *(on(0, 1), on(0, 2, 1), off(10, 1, 1), on(11, 3)),
@@ -345,6 +367,10 @@ def test_a_woken_thread_waits_for_the_cpu_its_wake_chose():
 # What prev_state says by kernel: still runnable, gone for good, stopped, else asleep.
 RUNNABLE, DEAD, STOPPED, ASLEEP = "WAIT_CPU", None, "WAIT_STOPPED", "WAIT_UNEXPLAINED"
 PREV = {
+    "3.6.11-rt": {0: RUNNABLE, 512: RUNNABLE, 64: DEAD, 16: DEAD, 32: DEAD, 1: ASLEEP,
+                  130: ASLEEP},
+    "3.8.13": {512: RUNNABLE, 2: ASLEEP},
+    "3.9.0": {0: RUNNABLE, 1024: RUNNABLE, 512: ASLEEP, 64: DEAD},
     "3.10.31": {0: RUNNABLE, 1024: RUNNABLE, 64: DEAD, 16: DEAD, 32: DEAD, 130: ASLEEP},
     "3.19.3": {0: RUNNABLE, 1024: RUNNABLE, 64: DEAD, 1: ASLEEP, 2: ASLEEP},
     "4.1.0": {0: RUNNABLE, 1024: RUNNABLE, 2: ASLEEP},
@@ -353,8 +379,13 @@ PREV = {
     "4.15.0-20-generic": {0: RUNNABLE, 4096: RUNNABLE, 128: DEAD, 1026: ASLEEP, 1: ASLEEP},
     "4.17.19": {0: RUNNABLE, 4096: RUNNABLE, 128: DEAD, 1026: ASLEEP},
     "4.18.0": {0: RUNNABLE, 256: RUNNABLE, 16: DEAD, 32: DEAD, 128: ASLEEP, 1: ASLEEP},
+    # LTTng's modules of that time write the raw state: preempted is 0x1000.
+    "4.19.37": {0: RUNNABLE, 256: RUNNABLE, 4096: RUNNABLE, 64: ASLEEP, 128: ASLEEP, 1026: ASLEEP},
+    "5.15.0": {0: RUNNABLE, 256: RUNNABLE, 1: ASLEEP, 2: ASLEEP, 64: ASLEEP, 128: ASLEEP, 32: DEAD},
     "6.1.0-50-cloud-amd64": {0: RUNNABLE, 256: RUNNABLE, 16: DEAD, 32: DEAD, 128: ASLEEP,
                              2: ASLEEP, 130: ASLEEP, 258: ASLEEP, 1026: ASLEEP},
+    "6.18.0-rc1": {0: RUNNABLE, 256: RUNNABLE, 1: ASLEEP, 2: ASLEEP, 64: ASLEEP, 128: ASLEEP,
+                   16: DEAD, 32: DEAD},
     # Not said: only markers that mean one thing everywhere.
     "": {0: RUNNABLE, 256: RUNNABLE, 1024: RUNNABLE, 2048: RUNNABLE, 4096: RUNNABLE,
          1: ASLEEP, 2: ASLEEP, 130: ASLEEP, 1026: ASLEEP, 16: DEAD, 32: DEAD},

@@ -71,6 +71,8 @@ class Converted:
     loss : tuple of CpuLoss
         Only cpus that lost something.
     warnings : tuple of str
+    end : int
+        Until when (ns): what the recorder noted, or the last event if it did not get so far.
     """
 
     events: int
@@ -78,6 +80,7 @@ class Converted:
     names: tuple[str, ...]
     loss: tuple[CpuLoss, ...]
     warnings: tuple[str, ...]
+    end: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class _Scanned:
     """What the first pass found in one cpu's pages; `events` are the kernel's own."""
 
     events: int
+    last: int
     gathered: bytes
     loss: PlacedLoss
     warnings: tuple[str, ...]
@@ -205,9 +209,10 @@ class _Conversion:
         (directory / "metadata").write_text(text, encoding="utf-8")
         also = gathering(self.events.fork, self.events.newtask)
         scanned = self._each(lambda cpu: self._scan(cpu, *also))
+        end = raw.end or max((s.last for s in scanned), default=0)
         beside = resolve_forks([s.gathered for s in scanned], raw.threads, raw.threads_end)
         parts = dict(zip(raw.cpus, zip(scanned, beside, strict=True), strict=True))
-        events = sum(self._each(lambda cpu: self._convert(directory, cpu, *parts[cpu])))
+        events = sum(self._each(lambda cpu: self._convert(directory, cpu, end, *parts[cpu])))
         if self.dump:
             header = packet_header(self.identity, len(raw.cpus))
             packet = statedump_packet(
@@ -229,6 +234,7 @@ class _Conversion:
                 if s.loss.events
             ),
             warnings=tuple(warnings),
+            end=end,
         )
 
     def _each(self, work: Callable[[int], _T]) -> list[_T]:
@@ -245,8 +251,8 @@ class _Conversion:
     def _scan(self, cpu: int, starts: array[int], words: array[int]) -> _Scanned:
         file = self.raw.directory / f"cpu{cpu}"
         with _pages_of(file) as data, memoryview(data) as view:
-            events, unknown, short, backward, _, _, missed, damaged, gathered = self.decoder.scan(
-                view, starts, words
+            events, unknown, short, backward, _, last, missed, damaged, gathered = (
+                self.decoder.scan(view, starts, words)
             )
             cut = len(view) % self.layout.bytes
         warnings = []
@@ -267,16 +273,18 @@ class _Conversion:
             )
         stats = None if self.raw.stats is None else self.raw.stats.get(cpu)
         loss = place_losses(cpu, missed, damaged, events + unknown + short, stats)
-        return _Scanned(events, gathered, loss, (*warnings, *loss.warnings))
+        return _Scanned(events, last, gathered, loss, (*warnings, *loss.warnings))
 
-    def _convert(self, directory: Path, cpu: int, scanned: _Scanned, beside: bytearray) -> int:
+    def _convert(
+        self, directory: Path, cpu: int, end: int, scanned: _Scanned, beside: bytearray
+    ) -> int:
         header = packet_header(self.identity, self.raw.cpus.index(cpu))
         with (
             _pages_of(self.raw.directory / f"cpu{cpu}") as data,
             memoryview(data) as view,
             (directory / f"kernel_{cpu}").open("wb", buffering=0) as stream,
         ):
-            span = self.raw.begin, max(self.raw.begin, self.raw.end)
+            span = self.raw.begin, max(self.raw.begin, end)
             return self.decoder.write(
                 view, stream.fileno(), header, cpu, span, scanned.loss.places, memoryview(beside)
             )

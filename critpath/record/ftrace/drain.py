@@ -19,17 +19,24 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
+from critpath.record.ftrace.raw import FULL
 from critpath.record.ftrace.tracefs import Instance
 
 CHUNK: Final = 1 << 20  # bytes that a buffer has to hold before its thread is woken
 PIPE: Final = 1 << 18  # bytes between a buffer and its file, which a SIGKILL loses
 ROOM: Final = 1 << 18  # bytes of a cpu's pages that are given up on a full disk
+SPARE: Final = 1 << 20  # bytes per cpu that stay free beside the trace, which raw pages become
+MOST_SPARE: Final = 1 << 26  # bytes, of however many cpus
 THREADS: Final = 64  # more cpus share them
 
 _IDLE: Final = 1.0  # s until whole pages of a quiet cpu are moved as well
 _PAUSE: Final = 0.01  # s, where the kernel wakes a reader for less than was asked for
 _NICE: Final = -20
 _ONLINE: Final = Path("/sys/devices/system/cpu/online")
+_MAKE_ROOM: Final = (
+    "free space there, or record elsewhere (-o DIR); a shorter recording, or --profile minimal, "
+    "needs less"
+)
 
 Pipe = tuple[int, int]
 
@@ -72,6 +79,7 @@ class Stream:
     def __init__(self, instance: Instance, cpu: int, path: Path, page_bytes: int) -> None:
         self.cpu = cpu
         self.path = path
+        self.bytes = 0  # in the file
         self._page_bytes = page_bytes
         with contextlib.ExitStack() as opened:
             name = f"per_cpu/cpu{cpu}/trace_pipe_raw"
@@ -81,6 +89,7 @@ class Stream:
             self._file = os.open(path, flags, 0o600)
             opened.callback(os.close, self._file)
             self._end_in_whole_page()
+            self.bytes = os.fstat(self._file).st_size
             self._closing = opened.pop_all()
 
     def move(self, pipe: Pipe) -> int:
@@ -95,6 +104,7 @@ class Stream:
                 return moved
             moved += size
             self._store(pipe, size)
+            self.bytes += size
 
     def rest(self, pipe: Pipe) -> None:
         """Move what is left once tracing is off, pages that are not full included."""
@@ -108,6 +118,14 @@ class Stream:
                 return
             self._write(page.ljust(self._page_bytes, b"\0"))
 
+    def free(self) -> int | None:
+        """Return how many bytes are free where the file is, None if that is not known."""
+        with contextlib.suppress(OSError):
+            found = os.fstatvfs(self._file)
+            if found.f_blocks:
+                return found.f_bavail * found.f_frsize
+        return None
+
     def give_up(self) -> None:
         """Make room on a full disk: the manifest and the kernel's counts have to be written.
 
@@ -117,9 +135,12 @@ class Stream:
             os.ftruncate(self._file, max(0, os.fstat(self._file).st_size - ROOM))
 
     def close(self) -> None:
-        """Close both ends; the file ends in a whole page."""
+        """Close both ends; the file ends in a whole page.  Again is no error."""
+        if self._file < 0:
+            return
         with contextlib.suppress(OSError):
             self._end_in_whole_page()
+        self._file = self.source = -1  # numbers that others have from now on
         self._closing.close()
 
     def _store(self, pipe: Pipe, size: int) -> None:
@@ -158,9 +179,10 @@ class Drain:
     page_bytes : int
     buffer_bytes : int
         Of each cpu.
-    failed : callable
+    failed : callable or None
         Called in a thread that cannot write any more, once per thread: is to turn
-        tracing off, as what follows a gap at an unknown place is worth nothing.
+        tracing off, as what follows a gap at an unknown place is worth nothing.  None where
+        it is off already: what the buffers hold is then moved as long as there is any room.
     """
 
     def __init__(
@@ -169,7 +191,7 @@ class Drain:
         raw: Path,
         page_bytes: int,
         buffer_bytes: int,
-        failed: Callable[[], None],
+        failed: Callable[[], None] | None,
     ) -> None:
         self._instance = instance
         self._enough = min(CHUNK, buffer_bytes // 2) // 4
@@ -223,13 +245,13 @@ class Drain:
         """Move the rest, with tracing off, end the threads and close the files."""
         self._end_threads()
         # Cpus that were not online before can have come and gone.
-        if self._wake >= 0 and self.failure is None:
+        if self._wake >= 0 and not self._abandoned:
             with _pipe() as pipe:
                 try:
                     for cpu in self._instance.cpus():
                         if cpu not in self._streams and self._instance.stats(cpu).get("entries"):
                             self._add(cpu).rest(pipe)
-                except OSError as error:
+                except (OSError, CritpathError) as error:
                     self._fail(error)
         self._close()
 
@@ -283,6 +305,9 @@ class Drain:
         while not self._ending.is_set():
             ready = dict(poll.poll(int(_IDLE * 1000)))
             moved = [stream.move(pipe) for stream in streams]
+            if any(moved) and not self._has_room(streams[0]):
+                self._end_early()
+                return
             for stream in streams:
                 # A cpu without a buffer: it would never let us sleep.
                 if ready.get(stream.source, 0) & ~select.POLLIN:
@@ -295,19 +320,40 @@ class Drain:
                     streams.append(self._add(cpu))
                     poll.register(streams[-1].source, select.POLLIN)
 
+    def _has_room(self, stream: Stream) -> bool:
+        """Tell whether what is recorded can still become a trace, which is no larger."""
+        free = stream.free() if self._failed is not None else None
+        streams = list(self._streams.values())
+        spare = min(SPARE * len(streams), MOST_SPARE)
+        return free is None or free > sum(s.bytes for s in streams) + spare
+
+    def _end_early(self) -> None:
+        """End the recording while there is room to make a trace, and for the command's files.
+
+        All that was recorded until now is kept: every thread moves its rest.
+        """
+        self.failure = self.failure or CritpathError(
+            f"recording was cut short: {self._raw.parent} has room left for its trace, no more",
+            _MAKE_ROOM,
+        )
+        self._turn_off()
+        self._ending.set()
+        os.eventfd_write(self._wake, 1)
+
+    def _turn_off(self) -> None:
+        if self._failed is not None:
+            self._failed()
+
     def _fail(self, error: OSError | CritpathError) -> None:
         """Note the first failure, have tracing turned off, and let nobody write more."""
         if isinstance(error, OSError):
-            full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+            full = error.errno in FULL
             error = CritpathError(
                 f"recording was cut short, {self._raw} cannot be written: {error.strerror}",
-                "free space there, or record elsewhere (-o DIR); a shorter recording, or "
-                "--profile minimal, needs less"
-                if full
-                else "record to another place: -o DIR",
+                _MAKE_ROOM if full else "record to another place: -o DIR",
             )
         self.failure = self.failure or error
-        self._failed()
+        self._turn_off()
         self._abandoned = True
         self._ending.set()
         os.eventfd_write(self._wake, 1)

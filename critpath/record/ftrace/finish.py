@@ -8,8 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from critpath.errors import CritpathError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.convert import Converted, convert
+from critpath.record.ftrace.leftovers import holds_more
 from critpath.record.recorder import Recorded
 
 TRACE: Final = "trace"
@@ -47,6 +49,11 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded | None:
         raws.discard(directory)
         return None
     description = raws.read_description(raw)
+    if holds_more(str(description.get("session"))):
+        raise CritpathError(
+            f"the kernel still holds a part of what belongs to {raw}",
+            "make room there, then: critpath doctor --clean",
+        )
     # Cpus that came while it was recorded have a file only.
     with_files = {int(p.name[3:]) for p in raw.glob("cpu*") if p.name[3:].isdecimal()}
     if not with_files <= {*description.get("cpus", [])}:
@@ -55,12 +62,14 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded | None:
     if trace.is_dir() and not trace.is_symlink():
         # Killed between the trace and its end: the same trace is made again.
         shutil.rmtree(trace)
+    raws.give_room(raw)
     converted = convert(raw, trace, tell)
     return Recorded(
         loss=converted.loss,
         facts=recorder_facts(description, converted),
         warnings=converted.warnings,
         release=partial(raws.discard, directory),
+        end=converted.end,
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.record.ftrace import raw as raws
@@ -16,6 +16,9 @@ from critpath.record.ftrace.tracefs import Instance
 from critpath.record.identity import owner_of
 from critpath.record.recorder import Leftover
 from critpath.record.registry import entries
+
+_LAST: Final = 1 << 17  # bytes: two pages, of any size that there is
+_BESIDE: Final = 1 << 20  # bytes of what is written beside the pages
 
 
 def leftovers() -> list[Leftover]:
@@ -37,15 +40,47 @@ def leftovers() -> list[Leftover]:
 
 
 def _remove(instance: Instance, session: str) -> None:
-    """Save what the buffers hold, if it is known where it belongs, and remove them."""
+    """Save what the buffers hold, if it is known where it belongs, and remove them.
+
+    On a full disk they stay, turned off, for when there is room.
+    """
+    keep = False
     try:
         with contextlib.suppress(CritpathError):
             instance.write("tracing_on", "0")
         raw = _raw_of(session)
         if raw is not None:
+            needed = _held(instance)
+            raws.give_room(raw)
+            keep = needed > 0 and not raws.has_room(raw, needed + _BESIDE)
+            if keep:
+                raise CritpathError(
+                    f"what {instance.path} holds needs {needed / 2**20:.1f} MiB at {raw}",
+                    "make room there, then: critpath doctor --clean; it is kept until then",
+                )
             save(instance, raw)
     finally:
-        instance.remove()
+        if not keep:
+            instance.remove()
+
+
+def _held(instance: Instance) -> int:
+    """Return at most how many bytes an instance's pages take on disk; 0 if it holds no event."""
+    counts = [instance.stats(cpu) for cpu in instance.cpus()]
+    # A page may be left by an event that is a fourth of it, and the last is not full.
+    used = [c.get("bytes", 0) * 4 // 3 + _LAST for c in counts if c.get("entries")]
+    return sum(used)
+
+
+def holds_more(session: str) -> bool:
+    """Tell whether the kernel still holds a part of what a dead recorder recorded."""
+    root, owner = tracefs.find(), owner_of(session)
+    if root is None or owner is None or owner.gone() is not True:
+        return False
+    try:
+        return _held(Instance.named(root, session)) > 0
+    except (CritpathError, OSError):
+        return False  # there is no such instance
 
 
 def save(instance: Instance, raw: Path) -> None:
@@ -64,9 +99,10 @@ def save(instance: Instance, raw: Path) -> None:
         If it cannot be written.
     """
     try:
+        raws.give_room(raw)
         description = raws.read_description(raw)
         size = raws.page_bytes(instance.read("events/header_page"))
-        drain = Drain(instance, raw, size, 0, lambda: None)
+        drain = Drain(instance, raw, size, 0, None)
         stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
         try:
             drain.start([cpu for cpu, counts in stats.items() if counts.get("entries")])
@@ -80,7 +116,6 @@ def save(instance: Instance, raw: Path) -> None:
         )
         known = [cpu for cpu in description.get("cpus", []) if isinstance(cpu, int)]
         description["cpus"] = sorted({*known, *drain.cpus})
-        description.setdefault("end", time.monotonic_ns())
         if not (raw / "statedump-end.json").exists():
             raws.write_json(raw / "statedump-end.json", scan())
         raws.write_description(raw, description)

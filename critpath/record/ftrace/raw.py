@@ -4,11 +4,14 @@
 ``header_event`` and ``formats/GROUP.EVENT`` (the kernel's description of what is in a
 page), ``cpuN`` (pages), ``statedump.json`` and ``statedump-end.json`` (threads),
 ``cgroups.json`` (control groups of processes at the start),
-``stats.json`` (the kernel's counts of each buffer).
+``stats.json`` (the kernel's counts of each buffer); while recording ``room`` (nothing: see
+`take_room`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import re
@@ -26,6 +29,9 @@ RAW_FORMAT: Final = "critpath/raw/1"
 DISCARDED: Final = ".raw-converted"
 _DOCUMENT: Final = "raw.json"
 _STATS: Final = "stats.json"
+_ROOM: Final = "room"
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_ROOM_BYTES: Final = 1 << 19
 _PAGE: Final = re.compile(r"field: char data;\s*offset:(\d+);\s*size:(\d+);")
 
 # trace_marker's records, which are in every buffer without being asked for.
@@ -47,6 +53,37 @@ def page_bytes(header_page: str) -> int:
             "take the other recorder (--recorder lttng), and report this",
         )
     return int(found[1]) + int(found[2])
+
+
+def take_room(raw: Path) -> None:
+    """Keep a little of the disk for what is written in the end, should it be full by then."""
+    with contextlib.suppress(OSError):
+        _allocate(raw, _ROOM_BYTES)
+
+
+def has_room(raw: Path, size: int) -> bool:
+    """Tell whether so many bytes can be written, a quota included; call `give_room` before."""
+    try:
+        _allocate(raw, size)
+    except OSError as error:
+        return error.errno not in FULL
+    finally:
+        give_room(raw)
+    return True
+
+
+def _allocate(raw: Path, size: int) -> None:
+    descriptor = os.open(raw / _ROOM, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    finally:
+        os.close(descriptor)
+
+
+def give_room(raw: Path) -> None:
+    """Free what `take_room` kept."""
+    with contextlib.suppress(OSError):
+        (raw / _ROOM).unlink()
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -27,8 +27,9 @@ from critpath.record.ftrace.obstacles import CLOCK, buffer_bytes, obstacles
 from critpath.record.ftrace.statedump import scan
 from critpath.record.ftrace.tracefs import Instance
 from critpath.record.ftrace.wanted import SWITCH, Wanted, shortened, wanted
+from critpath.record.ftrace.watch import Watch
 from critpath.record.profiles import profile_events
-from critpath.record.recorder import Recorded, Recorder, RecorderSettings
+from critpath.record.recorder import Recorded, Recorder, RecorderSettings, UnfinishedError
 
 __all__ = ["FtraceRecorder", "finish_raw", "leftovers", "obstacles", "open_recorder"]
 
@@ -68,9 +69,10 @@ class FtraceRecorder:
 
     def __init__(self, settings: RecorderSettings) -> None:
         self._settings = settings
-        self._raw = settings.directory / raws.RAW
+        self._raw = settings.held / raws.RAW
         self._instance: Instance | None = None
         self._drain: Drain | None = None
+        self._watch: Watch | None = None
         self._marker = -1
         self._wanted = Wanted((), ())
         self._description: dict[str, object] = {}
@@ -100,7 +102,9 @@ class FtraceRecorder:
         try:
             return self._start()
         except BaseException as error:
-            self.abort()
+            # The first failure is the one to tell.
+            with contextlib.suppress(CritpathError, OSError):
+                self.abort()
             if isinstance(error, OSError):
                 raise _unwritable(self._raw, error) from None
             raise
@@ -128,10 +132,10 @@ class FtraceRecorder:
         """
         try:
             return self._stop()
-        except BaseException as error:
+        except Exception as error:
+            raise self._unfinished(error) from error
+        except BaseException:
             self.abort()
-            if isinstance(error, OSError):
-                raise _unwritable(self._raw, error) from None
             raise
 
     def finish(self, tell: Callable[[str], None]) -> Recorded:
@@ -149,19 +153,16 @@ class FtraceRecorder:
 
         Raises
         ------
-        CritpathError
+        UnfinishedError
             If it cannot be converted, for example for lack of space: ``raw/`` then stays,
-            for `finish_raw`, until `abort`.
+            for `finish_raw`.
         """
         failure = self.failure
         try:
             self._remove_instance()
-            converted = convert(self._raw, self._settings.directory / TRACE, tell)
-        except CritpathError:
-            # The raw data stays: with more room, or mended, it can become a trace.
-            if failure is not None:
-                raise failure from None
-            raise
+            converted = convert(self._raw, self._settings.held / TRACE, tell)
+        except Exception as error:
+            raise self._unfinished(error) from error
         except BaseException:
             self.abort()
             raise
@@ -172,7 +173,7 @@ class FtraceRecorder:
             **recorder_facts(self._description, converted),
             "priority": self._drain.priority if self._drain else "normal",
         }
-        release = partial(raws.discard, self._settings.directory, keep=self._settings.keep_raw)
+        release = partial(raws.discard, self._settings.held, keep=self._settings.keep_raw)
         return Recorded(converted.loss, facts, tuple(warnings), release)
 
     def abort(self) -> None:
@@ -184,17 +185,9 @@ class FtraceRecorder:
             If somebody keeps the instance open; it is turned off then.
         """
         try:
-            if self._instance is not None:
-                with contextlib.suppress(CritpathError):
-                    self._instance.write("tracing_on", "0")
-            if self._drain is not None:
-                self._drain.abandon()
-            self._close_marker()
-            if self._instance is not None:
-                instance, self._instance = self._instance, None
-                instance.remove()
+            self._take_down()
         finally:
-            raws.discard(self._settings.directory, keep=self._settings.keep_raw)
+            raws.discard(self._settings.held, keep=self._settings.keep_raw)
 
     # ------------------------------------------------------------------------ steps
 
@@ -204,8 +197,9 @@ class FtraceRecorder:
         if tracefs.mounted_here():
             self._warnings.append(f"tracefs was not mounted; it is now, at {root}, and stays so")
         # Known before it is made: an abort at any moment removes it.
-        self._instance = instance = Instance.named(root, self._settings.session)
+        self._instance = instance = Instance.held(root, self._settings.session)
         instance.make()
+        self._watch = Watch(instance)
         # Before other files: some shells write to descriptors below 10 only.
         self._marker = instance.open("trace_marker", os.O_WRONLY)
         os.set_inheritable(self._marker, True)
@@ -213,6 +207,7 @@ class FtraceRecorder:
         available = _available(root)
         self._enable(instance, wanted(profile, available), available)
         self._raw.mkdir(mode=0o700)
+        raws.take_room(self._raw)
         header = instance.read("events/header_page")
         size = raws.page_bytes(header)
         raws.copy_descriptions(instance, self._raw, self._wanted.events)
@@ -297,15 +292,40 @@ class FtraceRecorder:
         end = min(end, self._ended or end)
         self._stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
         self._stats = {cpu: counts for cpu, counts in self._stats.items() if any(counts.values())}
-        self._description["end"] = end
+        self._description["end"] = self._ended = end
+        raws.give_room(self._raw)
         raws.write_stats(self._raw, self._stats)
         raws.write_description(self._raw, self._description)
         raws.write_json(self._raw / "statedump-end.json", scan())
         return end
 
+    def _unfinished(self, error: Exception) -> UnfinishedError:
+        """Take everything down but what was recorded: with more room, or mended, it is a trace."""
+        wrong = self.failure or error
+        with contextlib.suppress(CritpathError, OSError):  # an instance that is busy is turned off
+            self._take_down()
+        if isinstance(wrong, OSError):
+            wrong = _unwritable(self._raw, wrong)
+        elif not isinstance(wrong, CritpathError):
+            said = f"{type(wrong).__name__}: {wrong}"
+            wrong = CritpathError(f"no trace could be made ({said})", "report this")
+        return UnfinishedError(wrong.what, wrong.do, self._ended)
+
+    def _take_down(self) -> None:
+        """Turn tracing off, close every file and remove the instance; the raw data stays."""
+        if self._instance is not None:
+            with contextlib.suppress(CritpathError):
+                self._instance.write("tracing_on", "0")
+        if self._drain is not None:
+            self._drain.abandon()
+        self._let_go()
+        if self._instance is not None:
+            instance, self._instance = self._instance, None
+            instance.remove()
+
     def _remove_instance(self) -> None:
         """Remove the instance before converting: it costs the machine memory and time."""
-        self._close_marker()
+        self._let_go()
         if self._instance is None:
             return
         instance, self._instance = self._instance, None
@@ -315,7 +335,11 @@ class FtraceRecorder:
             # What the command left running holds the marker: no reason to lose a trace.
             self._warnings.append(f"{error.what} ({error.do})")
 
-    def _close_marker(self) -> None:
+    def _let_go(self) -> None:
+        """Close what keeps the instance, and end who watches it."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.dismiss()
         marker, self._marker = self._marker, -1
         if marker >= 0:
             os.close(marker)

@@ -98,9 +98,29 @@ class Instance:
     Attributes
     ----------
     path : Path
+    home : int
+        A descriptor of the directory of instances, closed by `remove`: whoever unmounts
+        tracefs does not take the instance from us.  -1 for none.
     """
 
     path: Path
+    home: int = -1
+
+    @classmethod
+    def held(cls, root: Path, name: str) -> Instance:
+        """Return the instance of a name, to be reached until it is removed.
+
+        Raises
+        ------
+        CritpathError
+            If there are no instances.
+        """
+        place = root / "instances"
+        try:
+            home = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _refused("open", place, error) from None
+        return cls(place / name, home)
 
     @classmethod
     def named(cls, root: Path, name: str) -> Instance:
@@ -116,7 +136,7 @@ class Instance:
             If the kernel refuses.
         """
         try:
-            self.path.mkdir()
+            self._place.mkdir()
         except OSError as error:
             raise _refused("make", self.path, error) from None
 
@@ -132,7 +152,7 @@ class Instance:
         CritpathError
         """
         try:
-            return (self.path / name).read_bytes()
+            return (self._place / name).read_bytes()
         except OSError as error:
             raise _refused("read", self.path / name, error) from None
 
@@ -179,7 +199,7 @@ class Instance:
 
     def cpus(self) -> list[int]:
         """Return the cpus that may have a buffer."""
-        names = [p.name for p in (self.path / "per_cpu").iterdir()]
+        names = [p.name for p in (self._place / "per_cpu").iterdir()]
         return sorted(int(name[3:]) for name in names if re.fullmatch(r"cpu\d+", name))
 
     def stats(self, cpu: int) -> dict[str, int]:
@@ -200,12 +220,21 @@ class Instance:
         CritpathError
             If somebody keeps one of its files open; it is turned off then.
         """
+        try:
+            self._remove()
+        finally:
+            if self.home >= 0:
+                os.close(self.home)
+
+    def _remove(self) -> None:
         for attempt in range(_BUSY_TRIES):
             try:
-                self.path.rmdir()
+                self._place.rmdir()
             except FileNotFoundError:
                 return
             except OSError as error:
+                if error.errno == errno.ENODEV:  # somebody else removes it just now
+                    return
                 if error.errno != errno.EBUSY:
                     raise _refused("remove", self.path, error) from None
                 if attempt == 0:
@@ -220,6 +249,13 @@ class Instance:
             "end that, then: critpath doctor --clean",
         )
 
+    @property
+    def _place(self) -> Path:
+        """Where it can be reached now, whatever is mounted."""
+        if self.home < 0:
+            return self.path
+        return Path(f"/proc/self/fd/{self.home}") / self.path.name
+
     def open(self, name: str, flags: int) -> int:
         """Open a file; the descriptor is not inherited.
 
@@ -228,7 +264,7 @@ class Instance:
         CritpathError
         """
         try:
-            return os.open(self.path / name, flags | os.O_CLOEXEC)
+            return os.open(self._place / name, flags | os.O_CLOEXEC)
         except OSError as error:
             raise _refused("open", self.path / name, error) from None
 
@@ -254,27 +290,32 @@ def parse_stats(text: str) -> dict[str, int]:
 
 
 def holders(path: Path) -> list[str]:
-    """Return the processes that hold a file below a directory open."""
-    inside = f"{path}/"
+    """Return the processes that hold a file of an instance open."""
+    inside = _inside(path)
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if any(str(link.readlink()).startswith(inside) for link in (process / "fd").iterdir()):
+            if any(inside in str(link.readlink()) for link in (process / "fd").iterdir()):
                 name = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
                 found.append(f"process {process.name} ({name})")
     return found
 
 
 def _close_own(path: Path) -> None:
-    """Close our own files below a directory.
+    """Close our own files of an instance.
 
     An exception that a signal raised just after one was opened leaves it to nobody.
     """
-    inside = f"{path}/"
+    inside = _inside(path)
     for link in list(Path("/proc/self/fd").iterdir()):
         with contextlib.suppress(OSError):
-            if str(link.readlink()).startswith(inside):
+            if inside in str(link.readlink()):
                 os.close(int(link.name))
+
+
+def _inside(path: Path) -> str:
+    """Return what is in the path of every file of an instance, mounted or no more."""
+    return f"/instances/{path.name}/"
 
 
 def _refused(what: str, path: Path, error: OSError) -> CritpathError:

@@ -8,6 +8,7 @@ others while it is there: it is only ended when it has no session left.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import tempfile
@@ -19,6 +20,7 @@ from typing import Final
 from critpath.errors import CritpathError
 from critpath.record.identity import SESSION_VARIABLE, owner_of, start_time
 from critpath.record.lttng.program import reachable, sessions
+from critpath.record.trusted import trusted_program
 from critpath.units import safe_text
 
 # In our daemon's environment, with the session it was started for.  Not SESSION_VARIABLE,
@@ -54,9 +56,12 @@ def start_daemon(session: str) -> int:
     environment.pop(SESSION_VARIABLE, None)
     with tempfile.TemporaryFile() as said:
         try:
-            pid = os.posix_spawnp(
-                "sh",
-                ["sh", "-c", f"cd / && exec {_PROGRAM}"],
+            program = trusted_program(_PROGRAM)
+            if program is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            pid = os.posix_spawn(
+                "/bin/sh",
+                ["sh", "-c", 'cd / && exec "$0"', program],
                 environment,
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

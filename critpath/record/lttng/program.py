@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from critpath.errors import CritpathError
+from critpath.record.trusted import trusted_program
 from critpath.units import safe_text
 
 LIMIT: Final = 60.0  # seconds for one answer; a session daemon may be loading modules
@@ -49,8 +49,8 @@ class Channel:
 
 
 def installed() -> bool:
-    """Tell whether the client and the session daemon are on PATH."""
-    return shutil.which("lttng") is not None and shutil.which("lttng-sessiond") is not None
+    """Tell whether the client and the session daemon are on PATH, where root trusts them."""
+    return all(map(trusted_program, ("lttng", "lttng-sessiond")))
 
 
 def run(*arguments: str, limit: float = LIMIT) -> str:
@@ -72,7 +72,10 @@ def run(*arguments: str, limit: float = LIMIT) -> str:
     LttngError
         If it is not there, refuses or does not answer in time.
     """
-    command = ["lttng", "--no-sessiond", *arguments]
+    client = trusted_program("lttng")
+    if client is None:
+        raise _missing()
+    command = [client, "--no-sessiond", *arguments]
     shown = "lttng " + next((a for a in arguments if not a.startswith("-") and a != "xml"), "")
     try:
         done = subprocess.run(  # noqa: S603 - an argument list
@@ -86,7 +89,7 @@ def run(*arguments: str, limit: float = LIMIT) -> str:
             env={**os.environ, "LC_ALL": "C"},
         )
     except FileNotFoundError:
-        raise LttngError("there is no lttng here", "install lttng-tools", "") from None
+        raise _missing() from None
     except subprocess.TimeoutExpired:
         raise LttngError(
             f"{shown} did not answer in {limit:.0f} s",
@@ -98,6 +101,10 @@ def run(*arguments: str, limit: float = LIMIT) -> str:
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     said = safe_text(lines[-1].removeprefix("Error: ")) if lines else f"exit {done.returncode}"
     raise LttngError(f"{shown} failed: {said}", "critpath doctor", said)
+
+
+def _missing() -> LttngError:
+    return LttngError("there is no lttng here", "install lttng-tools", "")
 
 
 def ask(*arguments: str, limit: float = LIMIT) -> ET.Element:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from critpath.errors import CritpathError
+from critpath.record.held import for_children
 from critpath.record.lttng import program
 from critpath.record.lttng.daemon import end_orphans, own_daemons, start_daemon
 from critpath.record.lttng.ending import (
@@ -25,7 +26,7 @@ from critpath.record.lttng.ending import (
 )
 from critpath.record.lttng.obstacles import obstacles
 from critpath.record.lttng.profile import SessionFile, session_file
-from critpath.record.recorder import Recorded
+from critpath.record.recorder import Recorded, UnfinishedError
 
 if TYPE_CHECKING:
     from critpath.record.recorder import Recorder, RecorderSettings
@@ -99,6 +100,8 @@ class LttngRecorder:
         try:
             end = time.monotonic_ns()
             warning = stop_session(self._settings.session)
+        except CritpathError as error:
+            raise self._unfinished(error) from error
         except BaseException:
             with contextlib.suppress(CritpathError):
                 self.abort()
@@ -115,11 +118,14 @@ class LttngRecorder:
             destroy_session(self._settings.session)
             self._made = False
             self._end_daemons()
+        except CritpathError as error:
+            raise self._unfinished(error) from error
         except BaseException:
             with contextlib.suppress(CritpathError):
                 self.abort()
             raise
-        written = _trace_format(self._output / "kernel" / "metadata")
+        # LTTng's daemon wrote by name: to what this recording's directory was by then.
+        written = _trace_format(self._settings.held / "trace" / "kernel" / "metadata")
         if written != self._settings.trace_format:
             self._warnings.append(f"asked for {self._settings.trace_format}, LTTng wrote {written}")
         return Recorded(
@@ -127,6 +133,12 @@ class LttngRecorder:
             facts=self._facts(counted, written),
             warnings=tuple(self._warnings),
         )
+
+    def _unfinished(self, error: CritpathError) -> UnfinishedError:
+        """Destroy the session at once, and keep what LTTng has written by then."""
+        with contextlib.suppress(CritpathError):
+            self.abort()
+        return UnfinishedError(error.what, error.do)
 
     def abort(self) -> None:
         """Destroy the session at once."""
@@ -155,10 +167,12 @@ class LttngRecorder:
             available,
             formats=program.numbers(self._version) >= _FORMATS_SINCE,
         )
-        # `lttng load` wants a file that has a name; it is read before load returns.
-        place = self._settings.directory / f".{session}.lttng"
+        # `lttng load` wants a file that has a name; it is read before load returns.  Where the
+        # directory's name leads meanwhile, somebody else's file may be.
+        place = for_children(self._settings.held) / f".{session}.lttng"
         try:
-            place.write_text(self._file.text, encoding="utf-8")
+            with place.open("x", encoding="utf-8") as stream:
+                stream.write(self._file.text)
             self._made = True
             program.run("load", f"--input-path={place}", session)
         finally:

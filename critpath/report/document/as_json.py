@@ -11,6 +11,7 @@ from critpath.report.document.path import escape_more
 from critpath.report.document.schema import SHAPES, check_document
 from critpath.report.document.shapes import Invalid, expect
 from critpath.report.palette import with_letters
+from critpath.untrusted import TooLargeError, load_json
 
 # No measurement comes near: sums and products of what is below stay finite.
 _LARGEST: Final = 1e30
@@ -60,12 +61,12 @@ def _compact(value: Any) -> str:
     return escape_more(text)
 
 
-def load_document(text: str) -> dict[str, Any]:
+def load_document(text: str | bytes) -> dict[str, Any]:
     """Read a document back, checked so that every renderer can rely on its shape.
 
     Parameters
     ----------
-    text : str
+    text : str or bytes
         The JSON of a comparison, a calibration or one path.
 
     Returns
@@ -79,9 +80,14 @@ def load_document(text: str) -> dict[str, Any]:
         If it is not JSON, not ours, of another version, or not of that shape.
     """
     try:
-        document = json.loads(
-            text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_bounded
+        document = load_json(
+            text.encode() if isinstance(text, str) else text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_bounded,
         )
+    except TooLargeError as error:
+        raise UnreadableError(f"a document that {error}", _DO) from error
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"not JSON: {error}", _DO) from error
     name = document.get("format") if isinstance(document, dict) else None

@@ -26,7 +26,7 @@ from critpath.record.ftrace import recorder as module
 from critpath.record.ftrace.obstacles import obstacles
 from critpath.record.ftrace.recorder import FtraceRecorder, finish_raw, leftovers, open_recorder
 from critpath.record.identity import new_name
-from critpath.record.recorder import Recorded, RecorderSettings
+from critpath.record.recorder import Recorded, RecorderSettings, UnfinishedError
 from critpath.record.registry import Entry
 
 HINDERED = [o.what for o in obstacles(RecorderSettings("", Path())) if o.fatal]
@@ -253,6 +253,67 @@ def test_a_conversion_that_fails_leaves_no_instance(settings, monkeypatch):
         record(made, "/bin/true")
 
 
+def end(recorder: FtraceRecorder) -> None:
+    recorder.stop()
+    recorder.finish(silent)
+
+
+@pytest.mark.parametrize(
+    ("where", "wrong", "said"),
+    [
+        ("drain.stop", CritpathError("tracefs is away", "mount it"), "tracefs is away"),
+        ("stats", CritpathError("no counts", "look"), "no counts"),
+        ("statedump", OSError(122, "Disk quota exceeded"), "Disk quota exceeded"),
+        ("convert", MemoryError("no memory"), "no trace could be made (MemoryError: no memory)"),
+        ("convert", OSError(5, "Input/output error"), "Input/output error"),
+    ],
+)
+def test_whatever_fails_after_the_runs_keeps_what_was_recorded(
+    settings, monkeypatch, where, wrong, said
+):
+    def fail(*_: object) -> None:
+        raise wrong
+
+    made = settings()
+    recorder = FtraceRecorder(made)
+    recorder.start()
+    subprocess.run(["/bin/true"], check=True)
+    with monkeypatch.context() as patched:
+        if where == "drain.stop":
+            patched.setattr(tracefs.Instance, "cpus", fail)
+        elif where == "stats":
+            patched.setattr(tracefs.Instance, "stats", fail)
+        else:
+            patched.setattr(module, "scan" if where == "statedump" else "convert", fail)
+        with pytest.raises(UnfinishedError) as caught:
+            end(recorder)
+    assert said in caught.value.what
+    assert instances() == set()
+    assert finished(made.directory).facts["name"] == "ftrace"
+    events = read_events(made.directory / "trace", KERNEL)
+    assert "/bin/true" in events.strings or "/usr/bin/true" in events.strings
+
+
+@pytest.mark.parametrize("step", ["start", "stop"])
+def test_an_instance_that_cannot_be_removed_hides_no_failure(settings, monkeypatch, step):
+    def refuse(instance: tracefs.Instance) -> None:
+        remove(instance)
+        raise CritpathError("the instance is busy", "wait")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    remove = tracefs.Instance.remove
+    monkeypatch.setattr(tracefs.Instance, "remove", refuse)
+    recorder = FtraceRecorder(settings())
+    if step == "stop":
+        recorder.start()
+    monkeypatch.setattr(module, "scan", fail)
+    with pytest.raises(CritpathError, match="No space left") as caught:
+        recorder.stop() if step == "stop" else recorder.start()
+    assert isinstance(caught.value, UnfinishedError) == (step == "stop")
+
+
 def test_two_recorders_at_once_do_not_meet(settings):
     first, second = settings("first"), settings("second")
     recorders = [open_recorder(first), open_recorder(second)]
@@ -295,7 +356,9 @@ def test_only_ctf_1_8_is_written(settings):
         open_recorder(settings(trace_format="ctf-2"))
 
 
-def test_a_full_disk_ends_the_recording_and_is_said(tmp_path):
+def test_a_full_disk_ends_the_recording_and_is_said(tmp_path, monkeypatch):
+    # As where a quota is what is used up, which no question tells beforehand.
+    monkeypatch.setattr(drain.Stream, "free", lambda _: None)
     small = tmp_path / "small"
     small.mkdir()
     if subprocess.run(
@@ -441,6 +504,30 @@ def test_what_the_buffers_of_a_killed_recorder_held_is_saved(killed, monkeypatch
     assert [p.name for p in directory.iterdir()] == ["trace"]
     # Again, as after a kill between the trace and the manifest.
     assert finished(directory).facts["name"] == "ftrace"
+
+
+def test_buffers_of_a_killed_recorder_stay_while_there_is_no_room(killed, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(122, "Disk quota exceeded")
+
+    session, directory = killed
+    noted = [Entry(session, directory, "ftrace")]
+    monkeypatch.setattr(leftover_module, "entries", lambda: noted)
+    [leftover] = [x for x in leftovers() if x.session == session]
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(CritpathError, match=r"needs .* MiB") as caught:
+            leftover.remove()
+        assert "kept until then" in caught.value.do
+        # Nor is a trace made of the part that is on disk.
+        with pytest.raises(CritpathError, match="still holds a part"):
+            finish_raw(directory, silent)
+    assert (tracefs.find() / "instances" / session / "tracing_on").read_text().strip() == "0"
+    leftover.remove()
+    recorded = finished(directory)
+    assert (recorded.loss, recorded.warnings) == ((), ())
+    events = read_events(directory / "trace", KERNEL)
+    assert "/bin/true" in events.strings or "/usr/bin/true" in events.strings
 
 
 def test_nothing_is_made_of_nothing(tmp_path):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from critpath.record.ftrace.leftovers import leftovers
 from critpath.record.ftrace.obstacles import buffer_bytes, obstacles
 from critpath.record.ftrace.statedump import scan
 from critpath.record.ftrace.wanted import shortened, wanted
+from critpath.record.ftrace.watch import Watch
 from critpath.record.identity import new_name
 from critpath.record.profiles import ProfileEvents, profile_events, profile_names, profile_path
 from critpath.record.recorder import RecorderSettings
@@ -305,6 +309,33 @@ def test_no_leftover_is_taken_from_a_living_owner(machine):
     dead = new_name().replace(f"-{os.getpid()}-", "-4194999-")
     (machine / "instances" / dead).mkdir()
     assert [(x.kind, x.session) for x in leftovers()] == [("instance", dead)]
+
+
+def test_nobody_watches_what_is_not_there_and_that_is_no_error(tmp_path):
+    watch = Watch(tracefs.Instance(tmp_path / "nothing"))
+    watch.dismiss()
+    watch.dismiss()
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_who_watches_turns_tracing_off_unless_dismissed(tmp_path, ended):
+    """Its recorder is played by a process that ends, whatever it would have said."""
+    (tmp_path / "tracing_on").write_text("1", encoding="ascii")
+    (tmp_path / "set_event").write_text("sched:sched_switch", encoding="ascii")
+    code = (
+        "import os, sys; from pathlib import Path; "
+        "from critpath.record.ftrace import tracefs, watch; "
+        "made = watch.Watch(tracefs.Instance(Path(sys.argv[1]))); "
+        "ended = os.kill(os.getpid(), 9) if sys.argv[2] == 'True' else made.dismiss()"
+    )
+    command = [sys.executable, "-P", "-c", code, str(tmp_path), str(ended)]
+    assert subprocess.run(command, check=False).returncode == (-9 if ended else 0)
+    deadline = time.monotonic() + 20
+    while ended and (tmp_path / "set_event").read_text(encoding="ascii"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    on, events = ((tmp_path / n).read_text("ascii") for n in ("tracing_on", "set_event"))
+    assert (on.strip(), bool(events)) == (("0", False) if ended else ("1", True))
 
 
 def test_an_instance_that_cannot_be_made_says_what_to_do(machine):

@@ -1,0 +1,51 @@
+"""JSON that others wrote: what a small file would make a large one of is refused before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+# Bytes that a document may take in memory, beside what is there already.
+ROOM: Final = 320 << 20
+LARGEST: Final = ROOM // 2  # bytes of one that is read at all
+# What CPython takes at most for a container with its first item, and for any other item with
+# its place: a dict of one key, an empty text.
+_CONTAINER: Final = 240
+_ITEM: Final = 64
+
+
+class TooLargeError(ValueError):
+    """A document would take too much memory."""
+
+
+def load_json(content: bytes, *, room: int = ROOM, **options: Any) -> Any:
+    """Read a JSON document, unless it is larger than what there is room for.
+
+    Parameters
+    ----------
+    content : bytes
+        In UTF-8.
+    room : int
+        Bytes of memory that it may take.  What it takes at most is known before it is read:
+        no item without a comma or a bracket before it.
+    **options : callable
+        As `json.loads` takes them.
+
+    Raises
+    ------
+    TooLargeError
+        If it might take more.
+    ValueError
+        If it is no JSON, no UTF-8 or a number of more digits than Python reads.
+    RecursionError
+        If it is nested deeper than Python goes.
+    """
+    if len(content) > LARGEST:
+        raise TooLargeError(f"is larger than {LARGEST:,} bytes")
+    containers = content.count(b"{") + content.count(b"[")
+    # Bytes beyond ASCII make every letter of a text take up to four.
+    letters = len(content) * (2 if content.isascii() else 8)
+    needed = letters + containers * _CONTAINER + content.count(b",") * _ITEM
+    if needed > room:
+        raise TooLargeError(f"would take {needed:,} bytes of memory, more than {room:,}")
+    return json.loads(content.decode("utf-8"), **options)

@@ -1,0 +1,161 @@
+"""Baselines that somebody made by hand, as a CI cache or a merge request may bring: refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+
+import pytest
+
+from critpath.baseline.read import load_baseline
+from critpath.errors import UnreadableError
+
+MIB = 1 << 20
+EXECUTION = {"id": "a", "thread": 0, "begin": 0, "path": [0, 0, -1, 5]}
+SESSION = {
+    "sources": ["one"],
+    "recorded": [""],
+    "specification": "",
+    "events": 1,
+    "incomplete": 0,
+    "notes": [],
+    "warnings": [],
+    "losses": [],
+    "environment": [],
+    "left_out": 0,
+    "origin": 0,
+    "means": [["total", 5, 5], ["RUN", 5, 5]],
+    "kinds": [["RUN", ""]],
+    "threads": [[1, 0, "a"]],
+    "executions": [EXECUTION],
+}
+WHOLE = {
+    "format": "critpath/baseline/1",
+    "critpath": "0",
+    "interrupts": False,
+    "sessions": [SESSION],
+}
+
+
+def forged(tmp_path, keys=(), value=None):
+    """Write a baseline in which one place has another value."""
+    document = copy.deepcopy(WHOLE)
+    at = document
+    for key in keys[:-1]:
+        at = at[key]
+    if keys:
+        at[keys[-1]] = value
+    file = tmp_path / "b.json"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def test_the_forger_can_write_what_is_read(tmp_path):
+    assert len(load_baseline(forged(tmp_path)).sessions) == 1
+
+
+S = ("sessions", 0)
+X = (*S, "executions", 0)
+FORGED = {
+    "a negative duration": ((*X, "path"), [0, 0, -1, -5]),
+    "a duration that overflows": ((*X, "path"), [0, 0, -1, 2**63 - 1]),
+    "durations whose sum overflows": ((*X, "path"), [0, 0, -1, 2**62, 0, 0, -1, 2**62]),
+    "more time than there is": ((*X, "path"), [0, 0, -1, 2**61]),
+    "a sum over executions that overflows": (
+        (*S, "executions"),
+        [{**EXECUTION, "path": [0, 0, -1, 2**56]}] * 300,
+    ),
+    "an origin that overflows": ((*S, "origin"), 2**63 - 1),
+    "an origin beyond integers": ((*S, "origin"), -(10**30)),
+    "a begin beyond": ((*X, "begin"), 2**62),
+    "a kind beyond the table": ((*X, "path"), [1, 0, -1, 5]),
+    "a kind before the table": ((*X, "path"), [-1, 0, -1, 5]),
+    "a thread beyond the table": ((*X, "path"), [0, 9**15, -1, 5]),
+    "a cpu beyond": ((*X, "path"), [0, 0, 2**31, 5]),
+    "a fraction": ((*X, "path"), [0, 0, -1, 5.0]),
+    "no number": ((*X, "path"), [0, 0, -1, float("nan")]),
+    "an endless number": ((*X, "begin"), float("inf")),
+    "true for a number": ((*X, "begin"), True),
+    "columns of unequal length": ((*X, "path"), [0, 0, -1]),
+    "a mark beyond the path": ((*X, "lossy_segments"), [10**12]),
+    "a host that is an index of gigabytes": ((*S, "threads"), [[1, 2**40, "a"]]),
+    "a thread beyond integers": ((*S, "threads"), [[2**64, 0, "a"]]),
+    "a text as long as a book": ((*X, "id"), "x" * 100_001),
+    "a loss at a time that none holds": (
+        (*S, "losses"),
+        [{"begin": 2**62, "end": 2**63 - 1, "host": 0, "cpu": 0, "events": 1, "packets": 0,
+          "reason": ""}],
+    ),
+    "means of other executions": ((*S, "means"), [["total", 4, 4], ["RUN", 4, 4]]),
+    "a state that is none": ((*S, "kinds"), [["SLEEP", ""]]),
+    "no sessions": (("sessions",), []),
+    "a session that is none": (("sessions",), [[]]),
+    "a later version": (("format",), "critpath/baseline/2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_numbers_and_texts(tmp_path, name):
+    refused(forged(tmp_path, *FORGED[name]))
+
+
+def refused(file):
+    with pytest.raises(UnreadableError) as caught:
+        load_baseline(file)
+    assert caught.value.what.startswith(str(file))
+    assert len(caught.value.what) < 500
+    assert "\n" not in caught.value.what + caught.value.do
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"format": "critpath/baseline/1", "format": "critpath/baseline/1"}',
+        '{"format": ' + "[" * 200_000,
+        '{"format": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"format": ' + "9" * 1_000_000 + "}",
+        '{"format": "critpath/baseline/1", "sessions": ' * 5_000,
+        "\ufeff{}",
+        "[]",
+        "null",
+    ],
+)
+def test_json_that_is_none_or_more_than_json(tmp_path, text):
+    (tmp_path / "b.json").write_text(text)
+    refused(tmp_path / "b.json")
+
+
+BOMBS = {
+    "objects": '{"format": "critpath/baseline/1", "a": [' + '{"a":1},' * 2_000_000 + "0]}",
+    "lists": '{"format": "critpath/baseline/1", "a": [' + "[]," * 5_000_000 + "0]}",
+    "numbers": '{"format": "critpath/baseline/1", "a": [' + "999," * 6_000_000 + "0]}",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_file_does_not_become_a_large_one(tmp_path, name):
+    file = tmp_path / "b.json"
+    file.write_text(BOMBS[name])
+    code, said, memory = peak("compare", file, file)
+    assert code == 4, said
+    assert len(said.splitlines()) == 2, said
+    assert memory < 512 * MIB
+
+
+def peak(*arguments):
+    """Run critpath; return its code, what it said and how much memory it took at most."""
+    code = (
+        "import pathlib, sys; from critpath.commands import main; code = main(sys.argv[1:]);"
+        "print(pathlib.Path('/proc/self/status').read_text()); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    [peaked] = [x for x in done.stdout.splitlines() if x.startswith("VmHWM:")]
+    return done.returncode, done.stderr, int(peaked.split()[1]) * 1024

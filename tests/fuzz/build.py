@@ -1,0 +1,152 @@
+"""Builds what is fuzzed: the C that Cython made, with clang's sanitizers and coverage.
+
+    python tests/fuzz/build.py
+
+`make build` has left that C below ``build/``: the same that is installed.  Modules on the
+way of foreign bytes are compiled anew from it into ``build/fuzz/critpath``, beside copies
+of the Python sources; ``build/fuzz/atheris`` is a virtual environment whose only package
+is atheris.  What is up to date stays.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PLACE: Final = ROOT / "build" / "fuzz"
+
+# Everything that bytes of others reach before a comparison begins.
+MODULES: Final = (
+    "read/_decode",
+    "read/_merge",
+    "read/_scan",
+    "timeline/_missing",
+    "timeline/_replay",
+    "model/_packing",
+    "graph/_processors",
+    "graph/_walk",
+    "executions/_digest",
+    "vectors/_count",
+)
+
+# -O1 keeps accesses that -O3 would find useless.  Unaligned words are read on purpose, on
+# processors that read them (`read/_bits.pxi`); Cython itself adds nothing to a null pointer
+# (`__Pyx_KwValues_FASTCALL`), which C forbids, and nothing comes of: what is outside of an
+# array is for AddressSanitizer.
+FLAGS: Final = (
+    *("-O1", "-gline-tables-only", "-fno-omit-frame-pointer", "-w"),
+    *("-std=c11", "-ffp-contract=off", "-fno-strict-aliasing"),
+    "-fsanitize=address,undefined,fuzzer-no-link",
+    "-fno-sanitize=alignment,pointer-overflow",
+    "-fno-sanitize-recover=undefined",
+    # A list of names in system libraries that clang's run-time library brings, which is
+    # not needed: atheris has all of it, with libFuzzer.
+    "-fno-sanitize-ignorelist",
+    *("-fPIC", "-shared"),
+)
+ATHERIS: Final = "atheris==3.0.0"
+
+
+def environment() -> Path:
+    """Return the interpreter of an environment with atheris and what `.venv` has.
+
+    Without `.venv` itself: its loader of the editable install would find critpath first.
+    """
+    home = PLACE / "atheris"
+    python = home / "bin" / "python"
+    done = home / "ready"
+    if not done.exists():
+        shutil.rmtree(home, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        packages = home / "lib" / version / "site-packages"
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        subprocess.run([*command, "--target", str(packages), ATHERIS], check=True)
+        # As a plain directory: hooks (*.pth) within it are not run.
+        (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        done.touch()
+    return python
+
+
+def preloaded(python: Path) -> Path:
+    """Return the library with libFuzzer, ASan and UBSan that atheris brings."""
+    [found] = (python.parent.parent / "lib").glob("python*/site-packages/asan_with_fuzzer.so")
+    return found
+
+
+_SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
+
+
+def _version() -> str:
+    """Return what the directory of the ordinary build is called."""
+    return f"cp{sys.version_info[0]}{sys.version_info[1]}"
+
+
+def _made_by_cython(module: str) -> Path:
+    name = module.rpartition("/")[2]
+    found = sorted((ROOT / "build" / _version()).rglob(f"{name}.pyx.c"))
+    if len(found) != 1:
+        raise FileNotFoundError(
+            f"build/{_version()} has not one {name}.pyx.c: run make build first"
+        )
+    return found[0]
+
+
+def _as_it_is(library: Path) -> None:
+    """Copy a native module that only works with what others have checked."""
+    name = library.name.removesuffix(_SUFFIX)
+    [source] = (ROOT / "critpath").rglob(f"{name}.pyx")
+    module = str(source.relative_to(ROOT / "critpath").with_suffix(""))
+    if module not in MODULES:
+        shutil.copy2(library, PLACE / "critpath" / f"{module}{_SUFFIX}")
+
+
+def _compile(module: str) -> None:
+    source = _made_by_cython(module)
+    target = PLACE / "critpath" / f"{module}{_SUFFIX}"
+    this = Path(__file__)
+    newest = max(source.stat().st_mtime, this.stat().st_mtime)
+    if target.exists() and target.stat().st_mtime >= newest:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(".part")
+    include = sysconfig.get_path("include")
+    command = ["clang", *FLAGS, f"-I{include}", str(source), "-o", str(part)]
+    subprocess.run(command, check=True)
+    part.replace(target)
+
+
+def _sources() -> Iterator[Path]:
+    for path in (ROOT / "critpath").rglob("*"):
+        if path.suffix in {".py", ".js", ".css"}:
+            yield path.relative_to(ROOT)
+
+
+def build() -> Path:
+    """Bring everything up to date; return the interpreter to run it with."""
+    python = environment()
+    ours = set(_sources())
+    for path in (PLACE / "critpath").rglob("*.py"):
+        if path.relative_to(PLACE) not in ours:
+            path.unlink()
+    for path in ours:
+        target = PLACE / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / path, target)
+    for path in (ROOT / "build" / _version()).glob(f"critpath/*{_SUFFIX}"):
+        _as_it_is(path)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(_compile, MODULES))
+    return python
+
+
+if __name__ == "__main__":
+    print(build())

@@ -1,0 +1,52 @@
+"""One target under libFuzzer; `run.py` starts it with what it needs.
+
+fuzz.py TARGET [libFuzzer's options and directories]
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import shlex
+import sys
+from pathlib import Path
+
+import atheris
+from mutating import mutator
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+# Where Python looks at bytes of others itself; behind it are native modules, which count on
+# their own, and what only goes on with what these have checked.
+STAGES = ("baseline", "executions", "read", "store")
+
+
+def instrumented() -> None:
+    """Import the stages, so that libFuzzer sees which of their branches an input takes."""
+    with atheris.instrument_imports(include=[f"critpath.{stage}" for stage in STAGES]):
+        for stage in STAGES:
+            package = importlib.import_module(f"critpath.{stage}")
+            for module in pkgutil.iter_modules(package.__path__):
+                # The last of these imports what only dask's users have.
+                if not module.name.startswith("_"):
+                    importlib.import_module(f"critpath.{stage}.{module.name}")
+        importlib.import_module("critpath.report.document.as_json")
+
+
+def main() -> None:
+    """Run libFuzzer until it finds something, or its time is over."""
+    name = sys.argv.pop(1)
+    # What libFuzzer calls again, through a shell, to merge.
+    sys.argv[0] = shlex.join([sys.executable, sys.argv[0], name])
+    instrumented()
+    target = importlib.import_module(name)
+
+    def one(data: bytes) -> None:
+        target.one(data)
+
+    atheris.Setup(sys.argv, one, custom_mutator=mutator(atheris.Mutate, target.json_begins))
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

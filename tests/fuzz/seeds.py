@@ -1,0 +1,301 @@
+"""Writes the seeds: small inputs of every kind, made by what writes traces and files here.
+
+    python tests/fuzz/seeds.py
+
+They are in ``corpus/TARGET`` beside what fuzzing has found since; the same seeds come from
+the same sources, so that running it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
+
+import saved
+import streams
+from oracle.ctf_write import Generator, Writer
+
+from critpath.model import Calibration, Detectable, FalseAlarms, FloorAdvice, Missing, Rate
+from critpath.pipeline.portable import only
+from critpath.read.metadata import read_metadata_bytes
+from critpath.read.schema import IntegerClass, VarintClass
+from critpath.store import DATASET, part_name
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+CORPUS = HERE / "corpus"
+
+
+def keep(target: str, data: bytes) -> None:
+    """Put an input into a target's corpus, under the name that libFuzzer gives it."""
+    directory = CORPUS / target
+    directory.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+    (directory / name).write_bytes(data)
+
+
+class Machine(Generator):
+    """Writes packets of a few threads on a cpu for a schema that was read from metadata."""
+
+    def write(self, out, of, path, env, fixed):
+        """Give numbers of threads, of cpus and of everything else plausible values."""
+        if isinstance(of, IntegerClass) and not of.roles and not of.mappings:
+            env[path] = value = self.value(path[-1], of.bits)
+            out.align(of.align)
+            out.number(value, of.bits, big=of.big_endian, reverse=of.bit_reversed)
+            return
+        if isinstance(of, VarintClass) and not of.roles:
+            env[path] = self.value(path[-1], 7)
+            out.align(8)
+            self.varint(out, of, env[path])
+            return
+        super().write(out, of, path, env, fixed)
+
+    def value(self, name: str, bits: int) -> int:
+        """Return a value for a field by its name."""
+        most = (1 << bits) - 1
+        if name == "cpu_id":
+            return self.cpu
+        if "tid" in name or "pid" in name:
+            return self.rng.randint(0, 5)
+        if name.endswith("state"):
+            return self.rng.choice([0, 0, 1, 2, 16, 256])
+        if name.endswith(("n", "m", "length", "len")):
+            return self.rng.randint(0, 3)
+        return self.rng.randint(0, min(most, 9))
+
+    def trace(self, schema, cpu: int, packets: int, count: int) -> bytes:
+        """Return a stream file."""
+        self.cpu = cpu
+        [stream] = schema.streams.values()
+        clock, data = 1_000_000 + cpu, b""
+        # A trace without switches is refused; with more of them there is more to walk.
+        switches = [n for n, e in stream.events.items() if e.name.endswith("sched_switch")]
+        self.numbers = [*stream.events, *switches * (len(stream.events) // 3)]
+        for sequence in range(packets):
+            data += self.one_packet(schema, stream, clock, sequence, count)
+            clock += 20_000
+        return data
+
+    def one_packet(self, schema, stream, clock: int, sequence: int, count: int) -> bytes:
+        """Return the bytes of a packet: written twice, as its size is known at its end."""
+        state, content, size = self.rng.getstate(), 0, 0
+        for _ in range(2):
+            self.rng.setstate(state)
+            out, env, now = Writer(), {}, clock
+            fixed = {
+                "packet-magic-number": 0xC1FC1FC1,
+                "data-stream-class-id": stream.id,
+                "packet-content-length": content,
+                "packet-total-length": size,
+                "packet-sequence-number": sequence,
+                "discarded-event-record-counter-snapshot": 0,
+                "default-clock-timestamp": clock,
+                "packet-end-default-clock-timestamp": clock + 20_000,
+            }
+            if schema.packet_header:
+                self.write(out, schema.packet_header, ("packet-header",), env, fixed)
+            self.write(out, stream.packet_context, ("packet-context",), env, fixed)
+            for _ in range(count):
+                now += self.rng.randint(1, 400)
+                number = self.rng.choice(self.numbers)
+                inner = dict(env)
+                stamp = {"default-clock-timestamp": now, "event-record-class-id": number}
+                self.write(out, stream.event_header, ("event-header",), inner, stamp)
+                event = stream.events[number]
+                for scope, of in (
+                    ("event-common-context", stream.event_context),
+                    ("event-specific-context", event.context),
+                    ("event-payload", event.payload),
+                ):
+                    if of is not None:
+                        self.write(out, of, (scope,), inner, {})
+            content = len(out.bits)
+            size = -(-content // 64) * 64
+        return out.data().ljust(size // 8, b"\0")
+
+
+def uuid_into(data: bytes, schema) -> bytes:
+    """Put the trace's UUID where packets of LTTng have it."""
+    if not schema.uuid:
+        return data
+    ours, out = bytes.fromhex(schema.uuid.replace("-", "")), bytearray(data)
+    magic, at = struct.pack("<I", 0xC1FC1FC1), 0
+    while (at := data.find(magic, at)) >= 0:
+        out[at + 4 : at + 20] = ours
+        at += 4
+    return bytes(out)
+
+
+def stream_seeds() -> None:
+    """Streams for every metadata, and packets of random schemas."""
+    for number, name in enumerate(streams.METADATA):
+        schema = read_metadata_bytes((HERE / "metadata" / name).read_bytes(), name)
+        for way in (0, 80, 42, 5, 64, 6, 11):
+            machine = Machine(number * 100 + way)
+            count = machine.rng.choice([3, 8, 15])
+            files = [machine.trace(schema, cpu, 2, count) for cpu in range(2)]
+            files = [uuid_into(data, schema) for data in files]
+            keep("streams", bytes([number, way]) + streams.BETWEEN.join(files))
+            if not way and number:
+                (HERE / "metadata" / name).with_suffix(".stream").write_bytes(files[0])
+        # The same machine and another, whose clocks have to be aligned.
+        following = streams.METADATA[(number + 1) % len(streams.METADATA)]
+        other = read_metadata_bytes((HERE / "metadata" / following).read_bytes(), following)
+        for way in (128, 192, 133):
+            machine = Machine(number * 100 + way)
+            files = [
+                uuid_into(machine.trace(of, cpu, 1, 10), of)
+                for cpu in range(2)
+                for of in (schema, other)
+            ]
+            keep("streams", bytes([number, way]) + streams.BETWEEN.join(files))
+    for seed in range(len(streams.METADATA), 40):
+        make = Generator(seed)
+        schema = make.schema()
+        clock = make.rng.randrange(1 << 40)
+        data, clock = make.packet(schema, clock, 3)
+        more, _ = make.packet(schema, clock, 2)
+        keep("streams", bytes([seed, 0]) + data + more)
+
+
+def generated() -> list[bytes]:
+    """Return the kernel's streams of a simulated machine, their UUID that of our metadata."""
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / "trace"
+        program = ROOT / "tests" / "benchmarks" / "large_trace.py"
+        options = ["--events", "400", "--cpus", "2", "--threads", "50", "--subbuffer", "4096"]
+        command = [sys.executable, str(program), str(out), *options, "--executions", "3"]
+        subprocess.run(command, check=True, capture_output=True)
+        files = [path.read_bytes() for path in sorted((out / "kernel").glob("kernel_*"))]
+    schema = read_metadata_bytes((HERE / "metadata" / "lttng-2.13.tsdl").read_bytes(), "metadata")
+    return [uuid_into(data, schema) for data in files]
+
+
+def saved_seeds() -> None:
+    """Files that critpath writes, of a simulated machine and of a synthetic comparison."""
+    sys.path[:0] = [str(ROOT / "tests" / "report")]
+    import factory  # noqa: PLC0415 - by its place
+
+    from critpath import pipeline  # noqa: PLC0415 - as below
+    from critpath.baseline.format import Baseline  # noqa: PLC0415
+    from critpath.baseline.write import baseline_text  # noqa: PLC0415
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415
+    from critpath.report.document.calibration import calibration_document  # noqa: PLC0415
+    from critpath.report.document.comparison import comparison_document  # noqa: PLC0415
+    from critpath.report.document.path import path_json  # noqa: PLC0415
+    from critpath.store import save_paths  # noqa: PLC0415
+
+    given = HERE / "saved"
+    given.mkdir(exist_ok=True)
+    recording = streams.place("lttng-2.13.tsdl")
+    streams.write_files(
+        recording / "kernel", [(HERE / "metadata" / "lttng-2.13.stream").read_bytes()]
+    )
+    whole = pipeline.extract([recording], specification="thread")
+    paths = only(whole, np.arange(min(len(whole), 12)))
+    paths = replace(
+        paths, sources=("recording",), environment=({"recording": "r", "clock_epoch": 1},)
+    )
+    save_paths(paths, given / "paths.parquet")
+    parquet = (given / "paths.parquet").read_bytes()
+    listed = {
+        "format": DATASET, "critpath": "0", "executions": len(paths),
+        "segments": int(paths.paths.start[-1]),
+        "parts": [{
+            "file": part_name(0), "recordings": ["r"], "executions": len(paths),
+            "segments": int(paths.paths.start[-1]), "bytes": len(parquet),
+            "sha256": hashlib.sha256(parquet).hexdigest(),
+        }],
+    }  # fmt: skip
+    sessions = pipeline.make_sessions([paths], 0)
+    small = factory.comparison(normals=8, samples=3, anomalous=1, columns=12)
+    for kind, data in (
+        ("manifest", json.dumps(MANIFEST_SEED).encode()),
+        ("paths", parquet),
+        ("columns", bytes(30)),
+        ("columns", bytes([1, 0, *bytes(8), 131, 2, *bytes(7), 9, 200, 1, *bytes(8)])),
+        ("list", json.dumps(listed).encode()),
+        ("baseline", baseline_text(Baseline(sessions, interrupts=True, version="0")).encode()),
+        ("document", to_json(comparison_document(small)).encode()),
+        ("document", to_json(calibration_document(calibration())).encode()),
+        ("document", path_json(paths.paths, 0, tid=7, comm="worker", losses=()).encode()),
+    ):
+        keep("saved", bytes([saved.KINDS.index(kind)]) + data)
+
+
+def calibration() -> Calibration:
+    """Return what a calibration may say."""
+    rate = Rate(1, 200, 0.0001, 0.028)
+    alarms = FalseAlarms("shuffled", 10, 100, 200, rate, rate, rate, rate)
+    return Calibration(
+        verdict="calibrated",
+        reasons=("a reason",),
+        warnings=("a warning",),
+        executions=300,
+        mean=10e6,
+        alpha=0.01,
+        splits=200,
+        permutations=599,
+        false_alarms=(alarms,),
+        missing=(Missing("sessions", 100, 40, 0),),
+        detectable=(
+            Detectable(10, 100, "total", "", 10e6, 0.6e6, True, 40),
+            Detectable(10, 100, "state", "RUN", 8e6, None, False, 40),
+        ),
+        floor=FloorAdvice(
+            sources=("a", "b"),
+            executions=(100, 100),
+            means=(9.8e6, 10e6),
+            spread=0.02,
+            spread_high=0.088,
+            expected=0.01,
+            floor=0.06,
+            in_force=0.06,
+        ),
+        settings={"alpha": 0.01},
+    )
+
+
+MANIFEST_SEED = {
+    "format": "critpath/recording/1", "state": "complete", "session": "s",
+    "command": ["sleep", "1"],
+    "execution": "process", "recorder": {"name": "lttng"}, "profile": "minimal",
+    "clock": {"name": "monotonic"}, "host": {"name": "h", "cpus": 2, "cpu_model": "m"},
+    "begin": 1, "end": 9, "warmup": 0, "prepare": "", "timeout": 0.5, "interleaved": "",
+    "container": 0, "trace": "kernel", "warnings": ["w"], "critpath": "0",
+    "loss": [{"cpu": 0, "events": 3, "packets": 1}],
+    "runs": [{"number": 1, "pid": 7, "begin": 1, "end": 9, "exit_code": 0, "timed_out": False,
+              "outlived": 0, "interrupted": False}],
+}  # fmt: skip
+
+
+def main() -> None:
+    """Write every seed."""
+    random.seed(0)
+    stream_seeds()
+    machine = generated()
+    for way in (*range(0, 64, 9), 64, 80):
+        keep("streams", bytes([0, way]) + streams.BETWEEN.join(machine))
+    (HERE / "metadata" / "lttng-2.13.stream").write_bytes(machine[0][:4096])
+    for path in sorted((HERE / "metadata").iterdir()):
+        if path.suffix != ".stream":
+            keep("metadata", path.read_bytes())
+    saved_seeds()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Every input that fuzzing kept, and every one that broke something, with the ordinary build."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+TARGETS = ("metadata", "streams", "saved")
+MIB = 1 << 20
+# The promise of docs/fuzzing.md for each input; a process that replays all of them keeps it.
+MOST_MEMORY = 512 * MIB
+LARGEST_CORPUS = 1_500_000
+
+REPLAY = """
+import importlib, json, re, sys
+from collections import Counter
+from pathlib import Path
+sys.path[:0] = sys.argv[1:2]
+target = importlib.import_module(sys.argv[2])
+outcomes, broken = Counter(), {}
+for path in map(Path, sys.argv[3:]):
+    try:
+        outcomes[target.one(path.read_bytes())] += 1
+    except Exception as error:
+        broken[path.name] = f"{type(error).__name__}: {error}"
+# The resource usage of a child begins with that of its parent.
+memory = 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
+print(json.dumps({"outcomes": outcomes, "broken": broken, "memory": memory}))
+"""
+
+
+def replay(target: str, files: list[Path]) -> dict:
+    command = [sys.executable, "-c", REPLAY, str(HERE), target, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def inputs(kind: str, target: str) -> list[Path]:
+    return sorted((HERE / kind / target).glob("*"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_input_breaks_a_promise(target):
+    files = inputs("corpus", target) + inputs("crashes", target)
+    assert len(files) > 3
+    found = replay(target, files)
+    assert not found["broken"]
+    assert found["memory"] < MOST_MEMORY
+    # Neither all nor nothing is refused: there is something to find in what is tried.
+    assert found["outcomes"].get("accepted", 0) > 0
+    assert sum(found["outcomes"].values()) == len(files)
+
+
+def test_the_corpus_stays_small():
+    kept = [path for path in HERE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert sum(path.stat().st_size for path in kept) < LARGEST_CORPUS
+
+
+def test_a_broken_promise_is_seen():
+    """The replay is no formality: what does not hold is told."""
+    code = "import contract; contract.hold(lambda: 1 / 0)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    assert "ZeroDivisionError" in done.stderr
+    code = "import contract; contract.SECONDS = 0; contract.hold(lambda: sum(range(10**5)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    assert "ContractError: took" in done.stderr

@@ -1,0 +1,79 @@
+"""What ``critpath record`` and ``critpath doctor`` do as root is a short list, and all of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WITH_AUDIT = Path(__file__).with_name("with_audit.py")
+# Where root writes: the recording, its tracing instance, the note for whoever finishes it.
+WRITTEN = ("/proc/self/fd/", "/sys/kernel/tracing/instances/critpath-", "/run/critpath")
+NOTHING = {"/dev/null"}
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory):
+    """Return everything that a recording as root did, as (event, argument, ...)."""
+    from critpath.record.ftrace.recorder import obstacles  # noqa: PLC0415 - may not import elsewhere
+
+    fatal = [o.what for o in obstacles(None) if o.fatal]
+    if os.geteuid() or fatal:
+        pytest.skip(f"ftrace cannot record here: {fatal[0] if fatal else 'not root'}")
+    place = tmp_path_factory.mktemp("audit")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("SUDO_")}
+    done = subprocess.run(
+        [sys.executable, str(WITH_AUDIT), "log", "record", "-n", "2", "-o", "rec", "--", "true"],
+        cwd=place,
+        env={**clean, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in (place / "log").read_text().splitlines()]
+
+
+def test_what_is_imported(audit):
+    """A list by parts: what is not here cannot be attacked while critpath is root."""
+    names = {event[1] for event in audit if event[0] == "import"}
+    ours = {n.split(".")[1] for n in names if n.startswith("critpath.")}
+    assert ours <= {"commands", "errors", "model", "record", "units", "untrusted"}
+    foreign = {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"critpath"}
+    # Python's own `copy` looks whether it runs in Java.
+    assert foreign <= {"org"}
+
+
+def test_what_is_written(audit):
+    written = {event[1] for event in audit if event[0] == "open"}
+    elsewhere = {p for p in written if not p.startswith(WRITTEN)} - NOTHING
+    assert elsewhere == set()
+
+
+def test_what_is_renamed_removed_or_given_away(audit):
+    changes = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink")
+    # Without a directory a name is one that a descriptor leads to.
+    names = {event[1] for event in audit if event[0] in changes}
+    assert {n for n in names if "/" in n and not n.startswith(WRITTEN)} == set()
+    assert not [e for e in audit if e[0] in {"os.symlink", "os.chown", "os.setxattr"}]
+
+
+def test_what_is_run(audit):
+    """LTTng's client is asked whether there is a daemon; a shell waits for our end.
+
+    The command, by `_spawn`, is not here.
+    """
+    run = [e for e in audit if e[0].startswith(("subprocess.", "os.exec", "os.posix_spawn"))]
+    assert {Path(e[1]).name for e in run} <= {"lttng", "sh"}
+    assert {e[1] for e in run if Path(e[1]).name == "sh"} <= {"/bin/sh"}
+    assert all(Path(e[1]).is_absolute() for e in run)
+    assert not [e for e in audit if e[0] in {"os.system", "os.fork", "os.forkpty"}]
+
+
+def test_no_network_and_no_foreign_library(audit):
+    assert not [e for e in audit if e[0].startswith(("socket.", "ctypes.", "tempfile."))]
