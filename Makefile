@@ -36,10 +36,10 @@ FUZZ_SECONDS ?= 3600
 FUZZ_JOBS ?= 1
 FUZZ_TARGETS ?=
 fuzz: build packages-fuzz ## coverage-guided fuzzing with sanitizers, FUZZ_SECONDS a target
-	@if command -v clang >/dev/null; then \
+	@if echo 'int main(void) { return 0; }' | clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null; then \
 	  $(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --jobs $(FUZZ_JOBS) $(FUZZ_TARGETS) && \
 	  $(BIN)/python tests/fuzz/run.py --table; \
-	else echo "make fuzz: left out: no clang"; fi
+	else echo "make fuzz: left out: no clang with sanitizers"; fi
 
 # Repeat one with --campaign and --only; an interrupted one goes on where it was.  Its hours
 # of work are in critpath-mutations/, which `make clean` leaves.

@@ -5,9 +5,11 @@ fuzz.py TARGET [libFuzzer's options and directories]
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import pkgutil
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -35,6 +37,8 @@ def instrumented() -> None:
 
 def main() -> None:
     """Run libFuzzer until it finds something, or its time is over."""
+    # `run.py` asks with it where a process stands that does not end.
+    faulthandler.register(signal.SIGUSR1)
     name = sys.argv.pop(1)
     # What libFuzzer calls again, through a shell, to merge.
     sys.argv[0] = shlex.join([sys.executable, sys.argv[0], name])

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -40,7 +41,10 @@ _LONGEST: Final = 24_000  # bytes of an input
 _PIECE: Final = 1800  # seconds until a process makes way for another: what leaks is given back
 _SLOWER: Final = 10  # times that sanitizers and counting make it slower, at most
 _MOST_FOUND: Final = 20
+# Beyond its time, for the kept inputs, which are read first, and for one that never ends.
+_GRACE: Final = 400  # seconds
 _KEPT: Final = 450_000  # bytes of a corpus in the repository
+STOPPED: Final = "stopped: it did not end within"
 _LIMITS: Final = (
     # A single allocation beyond the promise ends it; what it takes in all is held against
     # the promise without sanitizers, whose own memory is as much again (test_corpus.py).
@@ -117,13 +121,33 @@ def of_others(target: str) -> list[str]:
 def kind_of(output: str) -> str:
     """Return what broke, from what libFuzzer printed."""
     for kind, sign in (
-        ("hang", r"ERROR: libFuzzer: timeout|ContractError: took "),
+        ("hang", rf"ERROR: libFuzzer: timeout|ContractError: took |{STOPPED}"),
         ("memory", r"ERROR: libFuzzer: out-of-memory"),
         ("wrong", r"ContractError"),
     ):
         if re.search(sign, output):
             return kind
     return "crash"
+
+
+def watched(command: list[str], env: dict[str, str], log: Path, seconds: float) -> int:
+    """Run a target with its output in a file, and return its exit code.
+
+    libFuzzer's own clock watches a single input only, and only while it is being tried: what
+    hangs before or after is stopped from here, with every thread's stack in the log.
+    """
+    with log.open("wb") as stream:
+        process = subprocess.Popen(command, env=env, stdout=stream, stderr=stream)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(5)
+            process.kill()
+            process.wait()
+    with log.open("a", encoding="utf-8") as stream:
+        stream.write(f"\n{STOPPED} {seconds:.0f} s\n")
+    return process.returncode
 
 
 def fuzz(python: Path, target: str, seconds: float) -> dict[str, Any]:
@@ -143,17 +167,16 @@ def fuzz(python: Path, target: str, seconds: float) -> dict[str, Any]:
             "-print_final_stats=1",
         )
         command = fuzzer(python, target, *options, str(corpus), *known(target), *of_others(target))
-        with log.open("wb") as stream:
-            code = subprocess.run(
-                command, env=environment(python), stdout=stream, stderr=stream, check=False
-            ).returncode
+        code = watched(command, environment(python), log, min(left, _PIECE) + _GRACE)
         output = log.read_bytes().decode("utf-8", "replace")
         inputs += _last(r"stat::number_of_executed_units: *(\d+)", output)
         features = max(features, _last(r" ft: (\d+)", output))
         if code:
             findings[kind := kind_of(output)] = findings.get(kind_of(output), 0) + 1
             log.replace(log.with_name(f"{number}.{kind}.log"))
-            if "stat::number_of_executed_units" not in output and "libFuzzer" not in output:
+            if "stat::number_of_executed_units" not in output and not re.search(
+                f"libFuzzer|{STOPPED}", output
+            ):
                 sys.exit(f"{target} does not start: {output[-2000:]}")
     return {
         "target": target,
