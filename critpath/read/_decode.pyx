@@ -192,10 +192,25 @@ cdef class Decoder(Packets):
             if result == NEED_CLASS or result == NO_MEMORY:
                 return result
             if result == OK:
+                self._unwritten()
                 result = self._behind()
             result = self._close_packet(result)
             if result != OK:
                 return result
+
+    cdef void _unwritten(self) noexcept nogil:
+        """Whether a packet without an end has nothing where its content should end.
+
+        Its last events are then what zeros look like, and no tracer wrote them.
+        """
+        cdef int64_t wanted = 1 << R_CONTENT | 1 << R_END, last = (self.content >> 3) - 16
+        cdef const uint8_t* p
+        if (self.packet[16] & wanted != wanted or self.packet[4] != 0 or last < 16
+                or self._fill(self.at + last, 16) != OK):
+            return
+        p = self.glass.data + (self.at + last - self.window_at)
+        if raw64(p) == 0 and raw64(p + 8) == 0:
+            self.packet[16] |= 1 << UNWRITTEN
 
     cdef int _behind(self) noexcept nogil:
         """Whether events go on behind the packet's content, so that its size is wrong.

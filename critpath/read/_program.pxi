@@ -70,9 +70,11 @@ cdef enum:
     R_CPU = 9
     R_EVENT = 10
 
-# Said together with the roles that a packet has: time ran backwards within it.
+# Said together with the roles that a packet has: time ran backwards within it; it has no end,
+# and nothing is where its content should end.
 cdef enum:
     TURNED = 16
+    UNWRITTEN = 17
 
 cdef struct Step:
     int64_t code

@@ -28,7 +28,9 @@ from critpath.units import NS_PER_S
 _OFFSET, _SIZE, _CONTENT, _SEQUENCE = 0, 1, 2, 5
 _CPU, _INSTANCE, _EVENTS, _FIRST, _LAST, _DAMAGE, _WHERE = 7, 9, 10, 11, 12, 13, 14
 _PRESENT: Final = 16
-_TURNED: Final = 16  # bit of it: time ran backwards within the packet
+# Bits of it: time ran backwards within the packet; nothing is where its content should end.
+_TURNED: Final = 16
+_UNWRITTEN: Final = 17
 
 _PAGES: Final = (4096, 16384, 65536)  # of the architectures there are
 # LTTng 2.1 wrote packets that overlap by 2 us, whose events do not; clocks jump farther.
@@ -142,8 +144,10 @@ def _within(of: Packets, tracer: Tracer, end: int) -> Iterator[Loss]:
             reason = "time runs backwards within it"
         elif unfinished[row]:
             reason = "it was never finished"
-            low = int(table[row, _LAST] if some[row] else of.begin[row])
-            spans = [(low, max(low, expected[1]))]
+            # It is right up to its last event, if that is one.
+            right = some[row] and not table[row, _PRESENT] >> _UNWRITTEN & 1
+            low = int(table[row, _LAST] if right else of.begin[row])
+            spans = [(low, max(int(of.high[row]), expected[1]))]
         else:
             reason = "its sizes contradict each other"
             spans = [(spans[0][0], max(spans[0][1], expected[1], end))]

@@ -36,7 +36,8 @@ class Column(IntEnum):
     DAMAGE = 13  # 0, or what was wrong
     WHERE = 14  # bit of the packet; -1 - bit if the file ends before the packet
     ROW = 15  # first row of the packet
-    PRESENT = 16  # a bit per `Role` that the packet has; bit 16: time ran backwards in it
+    PRESENT = 16  # a bit per `Role` that the packet has; bit 16: time ran backwards in it; bit
+    # 17: it has no end, and where its content should end nothing was written
 
 
 DAMAGE = {
@@ -308,7 +309,10 @@ def _lost_packets(before: _Packet | None, after: _Packet, host: int) -> list[Los
     if missing == 0 or missing >= 1 << (after.bits[1] - 1):
         return []
     begin, end = before.time(before.end), after.time(after.begin)
-    return [Loss(begin, max(begin, end), host, after.cpu, 0, missing, "packets lost")]
+    if end <= begin:
+        # No time is left for those that are missing: one of the two says a wrong one.
+        end = max(begin, after.time(after.end))
+    return [Loss(begin, end, host, after.cpu, 0, missing, "packets lost")]
 
 
 def _discarded(before: _Packet | None, after: _Packet, host: int) -> list[Loss]:

@@ -95,6 +95,15 @@ def crashed(of, name, time):
     return bytes(data)
 
 
+def half_written(of, name, time):
+    """The same where nothing of its second half has reached the disk."""
+    place = of.packet(name, time)
+    data = bytearray(crashed(of, name, time))
+    middle = (place.begin + place.content) // 16
+    data[middle:] = bytes(len(data) - middle)
+    return bytes(data)
+
+
 def stale_end(of, name, time):
     """Its end is that of the packet before."""
     place = of.packet(name, time)
@@ -151,8 +160,8 @@ def clock_within(of, name, time):
 
 
 DAMAGES = [
-    truncated, without_packet, cut_after_packet, crashed, stale_end, no_sizes, all_ones,
-    stale_sizes, clock_between, clock_forwards, clock_within,
+    truncated, without_packet, cut_after_packet, crashed, half_written, stale_end, no_sizes,
+    all_ones, stale_sizes, clock_between, clock_forwards, clock_within,
 ]  # fmt: skip
 
 

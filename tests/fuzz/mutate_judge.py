@@ -11,7 +11,9 @@ with their cpu, with those of the trace before it was changed.  An outcome is
   the payload of a single event and this event alone differs, for nothing in CTF guards a
   payload; or the plain twin (`oracle/ctf_decode.py`) decodes the same events from the changed
   bytes, and they break none of the rules in `mutate_rules.py`: a tracer may have written them
-  so.  In changed metadata these tell other events of the same bytes, and the twin must agree;
+  so.  In changed metadata these tell other events of the same bytes, and the twin must agree.
+  Where several bits were flipped, one of them may be such, and another not: then each is
+  tried by itself, and the events must lie bare after one of which nobody can know;
 * silent: anything else.  That is a defect, as are a crash (any exception that is not
   critpath's, or a signal) and a hang.
 
@@ -30,7 +32,7 @@ from pathlib import Path
 from unittest import mock
 
 import mutate_rules
-from mutate_kinds import Mutation
+from mutate_kinds import Mutation, one_by_one
 from mutate_seeds import Seed
 
 from critpath.errors import CritpathError
@@ -184,6 +186,16 @@ class Subject:
             before = self.seed.files.get(mutation.file) or self.seed.metadata.get(mutation.file)
             path.write_bytes(before)
 
+    def _each_undetectable(self, mutation: Mutation, bare: list) -> bool:
+        """Return whether the same events lie bare after single flips, where nobody can know."""
+        left = set(bare)
+        for part in one_by_one(self.seed, mutation) if len(mutation.bits) > 1 else ():
+            self.bare = []
+            outcome, _ = self.judge(part)
+            if outcome == "undetectable":
+                left -= set(self.bare)
+        return not left
+
     def _judge(self, mutation: Mutation) -> tuple[str, str]:  # noqa: PLR0911 - an outcome each
         traces = self.traces
         self.redecoded = None
@@ -206,7 +218,7 @@ class Subject:
         differing = list((self.events - events).keys()) + list((events - self.events).keys())
         if not differing:
             return "identical", ""
-        bare = [e for e in differing if not covered(e, reading)]
+        self.bare = bare = [e for e in differing if not covered(e, reading)]
         if not bare:
             return "salvaged", ""
         bare = unpaired(bare)
@@ -214,7 +226,10 @@ class Subject:
             return "undetectable", "payload"
         if mutation.place == "metadata":
             return self._described(traces, events)
-        return self._detectable(mutation, events, bare)
+        outcome, said = self._detectable(mutation, events, bare)
+        if outcome == "silent" and self._each_undetectable(mutation, bare):
+            return "undetectable", mutation.place
+        return outcome, said
 
     def whole_way(self, traces: tuple[Trace, ...], reading: Reading) -> None:
         """Replay, find the executions and walk them; whatever is wrong is raised.

@@ -31,6 +31,8 @@ class Mutation:
         Packet and event, where a single event was changed.
     said : str
         In words, for a finding.
+    bits : tuple of int
+        Which ones were flipped, if that is all.
     """
 
     kind: str
@@ -39,6 +41,7 @@ class Mutation:
     place: str
     event: tuple[int, ...] = ()
     said: str = ""
+    bits: tuple[int, ...] = ()
 
 
 def region(seed: Seed, file: str, bit: int) -> tuple[str, tuple[int, ...]]:
@@ -61,7 +64,13 @@ def _flip(seed: Seed, file: str, bits: list[int], kind: str) -> Mutation:
         data[bit // 8] ^= 1 << bit % 8
     about = {region(seed, file, bit) for bit in bits}
     place, event = next(iter(about)) if len(about) == 1 else ("several", ())
-    return Mutation(kind, file, bytes(data), place, event, f"bits {bits} of {file}")
+    said = f"bits {bits} of {file}"
+    return Mutation(kind, file, bytes(data), place, event, said, tuple(bits))
+
+
+def one_by_one(seed: Seed, of: Mutation) -> list[Mutation]:
+    """Return the flips of an input as inputs of their own."""
+    return [_flip(seed, of.file, [bit], "flip") for bit in of.bits]
 
 
 def flip_anywhere(rng, seed, file):
@@ -263,4 +272,4 @@ def mutation(seeds: list[Seed], campaign: int, number: int) -> tuple[Seed, Mutat
     return seed, how(rng, seed, file)
 
 
-__all__ = ["Mutation", "mutation", "region", "seed_of"]
+__all__ = ["Mutation", "mutation", "one_by_one", "region", "seed_of"]

@@ -38,9 +38,10 @@ RESULTS: Final = build.PLACE / "results.jsonl"
 SHARED: Final = build.ROOT.parent / "shared" / "traces"
 
 _LONGEST: Final = 24_000  # bytes of an input
-_PIECE: Final = 1800  # seconds until a process makes way for another: what leaks is given back
+_PIECE: Final = 600  # seconds until a process makes way for another: what leaks is given back
 _SLOWER: Final = 10  # times that sanitizers and counting make it slower, at most
 _MOST_FOUND: Final = 20
+_SHOWN: Final = 6000  # characters of a log
 # Beyond its time, for the kept inputs, which are read first, and for one that never ends.
 _GRACE: Final = 400  # seconds
 _KEPT: Final = 450_000  # bytes of a corpus in the repository
@@ -174,6 +175,8 @@ def fuzz(python: Path, target: str, seconds: float) -> dict[str, Any]:
         if code:
             findings[kind := kind_of(output)] = findings.get(kind_of(output), 0) + 1
             log.replace(log.with_name(f"{number}.{kind}.log"))
+            # Where there is nobody to look into the log.
+            print(f"{target}: {kind}\n{output[-_SHOWN:]}", flush=True)
             if "stat::number_of_executed_units" not in output and not re.search(
                 f"libFuzzer|{STOPPED}", output
             ):

@@ -181,6 +181,13 @@ def test_missing_packets_are_counted(tmp_path):
     assert (loss.begin, loss.end, loss.packets, loss.reason) == (100, 500, 3, "packets lost")
 
 
+def test_missing_packets_that_no_time_is_left_for_put_the_one_behind_in_doubt(tmp_path):
+    data = packet(0, 100, [tick(50)], seq=0) + packet(100, 600, [tick(550)], seq=4)
+    events = read_traces([trace(tmp_path, {"s": data})], VALUES)
+    (loss,) = events.losses
+    assert (loss.begin, loss.end, loss.packets, loss.reason) == (100, 600, 3, "packets lost")
+
+
 def test_a_damaged_packet_is_skipped_and_counted(tmp_path):
     bad = packet(200, 300, [tick(210, 2), b"\x07" + tick(220)[1:]], seq=1)
     data = packet(0, 100, [tick(50, 1)], seq=0) + bad + packet(400, 500, [tick(450, 3)], seq=2)
