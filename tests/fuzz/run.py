@@ -131,30 +131,40 @@ def kind_of(output: str) -> str:
     return "crash"
 
 
-def watched(command: list[str], env: dict[str, str], log: Path, seconds: float) -> int:
-    """Run a target with its output in a file, and return its exit code.
+def watched(
+    command: list[str], env: dict[str, str], log: Path, seconds: float
+) -> tuple[int, float]:
+    """Run a target with its output in a file; return its exit code and processor time (s).
 
     libFuzzer's own clock watches a single input only, and only while it is being tried: what
     hangs before or after is stopped from here, with every thread's stack in the log.
     """
+    begin = time.monotonic()
     with log.open("wb") as stream:
-        process = subprocess.Popen(command, env=env, stdout=stream, stderr=stream)
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGUSR1)
-            time.sleep(5)
-            process.kill()
-            process.wait()
-    with log.open("a", encoding="utf-8") as stream:
-        stream.write(f"\n{STOPPED} {seconds:.0f} s\n")
-    return process.returncode
+        pid = os.posix_spawn(
+            command[0],
+            command,
+            env,
+            file_actions=[(os.POSIX_SPAWN_DUP2, stream.fileno(), fd) for fd in (1, 2)],
+        )
+        while not (ended := os.wait4(pid, os.WNOHANG))[0]:
+            if time.monotonic() - begin > seconds:
+                os.kill(pid, signal.SIGUSR1)
+                time.sleep(5)
+                os.kill(pid, signal.SIGKILL)
+                ended = os.wait4(pid, 0)
+                stream.seek(0, os.SEEK_END)
+                stream.write(f"\n{STOPPED} {seconds:.0f} s\n".encode())
+                break
+            time.sleep(0.2)
+    _, status, used = ended
+    return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
 
 
 def fuzz(python: Path, target: str, seconds: float) -> dict[str, Any]:
     """Fuzz one target for some time."""
     corpus, found = directories(target)
-    begin, inputs, features, number = time.monotonic(), 0, 0, 0
+    begin, processor, inputs, features, number = time.monotonic(), 0.0, 0, 0, 0
     findings: dict[str, int] = {}
     while (left := seconds - (time.monotonic() - begin)) > 1 and sum(
         findings.values()
@@ -168,7 +178,8 @@ def fuzz(python: Path, target: str, seconds: float) -> dict[str, Any]:
             "-print_final_stats=1",
         )
         command = fuzzer(python, target, *options, str(corpus), *known(target), *of_others(target))
-        code = watched(command, environment(python), log, min(left, _PIECE) + _GRACE)
+        code, used = watched(command, environment(python), log, min(left, _PIECE) + _GRACE)
+        processor += used
         output = log.read_bytes().decode("utf-8", "replace")
         inputs += _last(r"stat::number_of_executed_units: *(\d+)", output)
         features = max(features, _last(r" ft: (\d+)", output))
@@ -184,6 +195,7 @@ def fuzz(python: Path, target: str, seconds: float) -> dict[str, Any]:
     return {
         "target": target,
         "seconds": round(time.monotonic() - begin),
+        "processor": round(processor),
         "inputs": inputs,
         "features": features,
         **{name: findings.get(name, 0) for name in ("crash", "hang", "memory", "wrong")},
@@ -238,13 +250,14 @@ def table() -> str:
                 else 0
             )
     lines = [
-        "| target | hours | inputs | crashes | hangs | out of memory | wrong |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| target | hours | of the processor | inputs | crashes | hangs | out of memory | wrong |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for target, of in sums.items():
         figures = (of["crash"], of["hang"], of["memory"], of["wrong"])
         cells = " | ".join(map(str, figures))
-        lines.append(f"| `{target}` | {of['seconds'] / 3600:.1f} | {of['inputs']:,} | {cells} |")
+        hours = f"{of['seconds'] / 3600:.1f} | {of['processor'] / 3600:.1f}"
+        lines.append(f"| `{target}` | {hours} | {of['inputs']:,} | {cells} |")
     return "\n".join(lines)
 
 
