@@ -324,7 +324,8 @@ class Subject:
                 at = p.begin // 8
                 if given[at + 4 : at + 20] != uuid and (near is None or number in near):
                     return "of another trace"
-            if wrong := mutate_rules.of_file(given, places, original, near):
+            cleared = trace.schema.environment.get("tracer_name") != "lttng-ust"
+            if wrong := mutate_rules.of_file(given, places, original, near, cleared=cleared):
                 return wrong
             files[name] = given, places
         cpus = {

@@ -26,10 +26,13 @@ def value(data: bytes, place: Place, name: str, default: int = 0) -> int:
     return get(data, place.fields[name]) if name in place.fields else default
 
 
-def of_packet(data: bytes, place: Place, contents: list[int]) -> str:  # noqa: PLR0911 - a rule each
+def of_packet(  # noqa: PLR0911 - a rule each
+    data: bytes, place: Place, contents: list[int], *, cleared: bool
+) -> str:
     """Return what is wrong with a packet by itself, "" for nothing.
 
-    Whether its padding was changed does not matter where its content ends as it did.
+    Whether its padding was changed does not matter where its content ends as it did, nor
+    where tracers leave older events in it: LTTng's in user space does.
     """
     begin, end = (value(data, place, f"timestamp_{x}") for x in ("begin", "end"))
     if end < begin or end == 0:
@@ -46,19 +49,28 @@ def of_packet(data: bytes, place: Place, contents: list[int]) -> str:  # noqa: P
     size = value(data, place, "packet_size") // 8
     if all(size != -(-content // page) * page for page in PAGES):
         return "sizes"
-    if place.content not in contents and any(data[-(-place.content // 8) : place.end // 8]):
+    if (
+        cleared
+        and place.content not in contents
+        and any(data[-(-place.content // 8) : place.end // 8])
+    ):
         return "padding"
     return ""
 
 
 def of_file(  # noqa: PLR0911 - a rule each
-    data: bytes, places: list[Place], contents: list[int], near: set[int] | None = None
+    data: bytes,
+    places: list[Place],
+    contents: list[int],
+    near: set[int] | None = None,
+    *,
+    cleared: bool = True,
 ) -> str:
     """Return what is wrong with a stream file, or only with some of its packets."""
     for number, place in enumerate(places):
         if near is not None and number not in near:
             continue
-        if wrong := of_packet(data, place, contents):
+        if wrong := of_packet(data, place, contents, cleared=cleared):
             return wrong
     for number, (one, other) in enumerate(pairwise(places)):
         if near is not None and not near & {number, number + 1}:
