@@ -199,10 +199,7 @@ cdef class Decoder(Packets):
                 return result
 
     cdef void _unwritten(self) noexcept nogil:
-        """Whether a packet without an end has nothing where its content should end.
-
-        Its last events are then what zeros look like, and no tracer wrote them.
-        """
+        """Whether a packet without an end has zeros where its content should end, not events."""
         cdef int64_t wanted = 1 << R_CONTENT | 1 << R_END, last = (self.content >> 3) - 16
         cdef const uint8_t* p
         if (self.packet[16] & wanted != wanted or self.packet[4] != 0 or last < 16

@@ -22,6 +22,7 @@ from critpath.model import (
     StoredPaths,
     join_paths,
 )
+from critpath.store.arrays import numbers, of_texts
 from critpath.store.columns import (
     ABOUT,
     EXECUTION,
@@ -291,7 +292,7 @@ def _none(strings: tuple[str, ...]) -> CriticalPaths:
 
 
 def _numbers(table: pa.Table, name: str) -> Any:
-    return table.column(name).to_numpy()
+    return numbers(table.column(name))
 
 
 def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalPaths:
@@ -302,17 +303,17 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
     lists = lists.chunk(0) if lists.num_chunks else pa.array([], lists.type)
     # flatten() honours the list's own offset, which .values does not.
     segments = lists.flatten()
-    start = np.concatenate([[0], np.cumsum(pc.list_value_length(lists).to_numpy(), dtype=np.int64)])
+    start = np.concatenate([[0], np.cumsum(numbers(pc.list_value_length(lists)), dtype=np.int64)])
 
     def codes(name: str, texts: tuple[str, ...]) -> Any:
         # The file's few words are looked up, and each segment's among them.
         words = segments.field(name).dictionary_encode()
-        found = pc.index_in(words.dictionary, pa.array(texts, pa.string())).to_pylist()
+        found = pc.index_in(words.dictionary, of_texts(texts)).to_pylist()
         index = words.indices
         if index.null_count:
             raise wrong(f"a segment without {name}")
         known = np.array([-1 if code is None else code for code in found], np.int32)
-        result = known[index.to_numpy()]
+        result = known[numbers(index)]
         if bool((result < 0).any()):
             raise wrong(f"a segment with an unknown {name}")
         return result
@@ -323,7 +324,7 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
         detail=codes("detail", strings),
         comm=codes("comm", strings),
         **{
-            name: segments.field(name).to_numpy(zero_copy_only=False)
+            name: numbers(segments.field(name))
             for name in ("begin", "end", "tid", "host", "cpu", "lossy")
         },
         strings=strings,

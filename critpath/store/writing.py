@@ -22,6 +22,7 @@ from critpath.model import (
     PathSet,
     join_paths,
 )
+from critpath.store.arrays import of_numbers, of_texts
 from critpath.store.columns import FORMAT, KEY, SEGMENT, SEGMENTS, STATES, arrow_schema, utf8
 from critpath.store.whole import atomic
 
@@ -233,7 +234,11 @@ def _table(chunk: PathSet, rows: slice, base: int) -> pa.Table:
         "session": chunk.session[rows] + base,
         "lossy": chunk.lossy[rows],
     }
-    arrays = [pa.array(values[f.name], f.type) for f in schema if f.name != SEGMENTS]
+    arrays = [
+        of_texts(values[f.name]) if f.type == pa.string() else of_numbers(values[f.name], f.type)
+        for f in schema
+        if f.name != SEGMENTS
+    ]
     segments = _segments(chunk.paths, rows, schema.field(SEGMENTS).type)
     return pa.Table.from_arrays([*arrays, segments], schema=schema)
 
@@ -246,10 +251,10 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
 
     def words(codes: I64 | I32 | U8, texts: tuple[str, ...]) -> pa.Array:
         used, index = np.unique(codes, return_inverse=True)
-        few = pa.array([utf8(texts[code]) for code in used.tolist()], pa.string())
-        return pa.DictionaryArray.from_arrays(pa.array(index.astype(np.int32)), few).cast(
-            pa.string()
-        )
+        few = of_texts([utf8(texts[code]) for code in used.tolist()])
+        return pa.DictionaryArray.from_arrays(
+            of_numbers(index.astype(np.int32), pa.int32()), few
+        ).cast(pa.string())
 
     columns = {
         **{name: getattr(paths, name)[within] for name in SEGMENT},
@@ -259,7 +264,11 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
     }
     element = list(kind.value_type)
     structures = pa.StructArray.from_arrays(
-        [pa.array(columns[f.name], f.type) for f in element], fields=element
+        [
+            columns[f.name] if f.type == pa.string() else of_numbers(columns[f.name], f.type)
+            for f in element
+        ],
+        fields=element,
     )
-    offsets = pa.array((start - start[0]).astype(np.int32))
+    offsets = of_numbers(start - start[0], pa.int32())
     return pa.ListArray.from_arrays(offsets, structures, type=kind)
