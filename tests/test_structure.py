@@ -13,7 +13,7 @@ PACKAGE: Final = Path(__file__).resolve().parent.parent / "critpath"
 MODULES: Final = sorted(p for p in PACKAGE.rglob("*") if p.suffix in {".py", ".pyx", ".pxi"})
 PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
-LEAVES: Final = {"model", "errors", "units", "untrusted"}
+LEAVES: Final = {"model", "errors", "units", "untrusted", "processes"}
 STAGES: Final = {
     *("record", "read", "timeline", "graph", "executions", "vectors"),
     *("detect", "cluster", "align", "localize", "report"),

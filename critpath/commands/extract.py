@@ -20,6 +20,7 @@ from critpath.commands.output import (
 from critpath.commands.progress import Progress
 from critpath.commands.settings import READING, RUNNING, Settings
 from critpath.errors import UsageError
+from critpath.processes import begin_early
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         check_outputs([arguments.output], arguments.traces, force=arguments.force)
     else:
         check_directory(arguments.output, arguments.traces, force=arguments.force)
+    if address is None:
+        begin_early(settings["jobs"], arguments.traces)
 
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 

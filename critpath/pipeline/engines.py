@@ -24,6 +24,7 @@ from critpath.errors import (
     UsageError,
 )
 from critpath.pipeline.machine import available_memory, usable_cores
+from critpath.processes import begin_server, uninterrupted
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def _results(
     """Do tasks on an engine, and return what is done; after a failure no later ones."""
     from concurrent.futures import BrokenExecutor, CancelledError, as_completed
 
-    with _uninterrupted():
+    with uninterrupted():
         futures = {engine.submit(guarded, work, task): n for n, task in tasks.items()}
     results: dict[int, Any] = {}
     try:
@@ -235,50 +236,12 @@ def _in_processes(
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Let an interrupt wait: one while a process starts would leave that process to nobody.
-
-    It is blocked for what is started here, as a new program has no handler yet; and it is
-    handled here, as another thread of this process may receive it.
-    """
-    import signal
-    import threading
-
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is None:
-        yield
-        return
-    met: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _: met.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what waited comes now
-        signal.signal(signal.SIGINT, before)
-        if met:
-            signal.raise_signal(signal.SIGINT)
-
-
-@contextmanager
 def _processes(count: int) -> Iterator[Engine]:
-    """Start processes for tasks, and leave none behind.
-
-    They come from a server that imports and does nothing else: a fork of this process,
-    where threads may be at work (of pyarrow, of the progress on the screen), could
-    inherit a lock that nobody will open.
-    """
+    """Start processes for tasks, and leave none behind."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import forkserver, resource_tracker
 
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["critpath.pipeline.forked", "pyarrow.parquet"])
-    with _safe_path():
-        with _uninterrupted():
-            resource_tracker.ensure_running()  # before the others, as it unblocks interrupts
-        with _uninterrupted():
-            forkserver.ensure_running()
+    context = begin_server()
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
     try:
@@ -291,24 +254,6 @@ def _processes(count: int) -> Iterator[Engine]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-@contextmanager
-def _safe_path() -> Iterator[None]:
-    """Let Python, where it is started meanwhile, import nothing of the current directory.
-
-    It would, being started with a program on its command line; what lies there, a recording
-    from elsewhere perhaps, is data.  Later they have the path of this process.
-    """
-    before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONSAFEPATH"]
-        else:
-            os.environ["PYTHONSAFEPATH"] = before
-
-
 def _begin() -> None:
     """Make a process end when it is interrupted, or when the one that began it is gone."""
     import multiprocessing
@@ -316,7 +261,7 @@ def _begin() -> None:
     import threading
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # of `_uninterrupted`
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # of `uninterrupted`
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

@@ -1,0 +1,95 @@
+"""The server that processes for recordings come from.
+
+It imports what they need and does nothing else: a fork of the command's own process, where
+threads may be at work (of pyarrow, of the progress on the screen), could inherit a lock that
+nobody will open.  This module imports nothing slow, so that a command can begin the server
+before its own imports, on another processor.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext
+
+_IMPORTED: Final = ["critpath.pipeline.forked", "pyarrow.parquet"]
+
+
+def begin_server() -> ForkServerContext:
+    """Have the server running, and return what starts processes through it.
+
+    It ends with this process.
+    """
+    import multiprocessing  # noqa: PLC0415 - 20 ms that only readers of several recordings need
+    from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 - as above
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED)
+    with _safe_path():
+        with uninterrupted():
+            resource_tracker.ensure_running()  # before the others, as it unblocks interrupts
+        with uninterrupted():
+            forkserver.ensure_running()
+    return context
+
+
+def begin_early(jobs: int | None, sources: Sequence[Path]) -> None:
+    """Begin the server where it will be needed: to be called before what takes long to import.
+
+    Parameters
+    ----------
+    jobs : int or None
+        As asked for; None, where the recordings decide, begins nothing yet.
+    sources : sequence of Path
+        As named; where it is one only, it may be a single recording.
+    """
+    if (jobs or 1) > 1 and len(sources) > 1:
+        begin_server()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let an interrupt wait: one while a process starts would leave that process to nobody.
+
+    It is blocked for what is started here, as a new program has no handler yet; and it is
+    handled here, as another thread of this process may receive it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    met: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: met.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what waited comes now
+        signal.signal(signal.SIGINT, before)
+        if met:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let Python, where it is started meanwhile, import nothing of the current directory.
+
+    It would, being started with a program on its command line; what lies there, a recording
+    from elsewhere perhaps, is data.  Later they have the path of this process.
+    """
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
