@@ -8,8 +8,8 @@ the tasks, and the error that is raised is that of the first task that failed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -128,8 +128,10 @@ def run(
     engine: Engine | None = None,
     size: Callable[[Task], int] | None = None,
     progress: Progress | None = None,
-) -> Iterator[Result]:
-    """Do all tasks and yield their results in order.
+) -> Generator[Result]:
+    """Do all tasks and yield their results in order, each as soon as may be.
+
+    To be closed: while it is suspended, others go on.
 
     Parameters
     ----------
@@ -159,18 +161,29 @@ def run(
     order = dict(enumerate(tasks))
     if size is not None:
         order = dict(sorted(order.items(), key=lambda item: -size(item[1])))
-    if engine is not None:
-        yield from _in_order(_results(engine, work, order, tell, len(tasks)), tasks)
-    else:
-        yield from _in_order(_in_processes(work, order, jobs, tell), tasks)
+    found = (
+        _in_processes(work, order, jobs, tell)
+        if engine is None
+        else _results(engine, work, order, tell, len(tasks))
+    )
+    with closing(found):
+        yield from _in_order(found, len(tasks))
 
 
-def _in_order(results: dict[int, Any], tasks: Sequence[Any]) -> Iterator[Any]:
-    for number in range(len(tasks)):
-        result = results.pop(number)
-        if isinstance(result, Failure):
-            raise result.error()
-        yield result
+def _in_order(found: Iterator[tuple[int, Any]], count: int) -> Iterator[Any]:
+    """Yield results in the order of their numbers, each as soon as those before it are there."""
+    waiting: dict[int, Any] = {}
+    upcoming = 0
+    for number, done in found:
+        waiting[number] = done
+        while upcoming in waiting:
+            result = waiting.pop(upcoming)
+            if isinstance(result, Failure):
+                raise result.error()
+            upcoming += 1
+            yield result
+    if upcoming < count:
+        raise RuntimeError(f"an engine gave no result of task {upcoming + 1} of {count}")
 
 
 def _results(
@@ -179,60 +192,65 @@ def _results(
     tasks: dict[int, Any],
     tell: Progress,
     total: int,
-) -> dict[int, Any]:
-    """Do tasks on an engine, and return what is done; after a failure no later ones."""
+) -> Generator[tuple[int, Any]]:
+    """Do tasks on an engine, and yield what is done as it is; after a failure no later ones."""
     from concurrent.futures import BrokenExecutor, CancelledError, as_completed
 
     with uninterrupted():
         futures = {engine.submit(guarded, work, task): n for n, task in tasks.items()}
-    results: dict[int, Any] = {}
+    done = total - len(tasks)
     try:
-        for future in as_completed(futures):
+        for future in as_completed([*futures]):
+            # Forgotten here as there: results do not pile up.
+            number = futures.pop(future)
             try:
                 result = future.result()
             except (BrokenExecutor, CancelledError):
                 continue  # the engine's caller sees which are missing
-            results[futures[future]] = result
-            tell(f"read {total - len(tasks) + len(results)} of {plural(total, 'recording')}")
+            del future
+            done += 1
+            tell(f"read {done} of {plural(total, 'recording')}")
             if isinstance(result, Failure):
                 # Those before it may fail as well, and theirs is the error to raise.
-                for other, number in futures.items():
-                    if number > futures[future]:
+                for other, later in futures.items():
+                    if later > number:
                         other.cancel()
+            yield number, result
     finally:
-        for future in futures:
-            future.cancel()
-    return results
+        for other in futures:
+            other.cancel()
 
 
 # ---------------------------------------------------------------- on this machine
 
 
 def _in_processes(
-    work: Callable[[Any], Any], tasks: dict[int, Any], jobs: int, tell: Progress
-) -> dict[int, Any]:
+    work: Callable[[Task], Any], tasks: dict[int, Task], jobs: int, tell: Progress
+) -> Generator[tuple[int, Any]]:
     """Do tasks in processes; what one that died was at is tried again, at last alone."""
-    results: dict[int, Any] = {}
+    done: set[int] = set()
+    failed = len(tasks)
     for attempt in range(_ROUNDS):
-        failed = min((n for n, r in results.items() if isinstance(r, Failure)), default=len(tasks))
-        rest = {n: task for n, task in tasks.items() if n < failed and n not in results}
+        rest = {n: task for n, task in tasks.items() if n < failed and n not in done}
         if not rest:
-            return results
-        if attempt < _ROUNDS - 1:
-            count = min(jobs, len(rest))
-            tell(f"starting {plural(count, 'process')}")
+            return
+        last = attempt == _ROUNDS - 1
+        for group in [{n: task} for n, task in rest.items()] if last else [rest]:
+            count = min(jobs, len(group))
+            if not last:
+                tell(f"starting {plural(count, 'process')}")
             with _processes(count) as engine:
-                results |= _results(engine, work, rest, tell, len(tasks))
-            continue
-        for number, task in rest.items():
-            with _processes(1) as engine:
-                results |= _results(engine, work, {number: task}, tell, len(tasks))
-            if number not in results:
+                for number, result in _results(engine, work, group, tell, len(tasks)):
+                    done.add(number)
+                    if isinstance(result, Failure):
+                        failed = min(failed, number)
+                    yield number, result
+            if last and not done >= group.keys():
+                (task,) = group.values()
                 raise CritpathError(
                     f"the process that read {task} was killed, {plural(_ROUNDS, 'time')}",
                     "it may have taken too much memory: try --jobs 1, or --max-memory",
                 )
-    return results
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -88,7 +88,8 @@ def extract_each(
 ) -> list[PathSet]:
     """Extract as `extract` does, and leave every recording a set of its own."""
     settings = ExtractSettings(specification, reader, interrupts, max_memory)
-    return [_whole(part) for part in _extracted(sources, settings, jobs, progress)]
+    with closing(_extracted(sources, settings, jobs, progress)) as found:
+        return [_whole(part) for part in found]
 
 
 def extract_file(
@@ -123,8 +124,9 @@ def extract_file(
     limited = settings.max_memory > 0 and jobs != 1
     scratch = store.scratch_directory(file) if limited else nullcontext()
     with store.atomic(file) as stream, scratch as parts:
-        with store.PathsWriter(stream) as writer:
-            for part in _extracted(sources, settings, jobs, progress, parts):
+        found = _extracted(sources, settings, jobs, progress, parts)
+        with store.PathsWriter(stream) as writer, closing(found):
+            for part in found:
                 for number, paths in enumerate(part):
                     writer.write(paths, more=number > 0)
         require(store.open_paths(store.readable(stream), resident=0))
@@ -186,13 +188,15 @@ def extract_dataset(
         each = share(settings, count, jobs, elsewhere=engine is not None)
         tasks = _placed([replace(task, settings=each) for task in tasks])
         work = partial(_write, progress=progress) if count == 1 and not engine else _write
-        for written in run(work, tasks, jobs=count, engine=engine, size=_size, progress=tell):
-            if written.version != __version__:
-                raise CritpathError(
-                    f"a worker has critpath {written.version}, and this is {__version__}",
-                    "install the same version everywhere",
-                )
-            parts[written.number] = written.part
+        done = run(work, tasks, jobs=count, engine=engine, size=_size, progress=tell)
+        with closing(done):
+            for written in done:
+                if written.version != __version__:
+                    raise CritpathError(
+                        f"a worker has critpath {written.version}, and this is {__version__}",
+                        "install the same version everywhere",
+                    )
+                parts[written.number] = written.part
         ordered = [parts[number] for number in range(len(items))]
         store.seal(place, ordered, {"version": __version__})
         require(join_sets(store.load_dataset(place, resident=0)))
@@ -231,10 +235,11 @@ def _extracted(
     jobs: int | None,
     progress: Progress | None,
     parts: Path | None = None,
-) -> Iterator[Iterable[PathSet]]:
+) -> Generator[Iterable[PathSet]]:
     """Yield the sets of every recording, in order; with one job each when it is asked for.
 
-    Other processes write what they find into a directory, if there is one, and send it else.
+    To be closed: other processes are at work while it is suspended.  They write what they
+    find into a directory, if there is one, and send it else.
     """
     from critpath import store
 
@@ -250,18 +255,18 @@ def _extracted(
     work: Callable[[_Task], Any] = _read if parts is None else _write
     if count == 1:
         work = partial(_stream, progress=progress)
-    results: Iterator[Any] = iter(run(work, tasks, jobs=count, size=_size, progress=tell))
-    for item in items:
-        if not isinstance(item, Path):
-            yield [item]
-        elif count > 1 and parts is not None:
-            file = parts / next(results).part.file
-            yield [store.open_paths(file, resident=0)]
-            file.unlink(missing_ok=True)
-        elif count > 1:
-            yield [_frozen(paths) for paths in next(results)]
-        else:
-            yield next(results)
+    with closing(run(work, tasks, jobs=count, size=_size, progress=tell)) as results:
+        for item in items:
+            if not isinstance(item, Path):
+                yield [item]
+            elif count > 1 and parts is not None:
+                file = parts / next(results).part.file
+                yield [store.open_paths(file, resident=0)]
+                file.unlink(missing_ok=True)
+            elif count > 1:
+                yield [_frozen(paths) for paths in next(results)]
+            else:
+                yield next(results)
 
 
 def _whole(parts: Iterable[PathSet]) -> PathSet:
