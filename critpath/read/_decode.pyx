@@ -202,7 +202,7 @@ cdef class Decoder(Packets):
         """Whether a packet without an end has zeros where its content should end, not events."""
         cdef int64_t wanted = 1 << R_CONTENT | 1 << R_END, last = (self.content >> 3) - 16
         cdef const uint8_t* p
-        if (self.packet[16] & wanted != wanted or self.packet[4] != 0 or last < 16
+        if (self.packet[16] & wanted != wanted or self.packet[4] not in (0, -1) or last < 16
                 or self._fill(self.at + last, 16) != OK):
             return
         p = self.glass.data + (self.at + last - self.window_at)

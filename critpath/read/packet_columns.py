@@ -151,9 +151,11 @@ def _of_file(
     """
     stream = int(rows[0, _STREAM]) if len(rows) else 0
     low = file.times(stream, rows[:, _BEGIN])
-    # LTTng writes 0 when it begins a packet and the end when it is through with it.
+    # LTTng writes 0 when it begins a packet and the end when it is through with it; all ones
+    # are memory that was never written.
     ended = rows[:, _PRESENT] >> Role.END & 1 != 0
     ended &= (rows[:, _END] != 0) | (rows[:, _BEGIN] == 0)
+    ended &= rows[:, _END] != -1
     some, last = rows[:, _EVENTS] > 0, rows[:, _LAST]
     high = np.where(some, np.maximum(low, last), low)
     if ended.all():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from threading import RLock
 
@@ -103,7 +103,7 @@ class _Assembler:
                 raise self.tokens.fault(block.at, f"stream {number} is described twice")
             streams[number] = self._stream(block, number, header, default)
         self._events(streams, header, default)
-        self._check_clocks(clocks)
+        self._check_clocks(clocks, {stream.clock for stream in streams.values()})
         return TraceClass(
             header,
             streams,
@@ -297,8 +297,14 @@ class _Assembler:
                 return types.fault(message, place[1])
         return self.blocks.inner.fault(message)
 
-    def _check_clocks(self, clocks: dict[str, ClockClass]) -> None:
+    def _check_clocks(self, clocks: dict[str, ClockClass], counted: Collection[str]) -> None:
+        """Describe clocks that are not; ``counted`` are those of packets and events."""
+        described = bool(clocks)
         for name in sorted(self.types.leaves.clocks - clocks.keys()):
+            if described and name in counted:
+                # Whether one of the others is meant nobody knows: a guess would put events
+                # at another time.
+                raise self.blocks.inner.fault(f"clock {name[:40]!r} is not among those described")
             clocks[name] = ClockClass(name)
             self.types.warnings[f"clock {name!r} is not described: 1 GHz assumed"] = None
 

@@ -372,6 +372,15 @@ def test_a_clock_that_is_not_described_is_warned_of():
     assert trace.warnings == ("clock 'ghost' is not described: 1 GHz assumed",)
 
 
+def test_timestamps_of_a_clock_that_is_not_among_those_described_are_refused():
+    text = (
+        "clock { name = c; }; typealias integer { size = 8; map = clock.ghost.value; } := t;"
+        "stream { event.header := struct { t timestamp; }; };"
+    )
+    with pytest.raises(MetadataError, match="clock 'ghost' is not among those described"):
+        parse(TYPES + text)
+
+
 def test_environment_and_ignored_blocks():
     trace = parse(
         r'env { a = "x\ty\0hidden"; b = -5; c = 0x10; }; callsite { name = "f"; line = 3; };'
