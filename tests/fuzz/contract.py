@@ -44,8 +44,14 @@ def scratch() -> Path:
             prefix="critpath-fuzz-", dir=memory if os.access(memory, os.W_OK) else None
         )
     )
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    atexit.register(scratch_removed)
     return place
+
+
+def scratch_removed() -> None:
+    """Remove the directory, if this process has one."""
+    if scratch.cache_info().currsize:
+        shutil.rmtree(scratch(), ignore_errors=True)
 
 
 def hold(work: Callable[[], None]) -> str:

@@ -45,6 +45,7 @@ _SHOWN: Final = 6000  # characters of a log
 # Beyond its time, for the kept inputs, which are read first, and for one that never ends.
 _GRACE: Final = 400  # seconds
 _KEPT: Final = 450_000  # bytes of a corpus in the repository
+_STATISTICS: Final = "stat::number_of_executed_units"  # what libFuzzer prints at its end
 STOPPED: Final = "stopped: it did not end within"
 _LIMITS: Final = (
     # A single allocation beyond the promise ends it; what it takes in all is held against
@@ -181,16 +182,17 @@ def fuzz(python: Path, target: str, seconds: float) -> dict[str, Any]:
         code, used = watched(command, environment(python), log, min(left, _PIECE) + _GRACE)
         processor += used
         output = log.read_bytes().decode("utf-8", "replace")
-        inputs += _last(r"stat::number_of_executed_units: *(\d+)", output)
+        inputs += _last(_STATISTICS + r": *(\d+)", output)
         features = max(features, _last(r" ft: (\d+)", output))
-        if code:
+        if code and STOPPED in output and _STATISTICS in output:
+            # Behind the last input: of libFuzzer and of libraries, whatever it is.
+            print(f"{target}: every input was tried, and the process did not end by itself")
+        elif code:
             findings[kind := kind_of(output)] = findings.get(kind_of(output), 0) + 1
             log.replace(log.with_name(f"{number}.{kind}.log"))
             # Where there is nobody to look into the log.
             print(f"{target}: {kind}\n{output[-_SHOWN:]}", flush=True)
-            if "stat::number_of_executed_units" not in output and not re.search(
-                f"libFuzzer|{STOPPED}", output
-            ):
+            if _STATISTICS not in output and not re.search(f"libFuzzer|{STOPPED}", output):
                 sys.exit(f"{target} does not start: {output[-2000:]}")
     return {
         "target": target,
