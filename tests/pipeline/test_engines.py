@@ -8,10 +8,14 @@ import socket
 import subprocess
 import sys
 import time
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
+from time import sleep
 
+import numpy as np
 import pytest
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
@@ -201,6 +205,53 @@ def test_any_executor_is_an_engine():
 
     with pytest.raises(UnreadableError, match="no 7"):
         list(run(fail, [7, 8], engine=Least()))
+
+
+def test_results_are_there_before_the_last_is():
+    """Whoever uses the first ones works beside the engine; what is used is not kept."""
+    go = [Event(), Event(), Event()]
+
+    def work(task):
+        assert go[task].wait(60)
+        return np.full(1, task)
+
+    with ThreadPoolExecutor(3) as engine:
+        results = run(work, [0, 1, 2], engine=engine)
+        go[0].set()
+        first = weakref.ref(next(results))
+        go[1].set()
+        assert next(results) == 1
+        assert first() is None
+        go[2].set()
+        assert [*results] == [2]
+
+
+def test_what_nobody_asks_for_any_more_is_not_begun():
+    begun = []
+
+    def work(task):
+        begun.append(task)
+        return task
+
+    with ThreadPoolExecutor(1) as engine:
+        results = run(lambda task: (sleep(0.05), work(task))[1], range(100), engine=engine)
+        assert next(results) == 0
+        results.close()
+    assert len(begun) < 10
+
+
+def test_an_engine_that_loses_a_task_is_a_fault():
+    class Losing(ThreadPoolExecutor):
+        def submit(self, task, /, *arguments):
+            future = super().submit(task, *arguments)
+            if arguments[-1] == 1:
+                future = Future()
+                future.cancel()
+                future.set_running_or_notify_cancel()
+            return future
+
+    with Losing(1) as engine, pytest.raises(RuntimeError, match="no result of task 2 of 3"):
+        list(run(str, [0, 1, 2], engine=engine))
 
 
 def test_a_fault_of_ours_is_not_hidden():
