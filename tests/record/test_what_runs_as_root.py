@@ -16,9 +16,20 @@ WRITTEN = ("/proc/self/fd/", "/sys/kernel/tracing/instances/critpath-", "/run/cr
 NOTHING = {"/dev/null"}
 
 
-@pytest.fixture(scope="module")
-def audit(tmp_path_factory):
-    """Return everything that a recording as root did, as (event, argument, ...)."""
+RECORD = ("record", "-n", "2", "-o", "rec")
+# What each way begins with, and what is noted.
+WAYS = {
+    "record": ((), (*RECORD, "--", "true")),
+    "prepare": ((), (*RECORD, "--prepare", "true", "--", "true")),
+    "force": ((*RECORD, "--", "true"), (*RECORD, "--force", "--", "true")),
+    "doctor": ((), ("doctor",)),
+    "doctor --clean": ((), ("doctor", "--clean")),
+}
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def audit(request, tmp_path_factory):
+    """Return everything that a command as root did, as (event, argument, ...)."""
     from critpath.record.ftrace.recorder import obstacles  # noqa: PLC0415 - may not import elsewhere
 
     fatal = [o.what for o in obstacles(None) if o.fatal]
@@ -26,27 +37,29 @@ def audit(tmp_path_factory):
         pytest.skip(f"ftrace cannot record here: {fatal[0] if fatal else 'not root'}")
     place = tmp_path_factory.mktemp("audit")
     clean = {k: v for k, v in os.environ.items() if not k.startswith("SUDO_")}
-    done = subprocess.run(
-        [sys.executable, str(WITH_AUDIT), "log", "record", "-n", "2", "-o", "rec", "--", "true"],
-        cwd=place,
-        env={**clean, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    for log, words in zip(("before", "log"), WAYS[request.param], strict=True):
+        if words:
+            done = subprocess.run(
+                [sys.executable, str(WITH_AUDIT), log, *words],
+                cwd=place,
+                env={**clean, "PYTHONDONTWRITEBYTECODE": "1"},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=120,
+            )
+            assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in (place / "log").read_text().splitlines()]
 
 
-def test_what_is_imported(audit):
+def test_what_is_imported(audit, request):
     """A list by parts: what is not here cannot be attacked while critpath is root."""
     names = {event[1] for event in audit if event[0] == "import"}
     ours = {n.split(".")[1] for n in names if n.startswith("critpath.")}
     assert ours <= {"commands", "errors", "model", "record", "units", "untrusted"}
     foreign = {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"critpath"}
-    # Python's own `copy` looks whether it runs in Java.
-    assert foreign <= {"org"}
+    # Python's own `copy` looks whether it runs in Java; doctor's answer is a table.
+    assert foreign <= {"org", *({"rich"} if "[doctor" in request.node.name else ())}
 
 
 def test_what_is_written(audit):
