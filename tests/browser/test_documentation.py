@@ -22,7 +22,8 @@ def screenshots():
     return module
 
 
-@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_is_in_the_report_and_a_picture_of_it_has_something_to_see(
     browser, screenshots, tmp_path, theme
 ):

@@ -80,27 +80,49 @@ def check(space, min_samples, size, xi):
         assert own[found.member].tolist() == expected.labels_.tolist()
 
 
-@given(
+UNIQUE = (
     st.lists(st.tuples(*[st.integers(0, 7)] * 3), min_size=8, max_size=70, unique=True),
     st.integers(2, 6),
     st.integers(2, 8),
     st.sampled_from([0.01, 0.05, 0.2]),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
-def test_without_repetitions_it_is_scikit_learns_with_ties(rows, min_samples, size, xi):
-    check(lattice(rows), min_samples, size, xi)
-
-
-@given(
+REPEATED = (
     st.lists(st.tuples(*[st.integers(0, 3)] * 2), min_size=8, max_size=90),
     st.integers(2, 9),
     st.integers(2, 8),
     st.sampled_from([0.01, 0.05, 0.2]),
 )
-@settings(max_examples=200, deadline=None, derandomize=True)
-def test_with_many_repetitions_it_is_scikit_learns_of_all(rows, min_samples, size, xi):
-    """In any order: who is first of equals depends on where the executions stand."""
+
+
+def check_in_any_order(rows, min_samples, size, xi):
+    """Who is first of equals depends on where the executions stand."""
     check(np.array(rows, float), min(min_samples, len(rows)), size, xi)
+
+
+@given(*UNIQUE)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_without_repetitions_it_is_scikit_learns_with_ties(rows, min_samples, size, xi):
+    check(lattice(rows), min_samples, size, xi)
+
+
+@given(*REPEATED)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_with_many_repetitions_it_is_scikit_learns_of_all(rows, min_samples, size, xi):
+    check_in_any_order(rows, min_samples, size, xi)
+
+
+@pytest.mark.long
+@given(*UNIQUE)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_more_without_repetitions(rows, min_samples, size, xi):
+    check(lattice(rows), min_samples, size, xi)
+
+
+@pytest.mark.long
+@given(*REPEATED)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_more_with_many_repetitions(rows, min_samples, size, xi):
+    check_in_any_order(rows, min_samples, size, xi)
 
 
 @given(

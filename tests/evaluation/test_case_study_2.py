@@ -56,6 +56,7 @@ def why_not():
     return bench.why_not()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 def test_a_quota_is_seen_and_the_groups_are_gone(tmp_path):
     (answer,) = case_study_2.run(tmp_path, ["quota-10"], 1, 36)
