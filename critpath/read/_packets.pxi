@@ -2,6 +2,20 @@
 # Included by _decode.pyx.
 
 
+cdef inline int64_t rounded(int64_t size, int64_t page) noexcept nogil:
+    return (size + page - 1) // page * page
+
+
+cdef bint uneven(int64_t whole, int64_t content) noexcept nogil:
+    """Whether a packet is not its content (both in bits), rounded up to whole pages.
+
+    These have 4, 16 or 64 KiB on the architectures that there are.
+    """
+    cdef int64_t size = whole >> 3, filled = (content + 7) >> 3
+    return (size != rounded(filled, 4096) and size != rounded(filled, 16384)
+            and size != rounded(filled, 65536))
+
+
 cdef class Packets(Window):
     """Goes from one packet of a file to the next; what is in them is others' business."""
 
@@ -130,6 +144,8 @@ cdef class Packets(Window):
         self.packet[2] = content
         if whole > 8 * rest:
             self.packet[14] = -1  # cut off by the end of the file
+        if present & (1 << R_PACKET) and present & (1 << R_CONTENT) and uneven(whole, content):
+            self.packet[16] |= 1 << UNEVEN
         self.content = content if content < 8 * self.packet[1] else 8 * self.packet[1]
         self._show()
         return OK

@@ -71,10 +71,11 @@ cdef enum:
     R_EVENT = 10
 
 # Said together with the roles that a packet has: time ran backwards within it; it has no end,
-# and nothing is where its content should end.
+# and nothing is where its content should end; it is not its content, rounded up to pages.
 cdef enum:
     TURNED = 16
     UNWRITTEN = 17
+    UNEVEN = 18
 
 cdef struct Step:
     int64_t code

@@ -25,14 +25,16 @@ from critpath.read.steps import Role
 from critpath.units import NS_PER_S
 
 # Columns of the table of packets, see `critpath.read.packets.Column`.
-_OFFSET, _SIZE, _CONTENT, _SEQUENCE = 0, 1, 2, 5
+_OFFSET, _SEQUENCE = 0, 5
 _CPU, _INSTANCE, _EVENTS, _FIRST, _LAST, _DAMAGE, _WHERE = 7, 9, 10, 11, 12, 13, 14
 _PRESENT: Final = 16
-# Bits of it: time ran backwards within the packet; nothing is where its content should end.
+# Bits of it: time ran backwards within the packet; nothing is where its content should end;
+# it is not as long as its content, rounded up to pages.
 _TURNED: Final = 16
 _UNWRITTEN: Final = 17
+_UNEVEN: Final = 18
+_OUTSIDE: Final = 1  # damage of one whose content goes beyond what there is of it
 
-_PAGES: Final = (4096, 16384, 65536)  # of the architectures there are
 # LTTng 2.1 wrote packets that overlap by 2 us, whose events do not; clocks jump farther.
 # Snapshots are taken while events go on, one buffer after the other.
 TOUCHING: Final = NS_PER_S // 1000
@@ -119,11 +121,9 @@ def _within(of: Packets, tracer: Tracer, end: int) -> Iterator[Loss]:
     if tracer.lttng:
         named = 1 << Role.INSTANCE | 1 << Role.CPU
         misnamed = (table[:, _PRESENT] & named == named) & (table[:, _INSTANCE] != table[:, _CPU])
-        sized = 1 << Role.PACKET | 1 << Role.CONTENT
-        content = -(-table[:, _CONTENT] // 8)
-        uneven = whole & (table[:, _PRESENT] & sized == sized)
-        for page in _PAGES:
-            uneven &= table[:, _SIZE] != -(-content // page) * page
+        # One that the file's end cuts is believed up to there, if its sizes may be true.
+        cut = (table[:, _DAMAGE] <= _OUTSIDE) & (table[:, _WHERE] < 0)
+        uneven = (whole | cut) & (table[:, _PRESENT] >> _UNEVEN & 1 != 0)
     odd = outside | turned | backwards | unfinished | misnamed | uneven
     for row in np.flatnonzero(odd).tolist():
         place = f"{of.name(row)}: packet at byte {table[row, _OFFSET]}"

@@ -37,7 +37,8 @@ class Column(IntEnum):
     WHERE = 14  # bit of the packet; -1 - bit if the file ends before the packet
     ROW = 15  # first row of the packet
     PRESENT = 16  # a bit per `Role` that the packet has; bit 16: time ran backwards in it; bit
-    # 17: it has no end, and where its content should end nothing was written
+    # 17: it has no end, and where its content should end nothing was written; bit 18: it is
+    # not its content, rounded up to pages
 
 
 DAMAGE = {
