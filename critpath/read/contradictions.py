@@ -134,6 +134,7 @@ def _within(of: Packets, tracer: Tracer, end: int) -> Iterator[Loss]:
         expected = int(of.before[row]), int(of.after[row])
         if misnamed[row]:
             reason, cpu = "its stream belongs to another cpu", -1
+            spans.append(expected)
         elif turned[row]:
             reason = "it ends before it begins"
             spans.append(expected)
@@ -150,7 +151,7 @@ def _within(of: Packets, tracer: Tracer, end: int) -> Iterator[Loss]:
             spans = [(low, max(int(of.high[row]), expected[1]))]
         else:
             reason = "its sizes contradict each other"
-            spans = [(spans[0][0], max(spans[0][1], expected[1], end))]
+            spans = [(spans[0][0], max(spans[0][1], expected[1], end)), expected]
         yield from _all_of(spans, of.host, cpu, told, f"contradiction: {place}: {reason}")
 
 
