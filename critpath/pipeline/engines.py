@@ -264,9 +264,13 @@ def _processes(count: int) -> Iterator[Engine]:
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
     try:
         yield pool
-    except BaseException:
-        # An interrupt: whatever they are at is not waited for.
-        _end(set(multiprocessing.active_children()) - before)
+    except BaseException as reason:
+        # One that dies while it sends leaves half a result, and who reads it would wait for
+        # the rest as long as anybody could write it, which is this process itself.
+        pool._result_queue._writer.close()  # type: ignore[attr-defined]  # noqa: SLF001
+        if isinstance(reason, KeyboardInterrupt | SystemExit):
+            # Whatever they are at is not waited for.
+            _end(set(multiprocessing.active_children()) - before)
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -267,6 +267,8 @@ def _extracted(
                 yield [_frozen(paths) for paths in next(results)]
             else:
                 yield next(results)
+        # To the end: who is closed before it is interrupted.
+        next(results, None)
 
 
 def _whole(parts: Iterable[PathSet]) -> PathSet:

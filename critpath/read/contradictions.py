@@ -114,8 +114,8 @@ def _within(of: Packets, tracer: Tracer, end: int) -> Iterator[Loss]:
     outside = some & ((table[:, _FIRST] < of.begin) | of.ended & (table[:, _LAST] > of.end))
     turned = of.ended & (of.end < of.begin)
     backwards = table[:, _PRESENT] >> _TURNED & 1 != 0
-    has_end = table[:, _PRESENT] >> Role.END & 1 != 0
-    unfinished = has_end & ~of.ended
+    declared = table[:, _PRESENT] >> Role.END & 1 != 0
+    unfinished = declared & ~of.ended
     misnamed = np.zeros(len(table), bool)
     uneven = np.zeros(len(table), bool)
     if tracer.lttng:

@@ -102,6 +102,18 @@ class Packets(Record):
         return self.files[int(self.file[row])]
 
 
+def has_end(rows: I64) -> Bool:
+    """Return which packets say when they end.
+
+    LTTng writes 0 when it begins a packet and the end when it is through with it; all ones
+    are memory that was never written.
+    """
+    end = rows[:, _END]
+    found: Bool = rows[:, _PRESENT] >> Role.END & 1 != 0
+    found &= ((end != 0) | (rows[:, _BEGIN] == 0)) & (end != -1)
+    return found
+
+
 def columns_of(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -> Packets:
     """Return the packets of a stream of a recording that lasts from some time to another."""
     several = [_of_file(file, rows, span) for file, rows in parts]
@@ -151,11 +163,7 @@ def _of_file(
     """
     stream = int(rows[0, _STREAM]) if len(rows) else 0
     low = file.times(stream, rows[:, _BEGIN])
-    # LTTng writes 0 when it begins a packet and the end when it is through with it; all ones
-    # are memory that was never written.
-    ended = rows[:, _PRESENT] >> Role.END & 1 != 0
-    ended &= (rows[:, _END] != 0) | (rows[:, _BEGIN] == 0)
-    ended &= rows[:, _END] != -1
+    ended = has_end(rows)
     some, last = rows[:, _EVENTS] > 0, rows[:, _LAST]
     high = np.where(some, np.maximum(low, last), low)
     if ended.all():

@@ -11,7 +11,7 @@ import numpy as np
 from critpath.model import I64, Loss
 from critpath.read.contradictions import contradictions, gathered
 from critpath.read.coverage import coverage
-from critpath.read.packet_columns import Packets, Tracer, columns_of
+from critpath.read.packet_columns import Packets, Tracer, columns_of, has_end
 from critpath.read.records import Record
 from critpath.read.steps import Role
 from critpath.units import plural
@@ -206,7 +206,7 @@ def _telling(
         order = np.argsort(told[:, Column.BEGIN], kind="stable")
         table, told = table[order], told[order]
     present = table[:, Column.PRESENT]
-    end = np.where(present >> Role.END & 1 != 0, told[:, Column.END], told[:, Column.BEGIN])
+    end = np.where(has_end(table), told[:, Column.END], told[:, Column.BEGIN])
     numbered = present >> Role.SEQUENCE & 1 != 0
     counted = present >> Role.DISCARDED & 1 != 0
     steps = np.diff(told[:, Column.SEQUENCE]) - np.uint64(1) & packets
@@ -234,7 +234,7 @@ def _packet(file: StreamFile, row: list[int]) -> _Packet:
     return _Packet(
         row[Column.STREAM],
         row[Column.BEGIN] % (1 << 64),
-        row[Column.END if present >> Role.END & 1 else Column.BEGIN] % (1 << 64),
+        row[Column.END if has_end(np.array([row]))[0] else Column.BEGIN] % (1 << 64),
         row[Column.SEQUENCE] % (1 << bits[1]) if present >> Role.SEQUENCE & 1 else None,
         row[Column.DISCARDED] % (1 << bits[0]) if present >> Role.DISCARDED & 1 else None,
         row[Column.CPU],
@@ -297,7 +297,7 @@ def _times(file: StreamFile, row: list[int], begin: int, end: int) -> tuple[int,
     if row[Column.STREAM] >= 0:
         if present >> Role.BEGIN & 1:
             begin = file.nanoseconds(row[Column.STREAM], row[Column.BEGIN] % (1 << 64))
-        if present >> Role.END & 1 and row[Column.END]:
+        if has_end(np.array([row]))[0]:
             end = file.nanoseconds(row[Column.STREAM], row[Column.END] % (1 << 64))
     return begin, end
 

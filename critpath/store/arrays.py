@@ -65,6 +65,9 @@ def numbers(array: pa.Array | pa.ChunkedArray) -> Any:
     first, count, data = array.offset, len(array), array.buffers()[1] or b""
     if array.type == pa.bool_():
         bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-        return bits[first : first + count].astype(np.bool_)
-    dtype = np.dtype(str(array.type))
-    return np.frombuffer(data, dtype, count, first * dtype.itemsize)
+        found = bits[first : first + count].astype(np.bool_)
+    else:
+        dtype = np.dtype(str(array.type))
+        found = np.frombuffer(data, dtype, count, first * dtype.itemsize)
+    found.flags.writeable = False
+    return found

@@ -148,11 +148,20 @@ def test_a_sleep_is_found(record, compare):
     assert finding["comm"] == "sleep"
 
 
+def causes_of(comparison) -> list[tuple[str, set[str]]]:
+    """Return what is said of every cause, and the states it is made of."""
+    return [
+        (cause["sentence"], {comparison["findings"][place]["state"] for place in cause["findings"]})
+        for cause in comparison["causes"]
+    ]
+
+
 def test_extra_fsyncs_are_found(record, compare):
     code, comparison = compare(record("fsync", HEALTHY + FSYNC))
-    sentence, finding = first_cause(comparison)
     assert code == 1
-    assert finding["state"] == "WAIT_DISK", sentence
+    # Not the first of them where others want the cpu each time that the disk has answered.
+    causes = causes_of(comparison)
+    assert any("WAIT_DISK" in states for _, states in causes), causes
 
 
 def test_a_competitor_for_the_cpu_is_found(record, compare):
@@ -161,10 +170,7 @@ def test_a_competitor_for_the_cpu_is_found(record, compare):
     code, comparison = compare(sample)
     assert code == 1
     # Not the first of them everywhere: who has the cpu keeps the disk's answers waiting, too.
-    causes = [
-        (cause["sentence"], {comparison["findings"][place]["state"] for place in cause["findings"]})
-        for cause in comparison["causes"]
-    ]
+    causes = causes_of(comparison)
     assert any("WAIT_CPU" in states and "python" in text for text, states in causes), causes
 
 

@@ -52,6 +52,9 @@ def always(task):
         os.kill(os.getpid(), signal.SIGKILL)
     return task
 
+def large(task):
+    return bytes(50_000_000)
+
 def sleep(task):
     (Path(sys.argv[2]) / str(os.getpid())).write_text("x")
     time.sleep(600)
@@ -59,6 +62,12 @@ def sleep(task):
 if __name__ == "__main__":
     told = []
     try:
+        if sys.argv[1] == "large":
+            results = run(large, range(100), jobs=2)
+            next(results)
+            results.close()
+            print("closed")
+            sys.exit()
         work = globals()[sys.argv[1]]
         results = list(run(work, range(6), jobs=2, progress=told.append))
         if sys.argv[1] == "square":
@@ -115,6 +124,13 @@ def test_what_kills_every_process_is_named(program):
     assert finished(program("always")).startswith(
         "CritpathError the process that read 2 was killed, 3 times | it may have taken too much"
     )
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_who_is_sending_a_large_result_when_nobody_asks_any_more(program, attempt):
+    """Half a result is in the pipe then, and nobody will write the rest."""
+    del attempt
+    assert finished(program("large")) == "closed"
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
