@@ -251,3 +251,20 @@ def test_nothing_that_can_be_read_is_an_error(inside, damaged):
     done = inside("path", recording, "--execution", REQUESTS)
     assert done.returncode == UNREADABLE
     assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("value", [(1 << 64) - 1, (1 << 63) - 1, 1 << 63, 1 << 62, 1 << 61])
+def test_whatever_a_packet_says_its_paths_can_be_saved(inside, damaged, tmp_path, value):
+    name = KERNEL.format(0)
+    for number in (0, len(damaged.places[name]) // 2, -1):
+        data = bytearray(damaged.files[name])
+        for field in ("timestamp_begin", "timestamp_end", "events_discarded", "packet_seq_num"):
+            place = damaged.places[name][number].fields[field]
+            before = get(data, place)
+            put(data, place, value)
+            recording = damaged.write(name, bytes(data))
+            put(data, place, before)
+            out = tmp_path / "paths.parquet"
+            done = inside("extract", recording, "--execution", REQUESTS, "--force", "-o", out)
+            assert done.returncode == OK, (number, field, done.stderr)
+            assert inside("path", out).returncode == OK
