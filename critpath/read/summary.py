@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
@@ -19,7 +17,6 @@ from critpath.read.packets import Column, StreamFile, losses
 from critpath.read.schema import TraceClass
 
 Columns = tuple[I64, I32, I32, I64, I64]
-_MOST: Final = (1 << 62) - 1
 
 
 class Summary:
@@ -106,12 +103,7 @@ class Summary:
             classes=tuple(self.classes),
             strings=strings,
             hosts=tuple(self.hosts) or ("",),
-            losses=tuple(
-                sorted(
-                    map(_bounded, missing),
-                    key=lambda x: (x.begin, x.end, x.host, x.cpu, x.reason),
-                )
-            ),
+            losses=tuple(sorted(missing, key=lambda x: (x.begin, x.end, x.host, x.cpu, x.reason))),
             clock=self.clocks.reference,
             begin=begin,
             end=end,
@@ -125,14 +117,3 @@ def _metadata_warnings(schema: TraceClass) -> tuple[str, ...]:
     """Return what was odd about the metadata of everything that was read."""
     late = [w for of in schema.streams.values() for w in late_warnings(of.events)]
     return tuple(dict.fromkeys((*schema.warnings, *late)))
-
-
-def _bounded(loss: Loss) -> Loss:
-    """Return a loss whose times and counts may come from a packet that says anything.
-
-    Within these bounds no difference of two overflows, and files of paths keep them.
-    """
-    within = {name: getattr(loss, name) for name in ("begin", "end", "events", "packets")}
-    if all(-_MOST <= value <= _MOST for value in within.values()):
-        return loss
-    return replace(loss, **{name: max(-_MOST, min(v, _MOST)) for name, v in within.items()})

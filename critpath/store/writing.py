@@ -19,11 +19,21 @@ from critpath.model import (
     U8,
     CriticalPaths,
     Executions,
+    Loss,
     PathSet,
     join_paths,
 )
 from critpath.store.arrays import of_numbers, of_texts
-from critpath.store.columns import FORMAT, KEY, SEGMENT, SEGMENTS, STATES, arrow_schema, utf8
+from critpath.store.columns import (
+    FORMAT,
+    KEY,
+    NUMBER,
+    SEGMENT,
+    SEGMENTS,
+    STATES,
+    arrow_schema,
+    utf8,
+)
 from critpath.store.whole import atomic
 
 if TYPE_CHECKING:
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
 # What a reader has in memory at a time: 8 MB of segments at the most, or one execution.
 GROUP_EXECUTIONS: Final = 1000
 GROUP_SEGMENTS: Final = 1 << 17
+_MOST: Final = NUMBER - 1
 
 
 class PathsWriter:
@@ -136,7 +147,7 @@ class PathsWriter:
     def _add(self, paths: PathSet) -> None:
         facts = {
             "sources": paths.sources,
-            "losses": tuple(asdict(loss) for loss in paths.losses),
+            "losses": tuple(asdict(_bounded(loss)) for loss in paths.losses),
             "environment": tuple(dict(e) for e in paths.environment),
             "events": paths.events,
             "warnings": paths.warnings,
@@ -272,3 +283,12 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
     )
     offsets = of_numbers(start - start[0], pa.int32())
     return pa.ListArray.from_arrays(offsets, structures, type=kind)
+
+
+def _bounded(loss: Loss) -> Loss:
+    """Return a loss whose times and counts may come from a packet that says anything.
+
+    Whoever reads the file holds them to these bounds, within which no difference overflows.
+    """
+    within = {name: getattr(loss, name) for name in ("begin", "end", "events", "packets")}
+    return replace(loss, **{name: max(-_MOST, min(v, _MOST)) for name, v in within.items()})
