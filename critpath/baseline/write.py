@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def _session_lines(session: Session) -> Iterator[str]:
     lists: dict[str, list[Any]] = {
         "notes": _clean(executions.notes),
         "warnings": _clean(paths.warnings),
-        "losses": _clean([asdict(loss) for loss in paths.losses]),
+        "losses": _clean([loss.saved() for loss in paths.losses]),
         "environment": _clean([dict(e) for e in paths.environment]),
         "means": [list(pair) for pair in mean_times(paths)],
         "kinds": list(map(list, kinds)),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 
 from critpath.model.columns import I32, I64, freeze_columns
 from critpath.model.table import Column, Table
+
+_BOUND: Final = 2**62
 
 
 class Kind(IntEnum):
@@ -120,6 +123,17 @@ class Loss:
     events: int
     packets: int
     reason: str
+
+    def saved(self) -> dict[str, int | str]:
+        """Return it as files have it: a packet may say any time and any count.
+
+        Whoever reads them holds times and counts to below 2**62, within which no difference
+        overflows.
+        """
+        return {
+            name: max(-_BOUND, min(value, _BOUND - 1)) if isinstance(value, int) else value
+            for name, value in asdict(self).items()
+        }
 
 
 @dataclass(frozen=True)

@@ -67,11 +67,11 @@ def utf8(text: str) -> str:
 
 
 _LONGEST: Final = 100_000  # letters of a text
-NUMBER: Final = 2**62  # no difference of two below this overflows
+_NUMBER: Final = 2**62  # no difference of two below this overflows
 
 
 def _is_number(value: object) -> bool:
-    return type(value) is int and -NUMBER <= value < NUMBER
+    return type(value) is int and -_NUMBER <= value < _NUMBER
 
 
 def is_texts(value: object) -> bool:

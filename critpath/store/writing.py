@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final, Self
@@ -19,7 +19,6 @@ from critpath.model import (
     U8,
     CriticalPaths,
     Executions,
-    Loss,
     PathSet,
     join_paths,
 )
@@ -27,7 +26,6 @@ from critpath.store.arrays import of_numbers, of_texts
 from critpath.store.columns import (
     FORMAT,
     KEY,
-    NUMBER,
     SEGMENT,
     SEGMENTS,
     STATES,
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
 # What a reader has in memory at a time: 8 MB of segments at the most, or one execution.
 GROUP_EXECUTIONS: Final = 1000
 GROUP_SEGMENTS: Final = 1 << 17
-_MOST: Final = NUMBER - 1
 
 
 class PathsWriter:
@@ -147,7 +144,7 @@ class PathsWriter:
     def _add(self, paths: PathSet) -> None:
         facts = {
             "sources": paths.sources,
-            "losses": tuple(asdict(_bounded(loss)) for loss in paths.losses),
+            "losses": tuple(loss.saved() for loss in paths.losses),
             "environment": tuple(dict(e) for e in paths.environment),
             "events": paths.events,
             "warnings": paths.warnings,
@@ -283,12 +280,3 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
     )
     offsets = of_numbers(start - start[0], pa.int32())
     return pa.ListArray.from_arrays(offsets, structures, type=kind)
-
-
-def _bounded(loss: Loss) -> Loss:
-    """Return a loss whose times and counts may come from a packet that says anything.
-
-    Whoever reads the file holds them to these bounds, within which no difference overflows.
-    """
-    within = {name: getattr(loss, name) for name in ("begin", "end", "events", "packets")}
-    return replace(loss, **{name: max(-_MOST, min(v, _MOST)) for name, v in within.items()})

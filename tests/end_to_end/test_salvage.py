@@ -258,7 +258,7 @@ def test_whatever_a_packet_says_its_paths_can_be_saved(inside, damaged, tmp_path
     name = KERNEL.format(0)
     for number in (0, len(damaged.places[name]) // 2, -1):
         data = bytearray(damaged.files[name])
-        for field in ("timestamp_begin", "timestamp_end", "events_discarded", "packet_seq_num"):
+        for field in ("timestamp_end", "events_discarded", "packet_seq_num", "timestamp_begin"):
             place = damaged.places[name][number].fields[field]
             before = get(data, place)
             put(data, place, value)
@@ -268,3 +268,7 @@ def test_whatever_a_packet_says_its_paths_can_be_saved(inside, damaged, tmp_path
             done = inside("extract", recording, "--execution", REQUESTS, "--force", "-o", out)
             assert done.returncode == OK, (number, field, done.stderr)
             assert inside("path", out).returncode == OK
+    out = tmp_path / "baseline.json"
+    done = inside("baseline", "save", recording, "--execution", REQUESTS, "-o", out)
+    assert done.returncode == OK, done.stderr
+    assert inside("baseline", "show", out).returncode == OK
