@@ -12,7 +12,8 @@ from critpath.model import Events, Wanted
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace
 from critpath.read.compiled import CompiledTrace, not_readable, stream_size
-from critpath.read.packets import Column, StreamFile
+from critpath.read.packet_columns import Column
+from critpath.read.packets import StreamFile
 from critpath.read.selection import selection
 from critpath.read.shapes import decoded
 from critpath.read.summary import Summary

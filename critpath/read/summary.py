@@ -13,7 +13,8 @@ from critpath.read.coverage import Channels, absent
 from critpath.read.event_classes import late_warnings
 from critpath.read.named import NamedCpus
 from critpath.read.packet_columns import tracer_of
-from critpath.read.packets import Column, StreamFile, losses
+from critpath.read.packet_columns import Column
+from critpath.read.packets import StreamFile, losses
 from critpath.read.schema import TraceClass
 
 Columns = tuple[I64, I32, I32, I64, I64]
