@@ -8,13 +8,11 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I64, Loss
-from critpath.read.contradictions import contradictions, gathered
-from critpath.read.coverage import coverage
-from critpath.read.packet_columns import Column, Packets, Tracer, columns_of, has_end
+from critpath.read.losses import contradictions, coverage, gathered
+from critpath.read.packet_table import Column, Packets, Tracer, columns_of, has_end
+from critpath.read.program import Role
 from critpath.read.records import Record
-from critpath.read.steps import Role
 from critpath.units import plural
-
 
 DAMAGE = {
     1: "a field goes beyond the packet's end",
