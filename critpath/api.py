@@ -194,7 +194,7 @@ def load(file: Source) -> PathSet:
         If there are no paths in it, or it is damaged.
     """
     from critpath import pipeline, store  # noqa: PLC0415 - the stages
-    from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - as above
+    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - as above
 
     path = _path(file)
     if not path.exists():
@@ -222,10 +222,10 @@ def load_comparison(file: Source) -> Comparison:
     UnreadableError
         If there is no comparison in it, or it is damaged.
     """
-    from critpath.commands import saved  # noqa: PLC0415 - only for saved ones
+    from critpath.commands import reports  # noqa: PLC0415 - only for saved ones
 
     name = str(_path(file))
-    return Comparison(saved.load_comparison("./-" if name == "-" else name))
+    return Comparison(reports.load_comparison("./-" if name == "-" else name))
 
 
 # ---------------------------------------------------------------------------- the answer
@@ -530,7 +530,7 @@ class Comparison:
         self.to_json(path)
 
     def __repr__(self) -> str:
-        from critpath.report.verdict import headline  # noqa: PLC0415 - start-up time
+        from critpath.text.verdict import headline  # noqa: PLC0415 - start-up time
 
         normal, sample = (
             self._document["sets"][name]["executions"] for name in ("normal", "sample")
@@ -547,7 +547,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict in a sentence, why, the causes, the states."""
-        from critpath.report import verdict  # noqa: PLC0415 - start-up time
+        from critpath.text import verdict  # noqa: PLC0415 - start-up time
 
         document = self._document
         causes = [cause.sentence for cause in self.causes if not cause.minor]
@@ -645,8 +645,11 @@ def _named(given: object) -> str:
 
 def _setting(name: str, value: Any) -> Any:
     """Return the value of a setting, checked as on the command line."""
-    from critpath.commands.settings import SETTINGS  # noqa: PLC0415 - start-up time
-    from critpath.commands.values import WrongValueError, as_levels  # noqa: PLC0415 - as above
+    from critpath.commands.settings import (  # noqa: PLC0415 - as above
+        SETTINGS,
+        WrongValueError,
+        as_levels,
+    )
 
     setting = SETTINGS[name]
     if value == setting.default:
