@@ -18,6 +18,8 @@ from critpath.record.recorder import Recorded
 from critpath.record.request import Request
 from critpath.record.session import _Session
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 SLEEPER = ("sh", "-c", "echo $$ >>pids; exec sleep 600")
 
 
