@@ -94,6 +94,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     return compare
 
 
+@pytest.fixture(scope="session", autouse=True)
+def away_from_the_tree(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Leave the source tree: a process started there imports it, where no module is compiled."""
+    os.chdir(tmp_path_factory.mktemp("away"))
+
+
 @pytest.fixture(scope="session")
 def critpath(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Completed]:
     """Return a function that runs ``critpath ARGUMENT...`` in this process.
