@@ -7,8 +7,6 @@ is traced.  docs/python.md shows how.
 
 TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
 if TYPE_CHECKING:
-    from typing import Any
-
     from critpath.api import Comparison, calibrate, compare, extract, load, load_comparison
     from critpath.errors import (
         CritpathError,
@@ -50,16 +48,18 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> "Any":
-    # A name is imported when it is first asked for: a marked program needs no numpy.
-    for module, names in _MODULES.items():
-        if name in names:
-            from importlib import import_module  # noqa: PLC0415 - start-up time
+if not TYPE_CHECKING:  # else every misspelt name would have a type
 
-            value = getattr(import_module(module), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        # A name is imported when it is first asked for: a marked program needs no numpy.
+        for module, names in _MODULES.items():
+            if name in names:
+                from importlib import import_module  # noqa: PLC0415 - start-up time
+
+                value = getattr(import_module(module), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
