@@ -121,9 +121,9 @@ $(VENV)/native.ini: | $(VENV)/ready
 
 # Meson lists the sources when it configures: the directories are prerequisites, as a new
 # or deleted file changes its directory's time.
-DIRECTORIES = critpath $(filter-out %/__pycache__/,$(wildcard critpath/*/ critpath/*/*/ critpath/*/*/*/)) fixtures/lttng-guest lttng-sessions
+DIRECTORIES = critpath $(filter-out %/__pycache__/,$(wildcard critpath/*/ critpath/*/*/ critpath/*/*/*/)) marks/critpath_marks fixtures/lttng-guest lttng-sessions
 
-$(VENV)/built: $(VENV)/ready $(VENV)/native.ini meson.build critpath/meson.build $(DIRECTORIES) $(wildcard critpath/*/*.pyx critpath/*/*/*.pyx)
+$(VENV)/built: $(VENV)/ready $(VENV)/native.ini meson.build critpath/meson.build marks/meson.build $(DIRECTORIES) $(wildcard critpath/*/*.pyx critpath/*/*/*.pyx)
 	$(BIN)/pip install --quiet --no-build-isolation --editable . \
 	  --config-settings=setup-args=--native-file=$(abspath $(VENV)/native.ini)
 	touch $@

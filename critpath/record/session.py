@@ -17,7 +17,7 @@ from critpath.record.before import container_namespace, subreaper, sweep
 from critpath.record.caller import Caller
 from critpath.record.choose import Choice, choose_recorder
 from critpath.record.host import INITIAL_PID_NAMESPACE
-from critpath.record.identity import SESSION_VARIABLE, new_name, pid_namespace
+from critpath.record.identity import SESSION_VARIABLE
 from critpath.record.keeping import complete_manifests, first_manifest, keep_unfinished, note_run
 from critpath.record.link import link_tree
 from critpath.record.manifest import write_manifest
@@ -30,6 +30,7 @@ from critpath.record.runner import Runner
 from critpath.record.signals import Signals, Stopped
 from critpath.record.throttling import Throttling
 from critpath.record.user import User, invoking_user
+from critpath_marks.sessions import new_name, pid_namespace
 
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 

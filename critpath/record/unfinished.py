@@ -22,7 +22,6 @@ from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest
 from critpath.model.recording import INTERRUPTED, RECORDING
 from critpath.record.held import hold, is_through, say_name, through
-from critpath.record.identity import owner_of
 from critpath.record.link import link_tree
 from critpath.record.manifest import write_manifest
 from critpath.record.place import is_ours
@@ -31,6 +30,7 @@ from critpath.record.recorder import RECORDERS, Leftover, Recorded
 from critpath.record.registry import Entry, entries, unregister
 from critpath.record.request import NORMAL, SAMPLE, TRACE
 from critpath.record.user import User, hand_over_held
+from critpath_marks.sessions import owner_of
 
 # What turns the raw data of a dead recorder into a trace, per recorder's module:
 # (directory, tell) -> Recorded.

@@ -18,7 +18,6 @@ import pytest
 from critpath.errors import CritpathError
 from critpath.model import Manifest
 from critpath.record import registry
-from critpath.record.identity import pid_namespace
 from critpath.record.leftovers import remove_leftovers
 from critpath.record.manifest import write_manifest
 from critpath.record.place import Place
@@ -27,6 +26,7 @@ from critpath.record.registry import entries, register
 from critpath.record.trusted import trusted_program
 from critpath.record.unfinished import finish
 from critpath.record.user import User
+from critpath_marks.sessions import pid_namespace
 
 SESSION = "critpath-1-2-3-00000000"
 MANIFEST = Manifest("recording", SESSION, (), "", (), {"name": "ftrace"}, "", {}, {}, 0, 0)

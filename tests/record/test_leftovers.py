@@ -19,7 +19,7 @@ from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Manifest, Run
 from critpath.model.recording import MANIFEST_BYTES, MANIFEST_RUNS
 from critpath.record import leftovers, registry
-from critpath.record.identity import SESSION_VARIABLE, new_name, pid_namespace
+from critpath.record.identity import SESSION_VARIABLE
 from critpath.record.leftovers import all_leftovers, remove_leftovers
 from critpath.record.manifest import to_json, write_manifest
 from critpath.record.reading import RUNS, read_manifest
@@ -27,6 +27,7 @@ from critpath.record.recorder import RECORDERS, Leftover, Recorded
 from critpath.record.registry import entries, register
 from critpath.record.unfinished import _is_mine, finish
 from critpath.untrusted import load_json
+from critpath_marks.sessions import new_name, pid_namespace
 
 
 def dead_session() -> str:
@@ -139,7 +140,8 @@ def test_other_processes_are_left_alone(tmp_path, children):
         sleeper("critpath-1"),
     ]
     inner = (
-        "import time; from critpath.record import registry as r, identity as i; "
+        "import time; from critpath_marks import sessions as i; "
+        "from critpath.record import registry as r; "
         f"from pathlib import Path; r._ROOT = Path({str(registry._ROOT)!r}); "
         f"r.register(i.new_name(), Path({str(tmp_path / 'inner')!r}), 'ftrace'); "
         "print(flush=True); time.sleep(300)"

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Final
 
-from critpath.record.identity import pid_namespace
+from critpath_marks.sessions import pid_namespace
 
 # One thread: ns, tid, tgid, ppid, comm, state, cpu, kernel thread (0 or 1), pid namespace.
 Row = tuple[int, int, int, int, str, str, int, int, int]

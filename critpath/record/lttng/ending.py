@@ -10,11 +10,11 @@ from typing import Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import CpuLoss
-from critpath.record.identity import owner_of
 from critpath.record.lttng.daemon import end_daemon, end_orphans, own_daemons
 from critpath.record.lttng.program import Channel, LttngError, channels, installed, run, sessions
 from critpath.record.reading import read_manifest
 from critpath.record.recorder import Leftover, Recorded
+from critpath_marks.sessions import owner_of
 
 DATA_LIMIT: Final = 120.0  # seconds the consumer daemon may take to write what is left
 

@@ -27,6 +27,7 @@ from critpath.record.lttng.ending import (
 from critpath.record.lttng.obstacles import obstacles
 from critpath.record.lttng.profile import SessionFile, session_file
 from critpath.record.recorder import Recorded, UnfinishedError
+from critpath_marks.channels import RECORDER
 
 if TYPE_CHECKING:
     from critpath.record.recorder import Recorder, RecorderSettings
@@ -84,7 +85,7 @@ class LttngRecorder:
 
     def environment(self) -> Mapping[str, str]:
         """Return which way marks take."""
-        return {"CRITPATH_RECORDER": "lttng" if self._agent else "lttng-logger"}
+        return {RECORDER: "lttng" if self._agent else "lttng-logger"}
 
     def descriptors(self) -> tuple[int, ...]:
         """Return none: /proc/lttng-logger is open to everybody."""

@@ -23,9 +23,9 @@ from critpath.record.ftrace.obstacles import buffer_bytes, obstacles
 from critpath.record.ftrace.statedump import scan
 from critpath.record.ftrace.wanted import shortened, wanted
 from critpath.record.ftrace.watch import Watch
-from critpath.record.identity import new_name
 from critpath.record.profiles import ProfileEvents, profile_events, profile_names, profile_path
 from critpath.record.recorder import RecorderSettings
+from critpath_marks.sessions import new_name
 
 KERNEL = (
     *("sched/sched_switch", "sched/sched_waking", "sched/sched_process_fork", "sched/sched_wakeup"),
