@@ -19,8 +19,7 @@ from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.record.identity import SESSION_VARIABLE
-from critpath.record.lttng.program import reachable, sessions
-from critpath.record.trusted import trusted_program
+from critpath.record.lttng.program import reachable, sessions, trusted_program
 from critpath.units import safe_text
 from critpath_marks.sessions import owner_of, start_time
 
