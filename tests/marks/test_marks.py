@@ -20,6 +20,8 @@ import critpath
 from critpath_marks import channels, sessions
 from critpath_marks.marks import LONGEST, escape_word, format_mark
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 
 class Collector:
     """Takes marks as a recording would, with the thread that made them."""

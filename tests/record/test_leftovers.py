@@ -29,6 +29,8 @@ from critpath.record.registry import entries, register
 from critpath.untrusted import load_json
 from critpath_marks.sessions import new_name, pid_namespace
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 
 def dead_session() -> str:
     """Return a session of a process that is gone."""
@@ -174,8 +176,8 @@ def test_who_cleans_is_not_cleaned_away(tmp_path):
         "sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1], 'x']))"
     )
     inside = (
-        "from critpath.record import leftovers; "
-        f"print([x.name for x in leftovers._processes({{{session!r}}})])"
+        "from critpath.record import cleanup; "
+        f"print([x.name for x in cleanup._processes({{{session!r}}})])"
     )
     environment = {**os.environ, SESSION_VARIABLE: session}
     out = subprocess.check_output([sys.executable, "-c", code, inside], env=environment, text=True)

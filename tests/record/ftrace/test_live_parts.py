@@ -26,6 +26,8 @@ from critpath.record.profiles import ProfileEvents, profile_events, profile_name
 from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import new_name
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 KERNEL = (
     *("sched/sched_switch", "sched/sched_waking", "sched/sched_process_fork", "sched/sched_wakeup"),
     *("task/task_newtask", "task/task_rename", "cgroup/cgroup_attach_task", "cgroup/cgroup_mkdir"),
