@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from critpath.model import CompareSettings, PathSet
-    from critpath.record.marks import execution, mark
+    from critpath_marks import execution, mark
 
 __all__ = [
     "CompareSettings",
@@ -44,7 +44,7 @@ _MODULES = {
     "critpath.api": ("Comparison", "calibrate", "compare", "extract", "load", "load_comparison"),
     "critpath.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "critpath.model": ("CompareSettings", "PathSet"),
-    "critpath.record.marks": ("execution", "mark"),
+    "critpath_marks": ("execution", "mark"),
 }
 
 

@@ -44,13 +44,15 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     # The Python API: a front end like the commands, with their settings and checks.
     "api": {*LEAVES, "commands", "pipeline", "store", "report"},
     # The door: every name of the API, and what a program marks its executions with.
-    "__init__": {"api", "errors", "model", "record"},
+    "__init__": {"api", "errors", "model"},
     "__main__": {"commands"},
 }
 # One by one: a method of a type that users hold stands where the type does, and hands on.
 EXCEPTIONS: Final = {("model/paths.py", "critpath.store.save_paths")}
 # Libraries, and the only places that may import them.
 ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
+    # What marked programs and recorders agree on.
+    "critpath_marks": ("__init__.py", "record/", "commands/mark.py"),
     "bt2": ("read/babeltrace.py",),
     # The demo's workload is a program of its own, with a command line of its own.
     "argparse": ("commands/", "record/workload.py"),
