@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from critpath.model.columns import F64, I32, I64, U8, Bool, freeze_columns
     from critpath.model.comparison import CompareSettings, Comparison
     from critpath.model.detection import Change, Detection, StateTest
-    from critpath.model.events import Clock, EventChunk, EventClass, Events, Kind, Loss, Wanted
+    from critpath.model.events import Clock, EventChunk, EventClass, Events, Loss, Wanted
     from critpath.model.executions import MOST_TIME, Executions
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
+    from critpath.model.kinds import INTERFERENCE, RUNNING, STATES, Kind, State
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import CriticalPaths, PathSet, join_paths
     from critpath.model.ranks import mid_ranks
@@ -48,15 +49,7 @@ if TYPE_CHECKING:
     )
     from critpath.model.stored import Piece, StoredPaths, join_stored
     from critpath.model.table import Column, Rows, Table
-    from critpath.model.timelines import (
-        INTERFERENCE,
-        RUNNING,
-        STATES,
-        TRACE_COMPASS,
-        State,
-        Timelines,
-        Workers,
-    )
+    from critpath.model.timelines import Timelines, Workers
     from critpath.model.vectors import Symbol, VectorTable, identifiers
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
@@ -69,9 +62,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "columns": ("Bool", "F64", "I32", "I64", "U8", "freeze_columns"),
     "comparison": ("CompareSettings", "Comparison"),
     "detection": ("Change", "Detection", "StateTest"),
-    "events": ("Clock", "EventChunk", "EventClass", "Events", "Kind", "Loss", "Wanted"),
+    "events": ("Clock", "EventChunk", "EventClass", "Wanted", "Events", "Loss"),
     "executions": ("MOST_TIME", "Executions"),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
+    "kinds": ("INTERFERENCE", "Kind", "RUNNING", "STATES", "State"),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": ("CriticalPaths", "PathSet", "join_paths"),
     "ranks": ("mid_ranks",),
@@ -81,9 +75,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "stored": ("Piece", "StoredPaths", "join_stored"),
     "table": ("Column", "Rows", "Table"),
-    "timelines": (
-        *("INTERFERENCE", "RUNNING", "STATES", "State", "TRACE_COMPASS", "Timelines", "Workers"),
-    ),
+    "timelines": ("Timelines", "Workers"),
     "vectors": ("Symbol", "VectorTable", "identifiers"),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -111,7 +103,6 @@ __all__ = [
     "RECORDING",
     "RUNNING",
     "STATES",
-    "TRACE_COMPASS",
     "U8",
     "Aligned",
     "Alignment",

@@ -13,7 +13,7 @@ from critpath.model.columns import I64, freeze_columns
 from critpath.model.table import Column, Table
 
 if TYPE_CHECKING:
-    from critpath.model.timelines import State
+    from critpath.model.kinds import State
 
 
 @dataclass(frozen=True, order=True)

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Protocol
 
 from critpath.errors import UnreadableError
-from critpath.executions.digest import Digest
+from critpath.executions.prefilter import Prefilter
 from critpath.model import Blocks, Events, Kind, PackedBlock, PackedBlocks
 from critpath.pipeline.spilling import SpilledBlocks
 from critpath.read.event_classes import names_of
@@ -126,13 +126,13 @@ def _any_of(names: Collection[str], kind: Kind) -> bool:
 
 def few_events(opener: Opener, specifications: Collection[Specification]) -> Events:
     """Return what finders of executions ask about, where nothing else is needed."""
-    digest = Digest(specifications)
+    prefilter = Prefilter(specifications)
     try:
         with closing(opener()) as source:
-            source.watch(digest.feed)
+            source.watch(prefilter.feed)
             for _ in source:
                 pass
-            return digest.events(source.finish())
+            return prefilter.events(source.finish())
     except OutOfOrder as reason:
         opener.sort_whole(reason)
         return few_events(opener, specifications)
@@ -173,7 +173,7 @@ def replay_stream(
         blocks: BlockStore = SpilledBlocks() if budget.spills else PackedBlocks()
         try:
             with closing(opener()) as source:
-                done = _one_pass(source, facts, Digest(specifications), blocks, budget, complete)
+                done = _one_pass(source, facts, Prefilter(specifications), blocks, budget, complete)
             if isinstance(done, Replayed):
                 return done
             facts = done
@@ -208,7 +208,7 @@ def _missing(source: Source, facts: Facts, complete: Callable[[Events], Events])
 def _one_pass(
     source: Source,
     facts: Facts,
-    digest: Digest,
+    prefilter: Prefilter,
     blocks: BlockStore,
     budget: Budget,
     complete: Callable[[Events], Events],
@@ -231,7 +231,7 @@ def _one_pass(
         chunks = with_insertions(iter(source), put, source.classes)
     rows = 0
     for chunk in chunks:
-        digest.feed(chunk, source.classes)
+        prefilter.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
         if put is None and replayer.contradicted and not source.filled:
             return replace(facts, searched=True)
@@ -254,7 +254,7 @@ def _one_pass(
         return found
     rows += replayer.waiting
     blocks.append(replayer.finish(events.end))
-    events = replace(digest.events(events), strings=tuple(source.strings()))
+    events = replace(prefilter.events(events), strings=tuple(source.strings()))
     return Replayed(
         events,
         blocks,

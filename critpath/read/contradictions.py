@@ -20,20 +20,9 @@ from typing import Final
 import numpy as np
 
 from critpath.model import Loss
-from critpath.read.packet_columns import NEVER, Packets, Tracer
+from critpath.read.packet_columns import NEVER, Damage, PacketBit, PacketColumn, Packets, Tracer
 from critpath.read.steps import Role
 from critpath.units import NS_PER_S
-
-# Columns of the table of packets, see `critpath.read.packets.Column`.
-_OFFSET, _SEQUENCE = 0, 5
-_CPU, _INSTANCE, _EVENTS, _FIRST, _LAST, _DAMAGE, _WHERE = 7, 9, 10, 11, 12, 13, 14
-_PRESENT: Final = 16
-# Bits of it: time ran backwards within the packet; nothing is where its content should end;
-# it is not as long as its content, rounded up to pages.
-_TURNED: Final = 16
-_UNWRITTEN: Final = 17
-_UNEVEN: Final = 18
-_OUTSIDE: Final = 1  # damage of one whose content goes beyond what there is of it
 
 # LTTng 2.1 wrote packets that overlap by 2 us, whose events do not; clocks jump farther.
 # Snapshots are taken while events go on, one buffer after the other.
@@ -101,33 +90,41 @@ def _backwards(of: Packets, end: int) -> Iterator[Loss]:
     """Yield from when on it is unknown which packets of a file have the wrong time."""
     latest = max(end, int(of.high.max(initial=end)))
     for row in np.flatnonzero(of.back != NEVER).tolist():
-        place = f"{of.name(row)}: packet at byte {of.table[row, _OFFSET]}"
+        place = f"{of.name(row)}: packet at byte {of.table[row, PacketColumn.OFFSET]}"
         low, high = int(min(of.back[row], of.low[row])), latest
-        cpu = int(of.table[row, _CPU])
+        cpu = int(of.table[row, PacketColumn.CPU])
         reason = "it begins before the packet before it in the file"
         yield Loss(low, high, of.host, cpu, 0, 1, f"contradiction: {place}: {reason}")
 
 
 def _within(of: Packets, tracer: Tracer, end: int) -> Iterator[Loss]:
     table = of.table
-    some, whole = table[:, _EVENTS] > 0, (table[:, _DAMAGE] == 0) & (table[:, _WHERE] >= 0)
-    outside = some & ((table[:, _FIRST] < of.begin) | of.ended & (table[:, _LAST] > of.end))
+    some, whole = (
+        table[:, PacketColumn.EVENTS] > 0,
+        (table[:, PacketColumn.DAMAGE] == 0) & (table[:, PacketColumn.WHERE] >= 0),
+    )
+    outside = some & (
+        (table[:, PacketColumn.FIRST] < of.begin)
+        | of.ended & (table[:, PacketColumn.LAST] > of.end)
+    )
     turned = of.ended & (of.end < of.begin)
-    backwards = table[:, _PRESENT] >> _TURNED & 1 != 0
-    declared = table[:, _PRESENT] >> Role.END & 1 != 0
+    backwards = table[:, PacketColumn.PRESENT] >> PacketBit.TURNED & 1 != 0
+    declared = table[:, PacketColumn.PRESENT] >> Role.END & 1 != 0
     unfinished = declared & ~of.ended
     misnamed = np.zeros(len(table), bool)
     uneven = np.zeros(len(table), bool)
     if tracer.lttng:
         named = 1 << Role.INSTANCE | 1 << Role.CPU
-        misnamed = (table[:, _PRESENT] & named == named) & (table[:, _INSTANCE] != table[:, _CPU])
+        misnamed = (table[:, PacketColumn.PRESENT] & named == named) & (
+            table[:, PacketColumn.INSTANCE] != table[:, PacketColumn.CPU]
+        )
         # One that the file's end cuts is believed up to there, if its sizes may be true.
-        cut = (table[:, _DAMAGE] <= _OUTSIDE) & (table[:, _WHERE] < 0)
-        uneven = (whole | cut) & (table[:, _PRESENT] >> _UNEVEN & 1 != 0)
+        cut = (table[:, PacketColumn.DAMAGE] <= Damage.OUTSIDE) & (table[:, PacketColumn.WHERE] < 0)
+        uneven = (whole | cut) & (table[:, PacketColumn.PRESENT] >> PacketBit.UNEVEN & 1 != 0)
     odd = outside | turned | backwards | unfinished | misnamed | uneven
     for row in np.flatnonzero(odd).tolist():
-        place = f"{of.name(row)}: packet at byte {table[row, _OFFSET]}"
-        cpu = int(table[row, _CPU])
+        place = f"{of.name(row)}: packet at byte {table[row, PacketColumn.OFFSET]}"
+        cpu = int(table[row, PacketColumn.CPU])
         told = int(whole[row])  # one that is damaged besides is counted as that
         spans = [(int(of.low[row]), int(of.high[row]))]
         # Where the packet should be, if its times are wrong.
@@ -146,8 +143,8 @@ def _within(of: Packets, tracer: Tracer, end: int) -> Iterator[Loss]:
         elif unfinished[row]:
             reason = "it was never finished"
             # It is right up to its last event, if that is one.
-            right = some[row] and not table[row, _PRESENT] >> _UNWRITTEN & 1
-            low = int(table[row, _LAST] if right else of.begin[row])
+            right = some[row] and not table[row, PacketColumn.PRESENT] >> PacketBit.UNWRITTEN & 1
+            low = int(table[row, PacketColumn.LAST] if right else of.begin[row])
             spans = [(low, max(int(of.high[row]), expected[1]))]
         else:
             reason = "its sizes contradict each other"
@@ -171,25 +168,29 @@ def _all_of(
 
 def _between(of: Packets, tracer: Tracer, bits: int) -> Iterator[Loss]:
     table = of.table
-    some = table[:, _EVENTS] > 0
+    some = table[:, PacketColumn.EVENTS] > 0
     # Not their difference, which times at the ends of the range have none of.
     overlap = of.begin[1:] < np.maximum(of.end[:-1], _EARLIEST) - TOUCHING
-    mixed = some[:-1] & some[1:] & (table[:-1, _LAST] > table[1:, _FIRST])
-    numbered = table[:, _PRESENT] >> Role.SEQUENCE & 1 != 0
+    mixed = some[:-1] & some[1:] & (table[:-1, PacketColumn.LAST] > table[1:, PacketColumn.FIRST])
+    numbered = table[:, PacketColumn.PRESENT] >> Role.SEQUENCE & 1 != 0
     numbered = numbered[:-1] & numbered[1:]
-    numbers = table[:, _SEQUENCE].view(np.uint64)
+    numbers = table[:, PacketColumn.SEQUENCE].view(np.uint64)
     step = numbers[1:] - numbers[:-1] & np.uint64((1 << bits) - 1)
     back = numbered & ((step == 0) | (step >= np.uint64(1 << (bits - 1))))
-    other = table[:-1, _CPU] != table[1:, _CPU] if tracer.lttng else np.zeros(len(overlap), bool)
+    other = (
+        table[:-1, PacketColumn.CPU] != table[1:, PacketColumn.CPU]
+        if tracer.lttng
+        else np.zeros(len(overlap), bool)
+    )
     for row in np.flatnonzero(overlap | mixed | back | other).tolist():
         pair = (row, row + 1)
         spans = [(int(min(of.low[list(pair)])), int(max(of.high[list(pair)])))]
         spans += [(int(of.before[i]), int(of.after[i])) for i in pair]
-        place = f"{of.name(row + 1)}: packet at byte {table[row + 1, _OFFSET]}"
+        place = f"{of.name(row + 1)}: packet at byte {table[row + 1, PacketColumn.OFFSET]}"
         reason = "its clock and that of the packet before disagree"
         if numbered[row] and step[row] == 0:
             reason = "it has the number of the packet before"
-        cpu = int(table[row + 1, _CPU])
+        cpu = int(table[row + 1, PacketColumn.CPU])
         if other[row]:
             reason, cpu = "it is of another cpu than the packet before", -1
         yield from _all_of(spans, of.host, cpu, 1, f"contradiction: {place}: {reason}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from critpath.model import I64, Bool, Loss
 from critpath.read.contradictions import TOUCHING, gathered
-from critpath.read.packet_columns import NEVER, Packets, Tracer
+from critpath.read.packet_columns import NEVER, PacketColumn, Packets, Tracer
 from critpath.read.records import Record
 from critpath.read.steps import Role
 from critpath.units import NS_PER_S
@@ -17,8 +17,6 @@ from critpath.units import NS_PER_S
 if TYPE_CHECKING:
     from critpath.read.packets import StreamFile
 
-# Columns of the table of packets, see `critpath.read.packets.Column`.
-_SEQUENCE, _CPU, _STREAM, _EVENTS, _LAST, _PRESENT = 5, 7, 8, 10, 12, 16
 _THREE: Final = 3
 _SOON: Final = NS_PER_S // 4  # in which a few MB are written, on a loaded machine too
 _NONE: Final = -(1 << 63)
@@ -42,7 +40,10 @@ def coverage(streams: Sequence[Packets], tracer: Tracer, begin: int, end: int) -
 
 def _uncovered(streams: Sequence[Packets], tracer: Tracer, begin: int, end: int) -> Iterator[Loss]:
     lasts = [
-        of.table[:, _LAST].max(where=of.table[:, _EVENTS] > 0, initial=_NONE) for of in streams
+        of.table[:, PacketColumn.LAST].max(
+            where=of.table[:, PacketColumn.EVENTS] > 0, initial=_NONE
+        )
+        for of in streams
     ]
     last = max(lasts)
     last = int(last) if last > _NONE else end
@@ -50,9 +51,9 @@ def _uncovered(streams: Sequence[Packets], tracer: Tracer, begin: int, end: int)
     stops_together = tracer.stops_together and not _flushed_in_turn(streams, last)
     jump = _jumps(streams) if stops_together else None
     for of in streams:
-        first, cpu = int(of.begin[0]), int(of.table[0, _CPU])
-        numbered = of.table[0, _PRESENT] >> Role.SEQUENCE & 1
-        if numbered and of.table[0, _SEQUENCE] != 0 and first > earliest:
+        first, cpu = int(of.begin[0]), int(of.table[0, PacketColumn.CPU])
+        numbered = of.table[0, PacketColumn.PRESENT] >> Role.SEQUENCE & 1
+        if numbered and of.table[0, PacketColumn.SEQUENCE] != 0 and first > earliest:
             reason = f"packets lost: {of.name(0)} begins later than other streams"
             yield Loss(earliest, first, of.host, cpu, 0, 1, reason)
         until = int(of.end.max())
@@ -81,7 +82,9 @@ def _flushed_in_turn(streams: Sequence[Packets], last: int) -> bool:
     event, each soon after another, they are.
     """
     if any(
-        of.table[0, _PRESENT] >> Role.SEQUENCE & 1 and of.table[0, _SEQUENCE] != 0 for of in streams
+        of.table[0, PacketColumn.PRESENT] >> Role.SEQUENCE & 1
+        and of.table[0, PacketColumn.SEQUENCE] != 0
+        for of in streams
     ):
         return True
     ends = sorted(int(of.end.max()) for of in streams)
@@ -143,7 +146,7 @@ def _absent(
             continue
         channels: dict[int, set[int]] = {}
         for file in trace.files:
-            for stream, cpu in _pairs(file.packets, file.packets[:, _STREAM] >= 0):
+            for stream, cpu in _pairs(file.packets, file.packets[:, PacketColumn.STREAM] >= 0):
                 channels.setdefault(stream, set()).add(cpu)
         if not channels:
             reason = f"stream missing: {trace.name} has no packet"
@@ -171,7 +174,9 @@ def _used(traces: Sequence[Channels]) -> dict[int, set[int]]:
     for trace in traces:
         for file in trace.files if trace.tracer.lttng else ():
             table = file.packets
-            pairs = _pairs(table, (table[:, _STREAM] >= 0) & (table[:, _EVENTS] > 0))
+            pairs = _pairs(
+                table, (table[:, PacketColumn.STREAM] >= 0) & (table[:, PacketColumn.EVENTS] > 0)
+            )
             used.setdefault(trace.host, set()).update(cpu for _, cpu in pairs if cpu >= 0)
     return used
 
@@ -180,9 +185,18 @@ def _pairs(table: I64, those: Bool) -> list[tuple[int, int]]:
     """Return the stream classes and cpus of some packets: nearly always one pair for a file."""
     if not those.any():
         return []
-    stream, cpu, first = table[:, _STREAM], table[:, _CPU], int(those.argmax())
+    stream, cpu, first = (
+        table[:, PacketColumn.STREAM],
+        table[:, PacketColumn.CPU],
+        int(those.argmax()),
+    )
     pairs = [(int(stream[first]), int(cpu[first]))]
     other = those & ((stream != stream[first]) | (cpu != cpu[first]))
     if other.any():
-        pairs += [(a, b) for a, b in np.unique(table[other][:, (_STREAM, _CPU)], axis=0).tolist()]
+        pairs += [
+            (a, b)
+            for a, b in np.unique(
+                table[other][:, (PacketColumn.STREAM, PacketColumn.CPU)], axis=0
+            ).tolist()
+        ]
     return pairs

@@ -12,7 +12,8 @@ from critpath.model import Events, Wanted
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace
 from critpath.read.compiled import CompiledTrace, not_readable, stream_size
-from critpath.read.packets import Column, StreamFile
+from critpath.read.packet_columns import PacketColumn
+from critpath.read.packets import StreamFile
 from critpath.read.selection import selection
 from critpath.read.shapes import decoded
 from critpath.read.summary import Summary
@@ -65,7 +66,7 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
         compiled = CompiledTrace(trace, chosen, shift, recording, about.classes, about.hosts)
         files = _read_trace(compiled, decoder)
         about.files.append(files)
-        starts |= {int(f.packets[0, Column.ROW]) for f in files if len(f.packets)}
+        starts |= {int(f.packets[0, PacketColumn.ROW]) for f in files if len(f.packets)}
     ts, place, values = decoder.columns()
     runs = _merge.run_starts(ts)
     back = len(set(runs.tolist()) - starts) if len(runs) > 1 else 0

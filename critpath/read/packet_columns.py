@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -16,8 +17,63 @@ from critpath.read.steps import Role
 if TYPE_CHECKING:
     from critpath.read.packets import StreamFile
 
-# Columns of the table of packets, see `critpath.read.packets.Column`.
-_BEGIN, _END, _STREAM, _EVENTS, _FIRST, _LAST, _PRESENT = 3, 4, 8, 10, 11, 12, 16
+
+class PacketColumn(IntEnum):
+    """Columns of the decoder's table of packets."""
+
+    OFFSET = 0  # bytes from the begin of the file
+    SIZE = 1  # bytes, within the file
+    CONTENT = 2  # bits
+    BEGIN = 3  # raw clock values
+    END = 4
+    SEQUENCE = 5
+    DISCARDED = 6
+    CPU = 7
+    STREAM = 8  # position of the stream class, -1 if unknown
+    INSTANCE = 9
+    EVENTS = 10  # of any class, decoded whole
+    FIRST = 11  # least timestamp (ns), the greatest int64 without events
+    LAST = 12
+    DAMAGE = 13  # 0, or a `Damage`
+    WHERE = 14  # bit of the packet; -1 - bit if the file ends before the packet
+    ROW = 15  # first row of the packet
+    PRESENT = 16  # a bit per `Role` that the packet has, and per `PacketBit`
+
+
+class PacketBit(IntEnum):
+    """Bits of `PacketColumn.PRESENT` beyond those of the roles."""
+
+    TURNED = 16  # time runs backwards within the packet
+    UNWRITTEN = 17  # it has no end, and where its content should end nothing was written
+    UNEVEN = 18  # it is not its content, rounded up to pages
+
+
+class Damage(IntEnum):
+    """What is wrong with a packet; 0 is nothing."""
+
+    reason: str
+
+    def __new__(cls, value: int, reason: str = "unreadable") -> Self:  # noqa: D102
+        self = int.__new__(cls, value)
+        self._value_ = value
+        self.reason = reason
+        return self
+
+    OUTSIDE = 1, "a field goes beyond the packet's end"
+    BAD_OPTION = 2, "a variant selects no option"
+    BAD_UUID = 3, "the packet belongs to another trace (its UUID differs)"
+    BAD_MAGIC = 4, "no packet begins here (wrong magic number)"
+    BAD_STREAM = 5, "the metadata knows no such stream"
+    BAD_SIZE = 6, "the packet's sizes contradict each other"
+    BAD_EVENT = 7, "the metadata knows no such event"
+    EMPTY_EVENT = 8, "an event of no bits would never end"
+    BAD_SCHEMA = 9, "the metadata does not say what a field depends on"
+    BAD_VARINT = 10, "an integer of more than 64 bits"
+    IO_ERROR = 12, "the file cannot be read"
+    TOO_MANY = 13, "more packets than any tracer writes"
+    BEHIND = 14, "events go on behind the packet's content"
+
+
 NEVER: Final = (1 << 63) - 1
 
 
@@ -108,9 +164,9 @@ def has_end(rows: I64) -> Bool:
     LTTng writes 0 when it begins a packet and the end when it is through with it; all ones
     are memory that was never written.
     """
-    end = rows[:, _END]
-    found: Bool = rows[:, _PRESENT] >> Role.END & 1 != 0
-    found &= ((end != 0) | (rows[:, _BEGIN] == 0)) & (end != -1)
+    end = rows[:, PacketColumn.END]
+    found: Bool = rows[:, PacketColumn.PRESENT] >> Role.END & 1 != 0
+    found &= ((end != 0) | (rows[:, PacketColumn.BEGIN] == 0)) & (end != -1)
     return found
 
 
@@ -131,11 +187,11 @@ def columns_of(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -
         table, low, high, before, follows, back, number = (
             of[order] for of in (table, low, high, before, follows, back, number)
         )
-    some = table[:, _EVENTS] > 0
+    some = table[:, PacketColumn.EVENTS] > 0
     # Of a packet that is out of order nobody knows when the next one should begin.
     lost = unsure | (follows < before)
-    first = np.where(some, np.minimum(low, table[:, _FIRST]), low)
-    final = np.where(some, np.maximum(high, table[:, _LAST]), np.maximum(low, high))
+    first = np.where(some, np.minimum(low, table[:, PacketColumn.FIRST]), low)
+    final = np.where(some, np.maximum(high, table[:, PacketColumn.LAST]), np.maximum(low, high))
     return Packets(
         table,
         low,
@@ -161,15 +217,15 @@ def _of_file(
     the one before, whether that one had events beyond its end, the begin of the next, and
     the least begin from there on (`Packets`).
     """
-    stream = int(rows[0, _STREAM]) if len(rows) else 0
-    low = file.times(stream, rows[:, _BEGIN])
+    stream = int(rows[0, PacketColumn.STREAM]) if len(rows) else 0
+    low = file.times(stream, rows[:, PacketColumn.BEGIN])
     ended = has_end(rows)
-    some, last = rows[:, _EVENTS] > 0, rows[:, _LAST]
+    some, last = rows[:, PacketColumn.EVENTS] > 0, rows[:, PacketColumn.LAST]
     high = np.where(some, np.maximum(low, last), low)
     if ended.all():
-        high = file.times(stream, rows[:, _END])
+        high = file.times(stream, rows[:, PacketColumn.END])
     elif ended.any():
-        high[ended] = file.times(stream, rows[ended, _END])
+        high[ended] = file.times(stream, rows[ended, PacketColumn.END])
     before = np.empty_like(low)
     before[:1], before[1:] = span[0], np.where(some, np.minimum(high, last), high)[:-1]
     unsure = np.zeros(len(rows), bool)

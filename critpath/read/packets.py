@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from enum import IntEnum
 from typing import Final
 
 import numpy as np
@@ -11,55 +10,19 @@ import numpy as np
 from critpath.model import I64, Loss
 from critpath.read.contradictions import contradictions, gathered
 from critpath.read.coverage import coverage
-from critpath.read.packet_columns import Packets, Tracer, columns_of, has_end
+from critpath.read.packet_columns import (
+    Damage,
+    PacketColumn,
+    Packets,
+    Tracer,
+    columns_of,
+    has_end,
+)
 from critpath.read.records import Record
 from critpath.read.steps import Role
 from critpath.units import plural
 
-
-class Column(IntEnum):
-    """Columns of the decoder's table of packets."""
-
-    OFFSET = 0  # bytes from the begin of the file
-    SIZE = 1  # bytes, within the file
-    CONTENT = 2  # bits
-    BEGIN = 3  # raw clock values
-    END = 4
-    SEQUENCE = 5
-    DISCARDED = 6
-    CPU = 7
-    STREAM = 8  # position of the stream class, -1 if unknown
-    INSTANCE = 9
-    EVENTS = 10  # of any class, decoded whole
-    FIRST = 11  # least timestamp (ns), the greatest int64 without events
-    LAST = 12
-    DAMAGE = 13  # 0, or what was wrong
-    WHERE = 14  # bit of the packet; -1 - bit if the file ends before the packet
-    ROW = 15  # first row of the packet
-    PRESENT = 16  # a bit per `Role` that the packet has; bit 16: time ran backwards in it; bit
-    # 17: it has no end, and where its content should end nothing was written; bit 18: it is
-    # not its content, rounded up to pages
-
-
-DAMAGE = {
-    1: "a field goes beyond the packet's end",
-    2: "a variant selects no option",
-    3: "the packet belongs to another trace (its UUID differs)",
-    4: "no packet begins here (wrong magic number)",
-    5: "the metadata knows no such stream",
-    6: "the packet's sizes contradict each other",
-    7: "the metadata knows no such event",
-    8: "an event of no bits would never end",
-    9: "the metadata does not say what a field depends on",
-    10: "an integer of more than 64 bits",
-    12: "the file cannot be read",
-    13: "more packets than any tracer writes",
-    14: "events go on behind the packet's content",
-}
-
-
-_BEHIND: Final = 14
-_OUTSIDE: Final = 1
+REASONS: Final = {int(damage): damage.reason for damage in Damage}
 _NOBODY: Final = Tracer()
 
 
@@ -71,7 +34,7 @@ class StreamFile(Record):
     name : str
         Below the recording, for messages.
     packets : int64 [packets, columns]
-        See `Column`.
+        See `PacketColumn`.
     nanoseconds : callable
         From a stream class's position and a raw clock value to a timestamp.
     times : callable
@@ -134,10 +97,12 @@ def losses(
         table = np.asfortranarray(file.packets)  # it is gone through column by column
         if not tracer.clears:  # what lies there may be anything
             table = table.copy(order="F")
-            table[table[:, Column.DAMAGE] == _BEHIND, Column.DAMAGE] = 0
-        odd = np.flatnonzero((table[:, Column.DAMAGE] != 0) | (table[:, Column.WHERE] < 0))
-        good = (table[:, Column.STREAM] >= 0) & (table[:, Column.DAMAGE] == 0)
-        cpus = np.unique(table[good, Column.CPU]) if len(odd) else odd
+            table[table[:, PacketColumn.DAMAGE] == Damage.BEHIND, PacketColumn.DAMAGE] = 0
+        odd = np.flatnonzero(
+            (table[:, PacketColumn.DAMAGE] != 0) | (table[:, PacketColumn.WHERE] < 0)
+        )
+        good = (table[:, PacketColumn.STREAM] >= 0) & (table[:, PacketColumn.DAMAGE] == 0)
+        cpus = np.unique(table[good, PacketColumn.CPU]) if len(odd) else odd
         found += gathered(
             (_damage(file, at, begin, end, cpus) for at in odd.tolist()),
             f"damaged: {file.name}",
@@ -168,16 +133,16 @@ def losses(
 
 def _by_stream(table: I64, number: int) -> Iterator[tuple[tuple[int, int, int], I64]]:
     """Yield the packets of a file whose header could be read, by the stream they are of."""
-    present = table[:, Column.PRESENT]
-    known = (table[:, Column.STREAM] >= 0) & (present >> Role.BEGIN & 1 != 0)
+    present = table[:, PacketColumn.PRESENT]
+    known = (table[:, PacketColumn.STREAM] >= 0) & (present >> Role.BEGIN & 1 != 0)
     if not known.all():
         table = table[known]
     # Without an instance id every file is a stream of its own.
-    named = table[:, Column.PRESENT] >> Role.INSTANCE & 1
-    instance = np.where(named != 0, table[:, Column.INSTANCE], number)
+    named = table[:, PacketColumn.PRESENT] >> Role.INSTANCE & 1
+    instance = np.where(named != 0, table[:, PacketColumn.INSTANCE], number)
     if not len(table):
         return
-    keys = (table[:, Column.STREAM], instance, named)
+    keys = (table[:, PacketColumn.STREAM], instance, named)
     if all((key == key[0]).all() for key in keys):  # nearly always; what follows is slow
         stream, of, name = (int(key[0]) for key in keys)
         yield (stream, of, name), table
@@ -200,22 +165,22 @@ def _telling(
     """
     file = parts[0][0]
     table = np.concatenate([rows for _, rows in parts]) if len(parts) > 1 else parts[0][1]
-    events, packets = (np.uint64((1 << b) - 1) for b in file.wraps[table[0, Column.STREAM]])
+    events, packets = (np.uint64((1 << b) - 1) for b in file.wraps[table[0, PacketColumn.STREAM]])
     told = table.view(np.uint64)
-    if (told[1:, Column.BEGIN] < told[:-1, Column.BEGIN]).any():
-        order = np.argsort(told[:, Column.BEGIN], kind="stable")
+    if (told[1:, PacketColumn.BEGIN] < told[:-1, PacketColumn.BEGIN]).any():
+        order = np.argsort(told[:, PacketColumn.BEGIN], kind="stable")
         table, told = table[order], told[order]
-    present = table[:, Column.PRESENT]
-    end = np.where(has_end(table), told[:, Column.END], told[:, Column.BEGIN])
+    present = table[:, PacketColumn.PRESENT]
+    end = np.where(has_end(table), told[:, PacketColumn.END], told[:, PacketColumn.BEGIN])
     numbered = present >> Role.SEQUENCE & 1 != 0
     counted = present >> Role.DISCARDED & 1 != 0
-    steps = np.diff(told[:, Column.SEQUENCE]) - np.uint64(1) & packets
-    more = np.diff(told[:, Column.DISCARDED]) & events
+    steps = np.diff(told[:, PacketColumn.SEQUENCE]) - np.uint64(1) & packets
+    more = np.diff(told[:, PacketColumn.DISCARDED]) & events
     tells = np.zeros(len(table), bool)
     tells[1:] = numbered[1:] & numbered[:-1] & (steps != 0)
     tells[1:] |= counted[1:] & counted[:-1] & (more != 0)
     first = np.append(True, ~counted[:-1])  # it has nothing to be compared with
-    tells |= first & counted & (told[:, Column.DISCARDED] & events != 0)
+    tells |= first & counted & (told[:, PacketColumn.DISCARDED] & events != 0)
     rows = np.flatnonzero(tells).tolist()
     pairs = [
         (
@@ -224,20 +189,20 @@ def _telling(
         )
         for row in rows
     ]
-    return pairs, int((told[1:, Column.BEGIN] < end[:-1]).sum())
+    return pairs, int((told[1:, PacketColumn.BEGIN] < end[:-1]).sum())
 
 
 def _packet(file: StreamFile, row: list[int]) -> _Packet:
     """Return what one row of the table tells."""
-    present = row[Column.PRESENT]
-    bits = file.wraps[row[Column.STREAM]]
+    present = row[PacketColumn.PRESENT]
+    bits = file.wraps[row[PacketColumn.STREAM]]
     return _Packet(
-        row[Column.STREAM],
-        row[Column.BEGIN] % (1 << 64),
-        row[Column.END if has_end(np.array([row]))[0] else Column.BEGIN] % (1 << 64),
-        row[Column.SEQUENCE] % (1 << bits[1]) if present >> Role.SEQUENCE & 1 else None,
-        row[Column.DISCARDED] % (1 << bits[0]) if present >> Role.DISCARDED & 1 else None,
-        row[Column.CPU],
+        row[PacketColumn.STREAM],
+        row[PacketColumn.BEGIN] % (1 << 64),
+        row[PacketColumn.END if has_end(np.array([row]))[0] else PacketColumn.BEGIN] % (1 << 64),
+        row[PacketColumn.SEQUENCE] % (1 << bits[1]) if present >> Role.SEQUENCE & 1 else None,
+        row[PacketColumn.DISCARDED] % (1 << bits[0]) if present >> Role.DISCARDED & 1 else None,
+        row[PacketColumn.CPU],
         bits,
         file.nanoseconds,
     )
@@ -253,52 +218,52 @@ def _damage(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> Loss:
     """
     table = file.packets
     row = table[at].tolist()
-    cut, where = row[Column.WHERE] < 0, row[Column.WHERE]
+    cut, where = row[PacketColumn.WHERE] < 0, row[PacketColumn.WHERE]
     if cut:
         where = -1 - where
     low, high = _times(file, row, begin, end)
-    if at and row[Column.STREAM] < 0:
+    if at and row[PacketColumn.STREAM] < 0:
         # Or the packet before says a wrong size, and then it is in doubt as well.
         low = min(_times(file, table[at - 1].tolist(), begin, end))
         low = max(low, begin)
     # Where the next packet begins is not known if this one does not say how long it is.
     if at + 1 < len(table):
         following = _times(file, table[at + 1].tolist(), begin, end)[0]
-        high = following if row[Column.STREAM] < 0 else max(high, row[Column.LAST])
-    elif cut or not row[Column.CONTENT]:
+        high = following if row[PacketColumn.STREAM] < 0 else max(high, row[PacketColumn.LAST])
+    elif cut or not row[PacketColumn.CONTENT]:
         high = max(high, end)
-    if row[Column.DAMAGE]:
+    if row[PacketColumn.DAMAGE]:
         ended = _times(file, table[at - 1].tolist(), begin, begin)[1] if at else begin
         begins = _times(file, table[at + 1].tolist(), end, end)[0] if at + 1 < len(table) else end
         if not ended <= low <= high <= begins:
             # Its times are what was damaged, or the neighbours': it is between these.
             low, high = min(low, ended), max(high, begins)
-    if row[Column.EVENTS]:
-        if cut and row[Column.DAMAGE] in {0, _OUTSIDE}:
-            low = row[Column.LAST]
+    if row[PacketColumn.EVENTS]:
+        if cut and row[PacketColumn.DAMAGE] in {0, Damage.OUTSIDE}:
+            low = row[PacketColumn.LAST]
         else:
-            low, high = min(low, row[Column.FIRST]), max(high, row[Column.LAST])
-    cpu = row[Column.CPU]
-    if row[Column.DAMAGE] or row[Column.STREAM] < 0:
+            low, high = min(low, row[PacketColumn.FIRST]), max(high, row[PacketColumn.LAST])
+    cpu = row[PacketColumn.CPU]
+    if row[PacketColumn.DAMAGE] or row[PacketColumn.STREAM] < 0:
         # Its own may be what was damaged.
         cpu = int(cpus[0]) if len(cpus) == 1 else -1
-    place = f"{file.name} at byte {row[Column.OFFSET] + where // 8}"
+    place = f"{file.name} at byte {row[PacketColumn.OFFSET] + where // 8}"
     reason = (
-        f"truncated: {file.name} ends within the packet at byte {row[Column.OFFSET]}"
+        f"truncated: {file.name} ends within the packet at byte {row[PacketColumn.OFFSET]}"
         if cut
-        else f"damaged: {place}: {DAMAGE.get(row[Column.DAMAGE], 'unreadable')}"
+        else f"damaged: {place}: {REASONS.get(row[PacketColumn.DAMAGE], 'unreadable')}"
     )
     return Loss(low, max(low, high), file.host, cpu, 0, 1, reason)
 
 
 def _times(file: StreamFile, row: list[int], begin: int, end: int) -> tuple[int, int]:
     """Return when a packet says that it begins and ends, the recording's where it does not."""
-    present = row[Column.PRESENT]
-    if row[Column.STREAM] >= 0:
+    present = row[PacketColumn.PRESENT]
+    if row[PacketColumn.STREAM] >= 0:
         if present >> Role.BEGIN & 1:
-            begin = file.nanoseconds(row[Column.STREAM], row[Column.BEGIN] % (1 << 64))
+            begin = file.nanoseconds(row[PacketColumn.STREAM], row[PacketColumn.BEGIN] % (1 << 64))
         if has_end(np.array([row]))[0]:
-            end = file.nanoseconds(row[Column.STREAM], row[Column.END] % (1 << 64))
+            end = file.nanoseconds(row[PacketColumn.STREAM], row[PacketColumn.END] % (1 << 64))
     return begin, end
 
 

@@ -12,8 +12,8 @@ from critpath.read.clocks import Clocks, Trace
 from critpath.read.coverage import Channels, absent
 from critpath.read.event_classes import late_warnings
 from critpath.read.named import NamedCpus
-from critpath.read.packet_columns import tracer_of
-from critpath.read.packets import Column, StreamFile, losses
+from critpath.read.packet_columns import PacketColumn, tracer_of
+from critpath.read.packets import StreamFile, losses
 from critpath.read.schema import TraceClass
 
 Columns = tuple[I64, I32, I32, I64, I64]
@@ -62,11 +62,11 @@ class Summary:
             If not one event could be decoded.
         """
         packets = [f.packets for of in self.files for f in of if len(f.packets)]
-        table = np.concatenate(packets) if packets else np.zeros((0, len(Column)), np.int64)
-        table = table[table[:, Column.EVENTS] > 0]
-        total = int(table[:, Column.EVENTS].sum())
-        begin = int(table[:, Column.FIRST].min()) if total else 0
-        end = int(table[:, Column.LAST].max()) if total else 0
+        table = np.concatenate(packets) if packets else np.zeros((0, len(PacketColumn)), np.int64)
+        table = table[table[:, PacketColumn.EVENTS] > 0]
+        total = int(table[:, PacketColumn.EVENTS].sum())
+        begin = int(table[:, PacketColumn.FIRST].min()) if total else 0
+        end = int(table[:, PacketColumn.LAST].max()) if total else 0
         missing: list[Loss] = []
         warnings: list[str] = []
         tracers = [tracer_of(t.schema.environment, t.directory.absolute()) for t in self.traces]

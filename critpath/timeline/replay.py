@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -20,14 +19,17 @@ from critpath.model import (
 )
 from critpath.model.arena import Arena, Desk
 from critpath.model.packing import PackedTable
-from critpath.timeline._replay import Replay
-from critpath.timeline.contexts import device_state
-from critpath.timeline.meanings import fixed_tables, loss_table, meaning_of, prev_states
+from critpath.timeline._replay import CPU_LIMIT, Replay
+from critpath.timeline.meanings import (
+    EventSemantics,
+    event_semantics,
+    fixed_tables,
+    loss_table,
+    prev_states,
+    qualify,
+)
 from critpath.timeline.network import NetRecord, linked_packets
 from critpath.timeline.packets import PACKETS, network_events
-
-_MOST_CPUS: Final = 32768
-_IRQ_NAME: Final = 1  # field of an interrupt's entry, in the canonical order
 
 
 class Replayer:
@@ -84,7 +86,7 @@ class Replayer:
             **fixed_tables(code),
         )
         self._desk, self._arena = Desk(), Arena()
-        self._classes = 0
+        self._classes: list[EventSemantics] = []
         self._network = False
         self.last = int(np.iinfo(np.int64).min)
 
@@ -106,20 +108,22 @@ class Replayer:
         n = len(chunk.timestamp)
         if not n:
             return
-        for event_class in classes[self._classes :]:
-            self._core.add_class(*meaning_of(event_class, self._code))
+        for event_class in classes[len(self._classes) :]:
+            self._classes.append(event_semantics(event_class, self._code))
+            self._core.add_class(*self._classes[-1])
             self._network |= event_class.kind in PACKETS
-        self._classes = len(classes)
         columns = (chunk.timestamp, chunk.cpu, chunk.event_class, chunk.offset, chunk.values)
         at = self._core.feed(*columns, 0)
         while at < n:
-            if chunk.cpu[at] >= _MOST_CPUS:
+            if chunk.cpu[at] >= CPU_LIMIT:
                 raise UnreadableError(
                     f"the trace names cpu {chunk.cpu[at]}, which no machine has",
                     "the trace is damaged; record it again",
                 )
-            name = int(chunk.values[chunk.offset[at] + _IRQ_NAME])
-            self._core.name_irq(name, int(device_state(self._text(name))))
+            semantics = self._classes[chunk.event_class[at]]
+            value = int(chunk.values[chunk.offset[at] + semantics.qualifier])
+            meaning = qualify(semantics.kind, value, self._code, self._text)
+            self._core.add_qualifier(semantics.kind, value, *meaning)
             at = self._core.feed(*columns, at)
         self.last = int(chunk.timestamp[-1])
         if not self._network:
