@@ -8,15 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model.columns import I32, I64, freeze_columns
 from critpath.model.kinds import Kind
-from critpath.model.table import Column, Table
+from critpath.model.table import I32, I64, Column, Table, freeze_columns
 
 _BOUND: Final = 2**62
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EventRequest:
     """One class of events to decode, and the fields of it, in the order wanted.
 
     Attributes

@@ -290,7 +290,7 @@ cdef class Decoder:
     # -------------------------------------------------------------------------------------- packets
 
     def file_packets(self):
-        """What was seen of every packet of the file; see `PacketColumn`."""
+        """What was seen of every packet of the file; see `critpath.read.packet_table.Column`."""
         result = np.empty((self.packet_count, PACKET_COUNT), np.int64)
         cdef int64_t[:, ::1] view = result
         if self.packet_count:

@@ -8,18 +8,10 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I64, Loss
-from critpath.read.contradictions import contradictions, gathered
-from critpath.read.coverage import coverage
-from critpath.read.packet_columns import (
-    Damage,
-    PacketColumn,
-    Packets,
-    Tracer,
-    columns_of,
-    has_end,
-)
+from critpath.read.losses import contradictions, coverage, gathered
+from critpath.read.packet_table import Column, Damage, Packets, Tracer, columns_of, has_end
+from critpath.read.program import Role
 from critpath.read.records import Record
-from critpath.read.steps import Role
 from critpath.units import plural
 
 REASONS: Final = {int(damage): damage.reason for damage in Damage}
@@ -34,7 +26,7 @@ class StreamFile(Record):
     name : str
         Below the recording, for messages.
     packets : int64 [packets, columns]
-        See `PacketColumn`.
+        See `Column`.
     nanoseconds : callable
         From a stream class's position and a raw clock value to a timestamp.
     times : callable
@@ -97,12 +89,10 @@ def losses(
         table = np.asfortranarray(file.packets)  # it is gone through column by column
         if not tracer.clears:  # what lies there may be anything
             table = table.copy(order="F")
-            table[table[:, PacketColumn.DAMAGE] == Damage.BEHIND, PacketColumn.DAMAGE] = 0
-        odd = np.flatnonzero(
-            (table[:, PacketColumn.DAMAGE] != 0) | (table[:, PacketColumn.WHERE] < 0)
-        )
-        good = (table[:, PacketColumn.STREAM] >= 0) & (table[:, PacketColumn.DAMAGE] == 0)
-        cpus = np.unique(table[good, PacketColumn.CPU]) if len(odd) else odd
+            table[table[:, Column.DAMAGE] == Damage.BEHIND, Column.DAMAGE] = 0
+        odd = np.flatnonzero((table[:, Column.DAMAGE] != 0) | (table[:, Column.WHERE] < 0))
+        good = (table[:, Column.STREAM] >= 0) & (table[:, Column.DAMAGE] == 0)
+        cpus = np.unique(table[good, Column.CPU]) if len(odd) else odd
         found += gathered(
             (_damage(file, at, begin, end, cpus) for at in odd.tolist()),
             f"damaged: {file.name}",
@@ -133,16 +123,16 @@ def losses(
 
 def _by_stream(table: I64, number: int) -> Iterator[tuple[tuple[int, int, int], I64]]:
     """Yield the packets of a file whose header could be read, by the stream they are of."""
-    present = table[:, PacketColumn.PRESENT]
-    known = (table[:, PacketColumn.STREAM] >= 0) & (present >> Role.BEGIN & 1 != 0)
+    present = table[:, Column.PRESENT]
+    known = (table[:, Column.STREAM] >= 0) & (present >> Role.BEGIN & 1 != 0)
     if not known.all():
         table = table[known]
     # Without an instance id every file is a stream of its own.
-    named = table[:, PacketColumn.PRESENT] >> Role.INSTANCE & 1
-    instance = np.where(named != 0, table[:, PacketColumn.INSTANCE], number)
+    named = table[:, Column.PRESENT] >> Role.INSTANCE & 1
+    instance = np.where(named != 0, table[:, Column.INSTANCE], number)
     if not len(table):
         return
-    keys = (table[:, PacketColumn.STREAM], instance, named)
+    keys = (table[:, Column.STREAM], instance, named)
     if all((key == key[0]).all() for key in keys):  # nearly always; what follows is slow
         stream, of, name = (int(key[0]) for key in keys)
         yield (stream, of, name), table
@@ -165,22 +155,22 @@ def _telling(
     """
     file = parts[0][0]
     table = np.concatenate([rows for _, rows in parts]) if len(parts) > 1 else parts[0][1]
-    events, packets = (np.uint64((1 << b) - 1) for b in file.wraps[table[0, PacketColumn.STREAM]])
+    events, packets = (np.uint64((1 << b) - 1) for b in file.wraps[table[0, Column.STREAM]])
     told = table.view(np.uint64)
-    if (told[1:, PacketColumn.BEGIN] < told[:-1, PacketColumn.BEGIN]).any():
-        order = np.argsort(told[:, PacketColumn.BEGIN], kind="stable")
+    if (told[1:, Column.BEGIN] < told[:-1, Column.BEGIN]).any():
+        order = np.argsort(told[:, Column.BEGIN], kind="stable")
         table, told = table[order], told[order]
-    present = table[:, PacketColumn.PRESENT]
-    end = np.where(has_end(table), told[:, PacketColumn.END], told[:, PacketColumn.BEGIN])
+    present = table[:, Column.PRESENT]
+    end = np.where(has_end(table), told[:, Column.END], told[:, Column.BEGIN])
     numbered = present >> Role.SEQUENCE & 1 != 0
     counted = present >> Role.DISCARDED & 1 != 0
-    steps = np.diff(told[:, PacketColumn.SEQUENCE]) - np.uint64(1) & packets
-    more = np.diff(told[:, PacketColumn.DISCARDED]) & events
+    steps = np.diff(told[:, Column.SEQUENCE]) - np.uint64(1) & packets
+    more = np.diff(told[:, Column.DISCARDED]) & events
     tells = np.zeros(len(table), bool)
     tells[1:] = numbered[1:] & numbered[:-1] & (steps != 0)
     tells[1:] |= counted[1:] & counted[:-1] & (more != 0)
     first = np.append(True, ~counted[:-1])  # it has nothing to be compared with
-    tells |= first & counted & (told[:, PacketColumn.DISCARDED] & events != 0)
+    tells |= first & counted & (told[:, Column.DISCARDED] & events != 0)
     rows = np.flatnonzero(tells).tolist()
     pairs = [
         (
@@ -189,20 +179,20 @@ def _telling(
         )
         for row in rows
     ]
-    return pairs, int((told[1:, PacketColumn.BEGIN] < end[:-1]).sum())
+    return pairs, int((told[1:, Column.BEGIN] < end[:-1]).sum())
 
 
 def _packet(file: StreamFile, row: list[int]) -> _Packet:
     """Return what one row of the table tells."""
-    present = row[PacketColumn.PRESENT]
-    bits = file.wraps[row[PacketColumn.STREAM]]
+    present = row[Column.PRESENT]
+    bits = file.wraps[row[Column.STREAM]]
     return _Packet(
-        row[PacketColumn.STREAM],
-        row[PacketColumn.BEGIN] % (1 << 64),
-        row[PacketColumn.END if has_end(np.array([row]))[0] else PacketColumn.BEGIN] % (1 << 64),
-        row[PacketColumn.SEQUENCE] % (1 << bits[1]) if present >> Role.SEQUENCE & 1 else None,
-        row[PacketColumn.DISCARDED] % (1 << bits[0]) if present >> Role.DISCARDED & 1 else None,
-        row[PacketColumn.CPU],
+        row[Column.STREAM],
+        row[Column.BEGIN] % (1 << 64),
+        row[Column.END if has_end(np.array([row]))[0] else Column.BEGIN] % (1 << 64),
+        row[Column.SEQUENCE] % (1 << bits[1]) if present >> Role.SEQUENCE & 1 else None,
+        row[Column.DISCARDED] % (1 << bits[0]) if present >> Role.DISCARDED & 1 else None,
+        row[Column.CPU],
         bits,
         file.nanoseconds,
     )
@@ -218,52 +208,52 @@ def _damage(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> Loss:
     """
     table = file.packets
     row = table[at].tolist()
-    cut, where = row[PacketColumn.WHERE] < 0, row[PacketColumn.WHERE]
+    cut, where = row[Column.WHERE] < 0, row[Column.WHERE]
     if cut:
         where = -1 - where
     low, high = _times(file, row, begin, end)
-    if at and row[PacketColumn.STREAM] < 0:
+    if at and row[Column.STREAM] < 0:
         # Or the packet before says a wrong size, and then it is in doubt as well.
         low = min(_times(file, table[at - 1].tolist(), begin, end))
         low = max(low, begin)
     # Where the next packet begins is not known if this one does not say how long it is.
     if at + 1 < len(table):
         following = _times(file, table[at + 1].tolist(), begin, end)[0]
-        high = following if row[PacketColumn.STREAM] < 0 else max(high, row[PacketColumn.LAST])
-    elif cut or not row[PacketColumn.CONTENT]:
+        high = following if row[Column.STREAM] < 0 else max(high, row[Column.LAST])
+    elif cut or not row[Column.CONTENT]:
         high = max(high, end)
-    if row[PacketColumn.DAMAGE]:
+    if row[Column.DAMAGE]:
         ended = _times(file, table[at - 1].tolist(), begin, begin)[1] if at else begin
         begins = _times(file, table[at + 1].tolist(), end, end)[0] if at + 1 < len(table) else end
         if not ended <= low <= high <= begins:
             # Its times are what was damaged, or the neighbours': it is between these.
             low, high = min(low, ended), max(high, begins)
-    if row[PacketColumn.EVENTS]:
-        if cut and row[PacketColumn.DAMAGE] in {0, Damage.OUTSIDE}:
-            low = row[PacketColumn.LAST]
+    if row[Column.EVENTS]:
+        if cut and row[Column.DAMAGE] in {0, Damage.OUTSIDE}:
+            low = row[Column.LAST]
         else:
-            low, high = min(low, row[PacketColumn.FIRST]), max(high, row[PacketColumn.LAST])
-    cpu = row[PacketColumn.CPU]
-    if row[PacketColumn.DAMAGE] or row[PacketColumn.STREAM] < 0:
+            low, high = min(low, row[Column.FIRST]), max(high, row[Column.LAST])
+    cpu = row[Column.CPU]
+    if row[Column.DAMAGE] or row[Column.STREAM] < 0:
         # Its own may be what was damaged.
         cpu = int(cpus[0]) if len(cpus) == 1 else -1
-    place = f"{file.name} at byte {row[PacketColumn.OFFSET] + where // 8}"
+    place = f"{file.name} at byte {row[Column.OFFSET] + where // 8}"
     reason = (
-        f"truncated: {file.name} ends within the packet at byte {row[PacketColumn.OFFSET]}"
+        f"truncated: {file.name} ends within the packet at byte {row[Column.OFFSET]}"
         if cut
-        else f"damaged: {place}: {REASONS.get(row[PacketColumn.DAMAGE], 'unreadable')}"
+        else f"damaged: {place}: {REASONS.get(row[Column.DAMAGE], 'unreadable')}"
     )
     return Loss(low, max(low, high), file.host, cpu, 0, 1, reason)
 
 
 def _times(file: StreamFile, row: list[int], begin: int, end: int) -> tuple[int, int]:
     """Return when a packet says that it begins and ends, the recording's where it does not."""
-    present = row[PacketColumn.PRESENT]
-    if row[PacketColumn.STREAM] >= 0:
+    present = row[Column.PRESENT]
+    if row[Column.STREAM] >= 0:
         if present >> Role.BEGIN & 1:
-            begin = file.nanoseconds(row[PacketColumn.STREAM], row[PacketColumn.BEGIN] % (1 << 64))
+            begin = file.nanoseconds(row[Column.STREAM], row[Column.BEGIN] % (1 << 64))
         if has_end(np.array([row]))[0]:
-            end = file.nanoseconds(row[PacketColumn.STREAM], row[PacketColumn.END] % (1 << 64))
+            end = file.nanoseconds(row[Column.STREAM], row[Column.END] % (1 << 64))
     return begin, end
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from critpath.report import verdict
+from critpath.text import verdict
 
 GAP: Final = -1
 

@@ -236,7 +236,7 @@ cdef class Replay:
 
     def add_class(self, int kind, int host, int32_t detail, int32_t state, int qualifier,
                   bint has_success, bint has_target):
-        """Add the next event class: see `critpath.timeline.meanings.EventSemantics`."""
+        """Add the next event class: see `critpath.timeline.replay.EventSemantics`."""
         cdef EventSemantics* more = <EventSemantics*>realloc(
             self.classes, (self.class_count + 1) * sizeof(EventSemantics))
         if more == NULL:

@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 import pytest
 
-from critpath.report import verdict
 from critpath.report.document.as_json import load_document
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html import page as assets
 from critpath.report.html import page_data
 from critpath.report.html.as_html import render_html
+from critpath.text import verdict
 
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 ActionChains = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains

@@ -14,7 +14,7 @@ import pytest
 import critpath
 from critpath.commands import main
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.pipeline.cluster import dask_address
+from critpath.pipeline.engines import dask_address
 from critpath.store import (
     is_paths_file,
     load_paths,

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.read import packets
-from critpath.read.packet_columns import PacketColumn
-from critpath.read.packets import StreamFile, losses
-from critpath.read.steps import Role
+from critpath.read.packets import Column, StreamFile, losses
+from critpath.read.program import Role
 
 ALL = 1 << Role.BEGIN | 1 << Role.END | 1 << Role.SEQUENCE | 1 << Role.DISCARDED
 INSTANCE = 1 << Role.INSTANCE
@@ -22,33 +21,33 @@ def tables(draw: st.DrawFn) -> list[StreamFile]:
     files = []
     for number in range(draw(st.integers(1, 3))):
         count = draw(st.integers(0, 6))
-        table = np.zeros((count, len(PacketColumn)), np.int64)
+        table = np.zeros((count, len(Column)), np.int64)
         first = draw(st.sampled_from([0, 7, 253, (1 << 63) - 2]))
         lost = draw(st.sampled_from([0, 0, 5, 256]))
         for i, row in enumerate(table):
-            row[PacketColumn.BEGIN], row[PacketColumn.END] = 100 * i, 100 * i + 100
+            row[Column.BEGIN], row[Column.END] = 100 * i, 100 * i + 100
             # The counter is of 64 bits, of which int64 has the upper half below 0.
-            row[PacketColumn.SEQUENCE] = np.array([first + i], np.uint64).astype(np.int64)[0]
-            row[PacketColumn.DISCARDED] = lost
-            row[PacketColumn.PRESENT] = ALL | draw(st.sampled_from([0, INSTANCE]))
-            row[PacketColumn.INSTANCE] = draw(st.sampled_from([0, 0, 1]))
+            row[Column.SEQUENCE] = np.array([first + i], np.uint64).astype(np.int64)[0]
+            row[Column.DISCARDED] = lost
+            row[Column.PRESENT] = ALL | draw(st.sampled_from([0, INSTANCE]))
+            row[Column.INSTANCE] = draw(st.sampled_from([0, 0, 1]))
         for _ in range(draw(st.sampled_from([0, 0, 1, 2])) if count else 0):
             row = table[draw(st.integers(0, count - 1))]
             column = draw(
                 st.sampled_from(
                     [
-                        PacketColumn.BEGIN,
-                        PacketColumn.END,
-                        PacketColumn.SEQUENCE,
-                        PacketColumn.DISCARDED,
-                        PacketColumn.STREAM,
-                        PacketColumn.DAMAGE,
+                        Column.BEGIN,
+                        Column.END,
+                        Column.SEQUENCE,
+                        Column.DISCARDED,
+                        Column.STREAM,
+                        Column.DAMAGE,
                     ]
                 )
             )
             row[column] = draw(st.sampled_from([-1, 0, 1, 3, 120]))
-            row[PacketColumn.PRESENT] &= ~(draw(st.sampled_from([0, 0, 1, 2])) << Role.BEGIN)
-            row[PacketColumn.STREAM] = min(row[PacketColumn.STREAM], 0)
+            row[Column.PRESENT] &= ~(draw(st.sampled_from([0, 0, 1, 2])) << Role.BEGIN)
+            row[Column.STREAM] = min(row[Column.STREAM], 0)
         wraps = draw(st.sampled_from([((64, 64),), ((8, 8),)]))
         files.append(file_of(f"kernel/{number}", table, wraps))
     return [file_of(f.name, f.packets, files[0].wraps) for f in files]
@@ -77,11 +76,11 @@ def test_columns_tell_what_each_packet_tells(files: list[StreamFile]) -> None:
 
 
 def test_a_complete_stream_is_seen_to_be() -> None:
-    table = np.zeros((300, len(PacketColumn)), np.int64)
-    table[:, PacketColumn.PRESENT] = ALL
-    table[:, PacketColumn.BEGIN] = np.arange(300) * 10
-    table[:, PacketColumn.END] = table[:, PacketColumn.BEGIN] + 10
-    table[:, PacketColumn.SEQUENCE] = np.arange(300) % 256  # as a counter of 8 bits has them
+    table = np.zeros((300, len(Column)), np.int64)
+    table[:, Column.PRESENT] = ALL
+    table[:, Column.BEGIN] = np.arange(300) * 10
+    table[:, Column.END] = table[:, Column.BEGIN] + 10
+    table[:, Column.SEQUENCE] = np.arange(300) % 256  # as a counter of 8 bits has them
     file = file_of("kernel/0", table, ((8, 8),))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packets, "_packet", None)  # not called

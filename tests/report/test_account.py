@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from critpath.report import verdict
+from critpath.text import verdict
 
 _NS = st.floats(-1e12, 1e12, allow_nan=False) | st.integers(-(10**6), 10**6)
 _CAUSES = st.lists(st.tuples(_NS, st.integers(1, 5), st.booleans()), max_size=8)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.report import verdict
 from critpath.report.ci.as_github import MOST, Annotation, annotate
 from critpath.report.document.comparison import comparison_document
+from critpath.text import verdict
 from critpath.units import log_text, safe_text
 
 spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))
@@ -118,10 +118,13 @@ def test_an_annotation_is_one_line_that_reads_back(title, message):
 
 @names.hostile
 def test_a_line_that_acts_is_ours(factory, name):
-    from critpath.commands import github, output  # noqa: PLC0415 - what commands print
+    from critpath.commands import (  # noqa: PLC0415 - what commands print
+        output,
+        reports,
+    )
 
     document = names.document_with(factory, name)
-    lines = github.prepare(document).annotations
+    lines = reports.prepare(document).annotations
     assert all(OURS.fullmatch(line) for line in lines)
     assert len(lines) == len(annotate(document))
     assert not any("##[" in line for line in lines)

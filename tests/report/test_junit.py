@@ -9,9 +9,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from critpath.report import sentences, verdict
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.document.comparison import comparison_document
+from critpath.text import sentences, verdict
 from critpath.units import safe_text
 
 spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))

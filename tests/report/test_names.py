@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 from critpath.report.html.names import family_of, short_names
-from critpath.report.sentences import thread_of
+from critpath.text.sentences import thread_of
 
 NAMES = st.one_of(
     st.builds("{}@{}".format, st.integers(0, 40), st.integers(0, 10**15)),

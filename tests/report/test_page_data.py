@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 
-from critpath.report import verdict
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html import aligned as html_aligned
 from critpath.report.html import page_data
 from critpath.report.html.as_html import render_html
+from critpath.text import verdict
 
 
 def data_of(page, name="data"):

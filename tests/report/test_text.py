@@ -10,7 +10,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from critpath.model import Loss
-from critpath.report import sentences, verdict
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.document.comparison import comparison_document
@@ -19,6 +18,7 @@ from critpath.report.exports.alignments import write_alignments
 from critpath.report.html.as_html import render_html
 from critpath.report.text.as_text import render_comparison
 from critpath.report.text.path import render_path
+from critpath.text import sentences, verdict
 
 
 def printed(render, document, *, width=100, encoding="utf-8", **options):

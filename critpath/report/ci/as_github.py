@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from critpath.report import sentences, verdict
+from critpath.text import sentences, verdict
 from critpath.units import plural, safe_text
 
 # GitHub shows ten of each kind a step and drops the others without a word.

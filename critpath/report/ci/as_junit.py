@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from critpath.report import sentences, verdict
+from critpath.text import sentences, verdict
 from critpath.units import NS_PER_S, plural, safe_text
 
 _SUITE: Final = "critpath"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from critpath.report import sentences, verdict
 from critpath.report.ci.markdown_text import inert, quoted, table
+from critpath.text import sentences, verdict
 from critpath.units import plural
 
 # A comment may have 65,536 characters, a job's summary 1 MiB: this fits both.

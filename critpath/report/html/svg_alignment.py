@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from critpath.report import verdict
 from critpath.report.columns import (
     GAP,
     Layout,
@@ -19,6 +18,7 @@ from critpath.report.html.elements import text
 from critpath.report.html.names import names_of
 from critpath.report.html.svg_patterns import cells
 from critpath.report.palette import BLUE, ORANGE, VERMILLION
+from critpath.text import verdict
 from critpath.units import plural
 
 WIDTH: Final = 1120

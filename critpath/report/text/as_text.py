@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from critpath.report import sentences, verdict
 from critpath.report.text.alignment import print_alignment
 from critpath.report.text.table import Row, print_line, print_table
+from critpath.text import sentences, verdict
 from critpath.units import plural
 
 _COLOURS: Final = {"ok": "bold green", "anomaly": "bold red", "inconclusive": "bold yellow"}

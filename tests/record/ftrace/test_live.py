@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError, UsageError
-from critpath.model import Kind, Wanted
-from critpath.read.layout import KERNEL
+from critpath.model import EventRequest, Kind
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 from critpath.record import profiles
+from critpath.record.ftrace import cleanup as leftover_module
 from critpath.record.ftrace import drain, tracefs
-from critpath.record.ftrace import leftovers as leftover_module
 from critpath.record.ftrace import recorder as module
-from critpath.record.ftrace.obstacles import obstacles
+from critpath.record.ftrace.preflight import obstacles
 from critpath.record.ftrace.recorder import FtraceRecorder, finish_raw, leftovers, open_recorder
 from critpath.record.identity import new_name
 from critpath.record.recorder import Recorded, RecorderSettings, UnfinishedError
@@ -150,7 +150,7 @@ def test_a_command_with_its_processes_is_in_the_trace(settings):
     count = recorded.facts["event_count"]
     assert count == sum(c["read events"] for c in counts.values())
     dumped = {"critpath_current", "lttng_statedump_process_state"}
-    found = read_events(made.directory / "trace", (Wanted(Kind.OTHER, tuple(dumped)),))
+    found = read_events(made.directory / "trace", (EventRequest(Kind.OTHER, tuple(dumped)),))
     assert {c.name for c in found.classes} >= dumped - {"critpath_current"}
     assert found.total > count
 
