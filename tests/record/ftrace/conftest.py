@@ -11,7 +11,7 @@ import pytest
 
 from critpath.model import EventRequest, Kind
 from critpath.read.recording import read_events
-from critpath.record.identity import new_name
+from critpath_marks.sessions import new_name
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 TRACEFS = Path("/sys/kernel/tracing")

@@ -25,9 +25,9 @@ from critpath.record.ftrace import drain, tracefs
 from critpath.record.ftrace import recorder as module
 from critpath.record.ftrace.preflight import obstacles
 from critpath.record.ftrace.recorder import FtraceRecorder, finish_raw, leftovers, open_recorder
-from critpath.record.identity import new_name
 from critpath.record.recorder import Recorded, RecorderSettings, UnfinishedError
 from critpath.record.registry import Entry
+from critpath_marks.sessions import new_name
 
 HINDERED = [o.what for o in obstacles(RecorderSettings("", Path())) if o.fatal]
 pytestmark = [
@@ -455,7 +455,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from critpath.record.ftrace.recorder import open_recorder
-from critpath.record.identity import new_name
+from critpath_marks.sessions import new_name
 from critpath.record.recorder import RecorderSettings
 settings = RecorderSettings(new_name(), Path(sys.argv[1]))
 open_recorder(settings).start()
