@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import critpath
+import critpath_marks
 
 USER = Path(__file__).with_name("user.py")
 
@@ -17,14 +18,15 @@ def check(file, tmp_path):
     # Of the package itself only its types matter here.
     settings.write_text("[mypy]\nstrict = True\nfollow_imports = silent\n")
     command = [sys.executable, "-m", "mypy", "--config-file", settings, "--cache-dir", tmp_path]
-    place = Path(critpath.__file__).resolve().parent.parent
-    found = {} if place.name == "site-packages" else {"MYPYPATH": str(place)}
+    places = {Path(each.__file__).resolve().parent.parent for each in (critpath, critpath_marks)}
+    # Of an editable install mypy has to be told; what is installed it finds.
+    paths = os.pathsep.join(str(p) for p in places if p.name != "site-packages")
     return subprocess.run(
         [*command, file],
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, **found},
+        env={**os.environ, "MYPYPATH": paths},
         check=False,
     )
 
