@@ -83,6 +83,7 @@ def test_fewer_executions_are_said_everywhere(run):
     assert "70 of 105 executions are not in the baseline" in run("compare", "b.json", "normal").out
 
 
+@pytest.mark.long
 def test_every_command_that_reads_paths_reads_a_baseline(run, tmp_path):
     run("baseline", "save", "normal", "-o", "b.json")
     assert run("extract", "b.json", "-o", "p.parquet").code == 0
