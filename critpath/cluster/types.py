@@ -10,6 +10,7 @@ from critpath.cluster.optics import cluster
 from critpath.cluster.pairing import best_partners, merged_scores, pair
 from critpath.cluster.space import NormalSpace, distinct, normal_space, relabel, renumber, stabilise
 from critpath.model import I64, Clustering, ClusterPairs, VectorTable
+from critpath.text import notes
 from critpath.units import plural
 
 # Fewer normal executions of a label than this make no type of their own.
@@ -231,17 +232,11 @@ def cluster_sample(
         divided = int((np.bincount(labels[groups][labels[groups] >= 0]) > 1).sum())
     parts = distinct(np.column_stack(keys)).member
     ranking = renumber(parts, np.arange(len(parts)), once.weight)
-    notes = []
+    remarks = []
     if found.weak.any():
-        notes.append(
-            f"{plural(int(found.weak.sum()), 'sample execution')} of {n} in no dense group: "
-            "each paired on its own"
-        )
+        remarks.append(notes.noise_paired(int(found.weak.sum()), n))
     if divided:
-        notes.append(
-            f"{plural(divided, 'sample cluster')} divided: its executions fit different "
-            "normal types"
-        )
+        remarks.append(notes.divided_clusters(divided))
     return Clustering(
         labels=relabel(parts, ranking)[once.member],
         raw_labels=found.raw_labels,
@@ -249,7 +244,7 @@ def cluster_sample(
         ordering=found.ordering,
         reachability=found.reachability,
         method=found.method,
-        notes=tuple(notes),
+        notes=tuple(remarks),
     )
 
 

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from critpath.model.comparison import CompareSettings, Comparison
     from critpath.model.detection import Change, Detection, StateTest
     from critpath.model.events import Clock, EventChunk, EventClass, Events, Kind, Loss, Wanted
-    from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
+    from critpath.model.findings import (
+        Aligned,
+        Cause,
+        ColumnStatistics,
+        Context,
+        Finding,
+        Member,
+    )
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import (
         MOST_TIME,
@@ -78,7 +85,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "comparison": ("CompareSettings", "Comparison"),
     "detection": ("Change", "Detection", "StateTest"),
     "events": ("Clock", "EventChunk", "EventClass", "Events", "Kind", "Loss", "Wanted"),
-    "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
+    "findings": ("Aligned", "Cause", "ColumnStatistics", "Context", "Finding", "Member"),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": (
         *("CriticalPaths", "Executions", "MOST_TIME", "PathSet", "Piece", "StoredPaths"),
@@ -138,6 +145,7 @@ __all__ = [
     "ColumnStatistics",
     "CompareSettings",
     "Comparison",
+    "Context",
     "CpuLoss",
     "CriticalPaths",
     "Detectable",
@@ -153,6 +161,7 @@ __all__ = [
     "Loop",
     "Loss",
     "Manifest",
+    "Member",
     "Missing",
     "Opened",
     "Outliers",
