@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +12,6 @@ from critpath.cluster.pairing import best_partners, merged_scores, pair
 from critpath.cluster.space import NormalSpace, distinct, normal_space, relabel, renumber, stabilise
 from critpath.model import I64, Clustering, ClusterPairs, VectorTable
 from critpath.text import notes
-from critpath.units import plural
 
 # Fewer normal executions of a label than this make no type of their own.
 LEAST_LABELLED = 5
@@ -28,19 +28,16 @@ def rows_of(table: VectorTable, rows: I64) -> VectorTable:
     )
 
 
-def usable_labels(normal: Sequence[str], sample: Sequence[str]) -> str:
-    """Return why labels cannot tell types apart, "" if they can.
+def labels_are_usable(normal: Sequence[str], sample: Sequence[str]) -> bool:
+    """Tell whether labels can stand for types.
 
     They can if there are at least two, and the normal set has enough executions of
     every label that the sample has.
     """
-    if len({*normal, *sample}) < 2:
-        return "there are no labels"
-    for label in sorted(set(sample)):
-        count = sum(1 for other in normal if other == label)
-        if count < LEAST_LABELLED:
-            return f"label {label!r} has {plural(count, 'normal execution')}"
-    return ""
+    counts = Counter(normal)
+    return len({*normal, *sample}) > 1 and all(
+        counts[label] >= LEAST_LABELLED for label in set(sample)
+    )
 
 
 def find_types(
@@ -62,7 +59,7 @@ def find_types(
     normal, sample : VectorTable
         Over the same symbols.
     normal_label, sample_label : sequence of str
-        Labels that `usable_labels` accepts, or nothing.
+        Labels that `labels_are_usable` accepts, or nothing.
     method : str
         A clustering method.
 

@@ -12,7 +12,7 @@ from critpath.model.table import F64, I32, I64, Bool, Column, Table, freeze_colu
 
 if TYPE_CHECKING:
     from critpath.model.alignment import Alignment
-    from critpath.model.timelines import State
+    from critpath.model.kinds import State
     from critpath.model.vectors import Symbol
 
 

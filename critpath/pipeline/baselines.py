@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.errors import UsageError
-from critpath.text import reasons
+from critpath.text import notes, reasons
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def _check_new(parts: Sequence[PathSet], known: set[tuple[object, ...]], file: s
 
 
 def _said_left_out(name: str, kept: int, out: int) -> str:
-    whole = kept + out
-    return f"{name}: {out:,} of {whole:,} executions are not in the baseline (--executions)"
+    return notes.not_in_baseline(name, out, kept + out)
 
 
 def _without_left_out(part: PathSet) -> tuple[PathSet, int]:

@@ -183,10 +183,10 @@ def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
 
 
 def _floor(pool: _Pool) -> FloorAdvice:
-    from critpath.cluster.types import find_types, usable_labels
+    from critpath.cluster.types import find_types, labels_are_usable
     from critpath.detect.calibration import advise_floor
 
-    labels = () if usable_labels(pool.label, pool.label) else pool.label
+    labels = pool.label if labels_are_usable(pool.label, pool.label) else ()
     method = pool.settings.cluster_method
     types = find_types(pool.table, pool.table, labels, labels, method=method)[0]
     return advise_floor(
@@ -212,8 +212,10 @@ def _false_alarms(
     alarms = bare = recommended = marked = 0
     kept = []
     for number, split in enumerate(splits, 1):
-        what = "recordings against each other" if across else "shuffled"
-        pool.tell(f"{size} executions, {what}: {number} of {len(splits)}")
+        pool.tell(
+            f"{size} executions, {'recordings against each other' if across else 'shuffled'}: "
+            f"{number} of {len(splits)}"
+        )
         judgement = pool.judge(split, across=across, floor=in_force)
         kept += [judgement] if number <= _TRIALS else []
         detection = judgement.detection

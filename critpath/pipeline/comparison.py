@@ -172,14 +172,14 @@ def judge(
         Find out how often the paper's rules alarm.
     """
     from critpath.cluster.outliers import outliers
-    from critpath.cluster.types import find_types, usable_labels
+    from critpath.cluster.types import find_types, labels_are_usable
     from critpath.detect.coarse import detect
     from critpath.detect.verdict import ERROR, apply_levels, select_deciding, symbol_levels
     from critpath.vectors.table import fold_interrupts
 
     tell = progress or (lambda _: None)
     tell("clustering")
-    labelled = not usable_labels(*labels)
+    labelled = labels_are_usable(*labels)
     normal_clusters, sample_clusters, pairs = find_types(
         normal, sample, *(labels if labelled else ((), ())), method=settings.cluster_method
     )

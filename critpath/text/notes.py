@@ -83,6 +83,29 @@ def repaired_switches(inserted: int, total: int) -> str:
     )
 
 
+def recording_in_memory(name: str, why: str) -> str:
+    """A recording could not be read piece by piece, as --max-memory asks."""
+    return f"{name} was in memory as a whole, whatever --max-memory: {why}"
+
+
+def several_hosts() -> str:
+    """Why: clocks are aligned over the whole recording."""
+    return "it is of several hosts, whose clocks have to be aligned first"
+
+
+def out_of_order(reason: object) -> str:
+    """Why: the reader found events out of order."""
+    return f"{reason}, and its events have to be sorted"
+
+
+def execution_in_memory(segments: int, size: float) -> str:
+    """A path is larger than --max-memory (bytes)."""
+    return (
+        f"an execution of {segments:,} segments was in memory as a whole, whatever --max-memory: "
+        f"some {size / 1e6:,.0f} MB"
+    )
+
+
 def lossy_executions(lossy: int, total: int) -> str:
     """Executions of a set to calibrate with overlap a loss."""
     return f"{plural(lossy, 'execution')} of {total:,} overlap a loss of events"

@@ -14,7 +14,9 @@ import pytest
 from critpath.errors import UsageError
 from critpath.record import containers
 from critpath.record.containers import resolve_container
-from critpath.record.identity import pid_namespace
+from critpath_marks.sessions import pid_namespace
+
+pytestmark = pytest.mark.xdist_group("kernel")
 
 if os.geteuid():
     pytest.skip("making pid namespaces needs root", allow_module_level=True)

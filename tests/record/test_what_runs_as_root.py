@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 WITH_AUDIT = Path(__file__).with_name("with_audit.py")
 # Where root writes: the recording, its tracing instance, the note for whoever finishes it.
 WRITTEN = ("/proc/self/fd/", "/sys/kernel/tracing/instances/critpath-", "/run/critpath")
@@ -57,7 +59,9 @@ def test_what_is_imported(audit, request):
     names = {event[1] for event in audit if event[0] == "import"}
     ours = {n.split(".")[1] for n in names if n.startswith("critpath.")}
     assert ours <= {"commands", "errors", "model", "record", "units", "untrusted"}
-    foreign = {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"critpath"}
+    foreign = (
+        {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"critpath", "critpath_marks"}
+    )
     # Python's own `copy` looks whether it runs in Java; doctor's answer is a table.
     assert foreign <= {"org", *({"rich"} if "[doctor" in request.node.name else ())}
 
