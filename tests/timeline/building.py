@@ -2,8 +2,8 @@
 
 Fields: SWITCH (prev, prev_state, next), WAKING / WAKEUP / WAKEUP_NEW (tid[, target cpu]),
 FORK (parent, child), EXIT, EXEC and CURRENT (tid), IRQ_ENTRY (irq, name), IRQ_EXIT (irq),
-SOFTIRQ (vec), TIMER (), STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT (),
-NET_SEND and NET_RECEIVE (buffer).
+SOFTIRQ (vec), TIMER (), VECTOR (name), STATEDUMP (tid, status), SYSCALL_ENTRY (name),
+SYSCALL_EXIT (), NET_SEND and NET_RECEIVE (buffer).
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ def canonical(kind, fields, cpu):  # noqa: PLR0911 - one return per layout
 def class_name(kind, fields):
     if kind == Kind.SYSCALL_ENTRY:
         return f"syscall_entry_{fields[0]}"
+    if kind in {Kind.VECTOR_ENTRY, Kind.VECTOR_EXIT}:
+        return f"x86_irq_vectors_{fields[0]}_{'entry' if kind == Kind.VECTOR_ENTRY else 'exit'}"
     return next(w for w in KERNEL if w.kind == kind).names[0]
 
 
