@@ -17,7 +17,8 @@ from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
 from critpath.model import Blocks, EventRequest, Events, Kind, PackedBlock, PackedBlocks
-from critpath.read.event_names import KERNEL, names_of
+from critpath.read.event_names import KERNEL
+from critpath.read.metadata.schema import names_of
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, chunks_of
 from critpath.timeline.blocks import SpilledBlocks
