@@ -17,7 +17,7 @@ from replay import NOT_REPLAYED
 from critpath.executions.prefilter import Action
 from critpath.model import Kind, State
 from critpath.read.event_names import KERNEL
-from critpath.read.packet_table import Column, Damage, PacketBit
+from critpath.read.packets import Column, Damage, PacketBit
 from critpath.read.program import Code, Role
 from critpath.record.ftrace.ctf_events import Step
 from critpath.text import phrases
@@ -42,16 +42,12 @@ def build_script():
 
 
 @pytest.mark.parametrize(
-    ("place", "of"),
-    [
-        *(("model/kinds.py", of) for of in (Kind, State)),
-        *(("read/program.py", of) for of in (Code, Role)),
-        *(("read/packet_table.py", of) for of in (Column, PacketBit, Damage)),
-        ("executions/prefilter.py", Action),
-        ("record/ftrace/ctf_events.py", Step),
-    ],
+    "of",
+    [Kind, State, Code, Role, Column, PacketBit, Damage, Action, Step],
+    ids=lambda of: of.__name__,
 )
-def test_the_build_writes_the_numbers_that_python_has(place, of):
+def test_the_build_writes_the_numbers_that_python_has(of):
+    place = of.__module__.removeprefix("critpath.").replace(".", "/") + ".py"
     script = build_script()
     members = script.read_members(read(PACKAGE / place), of.__name__)
     assert members == {name: int(value) for name, value in vars(of).items() if name.isupper()}
