@@ -1,7 +1,7 @@
 # Rows of a block, and those of later blocks that are carried into it.  Included by _walk.pyx.
 
 # Columns of rows, those of worker w from start[w] to start[w + 1].  Of a block they are
-# filled in worker by worker, from `data` (`critpath.model.Opened`).
+# filled in worker by worker, from `data` (`critpath.model.OpenColumns`).
 ctypedef struct Rows:
     int64_t workers
     const int64_t* start

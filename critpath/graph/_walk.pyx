@@ -247,7 +247,7 @@ cdef class Walks(Courses):
         Parameters
         ----------
         k : int
-        block : Opened
+        block : OpenColumns
             Rows that walks come to are filled in.
         carried : tuple of arrays
             start, begin, end, state, detail, cpu, waker, woken of the rows of later blocks

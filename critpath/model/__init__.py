@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from critpath.model.alignment import LETTERS, Alignment, Loop, in_doublings
+    from critpath.model.alignment import LETTERS, Alignment, Loop, label_duration
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -60,17 +60,19 @@ if TYPE_CHECKING:
         Block,
         BlockList,
         Blocks,
-        Opened,
+        BlockStore,
+        OpenColumns,
+        ReplayedRecording,
         State,
         Timelines,
         Workers,
-        filled_in,
-        whole_block,
+        make_single_block,
+        open_filled,
     )
     from critpath.model.vectors import Symbol, VectorTable, identifiers, mid_ranks
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
+    "alignment": ("Alignment", "LETTERS", "Loop", "label_duration"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
@@ -90,8 +92,9 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
-        *("Block", "BlockList", "Blocks", "INTERFERENCE", "Opened", "RUNNING", "STATES", "State"),
-        *("TRACE_COMPASS", "Timelines", "Workers", "filled_in", "whole_block"),
+        *("Block", "BlockList", "BlockStore", "Blocks", "INTERFERENCE", "OpenColumns", "RUNNING"),
+        *("ReplayedRecording", "STATES", "State"),
+        *("TRACE_COMPASS", "Timelines", "Workers", "open_filled", "make_single_block"),
     ),
     "vectors": ("Symbol", "VectorTable", "identifiers", "mid_ranks"),
 }
@@ -126,6 +129,7 @@ __all__ = [
     "Alignment",
     "Block",
     "BlockList",
+    "BlockStore",
     "Blocks",
     "Bool",
     "Calibration",
@@ -154,13 +158,14 @@ __all__ = [
     "Loss",
     "Manifest",
     "Missing",
-    "Opened",
+    "OpenColumns",
     "Outliers",
     "PackedBlock",
     "PackedBlocks",
     "PathSet",
     "Piece",
     "Rate",
+    "ReplayedRecording",
     "Rows",
     "Run",
     "State",
@@ -172,12 +177,12 @@ __all__ = [
     "VectorTable",
     "Wanted",
     "Workers",
-    "filled_in",
     "freeze_columns",
     "identifiers",
-    "in_doublings",
     "join_paths",
     "join_stored",
+    "label_duration",
+    "make_single_block",
     "mid_ranks",
-    "whole_block",
+    "open_filled",
 ]
