@@ -146,7 +146,9 @@ class Sweep:
         self._account(account, end)
         codes, texts = _who_ran(account, workers, self._strings)
         start, low, high, state, detail, comm, tid, host, cpu = account.take(
-            codes, workers.tid, workers.name,
+            codes,
+            workers.tid,
+            workers.name,
         )
         wrong = untiled(start, low, high, begin, end)
         if wrong >= 0:
@@ -227,7 +229,8 @@ def sweep_paths(
 
 
 def _by_receiver(
-    packets: Sequence[tuple[int, int, int, int]], workers: int,
+    packets: Sequence[tuple[int, int, int, int]],
+    workers: int,
 ) -> tuple[I64, I64, I64, I64, U8]:
     """Return links of packets: start [workers + 1], time, source, sent, kind."""
     table = np.array(packets, np.int64).reshape(-1, 4)
@@ -249,7 +252,9 @@ def _processor_table(processors: Sequence[tuple[int, int]]) -> I32:
 
 
 def _who_ran(
-    account: Account, workers: Workers, strings: Sequence[str],
+    account: Account,
+    workers: Workers,
+    strings: Sequence[str],
 ) -> tuple[I32, tuple[str, ...]]:
     """Return details of waits for a cpu by who ran, and the strings with them.
 
@@ -403,7 +408,10 @@ class BoundaryRows:
     """
 
     def __init__(
-        self, cuts: I64, kinds: Sequence[type[np.generic]], most: int = sys.maxsize,
+        self,
+        cuts: I64,
+        kinds: Sequence[type[np.generic]],
+        most: int = sys.maxsize,
     ) -> None:
         self._cuts, self._most = cuts, most
         self._last = len(cuts) - 1

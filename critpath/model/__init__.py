@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from critpath.model.clusters import Clustering, ClusterPairs, Outliers
     from critpath.model.comparison import CompareSettings, Comparison
     from critpath.model.detection import Change, Detection, StateTest
-    from critpath.model.events import Clock, EventChunk, EventClass, Events, Kind, Loss, Wanted
+    from critpath.model.events import Clock, EventChunk, EventClass, EventRequest, Events, Loss
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
+    from critpath.model.kinds import INTERFERENCE, RUNNING, STATES, Kind, State
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import (
         MOST_TIME,
@@ -53,17 +54,12 @@ if TYPE_CHECKING:
     )
     from critpath.model.table import F64, I32, I64, U8, Bool, Column, Rows, Table, freeze_columns
     from critpath.model.timelines import (
-        INTERFERENCE,
-        RUNNING,
-        STATES,
-        TRACE_COMPASS,
         Block,
         BlockList,
         Blocks,
         BlockStore,
         OpenColumns,
         ReplayedRecording,
-        State,
         Timelines,
         Workers,
         make_single_block,
@@ -79,8 +75,9 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "clusters": ("ClusterPairs", "Clustering", "Outliers"),
     "comparison": ("CompareSettings", "Comparison"),
     "detection": ("Change", "Detection", "StateTest"),
-    "events": ("Clock", "EventChunk", "EventClass", "Events", "Kind", "Loss", "Wanted"),
+    "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
+    "kinds": ("INTERFERENCE", "Kind", "RUNNING", "STATES", "State"),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": (
         *("CriticalPaths", "Executions", "MOST_TIME", "PathSet", "Piece", "StoredPaths"),
@@ -92,9 +89,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
-        *("Block", "BlockList", "BlockStore", "Blocks", "INTERFERENCE", "OpenColumns", "RUNNING"),
-        *("ReplayedRecording", "STATES", "State"),
-        *("TRACE_COMPASS", "Timelines", "Workers", "open_filled", "make_single_block"),
+        *("Block", "BlockList", "BlockStore", "Blocks", "OpenColumns", "ReplayedRecording"),
+        *("Timelines", "Workers", "make_single_block", "open_filled"),
     ),
     "vectors": ("Symbol", "VectorTable", "identifiers", "mid_ranks"),
 }
@@ -123,7 +119,6 @@ __all__ = [
     "RECORDING",
     "RUNNING",
     "STATES",
-    "TRACE_COMPASS",
     "U8",
     "Aligned",
     "Alignment",
@@ -148,6 +143,7 @@ __all__ = [
     "Detection",
     "EventChunk",
     "EventClass",
+    "EventRequest",
     "Events",
     "Executions",
     "FalseAlarms",
@@ -175,7 +171,6 @@ __all__ = [
     "Table",
     "Timelines",
     "VectorTable",
-    "Wanted",
     "Workers",
     "freeze_columns",
     "identifiers",

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.executions.digest import Digest
 from critpath.executions.find import find_executions, require_events
+from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
-from critpath.model import BlockStore, Events, Kind, PackedBlocks, ReplayedRecording, Wanted
+from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
 from critpath.read.event_names import KERNEL, names_of
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording
@@ -104,7 +104,7 @@ def extract_recording(
     described = [Description(trace) for trace in traces]
     names = sorted({name for of in described for name in of.events})
 
-    def opener(more: Sequence[Wanted]) -> RecordingOpener:
+    def opener(more: Sequence[EventRequest]) -> RecordingOpener:
         return RecordingOpener(
             recording, traces, (*KERNEL, *more), settings.reader, ahead=settings.ahead
         )
@@ -332,13 +332,13 @@ def read_finder_events(
     opener: RecordingOpener, specifications: Collection[Specification]
 ) -> Events:
     """Return what finders of executions ask about, where nothing else is needed."""
-    digest = Digest(specifications)
+    prefilter = Prefilter(specifications)
     try:
         with closing(opener()) as source:
-            source.watch(digest.feed)
+            source.watch(prefilter.feed)
             for _ in source:
                 pass
-            return digest.events(source.finish())
+            return prefilter.events(source.finish())
     except OutOfOrder as reason:
         opener.sort_whole(reason)
         return read_finder_events(opener, specifications)
@@ -380,7 +380,7 @@ def replay_stream(
         try:
             with closing(opener()) as source:
                 done = _replay_once(
-                    source, assumed, Digest(specifications), blocks, budget, complete
+                    source, assumed, Prefilter(specifications), blocks, budget, complete
                 )
             if isinstance(done, ReplayedRecording):
                 return done
@@ -420,7 +420,7 @@ def _find_missing_switches(
 def _replay_once(
     source: Source,
     assumed: Assumptions,
-    digest: Digest,
+    prefilter: Prefilter,
     blocks: BlockStore,
     budget: Budget,
     complete: Callable[[Events], Events],
@@ -443,7 +443,7 @@ def _replay_once(
         chunks = insert_switches(iter(source), put, source.classes)
     rows = 0
     for chunk in chunks:
-        digest.feed(chunk, source.classes)
+        prefilter.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
         if put is None and replayer.contradicted and not source.filled:
             return replace(assumed, searched=True)
@@ -466,7 +466,7 @@ def _replay_once(
         return found
     rows += replayer.waiting
     blocks.append(replayer.finish(events.end))
-    events = replace(digest.events(events), strings=tuple(source.strings()))
+    events = replace(prefilter.events(events), strings=tuple(source.strings()))
     return ReplayedRecording(
         events,
         blocks,
@@ -489,7 +489,7 @@ class RecordingOpener:
     ----------
     recording : Path
     traces : sequence of Trace
-    wanted : sequence of Wanted
+    wanted : sequence of EventRequest
     reader : str
         As `critpath.read.recording.read_events`.
     ahead : bool
@@ -505,7 +505,7 @@ class RecordingOpener:
         self,
         recording: Path,
         traces: Sequence[Trace],
-        wanted: Sequence[Wanted],
+        wanted: Sequence[EventRequest],
         reader: str,
         *,
         ahead: bool = False,
