@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from critpath.errors import UsageError
+from critpath.text import notes, reasons
 from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.model import CompareSettings, Comparison, PathSet
     from critpath.store.baseline import Baseline, Session
-
-_HIDDEN: Final = (
-    "the levels of states let this pass a gate, but a baseline takes in only what is slower in "
-    "no state at all"
-)
 
 
 def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
@@ -68,8 +64,7 @@ def _check_new(parts: Sequence[PathSet], known: set[tuple[object, ...]], file: s
 
 
 def _note_left_out(name: str, kept: int, out: int) -> str:
-    whole = kept + out
-    return f"{name}: {out:,} of {whole:,} executions are not in the baseline (--executions)"
+    return notes.not_in_baseline(name, out, kept + out)
 
 
 def _drop_left_out_note(part: PathSet) -> tuple[PathSet, int]:
@@ -189,7 +184,7 @@ def update(
         # What a level hides from the gate would be normal from then on.
         full = compare(join_sets(old), join_sets(list(parts)), replace(settings, level=()))
         if full.verdict == "anomaly":
-            comparison = replace(full, reasons=(_HIDDEN, *full.reasons))
+            comparison = replace(full, reasons=(reasons.hidden_by_levels(), *full.reasons))
     if comparison.verdict != "ok":
         anew = replace(baseline, sessions=new, version=version) if accept else None
         dropped = tuple(s for part in old for s in part.sources) if accept else ()

@@ -17,9 +17,11 @@ from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
 from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
-from critpath.read.event_names import KERNEL, names_of
+from critpath.read.event_names import KERNEL
+from critpath.read.metadata.schema import names_of
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording
+from critpath.text import notes
 from critpath.timeline.blocks import SpilledBlocks
 from critpath.timeline.clocks import align_hosts
 from critpath.timeline.missing_switches import (
@@ -201,9 +203,7 @@ def _replay_recording(
     with closing(replayed):
         warnings = (*recorded.notes, *replayed.events.warnings)
         if budget.spills and opener.whole:
-            warnings += (
-                f"{recorded.path} was in memory as a whole, whatever --max-memory: {opener.whole}",
-            )
+            warnings += (notes.recording_in_memory(str(recorded.path), opener.whole),)
         yield replace(replayed, events=replace(replayed.events, warnings=warnings))
 
 
@@ -518,7 +518,7 @@ class RecordingOpener:
         if reader == "babeltrace2":
             self.whole = "babeltrace2 reads it"
         elif len({trace.host for trace in traces}) > 1:
-            self.whole = "it is of several hosts, whose clocks have to be aligned first"
+            self.whole = notes.several_hosts()
 
     def __call__(self) -> Source:
         """Begin."""
@@ -531,7 +531,7 @@ class RecordingOpener:
 
     def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""
-        self.whole = f"{reason}, and its events have to be sorted"
+        self.whole = notes.out_of_order(reason)
 
 
 # ------------------------------------------------------------------ what exports need

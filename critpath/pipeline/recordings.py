@@ -464,10 +464,12 @@ def rebase_paths(recording: Path, settings: ExtractSettings, here: str) -> Itera
         for paths in extract_recording(Path(far), settings):
             yield _rename_texts(paths, named)
     except CritpathError as error:
-        do = named(error.do)
-        if error.exit_code == EXIT_UNREADABLE:
-            do += "; workers need it under the same name"
-        raise Failure(error.exit_code, named(error.what), do).error() from error
+        raise Failure(
+            error.exit_code,
+            named(error.what),
+            named(error.do)
+            + "; workers need it under the same name" * (error.exit_code == EXIT_UNREADABLE),
+        ).error() from error
 
 
 def _rename_texts(paths: PathSet, named: Callable[[str], str]) -> PathSet:
