@@ -17,9 +17,11 @@ from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
 from critpath.model import Blocks, EventRequest, Events, Kind, PackedBlock, PackedBlocks
-from critpath.read.event_names import KERNEL, names_of
+from critpath.read.event_names import KERNEL
+from critpath.read.metadata.schema import names_of
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, chunks_of
+from critpath.text import notes
 from critpath.timeline.blocks import SpilledBlocks
 from critpath.timeline.clocks import align_hosts
 from critpath.timeline.missing_switches import (
@@ -172,9 +174,7 @@ def _replayed(
     with closing(replayed):
         said = (*recorded.notes, *replayed.events.warnings)
         if budget.spills and opener.whole:
-            said += (
-                f"{recorded.path} was in memory as a whole, whatever --max-memory: {opener.whole}",
-            )
+            said += (notes.recording_in_memory(str(recorded.path), opener.whole),)
         yield replace(replayed, events=replace(replayed.events, warnings=said))
 
 
@@ -629,7 +629,7 @@ class Opener:
         if reader == "babeltrace2":
             self.whole = "babeltrace2 reads it"
         elif len({trace.host for trace in traces}) > 1:
-            self.whole = "it is of several hosts, whose clocks have to be aligned first"
+            self.whole = notes.several_hosts()
 
     def __call__(self) -> Source:
         """Begin."""
@@ -642,7 +642,7 @@ class Opener:
 
     def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""
-        self.whole = f"{reason}, and its events have to be sorted"
+        self.whole = notes.out_of_order(reason)
 
 
 # -----------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import math
 import numpy as np
 import pytest
 
-from critpath.detect.coarse import RULES, detect, mix_shift
+from critpath.detect.coarse import detect, mix_shift
 from critpath.detect.gate import gate, seed
+from critpath.detect.rules import RULES
 from critpath.errors import InconclusiveError
 from critpath.model import State, Symbol, VectorTable
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from critpath.model import Loss
-from critpath.read.losses import Channels, absent
-from critpath.read.packet_table import Tracer, tracer_of
-from critpath.read.packets import Column, StreamFile, losses
+from critpath.read.losses import Channels, absent, losses
+from critpath.read.packets import Column, StreamFile, Tracer, tracer_of
 from critpath.read.program import Role
 
 MS = 1_000_000
