@@ -96,7 +96,7 @@ def build(rows, *, kernel="6.1.0", losses=(), end=None, success=False):
     )
 
 
-def lives_of(timelines):
+def find_lifetimes(timelines):
     """(tid, intervals) of every worker but idle ones, wakers as tids: as the twin has them."""
     workers = timelines.workers
     result = []
@@ -123,7 +123,7 @@ def lives_of(timelines):
 def drawn(timelines, tid):
     """``0-5 RUN, 5-9 WAIT_DISK(nvme0q1)<7@8``: the lives of a thread, one text each."""
     texts = []
-    for owner, intervals in lives_of(timelines):
+    for owner, intervals in find_lifetimes(timelines):
         if owner == tid:
             parts = []
             for begin, end, state, detail, waker, woken in intervals:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import replay as twin
-from building import build, lives_of
+from building import build, find_lifetimes
 from twin_rows import rows_of
 
 from critpath.model import Kind
@@ -145,7 +145,7 @@ def test_random_schedules(drawn):
     if not any(kind == Kind.SWITCH for _, _, kind, _ in rows):
         return
     timelines = replay(build(rows, end=end))
-    assert lives_of(timelines) == expected(rows, end=end)
+    assert find_lifetimes(timelines) == expected(rows, end=end)
     assert_sane(timelines)
 
 
@@ -167,7 +167,7 @@ def test_recordings_of_the_guest(guest, name):
     events = read_events(guest(name), KERNEL)
     rows, events = rows_of(events)
     timelines = replay(events)
-    assert lives_of(timelines) == expected(rows, end=max(events.end, rows[-1][0]))
+    assert find_lifetimes(timelines) == expected(rows, end=max(events.end, rows[-1][0]))
     assert_sane(timelines)
 
 
@@ -183,7 +183,7 @@ def test_public_traces(shared, name, runnable, dead):
     rows, events = rows_of(events)
     timelines = replay(events)
     options = {"runnable": runnable, "dead": dead, "end": max(events.end, rows[-1][0])}
-    assert lives_of(timelines) == expected(rows, **options)
+    assert find_lifetimes(timelines) == expected(rows, **options)
     assert_sane(timelines)
 
 
