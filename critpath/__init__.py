@@ -38,7 +38,7 @@ __all__ = [
     "mark",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "critpath.api": ("Comparison", "calibrate", "compare", "extract", "load", "load_comparison"),
