@@ -75,11 +75,11 @@ def in_doubt(comparison: Analysis, normal: Path, sample: Path) -> Analysis:
 
     if not is_baseline_file(sample) or is_baseline_file(normal):
         return comparison
-    said = (
+    warning = (
         f"SAMPLE, {sample}, is a baseline and NORMAL is none: is the order wrong? "
         f"critpath compare {sample} {normal}"
     )
-    return replace(comparison, warnings=(said, *comparison.warnings))
+    return replace(comparison, warnings=(warning, *comparison.warnings))
 
 
 def missing_baseline(normal: Path, sample: Path) -> UnreadableError:
