@@ -258,7 +258,7 @@ def _instances() -> Iterator[str]:
             yield from (
                 f"{place}/{name}/trace_marker"
                 for name, owner in sorted(owners.items())
-                if owner is not None and not owner.gone()
+                if owner is not None and not owner.is_gone()
             )
             return  # the second place is the same file system
 

@@ -1,9 +1,9 @@
-"""Names of tracing sessions that tell whose they are, so that leftovers can be recognised.
+"""Names of recording sessions, which identify the process that made them.
 
 Everything a recorder makes outside its output directory (a tracefs instance, an LTTng
 session, a session daemon's run directory) carries the session's name, and every process
-of the command has it in its environment.  A name tells the process that made it; when
-that process is gone, what carries its name is a leftover.
+of the command has it in its environment.  Once the process that a name identifies is
+gone, whatever carries the name is a leftover.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_PROC: Final = (
     "/proc is not mounted, or not that of this process's pid namespace",
     "mount -t proc proc /proc",
 )
-ALIEN_CLOCK: Final = (
+FOREIGN_CLOCK: Final = (
     "this is inside a time namespace: its clock is not the one that the kernel's events have",
     "record outside, choosing the container: critpath record -a --container NAME",
 )
@@ -50,8 +50,8 @@ class Owner:
     pid: int
     started: int
 
-    def gone(self) -> bool | None:
-        """Tell whether the process is gone; None from another pid or time namespace."""
+    def is_gone(self) -> bool | None:
+        """Return whether the process is gone; None if it lives in another pid or time namespace."""
         if self.namespace != pid_namespace():
             return None
         started = start_time(self.pid)
@@ -60,14 +60,14 @@ class Owner:
         return started != self.started
 
 
-def new_name() -> str:
-    """Return a name for a session of this process that no other has."""
+def new_session_name() -> str:
+    """Return a unique name for a session of this process."""
     pid = os.getpid()
     return f"critpath-{pid_namespace()}-{pid}-{start_time(pid)}-{secrets.token_hex(4)}"
 
 
 def owner_of(name: str) -> Owner | None:
-    """Return whose session a name is, None if it is not one of ours."""
+    """Return the process that a session name identifies, None if the name is not ours."""
     parts = _NAME.fullmatch(name)
     return Owner(*(int(parts[k]) for k in ("namespace", "pid", "started"))) if parts else None
 
@@ -88,13 +88,13 @@ def _time_namespace(pid: int | str = "self") -> int:
         return 0
 
 
-def no_proc() -> bool:
-    """Tell whether the kernel's word on processes is missing, which everything here needs."""
+def lacks_proc() -> bool:
+    """Return whether /proc does not show this process, so that nothing here can work."""
     return not start_time(os.getpid())
 
 
-def alien_clock() -> bool:
-    """Tell whether this process's monotonic clock is not the kernel's (a time namespace)."""
+def has_foreign_clock() -> bool:
+    """Return whether this process is in a time namespace with another monotonic clock."""
     try:
         text = Path("/proc/self/timens_offsets").read_text(encoding="ascii")
     except (OSError, ValueError):
@@ -106,7 +106,7 @@ def alien_clock() -> bool:
 def start_time(pid: int) -> int:
     """Return when a process started, in clock ticks since boot; 0 if it is gone.
 
-    A zombie is gone: it can hold nothing any more.
+    A zombie counts as gone, as it holds no resources.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -11,7 +11,7 @@ import pytest
 
 from critpath.model import Kind, Wanted
 from critpath.read.recording import read_events
-from critpath.record.identity import new_name
+from critpath.record.identity import new_session_name
 
 EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
 TRACEFS = Path("/sys/kernel/tracing")
@@ -143,7 +143,7 @@ def instance(tmp_path):
     made = []
 
     def make(kib: int) -> Instance:
-        home = TRACEFS / "instances" / new_name()
+        home = TRACEFS / "instances" / new_session_name()
         try:
             home.mkdir()
         except OSError as error:
