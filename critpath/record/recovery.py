@@ -22,13 +22,13 @@ from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest
 from critpath.model.recording import INTERRUPTED, RECORDING
 from critpath.record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
-from critpath.record.identity import owner_of
 from critpath.record.manifests import link_tree, write_manifest
 from critpath.record.output import is_ours
 from critpath.record.reading import RUNS, read_manifest, read_runs
 from critpath.record.recorder import NORMAL, RECORDERS, SAMPLE, TRACE, Leftover, RecorderResult
 from critpath.record.registry import Entry, read_entries, unregister
 from critpath.record.user import User, hand_over_fd
+from critpath_marks.sessions import owner_of
 
 _ENTRIES: Final = 100_000  # files of a recording that are looked at
 
@@ -242,7 +242,7 @@ def _finish_own(top: Path, entry: Entry) -> str:
 
 
 def _is_handed_over(top: Path, entry: Entry) -> bool:
-    """Return whether a recording was complete and given to its user when its recorder was killed."""
+    """Return whether a recording was given to its user before its recorder was killed."""
     return entry.owner is not None and top.lstat().st_uid == entry.owner[0] != os.geteuid()
 
 

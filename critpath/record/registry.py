@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from critpath.record.identity import owner_of
+from critpath_marks.sessions import owner_of
 
 _ROOT: Final = Path("/run/critpath")
 _SUFFIX: Final = ".json"

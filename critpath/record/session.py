@@ -26,8 +26,6 @@ from critpath.record.identity import (
     SESSION_VARIABLE,
     has_foreign_clock,
     lacks_proc,
-    new_session_name,
-    pid_namespace,
 )
 from critpath.record.manifests import (
     INITIAL_PID_NAMESPACE,
@@ -57,6 +55,7 @@ from critpath.record.runner import Executable, Runner, find_executable
 from critpath.record.signals import InheritedState, Signals, StopRequested
 from critpath.record.user import User, invoking_user
 from critpath.units import format_ns, plural
+from critpath_marks.sessions import new_session_name, pid_namespace
 
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 

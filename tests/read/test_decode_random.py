@@ -15,11 +15,11 @@ from oracle.ctf_decode import Trace as Twin
 from oracle.ctf_write import Generator
 
 from critpath.errors import UnreadableError
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.read.clocks import Trace
 from critpath.read.streaming import read_traces
 
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 
 
 def fields_of(events, row):
@@ -122,6 +122,7 @@ def test_random_schemas_decode_as_the_twin_does(tmp_path: Path, seed: int):
     compare(schema, files, tmp_path)
 
 
+@pytest.mark.long
 @quiet
 @given(st.integers(0, 1 << 32))
 def test_broken_packets_lose_what_the_twin_loses(tmp_path: Path, seed: int):

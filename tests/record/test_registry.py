@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from critpath.record import registry
-from critpath.record.identity import new_session_name
 from critpath.record.registry import Entry, read_entries, register, unregister
+from critpath_marks.sessions import new_session_name
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from critpath.record.identity import SESSION_VARIABLE, new_session_name, owner_of
+from critpath.record.identity import SESSION_VARIABLE
+from critpath_marks.sessions import new_session_name, owner_of
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -21,7 +22,8 @@ SCRIPT = """
 import os, subprocess, sys, time
 from pathlib import Path
 from critpath.record import cleanup
-from critpath.record.identity import SESSION_VARIABLE, owner_of, pid_namespace, start_time
+from critpath.record.identity import SESSION_VARIABLE
+from critpath_marks.sessions import owner_of, pid_namespace, start_time
 
 def process(session="", pid=0):
     if pid:
@@ -114,7 +116,7 @@ def test_a_recorder_in_another_time_namespace_is_not_taken_for_dead():
     inside = ("unshare", "--time", "--boottime", "100000", "--fork", "--kill-child")
     if run(*inside, "true").returncode:
         pytest.skip("no time namespace can be made here")
-    code = "from critpath.record.identity import *; print(new_session_name(), flush=True); input()"
+    code = "from critpath_marks.sessions import *; print(new_session_name(), flush=True); input()"
     recorder = subprocess.Popen(
         [*inside, sys.executable, "-P", "-c", code],
         stdin=subprocess.PIPE,

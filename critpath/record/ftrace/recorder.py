@@ -28,6 +28,7 @@ from critpath.record.ftrace.preflight import CLOCK, buffer_bytes, missing_requir
 from critpath.record.ftrace.tracefs import Instance, scan_threads
 from critpath.record.profiles import profile_events
 from critpath.record.recorder import Recorder, RecorderResult, RecorderSettings, UnfinishedError
+from critpath_marks.channels import DESCRIPTOR, MARKER
 
 __all__ = [
     "FtraceRecorder",
@@ -37,8 +38,6 @@ __all__ = [
     "open_recorder",
 ]
 
-MARKER_VARIABLE: Final = "CRITPATH_MARKER"
-MARKER_DESCRIPTOR_VARIABLE: Final = "CRITPATH_MARKER_FD"
 _SETTLE: Final = 0.001  # s
 
 
@@ -103,8 +102,8 @@ class FtraceRecorder:
         """Return where a command writes its markers: a path for root, and a descriptor."""
         instance = self._running()
         return {
-            MARKER_VARIABLE: str(instance.path / "trace_marker"),
-            MARKER_DESCRIPTOR_VARIABLE: str(self._marker),
+            MARKER: str(instance.path / "trace_marker"),
+            DESCRIPTOR: str(self._marker),
         }
 
     def descriptors(self) -> tuple[int, ...]:

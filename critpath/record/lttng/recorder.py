@@ -20,7 +20,6 @@ from xml.etree import ElementTree as ET
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.model import CpuLoss
 from critpath.record.dirfd import path_for_children
-from critpath.record.identity import owner_of
 from critpath.record.lttng import program
 from critpath.record.lttng.daemon import (
     end_daemon,
@@ -40,6 +39,8 @@ from critpath.record.lttng.program import (
 from critpath.record.profiles import profile_path
 from critpath.record.reading import read_manifest
 from critpath.record.recorder import Leftover, RecorderResult, UnfinishedError
+from critpath_marks.channels import RECORDER
+from critpath_marks.sessions import owner_of
 
 if TYPE_CHECKING:
     from critpath.record.recorder import Recorder, RecorderSettings
@@ -98,7 +99,7 @@ class LttngRecorder:
 
     def environment(self) -> Mapping[str, str]:
         """Return the variable that tells marks which way to take."""
-        return {"CRITPATH_RECORDER": "lttng" if self._agent else "lttng-logger"}
+        return {RECORDER: "lttng" if self._agent else "lttng-logger"}
 
     def descriptors(self) -> tuple[int, ...]:
         """Return none: every user may open /proc/lttng-logger."""

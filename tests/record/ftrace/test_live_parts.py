@@ -22,9 +22,9 @@ from critpath.record.ftrace.events import abbreviate_groups, select_events
 from critpath.record.ftrace.preflight import buffer_bytes, missing_requirements
 from critpath.record.ftrace.recorder import TracingWatchdog, scan_cgroups
 from critpath.record.ftrace.tracefs import scan_threads
-from critpath.record.identity import new_session_name
 from critpath.record.profiles import ProfileEvents, profile_events, profile_names, profile_path
 from critpath.record.recorder import RecorderSettings
+from critpath_marks.sessions import new_session_name
 
 pytestmark = pytest.mark.xdist_group("kernel")
 

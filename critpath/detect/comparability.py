@@ -1,0 +1,171 @@
+"""Whether two sets can be compared, and on how much of them a comparison rests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from critpath.model import I64, PathSet
+from critpath.text import notes
+
+# Beyond this the comparison is about the smaller part of the normal set.
+_MOST_UNUSED: Final = 0.5
+
+
+def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ...]:
+    """Return what a reader must know about two sets before believing their difference.
+
+    Parameters
+    ----------
+    normal, sample : PathSet
+    folded : int
+        Symbols that share a code because the alphabet is full.
+
+    Returns
+    -------
+    tuple of str
+        One line each.
+    """
+    result = [text for text in dict.fromkeys(normal.warnings) if text in sample.warnings]
+    for name, path_set in (("normal", normal), ("sample", sample)):
+        own = [text for text in dict.fromkeys(path_set.warnings) if text not in result]
+        result += [notes.of_one_set(name, text) for text in own]
+    result += environment_differences(normal, sample)
+    result += _common_executions(normal, sample)
+    result += _other_partners(normal, sample)
+    if folded:
+        result.append(notes.folded_symbols(folded))
+    return tuple(result)
+
+
+def environment_differences(normal: PathSet, sample: PathSet) -> list[str]:
+    """Return a line for everything that should be alike in two sets' environments and is not."""
+    result = []
+    for key in notes.ENVIRONMENT:
+        seen = [_values(s, key) for s in (normal, sample)]
+        # Only critpath's own recordings have the latter keys: not to have one is no difference.
+        known = all(seen) or not key.startswith("recorded_")
+        # One set's kernel trace has a release, its user-space traces have none.
+        if seen[0] != seen[1] and known:
+            result.append(notes.different_environments(key, *seen))
+    # What was recorded in alternation was meant to be compared, whatever it is called.
+    programs = [_values(s, "recorded_program") for s in (normal, sample)]
+    if all(programs) and programs[0] != programs[1] and not _sessions(normal) & _sessions(sample):
+        result.append(notes.different_programs(*programs))
+    return result
+
+
+def recording_differences(normal: PathSet) -> tuple[str, ...]:
+    """Return what the recordings of one set differ in, and which have no execution."""
+    empty = [s for i, s in enumerate(normal.sources) if not (normal.session == i).any()]
+    result = [notes.empty_recording(source) for source in empty]
+    for key in notes.ENVIRONMENT:
+        # A recording's kernel and user-space traces have each a tracer of its own.
+        by_domain: dict[str, set[str]] = {}
+        for each in (e for e in normal.environment if key in e):
+            by_domain.setdefault(str(each.get("domain", "")), set()).add(str(each[key]))
+        seen = max(by_domain.values(), key=len, default=set())
+        if len(seen) > 1:
+            result.append(notes.different_recordings(key, sorted(seen)))
+    return tuple(result)
+
+
+def differs_by_session(normal: PathSet, sample: PathSet) -> bool:
+    """Tell whether each set is one session, and not the same one as the other.
+
+    What sessions of the program differ by is then in no figure.
+    """
+    if any(len(np.unique(s.session)) != 1 for s in (normal, sample)):
+        return False
+    return not _sessions(normal) & _sessions(sample)
+
+
+def _sessions(path_set: PathSet) -> set[str | int]:
+    return {e["recorded_session"] for e in path_set.environment if e.get("recorded_session")}
+
+
+def _common_executions(normal: PathSet, sample: PathSet) -> list[str]:
+    """Warn of executions in both sets: of one clock, with the same begin and end."""
+    ours, theirs = set(_moments(normal)), _moments(sample)
+    both = [moment for moment in theirs if moment in ours]
+    # Where a clock's epoch is unknown, two machines may have begun at the same time once.
+    if not both or (len(both) < len(theirs) and not all(epoch for epoch, *_ in both)):
+        return []
+    return [notes.same_executions(len(both), len(theirs))]
+
+
+def _moments(path_set: PathSet) -> list[tuple[int | str, int, int, str]]:
+    """Return what identifies every execution, nothing where clocks are unknown."""
+    epochs = [e["clock_epoch"] for e in path_set.environment if "clock_epoch" in e]
+    if len(epochs) != len(path_set.sources):
+        return []
+    executions = path_set.executions
+    return [
+        (epochs[session], begin, end, name)
+        for session, begin, end, name in zip(
+            path_set.session.tolist(),
+            executions.begin.tolist(),
+            executions.end.tolist(),
+            executions.id,
+            strict=True,
+        )
+    ]
+
+
+def _values(path_set: PathSet, key: str) -> list[str]:
+    return sorted({str(e[key]) for e in path_set.environment if key in e})
+
+
+def _other_partners(normal: PathSet, sample: PathSet) -> list[str]:
+    """Warn where a recording was interleaved with one that it is not compared with."""
+    # Both of a pair are of one session.
+    sessions = [
+        {e.get("recorded_session") for e in s.environment if "recorded_beside" in e}
+        for s in (normal, sample)
+    ]
+    return [
+        notes.other_partner(name, _values(path_set, "recorded_beside"))
+        for name, path_set, mine, others in (
+            ("normal", normal, sessions[0], sessions[1]),
+            ("sample", sample, sessions[1], sessions[0]),
+        )
+        if mine - others
+    ]
+
+
+def partial_comparison_note(normal_type: I64, sample_type: I64) -> str:
+    """Return a note if most normal executions are of types that no sample execution is of.
+
+    Parameters
+    ----------
+    normal_type : int64 [n]
+        Type of every normal execution.
+    sample_type : int64 [m]
+        The normal type that every sample execution is compared with.
+
+    Returns
+    -------
+    str
+        One sentence, "" where at least half of the normal set takes part.
+
+    Notes
+    -----
+    Like is compared with like, so normal executions of a type that the sample has not
+    take no part, and the mean of the sample is compared with those of the others alone.
+    That is right for a mix that changed, and up to half of a set it commonly is one: of
+    two usual kinds of requests the sample has one.  Where more than half are left out,
+    what is called normal in the result is not what the normal set usually does, and the
+    likelier reason is that something split it (a few executions with a little UNKNOWN
+    time are a type of their own, and the sample is paired with these).
+    """
+    types, count = np.unique(normal_type, return_counts=True)
+    used = np.isin(types, sample_type)
+    left = int(count[~used].sum())
+    if not used.any() or left <= _MOST_UNUSED * len(normal_type):
+        return ""
+    unused = sorted(
+        zip(types[~used].tolist(), count[~used].tolist(), strict=True), key=lambda x: (-x[1], x[0])
+    )
+    total = len(normal_type)
+    return notes.partial_comparison(total - left, total, types[used].tolist(), unused)

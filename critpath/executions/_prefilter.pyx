@@ -1,0 +1,379 @@
+# cython: language_level=3
+"""Keeps the few events of a recording that the finders of executions ask about.
+
+The rule for switches is that of `critpath.executions.prefilter`, which says why it is enough.
+
+What may be asked of a thread or a cpu is its last switch.  While a chunk goes on that is
+a place in it; what is still open at its end is copied then, once and not at every switch.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+include "../model/_tids.pxi"
+include "_actions.pxi"
+
+cdef enum:
+    FIELDS = 5    # of a switch: prev_comm, prev_tid, prev_state, next_comm, next_tid
+
+ctypedef struct Row:
+    int64_t row           # position in the recording, -1 none
+    int64_t timestamp
+    int32_t cpu
+    int32_t event_class
+    int64_t values[FIELDS]
+
+ctypedef struct CpuState:
+    # What a cpu has seen: its last switch, and whether the next one is asked for.
+    int32_t at            # its place in this chunk, -1: `last` has it
+    int32_t ask
+    int32_t known         # it is among the filter's cpus
+    Row last
+
+ctypedef struct Thread:
+    int64_t comm          # as last mentioned, -1 never in this life
+    int32_t at            # the last mention's place in this chunk, -1: `EventFilter.last` has it
+    int32_t kept          # whether it is among the rows already
+
+ctypedef struct Host:
+    Tids tids
+    CpuState* cpu_states           # by cpu
+
+ctypedef struct Chunk:
+    int64_t row           # of its first event
+    const int64_t* timestamp
+    const int32_t* cpu
+    const int32_t* event_class
+    const int64_t* offset
+    const int64_t* values
+
+ctypedef struct Kept:
+    int64_t row
+    int64_t timestamp
+    int64_t offset
+    int32_t cpu
+    int32_t event_class
+
+
+cdef class EventFilter:
+    """Takes chunks of events one after the other; the kept ones pile up."""
+
+    cdef Kept* kept
+    cdef Py_ssize_t count, room
+    cdef int64_t* values
+    cdef Py_ssize_t value_count, value_room
+    cdef Host* hosts
+    cdef Py_ssize_t host_count
+    cdef CpuState** cpu_states            # those that had events
+    cdef Py_ssize_t cpu_state_count, cpu_state_room
+    cdef Thread* threads
+    cdef Row* last               # of each thread
+    cdef int32_t* some           # places of events in the chunk
+    cdef Py_ssize_t some_room
+    cdef int32_t* mentioned      # threads that this chunk mentions
+    cdef Py_ssize_t thread_count, thread_room, mentioned_count
+    cdef Chunk chunk
+    cdef int64_t row
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        free(self.kept)
+        free(self.values)
+        free(self.threads)
+        free(self.last)
+        free(self.mentioned)
+        free(self.some)
+        free(self.cpu_states)
+        for i in range(self.host_count):
+            free(self.hosts[i].cpu_states)
+            tids_clear(&self.hosts[i].tids)
+        free(self.hosts)
+
+    cdef int put(self, int64_t row, int64_t timestamp, int32_t cpu, int32_t event_class,
+                 const int64_t* values, int64_t width) except -1 nogil:
+        cdef void* more
+        cdef Py_ssize_t room
+        cdef Kept* k
+        if self.count == self.room:
+            room = 2 * self.room + 1024
+            more = realloc(self.kept, room * sizeof(Kept))
+            if more == NULL:
+                with gil:
+                    raise MemoryError
+            self.kept, self.room = <Kept*>more, room
+        if self.value_count + width > self.value_room:
+            room = 2 * self.value_room + width + 4096
+            more = realloc(self.values, room * sizeof(int64_t))
+            if more == NULL:
+                with gil:
+                    raise MemoryError
+            self.values, self.value_room = <int64_t*>more, room
+        k = &self.kept[self.count]
+        k.row, k.timestamp, k.cpu, k.event_class = row, timestamp, cpu, event_class
+        k.offset = self.value_count
+        memcpy(self.values + self.value_count, values, width * sizeof(int64_t))
+        self.value_count += width
+        self.count += 1
+        return 0
+
+    cdef inline int put_row(self, const Row* r) except -1 nogil:
+        return self.put(r.row, r.timestamp, r.cpu, r.event_class, r.values, FIELDS)
+
+    cdef int put_event(self, int32_t at, int64_t width) except -1 nogil:
+        """Keep an event of this chunk."""
+        cdef Chunk* of = &self.chunk
+        return self.put(of.row + at, of.timestamp[at], of.cpu[at], of.event_class[at],
+                        of.values + of.offset[at], width)
+
+    cdef void copy_row(self, int32_t at, Row* r) noexcept nogil:
+        cdef Chunk* of = &self.chunk
+        r.row, r.timestamp = of.row + at, of.timestamp[at]
+        r.cpu, r.event_class = of.cpu[at], of.event_class[at]
+        memcpy(r.values, of.values + of.offset[at], sizeof(r.values))
+
+    cdef int reserve_some(self, Py_ssize_t n) except -1:
+        cdef void* more
+        if n > self.some_room:
+            more = realloc(self.some, n * sizeof(int32_t))
+            if more == NULL:
+                raise MemoryError
+            self.some, self.some_room = <int32_t*>more, n
+        return 0
+
+    cdef int know_hosts(self, Py_ssize_t count) except -1:
+        cdef void* more
+        cdef Host* host
+        if count <= self.host_count:
+            return 0
+        more = realloc(self.hosts, count * sizeof(Host))
+        if more == NULL:
+            raise MemoryError
+        self.hosts = <Host*>more
+        while self.host_count < count:
+            host = &self.hosts[self.host_count]
+            # Memory of cpus that never come up is never touched: their last row is 0 where
+            # others say -1, so rows count from 1 here.
+            host.cpu_states = <CpuState*>calloc(MOST_CPUS, sizeof(CpuState))
+            if host.cpu_states == NULL:
+                raise MemoryError
+            try:
+                tids_init(&host.tids, 1)
+            except MemoryError:
+                free(host.cpu_states)
+                tids_clear(&host.tids)
+                raise
+            self.host_count += 1
+        return 0
+
+    cdef CpuState* state(self, int64_t host, int32_t cpu) except? NULL nogil:
+        """What is known of a cpu, NULL for one that no machine has."""
+        cdef CpuState* state
+        cdef void* more
+        if cpu < 0 or cpu >= MOST_CPUS:
+            return NULL
+        state = &self.hosts[host].cpu_states[cpu]
+        if not state.known:
+            if self.cpu_state_count == self.cpu_state_room:
+                more = realloc(self.cpu_states, (2 * self.cpu_state_room + 16) * sizeof(CpuState*))
+                if more == NULL:
+                    with gil:
+                        raise MemoryError
+                self.cpu_states, self.cpu_state_room = <CpuState**>more, 2 * self.cpu_state_room + 16
+            self.cpu_states[self.cpu_state_count] = state
+            self.cpu_state_count += 1
+            state.known, state.at = 1, -1
+        return state
+
+    cdef int more_threads(self) except -1 nogil:
+        cdef Py_ssize_t room = 2 * self.thread_room + 1024
+        cdef void* threads = realloc(self.threads, room * sizeof(Thread))
+        cdef void* last
+        cdef void* mentioned
+        if threads != NULL:
+            self.threads = <Thread*>threads
+        last = realloc(self.last, room * sizeof(Row))
+        if last != NULL:
+            self.last = <Row*>last
+        mentioned = realloc(self.mentioned, room * sizeof(int32_t))
+        if mentioned != NULL:
+            self.mentioned = <int32_t*>mentioned
+        if threads == NULL or last == NULL or mentioned == NULL:
+            with gil:
+                raise MemoryError
+        self.thread_room = room
+        return 0
+
+    cdef inline int32_t thread(self, int64_t host, int64_t tid) except -1 nogil:
+        cdef int32_t* number = tid_number(&self.hosts[host].tids, 0, tid)
+        cdef Thread* t
+        if not number[0]:
+            if self.thread_count == self.thread_room:
+                self.more_threads()
+            t = &self.threads[self.thread_count]
+            t.comm, t.at, t.kept = -1, -1, 1
+            self.thread_count += 1
+            number[0] = <int32_t>self.thread_count
+        return number[0] - 1
+
+    cdef int put_last(self, int32_t thread) except -1 nogil:
+        """Keep the last mention of a thread, if it is not kept yet."""
+        cdef Thread* t = &self.threads[thread]
+        if not t.kept:
+            t.kept = 1
+            if t.at >= 0:
+                self.put_event(t.at, FIELDS)
+            else:
+                self.put_row(&self.last[thread])
+        return 0
+
+    cdef int born(self, int64_t host, int64_t tid) except -1 nogil:
+        """End what is known of a thread's names: another life begins."""
+        cdef int32_t thread
+        if tid > 0:
+            thread = self.thread(host, tid)
+            self.put_last(thread)
+            self.threads[thread].comm = -1
+        return 0
+
+    cdef inline int mention(self, int64_t host, int64_t tid, int64_t comm, int32_t at,
+                            int* keep) except -1 nogil:
+        cdef int32_t thread
+        cdef Thread* t
+        if tid <= 0:
+            return 0
+        thread = self.thread(host, tid)
+        t = &self.threads[thread]
+        if t.comm != comm:
+            # Both sides of a change, and the first of all.
+            self.put_last(thread)
+            t.comm = comm
+            keep[0] = 1
+        else:
+            t.kept = 0
+        if t.at < 0:
+            self.mentioned[self.mentioned_count] = thread
+            self.mentioned_count += 1
+        t.at = at
+        return 0
+
+    cdef int on_switch(self, int64_t host, int32_t at, int keep, CpuState* state,
+                       int64_t width) except -1 nogil:
+        cdef const int64_t* v = self.chunk.values + self.chunk.offset[at]
+        self.mention(host, v[1], v[0], at, &keep)
+        self.mention(host, v[4], v[3], at, &keep)
+        if state != NULL:
+            keep |= state.ask
+            # A mark that is a switch answers for itself, not for the next.
+            state.ask = 0
+            state.at = at
+            if keep:
+                state.at = -1
+                state.last.row = 0
+        if keep:
+            self.put_event(at, width)
+        return 0
+
+    cdef int on_mark(self, CpuState* state) except -1 nogil:
+        """Keep the last switch of a cpu, and ask for the next."""
+        if state.at >= 0:
+            self.put_event(state.at, FIELDS)
+        elif state.last.row:
+            self.put_row(&state.last)
+        state.at = -1
+        state.last.row = 0
+        state.ask = 1
+        return 0
+
+    cdef void end_chunk(self) noexcept nogil:
+        """Copy the rows that may still be asked for."""
+        cdef Py_ssize_t i
+        cdef Thread* t
+        for i in range(self.mentioned_count):
+            t = &self.threads[self.mentioned[i]]
+            if not t.kept:
+                self.copy_row(t.at, &self.last[self.mentioned[i]])
+            t.at = -1
+        self.mentioned_count = 0
+        for i in range(self.cpu_state_count):
+            if self.cpu_states[i].at >= 0:
+                self.copy_row(self.cpu_states[i].at, &self.cpu_states[i].last)
+                self.cpu_states[i].at = -1
+
+    def feed(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
+             const int32_t[::1] event_class, const int64_t[::1] offset,
+             const int64_t[::1] values, const uint8_t[::1] actions,
+             const int64_t[::1] class_host, const int64_t[::1] widths):
+        """Take the next events; `actions` and what follows are by class."""
+        cdef Py_ssize_t n = timestamp.shape[0], asked = 0, at
+        cdef int32_t i, c
+        cdef int action
+        cdef const int64_t* v
+        cdef int64_t host
+        cdef CpuState* state
+        if not n:
+            return
+        for i in range(<int32_t>class_host.shape[0]):
+            self.know_hosts(class_host[i] + 1)
+        self.chunk.row = self.row + 1
+        self.chunk.timestamp, self.chunk.cpu = &timestamp[0], &cpu[0]
+        self.chunk.event_class, self.chunk.offset = &event_class[0], &offset[0]
+        self.chunk.values = &values[0] if values.shape[0] else NULL
+        self.reserve_some(n)
+        with nogil:
+            # Those that matter are found first, without a jump: which they are cannot be
+            # predicted, and jumps that are not are most of what an event costs here.
+            for i in range(<int32_t>n):
+                self.some[asked] = i
+                asked += actions[event_class[i]] != 0
+            for at in range(asked):
+                i = self.some[at]
+                c = event_class[i]
+                action = actions[c]
+                host = class_host[c]
+                state = NULL
+                if action & (ACTION_MARK | ACTION_SWITCH):
+                    state = self.state(host, cpu[i])
+                if action & ACTION_MARK and state != NULL:
+                    self.on_mark(state)
+                if action & ACTION_SWITCH:
+                    self.on_switch(host, i, action & ACTION_KEEP, state, widths[c])
+                    continue
+                v = self.chunk.values + offset[i]
+                if action & ACTION_BIRTH:
+                    self.born(host, v[0])
+                if action & ACTION_FORK:
+                    self.born(host, v[2])
+                self.put_event(i, widths[c])
+            self.end_chunk()
+            self.row += n
+
+    def take(self):
+        """Return timestamp, cpu, event_class, offset and values of what was kept, in order."""
+        cdef Py_ssize_t i, n
+        for i in range(self.thread_count):
+            self.put_last(<int32_t>i)
+        n = self.count
+        rows = np.empty(n, np.int64)
+        cdef int64_t[::1] of = rows
+        for i in range(n):
+            of[i] = self.kept[i].row
+        # A row may have been kept for more than one reason.
+        _, first = np.unique(rows, return_index=True)
+        cdef int64_t[::1] at = first.astype(np.int64)
+        n = at.shape[0]
+        out = (np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int32),
+               np.empty(n, np.int64), np.empty(self.value_count, np.int64))
+        cdef int64_t[::1] timestamp = out[0], offset = out[3], values = out[4]
+        cdef int32_t[::1] cpu = out[1], event_class = out[2]
+        for i in range(n):
+            timestamp[i] = self.kept[at[i]].timestamp
+            cpu[i] = self.kept[at[i]].cpu
+            event_class[i] = self.kept[at[i]].event_class
+            offset[i] = self.kept[at[i]].offset
+        if self.value_count:
+            memcpy(&values[0], self.values, self.value_count * sizeof(int64_t))
+        return out
+

@@ -1,0 +1,117 @@
+"""The few events of a recording that the finders of executions ask about.
+
+A recording has one switch for every few events; finders ask who had a cpu when a mark was
+made, and what some threads were called.  For that it is enough to keep
+
+- every event that is not one of the kernel's frequent ones,
+- of each cpu the last switch before a mark and the first one after it,
+- of each thread, in each of its lives, the first and the last switch that names it, and
+  both sides of every change of its name.
+
+Whatever is asked of a thread's name at a position is then answered by the same name: a
+switch that is left out lies between two that are kept and have its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from enum import IntFlag
+from typing import Final
+
+import numpy as np
+
+from critpath.executions._prefilter import EventFilter
+from critpath.executions.specification import Specification
+from critpath.model import I64, U8, EventChunk, EventClass, Events, Kind
+
+
+class Action(IntFlag):
+    """What is done with the events of a class."""
+
+    DROP = 0
+    KEEP = 1
+    MARK = 2  # the thread that has its cpu just then is asked for
+    SWITCH = 4
+    BIRTH = 8  # the thread in its first field begins anew
+    FORK = 16  # the thread in its third field does
+
+
+# What finders ask of the kernel's own events; every other of them is left out.
+_KINDS: Final = {
+    Kind.OTHER: Action.KEEP | Action.MARK,
+    Kind.SWITCH: Action.SWITCH,
+    Kind.WAKEUP_NEW: Action.KEEP | Action.BIRTH,
+    Kind.FORK: Action.KEEP | Action.FORK,
+    Kind.EXEC: Action.KEEP,
+    Kind.EXIT: Action.KEEP,
+    Kind.STATEDUMP: Action.KEEP,
+    Kind.NET_SEND: Action.KEEP,
+    Kind.NET_RECEIVE: Action.KEEP,
+}
+
+
+class Prefilter:
+    """Keeps of a stream of events what `find_executions` needs.
+
+    Parameters
+    ----------
+    specifications : collection of Specification
+        Events that one of them names are kept, however frequent they are.
+    """
+
+    def __init__(self, specifications: Collection[Specification]) -> None:
+        patterns = [p for s in specifications for p in (s.begin, s.end) if p is not None]
+        self._named = {pattern.name for pattern in patterns}
+        self._filter = EventFilter()
+        self._known = 0
+        self._actions: U8 = np.zeros(0, np.uint8)
+        self._hosts: I64 = np.zeros(0, np.int64)
+        self._widths: I64 = np.zeros(0, np.int64)
+
+    def feed(self, chunk: EventChunk, classes: Sequence[EventClass]) -> None:
+        """Take the next events.
+
+        Parameters
+        ----------
+        chunk : EventChunk
+        classes : sequence of EventClass
+            As known now; it only ever grows.
+        """
+        if len(classes) != self._known:
+            self._known = len(classes)
+            self._actions = np.array([self._action(c) for c in classes], np.uint8)
+            self._hosts = np.array([c.host for c in classes], np.int64)
+            self._widths = np.array([len(c.fields) for c in classes], np.int64)
+        self._filter.feed(
+            chunk.timestamp,
+            chunk.cpu,
+            chunk.event_class,
+            chunk.offset,
+            chunk.values,
+            self._actions,
+            self._hosts,
+            self._widths,
+        )
+
+    def events(self, recording: Events) -> Events:
+        """Return what was kept, as the events of a recording.
+
+        Parameters
+        ----------
+        recording : Events
+            Everything but the columns.
+        """
+        timestamp, cpu, event_class, offset, values = self._filter.take()
+        return replace(
+            recording,
+            timestamp=timestamp,
+            cpu=cpu,
+            event_class=event_class,
+            offset=offset,
+            values=values,
+        )
+
+    def _action(self, of: EventClass) -> Action:
+        action = _KINDS.get(of.kind, Action.DROP)
+        return action | Action.KEEP | Action.MARK if of.name in self._named else action

@@ -1,0 +1,152 @@
+"""What is said of two sets before their difference is believed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from critpath.detect.comparability import (
+    differs_by_session,
+    partial_comparison_note,
+    recording_differences,
+    set_warnings,
+)
+from critpath.model import CriticalPaths, Executions, PathSet
+
+
+def path_set(**environment) -> PathSet:
+    whole, narrow = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    small, flags = np.zeros(0, np.uint8), np.zeros(0, np.bool_)
+    return PathSet(
+        executions=Executions((), whole, whole, whole, whole, (), ()),
+        paths=CriticalPaths(
+            *(np.zeros(1, np.int64), whole, whole, small, narrow, narrow),
+            *(whole, whole, narrow, flags, ("",)),
+        ),
+        session=whole,
+        sources=(),
+        specification="process",
+        losses=(),
+        lossy=flags,
+        environment=({"domain": "kernel"}, environment),
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "other", "says"),
+    [
+        ("kernel_release", "6.1", "6.18", "different kernels: 6.1 and 6.18"),
+        ("recorded_on", "a", "b", "different machines: a and b"),
+        ("recorded_profile", "minimal", "full", "different profiles: minimal and full"),
+        ("recorded_cpus", 2, 8, "different numbers of cpus: 2 and 8"),
+        ("recorded_cpu", "new", "old", "different processors: new and old"),
+    ],
+)
+def test_what_differs_is_said(key, one, other, says):
+    (warning,) = set_warnings(path_set(**{key: one}), path_set(**{key: other}), 0)
+    assert says in warning
+    assert set_warnings(path_set(**{key: one}), path_set(**{key: one}), 0) == ()
+
+
+def test_a_trace_without_a_manifest_is_no_difference():
+    assert set_warnings(path_set(recorded_on="a"), path_set(), 0) == ()
+    (warning,) = set_warnings(path_set(kernel_release="6.1"), path_set(), 0)
+    assert "6.1 and unknown" in warning
+
+
+def test_an_interleaved_recording_is_best_compared_with_its_partner():
+    one = path_set(recorded_session="s1", recorded_beside="sample")
+    other = path_set(recorded_session="s1", recorded_beside="normal")
+    stranger = path_set(recorded_session="s2")
+    assert set_warnings(one, other, 0) == ()
+    (warning,) = set_warnings(one, stranger, 0)
+    assert warning.startswith("the normal set was recorded in alternation with 'sample'")
+    (warning,) = set_warnings(stranger, other, 0)
+    assert warning.startswith("the sample set was recorded in alternation with 'normal'")
+
+
+def test_what_recordings_of_one_set_differ_in_is_said():
+    one = path_set(kernel_release="6.1", tracer_name="lttng-modules")
+    assert recording_differences(one) == ()
+    kernel, *_ = ({"domain": "kernel", "tracer_name": "lttng-modules"},)
+    user = {"domain": "ust", "tracer_name": "lttng-ust"}
+    assert recording_differences(replace(one, environment=(kernel, user))) == ()
+    other = {"domain": "kernel", "tracer_name": "critpath"}
+    (warning,) = recording_differences(replace(one, environment=(kernel, user, other)))
+    assert warning.endswith("different tracers: critpath, lttng-modules")
+    (empty,) = recording_differences(replace(one, sources=("monday",)))
+    assert empty == "monday has no execution"
+
+
+def test_sets_of_one_session_are_not_apart():
+    def of(session, **environment):
+        made = path_set(**environment)
+        return replace(
+            made,
+            executions=Executions(("1",), *(np.ones(1, np.int64),) * 4, ("x",), ("",)),
+            paths=replace(made.paths, start=np.zeros(2, np.int64)),
+            session=np.array([session]),
+            lossy=np.zeros(1, np.bool_),
+        )
+
+    assert differs_by_session(of(0), of(0))
+    assert differs_by_session(of(0, recorded_session="a"), of(0, recorded_session="b"))
+    assert not differs_by_session(of(0, recorded_session="a"), of(0, recorded_session="a"))
+
+
+def recorded(begins, epoch=5, **environment) -> PathSet:
+    made, n = path_set(**environment), len(begins)
+    begin = np.array(begins, np.int64)
+    zero = np.zeros(n, np.int64)
+    return replace(
+        made,
+        executions=Executions(
+            tuple(map(str, begins)), begin, begin + 1, zero, zero, ("x",) * n, ("",) * n
+        ),
+        paths=replace(made.paths, start=np.zeros(n + 1, np.int64)),
+        session=zero,
+        sources=("r",),
+        lossy=np.zeros(n, np.bool_),
+        environment=(*made.environment, {"recording": "r", "clock_epoch": epoch}),
+    )
+
+
+def test_one_recording_on_both_sides_is_said():
+    (warning,) = set_warnings(recorded([1, 2]), recorded([1, 2]), 0)
+    assert warning == "the sample is a recording that the normal set has: nothing can differ"
+    (warning,) = set_warnings(recorded([1, 2, 3]), recorded([3, 4]), 0)
+    assert warning.startswith("1 of 2 sample executions are in the normal set, too")
+    assert set_warnings(recorded([1, 2]), recorded([1, 2], epoch=6), 0) == ()
+    assert set_warnings(recorded([1, 2]), recorded([3, 4]), 0) == ()
+    # Two machines may both have begun at 1 by their clocks, whose epochs are unknown.
+    assert set_warnings(recorded([1, 2], epoch=0), recorded([1, 4], epoch=0), 0) == ()
+
+
+def test_different_programs_are_said_unless_recorded_in_alternation():
+    one, other = path_set(recorded_program="shop"), path_set(recorded_program="cart")
+    (warning,) = set_warnings(one, other, 0)
+    assert warning == "the sets are of different programs: shop and cart"
+    assert set_warnings(one, path_set(), 0) == ()
+    both = [
+        path_set(recorded_program=p, recorded_session="s1", recorded_beside=beside)
+        for p, beside in (("shop", "sample"), ("cart", "normal"))
+    ]
+    assert set_warnings(*both, 0) == ()
+
+
+def test_how_much_of_the_normal_set_takes_part_is_said():
+    normal = np.array([0] * 113 + [1] * 7)
+    assert partial_comparison_note(normal, np.ones(30, np.int64)) == (
+        "compared with 7 of 120 normal executions (type n1): no sample execution is of the "
+        "type n0 (113)"
+    )
+    assert partial_comparison_note(normal, np.zeros(30, np.int64)) == ""
+    assert (
+        partial_comparison_note(np.array([0, 0, 1, 1]), np.array([1])) == ""
+    )  # one of two usual kinds
+    many = np.arange(12) // 2
+    said = partial_comparison_note(many, np.array([3]))
+    assert said.startswith("compared with 2 of 12 normal executions (type n3): no sample")
+    assert said.endswith("of the types n0 (2), n1 (2), n2 (2), n4 (2) and 1 more")

@@ -1,0 +1,110 @@
+"""Where on its path a finding stands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from critpath.localize.segments import find_context
+from critpath.model import Context, CriticalPaths, Executions, Finding, PathSet, State, Symbol
+
+STRINGS = ("", "worker", "helper", "virtio0-req.0", "read", "pread64", "other")
+
+
+def path_of(*segments):
+    """Return one execution of thread 7: (state, detail, name), a microsecond each."""
+    n = len(segments)
+    edges = np.arange(n + 1, dtype=np.int64) * 1000
+    comm = np.array([STRINGS.index(name) for *_, name in segments], np.int32)
+    return PathSet(
+        executions=Executions(
+            ("0",),
+            edges[:1],
+            edges[-1:],
+            np.full(1, 7, np.int64),
+            np.zeros(1, np.int64),
+            ("worker",),
+            ("",),
+        ),
+        paths=CriticalPaths(
+            np.array([0, n], np.int64),
+            edges[:-1],
+            edges[1:],
+            np.array([state for state, *_ in segments], np.uint8),
+            np.array([STRINGS.index(detail) for _, detail, _ in segments], np.int32),
+            comm,
+            np.where(comm == 1, 7, 8).astype(np.int64),
+            np.zeros(n, np.int64),
+            np.zeros(n, np.int32),
+            np.zeros(n, np.bool_),
+            STRINGS,
+        ),
+        session=np.zeros(1, np.int64),
+        sources=("here",),
+        specification="process",
+        losses=(),
+        lossy=np.zeros(1, np.bool_),
+    )
+
+
+def finding_at(segment, state, role=""):
+    return Finding(
+        *(0, 1, "longer", Symbol(state, role), "", 7, "worker", segment * 1000, segment * 1000 + 1),
+        *((0, 1), 2.0, 1.0, 1.0, 1.0, 1.0),
+    )
+
+
+RUN, CALL = (State.RUN_USER, "", "worker"), (State.RUN_SYSCALL, "read", "worker")
+READ = (State.RUN_SYSCALL, "pread64", "worker")
+DISK = (State.WAIT_DISK, "virtio0-req.0", "worker")
+CPU = (State.WAIT_CPU, "other", "worker")
+IRQ = (State.IRQ, "virtio0-req.0", "worker")
+HELPS, LATE = (State.RUN, "", "helper"), (State.WAIT_CPU, "", "helper")
+
+
+@pytest.mark.parametrize(
+    ("segments", "at", "state", "role", "expected"),
+    [
+        # It waits in the call it ran last; interrupts in between tell nothing.
+        ([RUN, READ, DISK], 2, State.WAIT_DISK, "", Context("pread64")),
+        ([RUN, READ, IRQ, CPU, DISK], 4, State.WAIT_DISK, "", Context("pread64")),
+        # It came back to user space: no call.
+        ([READ, RUN, DISK], 2, State.WAIT_DISK, "", Context("")),
+        # Running is in no call that it waits in, but after something.
+        (
+            [READ, DISK, READ, RUN],
+            3,
+            State.RUN_USER,
+            "",
+            Context("", state=State.WAIT_DISK, detail="virtio0-req.0"),
+        ),
+        # A path leaves a thread where that thread woke the subject.
+        (
+            [CALL, LATE, HELPS, CPU, CALL, RUN, READ, DISK],
+            7,
+            State.WAIT_DISK,
+            "",
+            Context("pread64", waker="helper"),
+        ),
+        # On the other thread: what the subject did when it began to wait.
+        ([RUN, CALL, LATE, HELPS], 3, State.RUN, "helper", Context("read")),
+        (
+            [READ, DISK, CALL, HELPS],
+            3,
+            State.RUN,
+            "helper",
+            Context("read", state=State.WAIT_DISK, detail="virtio0-req.0"),
+        ),
+        ([RUN], 0, State.RUN_USER, "", Context("")),
+        # A missing segment would have begun where the path ends.
+        (
+            [READ, DISK],
+            2,
+            State.RUN,
+            "",
+            Context("", state=State.WAIT_DISK, detail="virtio0-req.0"),
+        ),
+    ],
+)
+def test_context(segments, at, state, role, expected):
+    assert find_context(path_of(*segments), finding_at(at, state, role)) == expected
