@@ -223,8 +223,7 @@ def _greedy(row: U8, least: int, known: dict[bytes, bytes] | None = None) -> lis
     return runs
 
 
-# -----------------------------------------------------------------------------
-# Loops in an alignment: where rows repeat a unit of states, and how often each does.
+# Loops in an alignment.
 
 
 # What is worth being called a loop; fewer iterations are states like others.
@@ -296,8 +295,7 @@ def _joined(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return result
 
 
-# -----------------------------------------------------------------------------
-# Collapsed rows, aligned -> whole rows, aligned: every iteration of every loop back in place.
+# Expansion: collapsed rows get their iterations back.
 
 
 I8 = npt.NDArray[np.int8]

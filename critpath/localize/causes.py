@@ -175,7 +175,6 @@ def _cause(
     )
 
 
-# -----------------------------------------------------------------------------
 # Which findings share a cause.
 
 
@@ -343,8 +342,7 @@ def _about(finding: Finding) -> tuple[str, str]:
     return "", role
 
 
-# -----------------------------------------------------------------------------
-# Time that only moved: the same work of a thread, once waited for and once beside it.
+# Offsetting: one thread's work, waited for in some executions and competing in others.
 
 
 def pair_offsetting(findings: Sequence[Finding]) -> dict[int, int]:

@@ -93,8 +93,7 @@ def column_statistics(
     )
 
 
-# -----------------------------------------------------------------------------
-# Which columns are odder than what the normal executions do among themselves.
+# Leave-one-out: columns that are odder than the normal executions among themselves.
 
 
 LEVEL = 0.05
@@ -349,8 +348,7 @@ def _medians(normal: I32, values: F64, counts: I64) -> tuple[F64, F64, F64, F64]
     return median, mad, medians, mads
 
 
-# -----------------------------------------------------------------------------
-# Medians and median deviations of many small groups, also without each member.
+# Medians of many small groups without each member.
 
 
 def medians_without_each(values: F64, sizes: I64) -> tuple[F64, F64, F64, F64]:

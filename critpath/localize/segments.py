@@ -153,8 +153,7 @@ class Holders:
             yield -total, (detail, tid, comm)
 
 
-# -----------------------------------------------------------------------------
-# What is explained, and what its segments are.
+# Which executions are explained, and their segments.
 
 
 def select_executions(comparison: Comparison, limit: int) -> tuple[list[int], int]:
@@ -203,8 +202,7 @@ def segments_of(paths: CriticalPaths, index: int) -> Segments:
     )
 
 
-# -----------------------------------------------------------------------------
-# Where on its path a finding stands: in which system call, and after what.
+# The context of a finding on its path.
 
 
 def find_context(paths: PathSet, finding: Finding) -> Context:
