@@ -35,6 +35,7 @@ def finite(detection):
     assert math.isfinite(detection.floor)
 
 
+@pytest.mark.long
 def test_false_alarms_stay_near_the_level():
     """Equal distributions, 200 comparisons at 5 %: expected 10, 99.9 % below 21."""
     rng = np.random.default_rng(1)
@@ -45,6 +46,7 @@ def test_false_alarms_stay_near_the_level():
     assert alarms <= 20
 
 
+@pytest.mark.long
 def test_stratified_false_alarms_stay_near_the_level():
     rng = np.random.default_rng(2)
     alarms = 0
