@@ -426,7 +426,7 @@ def _shared(sequences: Sequence[U8], alphabet: int, k: int) -> I64:
     words, place = np.unique(np.concatenate(every), return_inverse=True)
     counts = np.zeros((len(every), len(words)), np.int32)
     np.add.at(counts, (owner, place.reshape(-1)), 1)
-    # A word of one sequence only is shared with nobody.
+    # A word of one sequence only is shared with no other.
     counts = counts[:, (counts > 0).sum(axis=0) > 1]
     shared = np.empty((len(every), len(every)), np.int64)
     for i, mine in enumerate(counts):

@@ -1,6 +1,6 @@
 """Loops in paths: runs of one unit of states, kept as one iteration and a count.
 
-Where iterations of a loop belong in an alignment cannot be told from the states alone,
+Where iterations of a loop belong in an alignment cannot be seen from the states alone,
 and thousands of them cost most of the time.  So rows are aligned with one iteration of
 every run, and the others are put back behind it, left-justified.
 """

@@ -61,7 +61,7 @@ def outliers(
     floor : float
         Least excess, as a share of the cluster's mean total, that counts.
     types_known : bool
-        Types come from labels: an execution is held against its own alone.
+        Types come from labels: an execution is compared with its own alone.
 
     Returns
     -------
@@ -570,7 +570,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
 
 
 def _ways(size: int, picks: int) -> float:
-    """Count the assignments; inf where there are more than anybody would count."""
+    """Count the assignments; inf where there are too many."""
     logarithm = math.lgamma(size + 1) - math.lgamma(picks + 1) - math.lgamma(size - picks + 1)
     return float(math.comb(size, picks)) if logarithm < 100 else math.inf
 

@@ -142,7 +142,7 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     have is as rare for the one as for the other, whichever they are (full conformal
     prediction, Vovk et al. 2005).  What is tested are a row's states, and its gaps
     where less than half of the other rows have one: elsewhere a gap is only the other
-    side of somebody's insertion.  Both are in one test, so that one level holds for all
+    side of another row's insertion.  Both are in one test, so that one level holds for all
     that is odd in the structure.
 
     A duration's score is the absolute robust z of its logarithm: from the median of

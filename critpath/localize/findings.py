@@ -649,7 +649,7 @@ def judge_totals(totals: I64) -> Bool:
     - beyond Student's two-sided quantile at 5 %, divided by the number of symbols: the
       deviation of few values is itself uncertain, and many symbols are many chances;
     - further than any distance, in any symbol, of four in five normal rows: states that
-      somebody has and nobody else are no sign of a slow execution where normal ones
+      one row alone has are no sign of a slow execution where normal ones
       have some as well.  (Asking it of all or 95 % of them would hold the level whatever
       the distribution, but one odd normal execution would hide every cause.)
 

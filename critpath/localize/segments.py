@@ -64,8 +64,8 @@ class Holders:
     segments : Segments
         Of the anomalous execution.
     normals : sequence of Segments
-        Of the normal rows, in order; without them all that can be said is who holds
-        the time.
+        Of the normal rows, in order; without them, who holds the
+        time.
     """
 
     def __init__(self, segments: Segments, normals: Sequence[Segments]) -> None:
@@ -178,7 +178,7 @@ def select_executions(comparison: Comparison, limit: int) -> tuple[list[int], in
 
 
 def is_throttled(normal: PathSet, sample: PathSet) -> bool:
-    """Tell whether a CPU quota held somebody back in the sample, and nobody in the normal set."""
+    """Tell whether a CPU quota throttled a thread in the sample, and none in the normal set."""
     normal_held, sample_held = (
         any(QUOTA_HELD in warning for warning in paths.warnings) for paths in (normal, sample)
     )

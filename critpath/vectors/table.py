@@ -286,8 +286,8 @@ def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
 
 
 def _has_syscalls(path_set: PathSet) -> bool:
-    told = [State.RUN_USER, State.RUN_SYSCALL]
-    return any(bool(np.isin(paths.state, told).any()) for paths in path_set.paths.chunks())
+    traced = [State.RUN_USER, State.RUN_SYSCALL]
+    return any(bool(np.isin(paths.state, traced).any()) for paths in path_set.paths.chunks())
 
 
 def without_syscalls(path_set: PathSet) -> PathSet:
