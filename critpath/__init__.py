@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "execution", "mark"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> "Any":

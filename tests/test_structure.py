@@ -10,6 +10,8 @@ from typing import Final
 
 import pytest
 
+from critpath.model import Kind, State
+
 PACKAGE: Final = Path(__file__).resolve().parent.parent / "critpath"
 MODULES: Final = sorted(p for p in PACKAGE.rglob("*") if p.suffix in {".py", ".pyx", ".pxi"})
 PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
@@ -161,6 +163,19 @@ def test_compiled_modules_keep_the_import_rule():
             if words[:1] in (["from"], ["import"], ["cimport"]) and words[1].startswith("critpath"):
                 target = words[1].split(".")[1:2] or words[3:4]
                 assert target[0] in {*LEAVES, part(path)}, f"{place(path)}:{number}: {line}"
+
+
+def test_kinds_and_states_stand_once():
+    """The build writes the Cython enums: no native file types one of these numbers again."""
+    names = [*Kind.__members__, *State.__members__]
+    typed = re.compile(rf"^\s+(?:S_|KIND_|STATE_)?({'|'.join(names)}) = -?\d", re.MULTILINE)
+    found = [
+        f"{place(path)}: {match[0].strip()}"
+        for path in MODULES
+        if path.suffix in {".pyx", ".pxi"}
+        for match in typed.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
 
 
 def test_only_commands_print():

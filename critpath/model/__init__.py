@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from critpath.model.alignment import LETTERS, Alignment, Loop, in_doublings
+    from critpath.model.alignment import LETTERS, Alignment, Loop, label_duration
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -64,16 +64,18 @@ if TYPE_CHECKING:
         Block,
         BlockList,
         Blocks,
-        Opened,
+        BlockStore,
+        OpenColumns,
+        ReplayedRecording,
         Timelines,
         Workers,
-        filled_in,
-        whole_block,
+        make_single_block,
+        open_filled,
     )
     from critpath.model.vectors import Symbol, VectorTable, identifiers, mid_ranks
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
+    "alignment": ("Alignment", "LETTERS", "Loop", "label_duration"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
@@ -94,8 +96,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
-        *("Block", "BlockList", "Blocks", "Opened", "Timelines", "Workers", "filled_in"),
-        "whole_block",
+        *("Block", "BlockList", "BlockStore", "Blocks", "OpenColumns", "ReplayedRecording"),
+        *("Timelines", "Workers", "make_single_block", "open_filled"),
     ),
     "vectors": ("Symbol", "VectorTable", "identifiers", "mid_ranks"),
 }
@@ -129,6 +131,7 @@ __all__ = [
     "Alignment",
     "Block",
     "BlockList",
+    "BlockStore",
     "Blocks",
     "Bool",
     "Calibration",
@@ -160,13 +163,14 @@ __all__ = [
     "Manifest",
     "Member",
     "Missing",
-    "Opened",
+    "OpenColumns",
     "Outliers",
     "PackedBlock",
     "PackedBlocks",
     "PathSet",
     "Piece",
     "Rate",
+    "ReplayedRecording",
     "Rows",
     "Run",
     "State",
@@ -177,12 +181,12 @@ __all__ = [
     "Timelines",
     "VectorTable",
     "Workers",
-    "filled_in",
     "freeze_columns",
     "identifiers",
-    "in_doublings",
     "join_paths",
     "join_stored",
+    "label_duration",
+    "make_single_block",
     "mid_ranks",
-    "whole_block",
+    "open_filled",
 ]

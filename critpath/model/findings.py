@@ -38,7 +38,7 @@ class ColumnStatistics(Table):
         The paper's view.
     p_structure, p_duration : float64 [columns]
         How many of the normal rows' own columns are at least as odd in their state
-        and in its duration (leave-one-out).  NaN where nothing can be said: no
+        and in its duration (leave-one-out).  NaN where it is unknown: no
         verdict, or a gap where the normal rows do not agree on a state.
     abnormal : bool [columns]
         The verdict: either stands out (Benjamini-Hochberg, 5 %).

@@ -442,7 +442,7 @@ class Piece:
 class StoredPaths(CriticalPaths):
     """Paths that are in memory a piece at a time.
 
-    They are `CriticalPaths` to whoever asks for a column: then all pieces are fetched
+    Asked for a column they are `CriticalPaths`: then all pieces are fetched
     and kept.  `chunks`, `map` and `take` keep only what they return, so that sets are
     compared that do not fit in memory.
 
@@ -481,7 +481,7 @@ class StoredPaths(CriticalPaths):
         return CriticalPaths(**{column: getattr(self, column) for column in _COLUMNS})
 
     def map(self, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:
-        """Return paths of which every piece is changed once it is fetched."""
+        """Return paths with every piece changed when it is fetched."""
         return StoredPaths([Piece(p.length, partial(_changed, p, change)) for p in self._pieces])
 
     def keep(self, rows: I64) -> CriticalPaths:

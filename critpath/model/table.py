@@ -145,7 +145,7 @@ class Rows(Table):
 
 
 def html_table(title: str, columns: Mapping[str, Column]) -> str:
-    """Return the first rows and columns of a table as HTML; what is left out is said.
+    """Return the first rows and columns of a table as HTML; it says what is left out.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def optional(values: Sequence[Any], dtype: type[np.generic]) -> Column:
 
 
 def _distinct(codes: Any, words: list[str]) -> tuple[Any, list[str]]:
-    """Return codes into words of which no two are equal, as a dictionary must have them."""
+    """Return codes into distinct words, as a dictionary must have them."""
     places: dict[str, int] = {}
     table = [places.setdefault(word, len(places)) for word in words]
     if len(places) == len(words):

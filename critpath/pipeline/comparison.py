@@ -75,7 +75,9 @@ def compare(
                 f"the {name} set has no execution ({path_set.specification})",
                 "check --execution, or record more: at least 10 executions, better 100",
             )
-    normal, sample, unlike = with_like_states(with_switches(normal), with_switches(sample))
+    normal, sample, unlike = with_like_states(
+        note_repaired_switches(normal), note_repaired_switches(sample)
+    )
     # Segments may be more than fit in memory: they are read chunk by chunk, once for the
     # alphabet and once for the vectors, and then only those of the paths that are aligned.
     coder = Coder((normal, sample), settings.vector)
@@ -418,7 +420,7 @@ def _explain_one(
 _SMALL: Final = 0.05
 
 
-def with_switches(paths: PathSet) -> PathSet:
+def note_repaired_switches(paths: PathSet) -> PathSet:
     """Return a set that says how many of its switches critpath put in.
 
     Parameters
