@@ -67,7 +67,7 @@ def instance() -> Iterator[Path]:
     root = Path("/sys/kernel/tracing")
     if not (root / "instances").is_dir():
         subprocess.run(["mount", "-t", "tracefs", "nodev", root], check=False, capture_output=True)
-    path = root / "instances" / sessions.new_name()
+    path = root / "instances" / sessions.new_session_name()
     try:
         path.mkdir()
     except OSError as error:

@@ -369,7 +369,7 @@ def instance() -> Iterator[Path]:
         subprocess.run(["mount", "-t", "tracefs", "nodev", root], check=False, capture_output=True)
     if not (root / "instances").is_dir():
         pytest.skip("tracefs cannot be mounted here")
-    path = root / "instances" / sessions.new_name()
+    path = root / "instances" / sessions.new_session_name()
     try:
         path.mkdir()
     except OSError as error:
@@ -440,7 +440,7 @@ def test_a_recording_that_ends_is_let_go_and_the_next_is_found(instance, monkeyp
     assert critpath.mark("begin", "one")
     (instance / "tracing_on").write_text("0")
     critpath.mark("end", "one")  # says that it is over
-    other = instance.with_name(sessions.new_name())
+    other = instance.with_name(sessions.new_session_name())
     other.mkdir()
     try:
         instance.rmdir()  # nobody holds it
