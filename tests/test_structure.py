@@ -13,7 +13,7 @@ PACKAGE: Final = Path(__file__).resolve().parent.parent / "critpath"
 MODULES: Final = sorted(p for p in PACKAGE.rglob("*") if p.suffix in {".py", ".pyx", ".pxi"})
 PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
-LEAVES: Final = {"model", "errors", "units", "untrusted", "processes"}
+LEAVES: Final = {"model", "documents", "errors", "units", "untrusted", "processes"}
 STAGES: Final = {
     *("record", "read", "timeline", "graph", "executions", "vectors"),
     *("detect", "cluster", "align", "localize", "report"),
@@ -23,6 +23,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     **{leaf: set() for leaf in LEAVES},
     # A table shows itself in a notebook: names of a trace are made safe there as everywhere.
     "model": {"units"},
+    # A document names the states.
+    "documents": {"model"},
     **{stage: set(LEAVES) for stage in STAGES},
     "store": set(LEAVES),
     "baseline": {*LEAVES, "store"},

@@ -12,10 +12,13 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from critpath.commands.output import attempt
 from critpath.errors import CritpathError
+
+if TYPE_CHECKING:
+    from critpath.documents import ComparisonDocument
 
 SUMMARY: Final = "GITHUB_STEP_SUMMARY"
 OUTPUT: Final = "GITHUB_OUTPUT"
@@ -52,7 +55,7 @@ def files() -> list[str]:
     return [place for name in (SUMMARY, OUTPUT) if (place := os.environ.get(name))]
 
 
-def prepare(document: dict[str, Any]) -> ForGitHub:
+def prepare(document: ComparisonDocument) -> ForGitHub:
     """Render what GitHub gets of a comparison."""
     from critpath.report.ci.as_github import annotate  # noqa: PLC0415 - start-up time
     from critpath.report.ci.as_markdown import MOST_BYTES, render_markdown  # noqa: PLC0415 - as above
@@ -66,10 +69,10 @@ def prepare(document: dict[str, Any]) -> ForGitHub:
         # An empty line, as what is there may end in the middle of one.
         summary = render_markdown(document, most=room)
         summary = f"\n\n{summary}" if summary and there else summary
-    anomalous = document["outliers"]["anomalous"]
+    anomalous = document.outliers.anomalous
     return ForGitHub(
         summary,
-        f"verdict={document['verdict']}\nanomalous={anomalous}\n",
+        f"verdict={document.verdict}\nanomalous={anomalous}\n",
         tuple("::" + log_text(str(one)[2:]) for one in annotate(document)),
     )
 

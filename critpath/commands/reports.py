@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from critpath.commands import github
 from critpath.commands.output import (
@@ -23,6 +23,8 @@ from critpath.units import log_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from critpath.documents import ComparisonDocument
 
 _FILES: Final = {
     "html": "write a report page (- for stdout)",
@@ -84,7 +86,7 @@ def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Out
     return outputs
 
 
-def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
+def write_reports(document: ComparisonDocument, outputs: Outputs) -> None:
     """Write every document, and the text of the terminal unless stdout is one's.
 
     Everything is rendered before anything is written, and files are there all or none.
@@ -93,8 +95,7 @@ def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
 
     Parameters
     ----------
-    document : dict
-        A comparison's.
+    document : ComparisonDocument
     outputs : Outputs
 
     Raises
@@ -122,13 +123,13 @@ def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
     attempt(lambda: _to_files(texts), tell_github, print_all)
 
 
-def _show(document: dict[str, Any], console: Console) -> None:
+def _show(document: ComparisonDocument, console: Console) -> None:
     from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
     render_comparison(document, console)
 
 
-def write_files(document: dict[str, Any], places: dict[str, str]) -> None:
+def write_files(document: ComparisonDocument, places: dict[str, str]) -> None:
     """Write documents of a comparison, by kind of document the file; all or none."""
     texts = {place: _render(name, document) for name, place in places.items()}
     attempt(lambda: _to_files(texts), lambda: _to_stdout(texts))
@@ -145,7 +146,7 @@ def _to_stdout(texts: dict[str, str]) -> None:
         write_output(STDOUT, text if text.startswith("{") else log_text(text))
 
 
-def _render(name: str, document: dict[str, Any]) -> str:
+def _render(name: str, document: ComparisonDocument) -> str:
     if name == "html":
         from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
 

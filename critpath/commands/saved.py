@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from critpath.commands.output import STDOUT, check_inputs
 from critpath.errors import UnreadableError
 from critpath.untrusted import LARGEST
 
+if TYPE_CHECKING:
+    from critpath.documents import ComparisonDocument, Document
 
-def load_saved(file: str) -> dict[str, Any]:
+
+def load_saved(file: str) -> Document:
     """Read the document in a file, or on stdin for ``-``.
 
     Raises
@@ -42,7 +45,7 @@ def load_saved(file: str) -> dict[str, Any]:
     return load_document(content)
 
 
-def load_comparison(file: str) -> dict[str, Any]:
+def load_comparison(file: str) -> ComparisonDocument:
     """Read a saved comparison.
 
     Raises
@@ -51,8 +54,8 @@ def load_comparison(file: str) -> dict[str, Any]:
         If it is not there, or not a comparison.
     """
     document = load_saved(file)
-    if not str(document.get("format", "")).startswith("critpath/comparison/"):
+    if not document.format.startswith("critpath/comparison/"):
         raise UnreadableError(
             f"{file} holds no comparison", "give a file of critpath compare --json"
         )
-    return document
+    return cast("ComparisonDocument", document)

@@ -41,7 +41,7 @@ def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
     """
     from critpath.baseline.format import Session
     from critpath.detect.gate import seed
-    from critpath.report.document.sets import set_document
+    from critpath.report.document.comparison import begin_dates
 
     _check_new(parts, set(), "")
     sessions = []
@@ -50,7 +50,7 @@ def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
         rows = spread(part.executions.label, most, seed(moments))
         kept = part if len(rows) == len(part) else only(part, rows)
         out = before + len(part) - len(rows)
-        sessions.append(Session(kept, tuple(set_document(part)["recorded"]), out))
+        sessions.append(Session(kept, tuple(begin_dates(part)), out))
     return tuple(sessions)
 
 

@@ -27,9 +27,9 @@ FORMATS = ("fasta", "clustal", "stockholm")
 
 
 def rows_of(aligned, document=None):
-    letters = LETTERS if document is None else [s["letter"] for s in document["symbols"]]
+    letters = LETTERS if document is None else [s.letter for s in document.symbols]
     return [
-        "".join("-" if s < 0 else letters[s] for s in row["symbols"]) for row in aligned["rows"]
+        "".join("-" if s < 0 else letters[s] for s in row.symbols) for row in aligned.rows
     ]
 
 
@@ -76,14 +76,14 @@ def document_of(*entries, symbols=64):
 @pytest.mark.parametrize("reader", [Align, AlignIO])
 def test_readers_of_biopython_give_back_the_rows(factory, as_, reader):
     document = comparison_document(factory.comparison())
-    aligned = document["aligned"][0]
+    aligned = document.aligned[0]
     read = reader.read(StringIO(write_alignments(document, [aligned], as_)), as_)
     shown = [str(row.seq) for row in read] if reader is AlignIO else list(read)
     names = [row.id for row in (read if reader is AlignIO else read.sequences)]
     assert shown == rows_of(aligned, document)
     assert names == row_names(aligned)
     assert names[0] == "n_1"
-    assert names[-1] == f"s_{aligned['execution']}"
+    assert names[-1] == f"s_{aligned.execution}"
 
 
 @pytest.mark.parametrize("as_", FORMATS)
@@ -122,16 +122,16 @@ def test_an_empty_path_is_a_row_of_gaps():
 
 def test_tracks_of_stockholm(factory):
     document = comparison_document(factory.comparison())
-    aligned = document["aligned"][0]
-    text = write_alignments(document, document["aligned"], "stockholm")
+    aligned = document.aligned[0]
+    text = write_alignments(document, document.aligned, "stockholm")
     read, second = Align.parse(StringIO(text), "stockholm")
-    assert list(second) == rows_of(document["aligned"][1], document)
-    tracks, statistics = read.column_annotations, aligned["statistics"]
-    assert {len(track) for track in tracks.values()} == {aligned["columns"]}
+    assert list(second) == rows_of(document.aligned[1], document)
+    tracks, statistics = read.column_annotations, aligned.statistics
+    assert {len(track) for track in tracks.values()} == {aligned.columns}
     for character, p in zip(tracks["probability"], statistics["probability"], strict=True):
         tenth = 10 if character == "*" else int(character)
         assert abs(tenth / 10 - p) <= 0.05 + 1e-9
-    last = aligned["rows"][-1]
+    last = aligned.rows[-1]
     for character, symbol, duration in zip(
         tracks["duration"], last["symbols"], last["durations"], strict=True
     ):
@@ -139,7 +139,7 @@ def test_tracks_of_stockholm(factory):
     for character, mean in zip(tracks["normal_duration"], statistics["mean"], strict=True):
         assert character == ("." if mean is None else in_doublings(mean))
     for character, symbol in zip(tracks["normal_symbol"], statistics["normal_symbol"], strict=True):
-        assert character == ("-" if symbol < 0 else document["symbols"][symbol]["letter"])
+        assert character == ("-" if symbol < 0 else document.symbols[symbol].letter)
     paper = {"s": "abnormal_state", "d": "abnormal_duration", "m": "missing"}
     assert set(tracks["paper"]) == {"s", "d", "m", "."} - {
         letter for letter, name in paper.items() if not any(statistics[name])
@@ -147,14 +147,14 @@ def test_tracks_of_stockholm(factory):
     for column, letter in enumerate(tracks["paper"]):
         assert any(statistics[name][column] for name in paper.values()) == (letter != ".")
         assert letter == "." or statistics[paper[letter]][column]
-    assert "R=RUN C=WAIT_CPU" in read.annotations["comment"]
-    assert read.annotations["identifier"] == "s_1"
+    assert "R=RUN C=WAIT_CPU" in read.annotations.comment
+    assert read.annotations.identifier == "s_1"
     record = read.sequences[0]
     assert record.annotations["set"] == "normal"
     assert record.annotations["tid"] == "1201"
     assert record.description.startswith("normal execution 1, worker [1201], ")
-    row = aligned["rows"][0]
-    present = [d for s, d in zip(row["symbols"], row["durations"], strict=True) if s >= 0]
+    row = aligned.rows[0]
+    present = [d for s, d in zip(row.symbols, row.durations, strict=True) if s >= 0]
     assert record.letter_annotations["duration"] == "".join(map(in_doublings, present))
 
 
@@ -162,10 +162,10 @@ def test_the_verdict_on_columns_is_a_track_where_there_is_one():
     one = entry([[1, 2, 3], [1, -1, 3]])
     read = Align.read(StringIO(write_alignments(document_of(one), [one], "stockholm")), "stockholm")
     assert "abnormal" not in read.column_annotations
-    one["statistics"]["abnormal"] = [False, True, False]
+    one.statistics.abnormal = [False, True, False]
     read = Align.read(StringIO(write_alignments(document_of(one), [one], "stockholm")), "stockholm")
-    assert read.column_annotations["abnormal"] == ".*."
-    assert "abnormal, * where" in read.annotations["comment"]
+    assert read.column_annotations.abnormal == ".*."
+    assert "abnormal, * where" in read.annotations.comment
 
 
 def test_loops_are_a_track_and_a_count_per_row():
@@ -173,9 +173,9 @@ def test_loops_are_a_track_and_a_count_per_row():
     one = entry([[9, 1, 2, 1, 2, 8], [9, 1, 2, -1, -1, 8], [9, -1, -1, -1, -1, 8]], loops=[loop])
     text = write_alignments(document_of(one), [one], "stockholm")
     read = Align.read(StringIO(text), "stockholm")
-    assert read.column_annotations["iteration"] == ".1122."
-    assert [r.annotations["iterations"] for r in read.sequences] == ["2", "1", "0"]
-    assert "iteration, which one of a loop" in read.annotations["comment"]
+    assert read.column_annotations.iteration == ".1122."
+    assert [r.annotations.iterations for r in read.sequences] == ["2", "1", "0"]
+    assert "iteration, which one of a loop" in read.annotations.comment
 
 
 def test_loops_are_saved_with_a_comparison_and_checked(factory):
@@ -187,7 +187,7 @@ def test_loops_are_saved_with_a_comparison_and_checked(factory):
     looped = Alignment(**fields, loops=loops)
     object.__setattr__(one, "alignment", looped)
     document = load_document(to_json(comparison_document(comparison)))
-    (back,) = alignment_of(document["aligned"][0]).loops
+    (back,) = alignment_of(document.aligned[0]).loops
     assert (back.first, back.last, back.period) == (2, 6, 2)
     assert back.iterations.tolist() == list(range(n))
     for change in (
@@ -202,14 +202,14 @@ def test_loops_are_saved_with_a_comparison_and_checked(factory):
         with pytest.raises(UnreadableError, match="loops"):
             load_document(to_json(damaged))
     # Files of before loops were saved are read as ever.
-    del document["aligned"][0]["loops"]
+    del document.aligned[0].loops
     assert alignment_of(load_document(to_json(document))["aligned"][0]).loops == ()
 
 
 def test_the_alignment_of_a_document_is_the_one_it_was_made_from(factory):
     comparison = factory.comparison()
     document = load_document(to_json(comparison_document(comparison)))
-    for one, aligned in zip(comparison.aligned, document["aligned"], strict=True):
+    for one, aligned in zip(comparison.aligned, document.aligned, strict=True):
         back = alignment_of(aligned)
         assert back.rows.tolist() == one.alignment.rows.tolist()
         assert back.symbols.tolist() == one.alignment.symbols.tolist()
@@ -237,15 +237,15 @@ def test_text_of_a_trace_cannot_add_lines(factory):
     names = factory.Names(comm="evil\n#=GC x\r//", label="\x1b[31m\n//", role="a b\n//\n")
     document = comparison_document(factory.comparison(names=names))
     for as_ in FORMATS:
-        text = write_alignments(document, document["aligned"][:1], as_)
-        assert list(Align.read(StringIO(text), as_)) == rows_of(document["aligned"][0], document)
+        text = write_alignments(document, document.aligned[:1], as_)
+        assert list(Align.read(StringIO(text), as_)) == rows_of(document.aligned[0], document)
         assert "\x1b" not in text
         assert sum(line == "//" for line in text.splitlines()) == (as_ == "stockholm")
 
 
 def test_trees_have_the_rows_names_and_lengths():
     one = entry([[1], [2], [3]], ids=["p", "q", "r"])
-    one["tree"] = "((0:0.000012345,2:1):0.25,1:2);"
+    one.tree = "((0:0.000012345,2:1):0.25,1:2);"
     tree = Phylo.read(StringIO(write_trees([one])), "newick")
     depths = {leaf.name: round(d, 9) for leaf, d in tree.depths().items() if leaf.name}
     assert depths == {"n_p": 0.250012345, "s_r": 1.25, "n_q": 2}
@@ -258,7 +258,7 @@ def test_trees_have_the_rows_names_and_lengths():
 )
 def test_a_damaged_tree_is_an_error_of_two_lines(tree):
     one = entry([[1], [2]])
-    one["tree"] = tree
+    one.tree = tree
     with pytest.raises(UnreadableError, match="tree of execution 1 is damaged"):
         write_trees([one])
 
@@ -285,7 +285,7 @@ def test_an_alignment_of_its_own_in_biopython():
     whole = alignment.to_biopython()
     assert list(whole) == ["ABC", "A-C"]
     assert [record.id for record in whole.sequences] == ["0", "1"]
-    assert [r.letter_annotations["duration"] for r in whole.sequences] == ["01A", "Kz"]
+    assert [r.letter_annotations.duration for r in whole.sequences] == ["01A", "Kz"]
     assert whole.substitutions["C", "C"] == 1  # it counts as Biopython's own do
     assert [r.id for r in alignment.to_biopython(["a", "b"]).sequences] == ["a", "b"]
     assert whole.shape == (2, 3)

@@ -116,15 +116,15 @@ class Page(HTMLParser):
 def with_60_clusters(document):
     """Spread executions over sixty clusters, each paired with that of its number."""
     for which in ("normal", "sample"):
-        places = document["plane"][which]
-        document["plane"][which] = [[i % 60 + i / 1e3, i % 7] for i in range(len(places))]
-        found = document["clusters"][which]
-        found["clusters"] = [
+        places = document.plane[which]
+        document.plane[which] = [[i % 60 + i / 1e3, i % 7] for i in range(len(places))]
+        found = document.clusters[which]
+        found.clusters = [
             {"cluster": k, "size": 5, "weak": 0, "mean_duration": 1e6} for k in range(60)
         ]
-    for row in document["executions"]:
-        row["cluster"] = row["position"] % 60
-    document["clusters"]["pairs"] = [
+    for row in document.executions:
+        row.cluster = row.position % 60
+    document.clusters.pairs = [
         {"sample": k, "normal": k, "score": None, "weak": k == 7, "novel": k == 9}
         for k in range(60)
     ]
@@ -134,25 +134,25 @@ def with_60_clusters(document):
 def without_clusters(document):
     """Take away what clustering found, as where there is nothing to cluster."""
     for which in ("normal", "sample"):
-        document["clusters"][which].update(clusters=[], ordering=[], reachability=[])
-    document["clusters"]["pairs"] = []
-    document["plane"] = None
-    for row in document["executions"]:
-        row["cluster"] = None
+        document.clusters[which].update(clusters=[], ordering=[], reachability=[])
+    document.clusters.pairs = []
+    document.plane = None
+    for row in document.executions:
+        row.cluster = None
     return document
 
 
 def without_findings(document):
-    document["findings"] = []
-    document["causes"] = []
+    document.findings = []
+    document.causes = []
     return document
 
 
 def without_figures(document):
     """Leave every figure of the states and detection undefined."""
-    for state in document["states"]:
+    for state in document.states:
         state.update({k: None for k, v in state.items() if isinstance(v, float)})
-    document["detection"].update(alpha=None, floor=None, detectable=None, paper_false_alarms=None)
+    document.detection.update(alpha=None, floor=None, detectable=None, paper_false_alarms=None)
     return document
 
 
@@ -251,7 +251,7 @@ def marked(figure):
 def test_every_execution_is_in_the_panels_of_its_set(page_of, name):
     document, page = page_of(name)
     figures = re.findall(r'<svg class="scatter".*?</svg>', page)
-    sizes = [document["sets"][which]["executions"] for which in ("normal", "sample")]
+    sizes = [document.sets[which].executions for which in ("normal", "sample")]
     assert [marked(figure) for figure in figures] == [*sizes, sum(sizes)]
 
 

@@ -78,16 +78,16 @@ def document(factory):
         factory.comparison(normals=5, samples=5, anomalous=1, columns=7, settings={"a": "b"})
     )
     for which in ("normal", "sample"):
-        one = found["sets"][which]
+        one = found.sets[which]
         one.update(machines=["m"], processors=["p"], cpus=["2"], profiles=["full"])
         one.update(recorded=["2026-11-21T04:35:27Z"], warnings=["w"], notes=["n"])
         place = {"begin": 0, "end": 9, "host": 0, "cpu": 1, "events": 1, "packets": 1}
-        one["loss"]["places"] = [{**place, "reason": "full"}]
-        found["clusters"][which]["notes"] = ["n"]
-    found["sets"]["sample"]["kernels"] = ["6.2"]
-    for state in found["states"]:
-        state["level"] = "warn"
-    found["clusters"]["notes"] = found["outliers"]["notes"] = ["n"]
+        one.loss.places = [{**place, "reason": "full"}]
+        found.clusters[which].notes = ["n"]
+    found.sets.sample.kernels = ["6.2"]
+    for state in found.states:
+        state.level = "warn"
+    found.clusters.notes = found.outliers.notes = ["n"]
     return found
 
 

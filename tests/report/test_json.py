@@ -14,7 +14,7 @@ from rich.console import Console
 
 from critpath.errors import UnreadableError
 from critpath.model import Loss
-from critpath.report.document.as_json import load_document, to_json, to_json_line
+from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.report.document.path import path_document, path_json
 from critpath.report.html.as_html import render_html
@@ -69,17 +69,17 @@ def test_path_as_the_design_says(factory):
         "unexplained",
         "loss",
     }
-    assert document["format"] == "critpath/path/1"
-    assert document["subject"] == {"tid": 1201, "comm": "worker"}
-    assert (document["execution"], document["label"]) == ("e7", "cpu")
-    assert document["loss"] == {"events": 5, "packets": 2}
-    segments = document["segments"]
+    assert document.format == "critpath/path/1"
+    assert document.subject == {"tid": 1201, "comm": "worker"}
+    assert (document.execution, document.label) == ("e7", "cpu")
+    assert document.loss == {"events": 5, "packets": 2}
+    segments = document.segments
     assert set(segments[0]) == {"begin", "end", "tid", "comm", "state", "detail"}
-    assert document["begin"] == segments[0]["begin"]
-    assert document["end"] == segments[-1]["end"]
-    assert sum(document["totals"].values()) == document["end"] - document["begin"]
-    assert document["totals"]["WAIT_TIMER"] == 30_000_000
-    assert document["unexplained"] == 0
+    assert document.begin == segments[0]["begin"]
+    assert document.end == segments[-1]["end"]
+    assert sum(document.totals.values()) == document.end - document.begin
+    assert document.totals["WAIT_TIMER"] == 30_000_000
+    assert document.unexplained == 0
     line = to_json_line(document)
     assert "\n" not in line
     assert load_document(line) == document
@@ -93,8 +93,8 @@ def test_path_counts_what_it_cannot_explain(factory):
     state[:2] = list(codes.values())
     changed = type(paths)(**{**vars(paths), "state": state})
     document = path_document(changed, 0, tid=1, comm="", losses=())
-    assert document["unexplained"] == int(paths.duration[:2].sum())
-    assert document["unexplained"] == sum(document["totals"][name] for name in codes)
+    assert document.unexplained == int(paths.duration[:2].sum())
+    assert document.unexplained == sum(document.totals[name] for name in codes)
 
 
 @pytest.mark.parametrize(

@@ -64,13 +64,13 @@ def test_short_names_in_drawings_full_ones_in_the_table(factory):
     document = comparison_document(factory.comparison(columns=20))
     factory.unnamed(document)
     page = render_html(document)
-    one = document["aligned"][0]
+    one = document.aligned[0]
     drawing = re.search(r'<svg class="aligned".*?</svg>', page)[0]
     labels = re.findall(r'text-anchor="end"[^>]*>(?:<title>([^<]*)</title>)([^<]*)<', drawing)
     assert labels
     for full, label in labels:
-        assert full in {row["id"] for row in one["rows"]}
+        assert full in {row.id for row in one.rows}
         assert len(label) <= 17
         assert label.endswith(full[-3:])
     table = page[page.index('<section id="executions"') :]
-    assert all(f">{row['id']}<" in table for row in document["executions"])
+    assert all(f">{row.id}<" in table for row in document.executions)
