@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext
 
-_IMPORTED: Final = ["critpath.pipeline.forked", "pyarrow.parquet"]
+_IMPORTED: Final = ["critpath.pipeline.preload", "pyarrow.parquet"]
 
 
 def begin_server() -> ForkServerContext:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from critpath.align.canonical import Distinct, check_sequences, distinct_rows
-from critpath.align.consistency import align_consistent, reason_against
-from critpath.align.expansion import expand
-from critpath.align.loops import find_loops
-from critpath.align.posteriors import TooMuchError
-from critpath.align.profiles import I8, Model, f81_model, sum_of_pairs
-from critpath.align.programme import MAX_CELLS
-from critpath.align.repeats import Collapsed, collapse, find_units
-from critpath.align.stages import align_distinct
-from critpath.align.tree import Tree, newick
-from critpath.align.weights import clustalw_weights
+from critpath.align.dp import MAX_CELLS
+from critpath.align.pairwise import align_profiles
+from critpath.align.posteriors import TooMuchError, add_row, align_consistent, reason_against
+from critpath.align.profiles import I8, Model, build_profile, f81_model, merge_rows, sum_of_pairs
+from critpath.align.progressive import Tree, align_distinct, clustalw_weights, newick
+from critpath.align.repeats import Collapsed, collapse, expand, find_loops, find_units
 from critpath.model import F64, I32, I64, U8, Alignment, Loop
 
 POSTERIORS: Final = "posteriors"
@@ -279,3 +274,245 @@ def _score(positions: I32, distinct: Distinct) -> float:
         score += count * (count - 1) / 2 * float(diagonal[letters].sum())
         score += count * len(distinct.empty) * len(letters) * model.gap_extend
     return float(score)
+
+
+# -----------------------------------------------------------------------------
+# Which members of a large normal group to align: typical first, then diverse.
+
+
+def choose_rows(counts: I64, limit: int) -> I64:
+    """Choose at most `limit` executions that represent a group.
+
+    The medoid (least summed Euclidean distance to all) first, then always the one
+    farthest from all chosen so far.  Distances are of the square roots of the
+    counts, as in the clustering.  Among equals the lexicographically least vector,
+    then the lowest row, so that the choice does not depend on the order of rows
+    with unlike vectors.
+
+    Parameters
+    ----------
+    counts : int64 [n, k]
+        Count vectors.
+    limit : int
+        At least 1.
+
+    Returns
+    -------
+    int64 [min(n, limit)]
+        Rows chosen, ascending; all where the group is not larger than `limit`.
+
+    Raises
+    ------
+    ValueError
+        If `limit` is below 1.
+    """
+    if limit < 1:
+        raise ValueError(f"limit {limit}: at least one row is needed")
+    n = len(counts)
+    if n <= limit:
+        return np.arange(n, dtype=np.int64)
+    order = np.lexsort((np.arange(n), *counts.T[::-1]))
+    points = np.sqrt(counts[order].astype(np.float64))
+    # Many executions have the same counts: what is between these is computed once.
+    new = np.ones(n, np.bool_)
+    new[1:] = (points[1:] != points[:-1]).any(axis=1)
+    first = np.flatnonzero(new)
+    weight = np.diff(first, append=n)
+    sums = np.array([_distances(points[first], point) @ weight for point in points[first]])
+    chosen = [int(first[np.argmin(np.round(sums, 6))])]
+    nearest = _distances(points, points[chosen[0]])
+    nearest[chosen[0]] = -1
+    while len(chosen) < limit:
+        following = int(np.argmax(np.round(nearest, 9)))
+        chosen.append(following)
+        nearest = np.minimum(nearest, _distances(points, points[following]))
+        nearest[chosen] = -1
+    return np.sort(order[chosen]).astype(np.int64)
+
+
+def _distances(points: F64, to: F64) -> F64:
+    return np.asarray(np.sqrt(((points - to) ** 2).sum(axis=1)))
+
+
+# -----------------------------------------------------------------------------
+# One more row for an alignment that stays as it is.
+
+
+class Group:
+    """Sequences that are aligned once, for others to be added to, one at a time.
+
+    Parameters
+    ----------
+    sequences : sequence of uint8 arrays
+    durations : sequence of int64 arrays
+    alphabet : int
+    others : sequence of uint8 arrays
+        What will be added: their loops are treated as loops in the group, too.
+    max_cells : int
+        See `multiple.align`, as for the errors.
+    method : str
+        See `multiple.align`; rows are added by the one that aligned the group.
+    """
+
+    def __init__(
+        self,
+        sequences: Sequence[U8],
+        durations: Sequence[I64],
+        alphabet: int,
+        *,
+        others: Sequence[U8] = (),
+        max_cells: int = MAX_CELLS,
+        method: str = POSTERIORS,
+    ) -> None:
+        check_sequences(sequences, durations, alphabet)
+        self._sequences, self._durations = tuple(sequences), tuple(durations)
+        self._alphabet, self._max_cells = alphabet, max_cells
+        self._core = align_core(
+            sequences, alphabet, others=others, max_cells=max_cells, method=method
+        )
+
+    def add(self, sequence: U8, durations: I64) -> Alignment:
+        """Return the group's alignment with one more row, the last.
+
+        A sequence against the group.  Rows of the group keep their place
+        relative to each other: columns in which only the added row has a letter come
+        between theirs, and a loop is as long as its longest run, the added row's
+        included.
+
+        Parameters
+        ----------
+        sequence : uint8 array
+        durations : int64 array
+            Nanoseconds of every letter.
+
+        Raises
+        ------
+        ValueError
+            If they differ in length or a letter is not below `alphabet`.
+        UsageError
+            If paths are too long; see `programme.solve`.
+        """
+        check_sequences([sequence], [durations], self._alphabet)
+        core = _with_row(self._core, sequence, len(self._sequences), self._max_cells)
+        return finish(core, (*self._sequences, sequence), (*self._durations, durations))
+
+
+def _with_row(core: Core, sequence: U8, number: int, max_cells: int) -> Core:
+    """Add a row to what is computed of an alignment."""
+    distinct = core.distinct
+    if not len(sequence):
+        return replace(core, distinct=replace(distinct, empty=[*distinct.empty, number]))
+    whole = distinct.label[sequence]
+    for i, row in enumerate(distinct.rows):
+        if np.array_equal(row, whole):
+            copies = [*distinct.copies]
+            copies[i] = [*copies[i], number]
+            return replace(core, distinct=replace(distinct, copies=copies))
+    mine = collapse(whole, core.units)
+    leaf, codes = len(core.codes), core.codes
+    for of, known in zip(core.of, core.rows, strict=True):
+        if np.array_equal(known.letters, mine.letters):
+            leaf = of
+    if leaf == len(codes):
+        codes = _with_sequence(core, mine.letters, max_cells)
+    return replace(
+        core,
+        distinct=replace(
+            distinct, rows=[*distinct.rows, whole], copies=[*distinct.copies, [number]]
+        ),
+        rows=(*core.rows, mine),
+        of=(*core.of, leaf),
+        codes=codes,
+    )
+
+
+def _with_sequence(core: Core, letters: U8, max_cells: int) -> I8:
+    """Align a sequence with the rows there are; it becomes the last."""
+    added = letters.astype(np.int8)[None, :]
+    if not len(core.codes):
+        return added
+    if core.method == POSTERIORS:
+        codes = add_row(core.codes, letters, core.model)
+        if codes is not None:
+            return codes
+    _, path = align_profiles(
+        build_profile(core.codes, core.weights, core.model),
+        build_profile(added, np.ones(1), core.model),
+        core.model,
+        max_cells=max_cells,
+    )
+    return merge_rows(core.codes, added, path)
+
+
+# -----------------------------------------------------------------------------
+# Distinct rows in an order, and letters in a numbering, that say nothing of the input's.
+
+
+MOST_LETTERS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """What is aligned of some sequences.
+
+    Attributes
+    ----------
+    label : uint8 [alphabet]
+        The letters' numbers in `rows`.
+    rows : list of uint8 arrays
+        Each but once, none empty, by length and then content.
+    copies : list of list of int
+        The sequences that each of them stands for.
+    empty : list of int
+        The empty sequences.
+    """
+
+    label: U8
+    rows: list[U8]
+    copies: list[list[int]]
+    empty: list[int]
+
+
+def distinct_rows(sequences: Sequence[U8], alphabet: int) -> Distinct:
+    """Return the distinct rows of some sequences in canonical order and letters."""
+    places: dict[bytes, list[int]] = {}
+    for i, sequence in enumerate(sequences):
+        places.setdefault(np.asarray(sequence, np.uint8).tobytes(), []).append(i)
+    empty = places.pop(b"", [])
+    label = _canonical_labels([np.frombuffer(key, np.uint8) for key in places], alphabet)
+    named = [(label[np.frombuffer(key, np.uint8)], at) for key, at in places.items()]
+    named.sort(key=lambda item: (len(item[0]), item[0].tobytes()))
+    return Distinct(label, [row for row, _ in named], [at for _, at in named], empty)
+
+
+def check_sequences(sequences: Sequence[U8], durations: Sequence[I64], alphabet: int) -> None:
+    """Check that sequences and durations agree, and that letters are within the alphabet.
+
+    Raises
+    ------
+    ValueError
+        If they do not.
+    """
+    if not 0 <= alphabet <= MOST_LETTERS:
+        raise ValueError(f"an alphabet of {alphabet} letters: at most {MOST_LETTERS}")
+    if [len(s) for s in sequences] != [len(d) for d in durations]:
+        raise ValueError("sequences and durations differ in length")
+    for i, sequence in enumerate(sequences):
+        if len(sequence) and int(np.max(sequence)) >= alphabet:
+            raise ValueError(f"sequence {i}: letter {int(np.max(sequence))} of {alphabet}")
+
+
+def _canonical_labels(sequences: Sequence[U8], alphabet: int) -> U8:
+    """Return a numbering of the letters by how they occur, not by what they are called."""
+    signature = np.zeros((5, alphabet), np.int64)
+    for sequence in sequences:
+        place = np.arange(len(sequence))
+        mine = np.bincount(sequence, minlength=alphabet)
+        signature[0] += mine
+        signature[1] += mine * mine
+        for row, weight in ((2, place), (3, place * place), (4, place * len(sequence))):
+            signature[row] += np.bincount(sequence, weight, minlength=alphabet).astype(np.int64)
+    label = np.empty(alphabet, np.uint8)
+    # lexsort takes its last key first; the letter itself decides between equals.
+    label[np.lexsort(-signature[::-1])] = np.arange(alphabet)
+    return label

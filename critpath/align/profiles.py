@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.align import _profile, _programme
-from critpath.align.programme import GRID
+from critpath.align.dp import GRID
 from critpath.model import F64, I32, I64, U8
 
 I8 = npt.NDArray[np.int8]

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
-from critpath.model import U8
+from critpath.model import I32, U8, Loop
 
 MOST_PERIOD = 16
 # A run of so many iterations and states is a loop, ...
@@ -220,3 +221,157 @@ def _greedy(row: U8, least: int, known: dict[bytes, bytes] | None = None) -> lis
         runs.append(Run(begin, period, -covered // period))
         reached = begin - covered
     return runs
+
+
+# -----------------------------------------------------------------------------
+# Loops in an alignment: where rows repeat a unit of states, and how often each does.
+
+
+# What is worth being called a loop; fewer iterations are states like others.
+LOOP_ITERATIONS = 4
+LOOP_STATES = 8
+
+
+def find_loops(positions: I32, rows: Sequence[U8]) -> tuple[Loop, ...]:
+    """Find the loops of aligned rows.
+
+    A unit that some row repeats at least four times is a loop wherever rows repeat it.
+    Runs of one unit whose columns overlap are the same loop, the parts of a broken run
+    too where another row's run goes on between them.  A row runs it as often as the unit
+    stands in its letters there.  Of loops that share columns the widest counts.
+
+    Parameters
+    ----------
+    positions : int32 [rows, columns]
+        Position of every letter in its row, -1 for a gap.
+    rows : sequence of uint8 arrays
+        Distinct, none empty.
+
+    Returns
+    -------
+    tuple of Loop
+        From left to right, disjoint; `iterations` of every row.
+    """
+    units = runs_of(rows, LOOP_ITERATIONS, LOOP_STATES)
+    if not units:
+        return ()
+    columns = [np.flatnonzero(row >= 0) for row in positions]
+    spans: dict[bytes, list[tuple[int, int]]] = {}
+    for row, at in zip(rows, columns, strict=True):
+        for run, unit in find_runs(row, units):
+            spans.setdefault(unit, []).append((int(at[run.first]), int(at[run.last - 1]) + 1))
+    found = [
+        (last - first, first, last, unit)
+        for unit, parts in spans.items()
+        for first, last in _joined(parts)
+    ]
+    loops: list[Loop] = []
+    for _, first, last, unit in sorted(found, key=lambda f: (-f[0], *f[1:])):
+        if all(last <= loop.first or loop.last <= first for loop in loops):
+            iterations = [
+                _turns(row[np.searchsorted(at, first) : np.searchsorted(at, last)].tobytes(), unit)
+                for row, at in zip(rows, columns, strict=True)
+            ]
+            if max(iterations) >= LOOP_ITERATIONS:
+                turns = np.array(iterations, np.int32)
+                loops.append(Loop(first, last, len(unit), turns))
+    return tuple(sorted(loops, key=lambda loop: loop.first))
+
+
+# Rows are asked again and again: one group is aligned with many executions.
+@lru_cache(maxsize=4096)
+def _turns(text: bytes, unit: bytes) -> int:
+    """Return how often a unit stands in a row's letters, wherever an iteration begins."""
+    return max(text.count(unit[i:] + unit[:i]) for i in range(len(unit)))
+
+
+def _joined(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join stretches of columns that overlap."""
+    result: list[tuple[int, int]] = []
+    for first, last in sorted(parts):
+        if result and first < result[-1][1]:
+            result[-1] = result[-1][0], max(result[-1][1], last)
+        else:
+            result.append((first, last))
+    return result
+
+
+# -----------------------------------------------------------------------------
+# Collapsed rows, aligned -> whole rows, aligned: every iteration of every loop back in place.
+
+
+I8 = npt.NDArray[np.int8]
+Block = tuple[tuple[int, ...], bytes]  # columns of a unit, and its letters
+
+
+def expand(codes: I8, rows: Sequence[Collapsed], of: Sequence[int]) -> I32:
+    """Put the iterations back that were left out when rows were collapsed.
+
+    Runs of one unit whose iteration stands in the same columns are one loop; its further
+    iterations get columns of their own behind these, as many as the row with most
+    needs, filled from the left.
+
+    Parameters
+    ----------
+    codes : int8 [distinct collapsed rows, columns]
+        Letters, -1 for a gap.
+    rows : sequence of Collapsed
+    of : sequence of int
+        The row of `codes` that each of `rows` is aligned in.
+
+    Returns
+    -------
+    int32 [rows, columns]
+        Position of every letter in its whole row, -1 for a gap.
+    """
+    width = codes.shape[1]
+    columns = [np.flatnonzero(codes[i] >= 0) for i in range(len(codes))]
+    blocks: dict[Block, dict[int, int]] = {}  # row -> iterations
+    for number, row in enumerate(rows):
+        for run, block in _blocks_of(row, columns[of[number]]):
+            blocks.setdefault(block, {})[number] = run.iterations
+    # By column and letters alone, so that a row added later moves nothing.
+    order = sorted(blocks, key=lambda block: (block[0][-1], block))
+    extra = [len(key) * (max(blocks[key, unit].values()) - 1) for key, unit in order]
+    behind = np.zeros(width + 1, np.int64)
+    np.add.at(behind, np.array([key[-1] + 1 for key, _ in order], np.int64), extra)
+    place = np.arange(width) + np.cumsum(behind)[:width]
+    room: dict[Block, int] = {}  # where the further iterations begin
+    taken = np.zeros(width, np.int64)
+    for block, wide in zip(order, extra, strict=True):
+        last = block[0][-1]
+        room[block] = int(place[last] + 1 + taken[last])
+        taken[last] += wide
+    positions = np.full((len(rows), width + sum(extra)), -1, np.int32)
+    for number, row in enumerate(rows):
+        _fill(positions[number], row, columns[of[number]], place, room)
+    return positions
+
+
+def _blocks_of(row: Collapsed, columns: npt.NDArray[np.intp]) -> list[tuple[Run, Block]]:
+    """Return the runs of a row, each with where its one iteration is aligned."""
+    result = []
+    for run, begin in zip(row.runs, row.begins(), strict=True):
+        end = begin + run.period
+        result.append((run, (tuple(columns[begin:end].tolist()), row.letters[begin:end].tobytes())))
+    return result
+
+
+def _fill(
+    positions: I32,
+    row: Collapsed,
+    columns: npt.NDArray[np.intp],
+    place: npt.NDArray[np.int64],
+    room: dict[Block, int],
+) -> None:
+    """Write one row's positions, in place."""
+    at = done = 0  # in the collapsed and in the whole row
+    for run, block in _blocks_of(row, columns):
+        end = at + run.first + run.period - done
+        positions[place[columns[at:end]]] = np.arange(done, run.first + run.period)
+        further = run.last - run.first - run.period
+        start = room[block]
+        positions[start : start + further] = np.arange(run.first + run.period, run.last)
+        at, done = end, run.last
+    left = len(columns) - at
+    positions[place[columns[at:]]] = np.arange(done, done + left)

@@ -17,10 +17,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.cluster.cuts import assign_noise, best_cut, best_tree_cut
-from critpath.cluster.density import density
-from critpath.cluster.space import canonical_order, distinct, relabel, renumber, stabilise
-from critpath.cluster.steepness import steep_clusters
-from critpath.model import F64, I64, Clustering, VectorTable
+from critpath.cluster.space import (
+    Density,
+    canonical_order,
+    density,
+    distinct,
+    relabel,
+    renumber,
+    stabilise,
+)
+from critpath.model import F64, I64, Bool, Clustering, VectorTable
 from critpath.units import plural
 
 
@@ -86,7 +92,7 @@ def cluster(
     Notes
     -----
     Ankerst, Breunig, Kriegel, Sander: OPTICS, SIGMOD 1999.  Executions with equal
-    counts are one point with a weight (`critpath.cluster.density`), so the number of
+    counts are one point with a weight (`critpath.cluster.space`), so the number of
     distinct vectors is what costs: their square in time, not in memory.
     """
     if method not in METHODS:
@@ -183,3 +189,209 @@ METHODS: dict[str, Callable[[I64, I64, _Settings], _Extraction]] = {
     "silcut": _by_silhouette_cut,
     "linkage": _by_linkage,
 }
+
+
+# -----------------------------------------------------------------------------
+# Clusters from steep parts of a reachability plot whose bars have widths (xi extraction).
+
+
+@dataclass
+class _Area:
+    """A steep fall of the plot; ``between`` is the highest bar since."""
+
+    start: int
+    end: int
+    between: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """Bars of a reachability plot.
+
+    Attributes
+    ----------
+    height : float64 [bars + 1]
+        With an infinite bar at the end.
+    width : int64 [bars]
+        Executions.
+    vector : int64 [bars]
+    reached_from : int64 [bars]
+        Vector, -1 for the first bar.
+    first, last : int64 [vectors]
+        Bars of every vector.
+    """
+
+    height: F64
+    width: I64
+    vector: I64
+    reached_from: I64
+    first: I64
+    last: I64
+
+
+def _plot(found: Density, floor: float) -> _Plot:
+    """Draw one bar for executions of a vector that follow each other and were reached alike."""
+    vector = found.member[found.ordering]
+    height = found.reachability[found.ordering]
+    before = found.predecessor[found.ordering]
+    new = np.ones(len(vector), np.bool_)
+    new[1:] = (np.diff(vector) != 0) | (height[1:] != height[:-1]) | (np.diff(before) != 0)
+    start = np.flatnonzero(new)
+    vector, height, before = vector[start], height[start], before[start]
+    bars = np.arange(len(start))
+    first, last = np.empty_like(found.core, np.int64), np.empty_like(found.core, np.int64)
+    first[vector[::-1]], last[vector] = bars[::-1], bars
+    return _Plot(
+        height=np.maximum(np.append(height, np.inf), floor),
+        width=np.diff(start, append=len(new)),
+        vector=vector,
+        reached_from=np.where(before >= 0, found.member[before], -1),
+        first=first,
+        last=last,
+    )
+
+
+def steep_clusters(
+    found: Density,
+    *,
+    xi: float,
+    min_samples: int,
+    min_cluster_size: int,
+    floor: float = 0.0,
+) -> I64:
+    """Extract the innermost clusters of a reachability plot.
+
+    Parameters
+    ----------
+    found : Density
+        Of n distinct vectors.
+    xi : float
+        Relative change of height, in (0, 1), that makes a bar steep.
+    min_samples : int
+        Executions that are not steep which a steep area may contain in a row.
+    min_cluster_size : int
+        In executions.
+    floor : float
+        Height below which bars do not differ.
+
+    Returns
+    -------
+    int64 [n]
+        Cluster of every vector from 0, -1 for noise.
+
+    Notes
+    -----
+    Ankerst et al. 1999, section 4.3, with the correction by predecessors of Schubert
+    and Gertz (LWDA 2018) and the amendments of scikit-learn: an infinite bar at the
+    end, steepness of the falling side and criterion 4c the right way round.  With
+    weights of 1 and no floor the labels are those of ``cluster_optics_xi``.
+
+    Executions of a vector that follow each other at one height are one bar, however
+    many they are: a flat run of any length costs one step.
+    """
+    plot = _plot(found, floor)
+    clusters = _xi(plot, xi, min_samples, min_cluster_size)
+    labels = np.full(len(plot.vector), -1, np.int64)
+    label = 0
+    for start, end in clusters:
+        if not (labels[start : end + 1] >= 0).any():
+            labels[start : end + 1] = label
+            label += 1
+    # A vector with one of its bars in a cluster is in the cluster: the widest decides.
+    inside = np.flatnonzero(labels >= 0)
+    inside = inside[np.argsort(plot.width[inside], kind="stable")]
+    result = np.full(len(found.core), -1, np.int64)
+    result[plot.vector[inside]] = labels[inside]
+    return result
+
+
+def _xi(plot: _Plot, xi: float, min_samples: int, least: int) -> list[tuple[int, int]]:
+    """Give first and last bar of every cluster, inner ones before those around them."""
+    height, keep = plot.height, 1 - xi
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # Heights of 0 (no floor, duplicates): a cliff of infinite ratio, or 0 / 0, flat.
+        ratio = height[:-1] / height[1:]
+    rises, falls = ratio <= keep, ratio >= 1 / keep
+    up, down = ratio < 1, ratio > 1
+    executions = np.concatenate([[0], np.cumsum(plot.width)])
+    areas: list[_Area] = []
+    clusters: list[tuple[int, int]] = []
+    index, between = 0, 0.0
+    for at in np.flatnonzero(rises | falls).tolist():
+        if at < index:
+            continue
+        between = max(between, float(height[index : at + 1].max()))
+        areas = _still_open(areas, between, height, keep)
+        if falls[at]:
+            end = _extend(falls, up, plot.width, at, min_samples)
+            areas.append(_Area(at, end))
+        else:
+            end = _extend(rises, down, plot.width, at, min_samples)
+            inner = []
+            for area in areas:
+                bounds = _bounds(plot, area, at, end, keep)
+                if bounds is None:
+                    continue
+                start, stop = bounds
+                size = int(executions[stop + 1] - executions[start])
+                if size >= least and start <= area.end and stop >= at:
+                    inner.append(bounds)
+            clusters.extend(reversed(inner))
+        index = end + 1
+        between = float(height[index])
+    return clusters
+
+
+def _still_open(areas: list[_Area], between: float, height: F64, keep: float) -> list[_Area]:
+    """Drop falling areas that a bar since has risen above; remember the highest for the rest."""
+    if np.isinf(between):
+        return []
+    kept = [area for area in areas if between <= height[area.start] * keep]
+    for area in kept:
+        area.between = max(area.between, between)
+    return kept
+
+
+def _extend(steep: Bool, against: Bool, width: I64, start: int, min_samples: int) -> int:
+    """Return the last steep bar of the area that begins at start."""
+    flat, end = 0, start
+    for i in range(start, len(steep)):
+        # Within a bar wider than one execution nothing rises or falls.
+        if i > start:
+            flat += int(width[i]) - 1
+            if flat > min_samples:
+                break
+        if steep[i]:
+            flat, end = 0, i
+        elif against[i]:
+            break
+        else:
+            flat += 1
+            if flat > min_samples:
+                break
+    return end
+
+
+def _bounds(
+    plot: _Plot, area: _Area, rise: int, rise_end: int, keep: float
+) -> tuple[int, int] | None:
+    """Bars of the cluster between a fall and a rise, None if there is none."""
+    height = plot.height
+    start, end = area.start, rise_end
+    after, before = height[end + 1], height[start]
+    if after * keep < area.between:
+        return None
+    if before * keep >= after:
+        while start < area.end and height[start + 1] > after:
+            start += 1
+    elif after * keep >= before:
+        while end > rise and height[end - 1] > before:
+            end -= 1
+    # The last bars must have been reached from within the cluster.
+    while start < end:
+        source = plot.reached_from[end]
+        inside = source >= 0 and plot.last[source] >= start and plot.first[source] < end
+        if height[start] > height[end] or inside:
+            return start, end
+        end -= 1
+    return None

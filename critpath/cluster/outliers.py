@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.cluster.conformal import benjamini_hochberg, conformal
-from critpath.cluster.groups import shifted_columns
 from critpath.cluster.pairing import normal_space, novel_limits, plausible
-from critpath.cluster.reference import (
-    LOW_SUPPORT,
-    Types,
-    bag_scores,
-    bag_size,
-    describe_types,
-    in_both_scales,
-    reference_scores,
-    sample_scores,
+from critpath.model import (
+    F64,
+    I64,
+    Bool,
+    Clustering,
+    ClusterPairs,
+    Outliers,
+    VectorTable,
+    mid_ranks,
 )
-from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers, VectorTable
 from critpath.units import plural
 
 # A shift of a whole type may be the session's: twice the floor, as between sessions.
@@ -255,3 +256,418 @@ def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[str, ...]:
     count = plural(int(novel.sum()), "sample execution")
     known = f"{int((novel & anomalous).sum())} of them anomalous against the nearest type"
     return (f"{count} of a type not in the normal set, {known}",)
+
+
+# -----------------------------------------------------------------------------
+# Scores of executions against execution types: how far above what is usual there.
+
+
+LOW_SUPPORT = 5  # below this a type's own variance says nothing
+_PRIOR = 5.0  # observations' worth of the pooled variance
+_SHRINK = 0.05  # spread that is never believed to be less: share of the mean total, and of a log
+_OFFSET = 0.02  # share of the overall mean total added before taking logs
+_CHUNK = 1 << 17  # values of one temporary array: they stay in the cache
+
+
+def in_both_scales(values: F64, normal: F64) -> F64:
+    """Put the logarithms of durations beside them, twice the columns.
+
+    Parameters
+    ----------
+    values : float64 [executions, columns]
+        Durations (ns), the total last.
+    normal : float64 [n, columns]
+        Those of the normal executions: what is added before taking logs, so that a
+        state that was never entered has one, is a share of their mean total.
+    """
+    offset = max(_OFFSET * float(normal[:, -1].mean()), 1.0)
+    return np.asarray(np.concatenate([values, np.log(values + offset)], axis=1))
+
+
+@dataclass(frozen=True)
+class Types:
+    """Sizes, means and sums of squares of the normal types.
+
+    Attributes
+    ----------
+    labels : int64 [n]
+        Type of every normal execution.
+    sizes : float64 [types]
+    mean, squares : float64 [types, 2 columns]
+        In both scales; ``squares`` about the mean.
+    """
+
+    labels: I64
+    sizes: F64
+    mean: F64
+    squares: F64
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of all types together, at least 1."""
+        return max(float(self.sizes.sum()) - len(self.sizes), 1.0)
+
+
+def describe_types(values: F64, labels: I64, types: int) -> Types:
+    """Summarise normal executions.
+
+    Parameters
+    ----------
+    values : float64 [n, 2 columns]
+        See `in_both_scales`.
+    labels : int64 [n]
+    types : int
+        How many; none of them empty.
+    """
+    mean = np.zeros((types, values.shape[1]))
+    squares = np.zeros_like(mean)
+    for c in range(types):
+        mine = values[labels == c]
+        mean[c] = mine.mean(axis=0)
+        squares[c] = ((mine - mean[c]) ** 2).sum(axis=0)
+    return Types(labels, np.bincount(labels, minlength=types).astype(np.float64), mean, squares)
+
+
+def sample_scores(types: Types, values: F64, fitting: Bool) -> tuple[F64, F64]:
+    """Score executions that are no part of the types.
+
+    Parameters
+    ----------
+    types : Types
+    values : float64 [m, 2 columns]
+    fitting : bool [m, types]
+        Types that an execution may be explained by, one at the least.
+
+    Returns
+    -------
+    score : float64 [m]
+        Root of the sum of the squares of ``z``, in the type in which that is the least.
+    z : float64 [m, columns]
+        Geometric mean of the shrunk z of a duration and of its logarithm, in that
+        type; 0 where either is negative.
+    """
+    pooled = types.squares.sum(axis=0) / types.freedom
+    spread = _spread(types.sizes[:, None], types.mean, types.squares, pooled)
+    score, z = np.zeros(len(values)), np.zeros((len(values), values.shape[1] // 2))
+    step = max(1, _CHUNK // max(1, types.mean.size))
+    for first in range(0, len(values), step):
+        rows = slice(first, first + step)
+        every = _both((values[rows, None] - types.mean) / spread)
+        scores = np.where(fitting[rows], np.sqrt(every.sum(axis=2)), np.inf)
+        best = scores.argmin(axis=1)
+        at = np.arange(len(best))
+        score[rows], z[rows] = scores[at, best], np.sqrt(every[at, best])
+    return score, z
+
+
+def reference_scores(types: Types, values: F64, fitting: Bool) -> F64:
+    """Score every normal execution against the other normal ones alone.
+
+    Parameters
+    ----------
+    types : Types
+        Of ``values``.
+    values : float64 [n, 2 columns]
+    fitting : bool [n, types]
+
+    Returns
+    -------
+    float64 [n]
+        As of `sample_scores`; meaningless for an execution alone in its type.
+    """
+    result = np.zeros(len(values))
+    step = max(1, _CHUNK // max(1, types.mean.size))
+    for first in range(0, len(values), step):
+        rows = np.arange(first, min(first + step, len(values)))
+        left = _leave_out(types, values, fitting, rows)
+        # One degree of freedom less than the types have: the execution's own.
+        pooled = left.pooled / max(types.freedom - 1, 1.0)
+        spread = _spread(left.sizes[:, None], left.mean, left.squares, pooled)
+        result[rows] = left.least((left.values - left.mean) / spread)
+    return result
+
+
+def bag_size(types: Types, fitting: Bool) -> int:
+    """Count the values that `bag_scores` computes for one sample execution."""
+    return int(fitting.sum()) * int(types.mean.size // len(types.mean))
+
+
+def bag_scores(
+    types: Types, values: F64, fitting: Bool, sample: F64, partner: I64
+) -> Iterator[tuple[int, F64]]:
+    """Score the normal executions anew for every sample execution that joins them.
+
+    Parameters
+    ----------
+    types : Types
+        Of ``values``.
+    values : float64 [n, 2 columns]
+    fitting : bool [n, types]
+    sample : float64 [m, 2 columns]
+    partner : int64 [m]
+        Type that a sample execution joins.
+
+    Yields
+    ------
+    int
+        A sample execution; they come in no particular order.
+    float64 [with company]
+        Scores of the normal executions that are not alone in their type, each
+        against all others and the sample execution.
+
+    Notes
+    -----
+    An execution less and one more change mean and sum of squares in closed form
+    (Welford 1962): O(n) for each sample execution.
+    """
+    left = _leave_out(types, values, fitting, np.arange(len(values)))
+    step = max(1, _CHUNK // max(1, left.values.size))
+    for c in np.unique(partner):
+        joined = left.kind == c
+        at_home = types.labels[left.row] == c
+        # The type that is joined, without the execution that is scored.
+        size = np.where(at_home, types.sizes[c] - 1, types.sizes[c])[:, None]
+        mean = np.broadcast_to(types.mean[c], left.values.shape).copy()
+        mean[at_home] = left.home_mean[at_home]
+        company = types.sizes[types.labels] + (types.labels == c) > 1
+        mine = np.flatnonzero(partner == c)
+        for first in range(0, len(mine), step):
+            batch = mine[first : first + step]
+            difference = sample[batch, None] - mean
+            gained = difference**2 * (size / (size + 1))
+            pooled = (left.pooled + gained) / types.freedom
+            means = np.where(joined[:, None], mean + difference / (size + 1), left.mean)
+            squares = left.squares + np.where(joined[:, None], gained, 0.0)
+            sizes = (left.sizes + joined)[:, None]
+            z = (left.values - means) / _spread(sizes, means, squares, pooled)
+            for number, scores in zip(batch, left.least(z), strict=True):
+                yield int(number), scores[company]
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """Pairs of an execution and a type that it fits, the type being without it."""
+
+    row: I64  # [pairs], from 0
+    kind: I64
+    values: F64  # [pairs, columns], as all below
+    sizes: F64  # [pairs]
+    mean: F64
+    squares: F64
+    pooled: F64  # sums of squares of all types
+    home_mean: F64  # of the execution's own type
+    starts: I64  # first pair of every execution
+
+    def least(self, z: F64) -> F64:
+        """Return the least score of every execution's pairs: [..., executions]."""
+        squares = np.minimum.reduceat(_both(z).sum(axis=-1), self.starts, axis=-1)
+        return np.asarray(np.sqrt(squares), dtype=np.float64)
+
+
+def _leave_out(types: Types, values: F64, fitting: Bool, rows: I64) -> _LeftOut:
+    labels, mine = types.labels[rows], values[rows]
+    rest = types.sizes[labels] - 1
+    difference = mine - types.mean[labels]
+    mean = types.mean[labels] - difference / np.maximum(rest, 1)[:, None]
+    gone = difference**2 * ((rest + 1) / np.maximum(rest, 1))[:, None]
+    row, kind = np.nonzero(fitting[rows])
+    own = kind == labels[row]
+    lost = gone[row]
+    return _LeftOut(
+        row=rows[row],
+        kind=kind,
+        values=mine[row],
+        sizes=types.sizes[kind] - own,
+        mean=np.where(own[:, None], mean[row], types.mean[kind]),
+        squares=np.maximum(types.squares[kind] - np.where(own[:, None], lost, 0.0), 0.0),
+        pooled=np.maximum(types.squares.sum(axis=0) - lost, 0.0),
+        home_mean=mean[row],
+        starts=np.flatnonzero(np.diff(row, prepend=-1)),
+    )
+
+
+def _spread(sizes: F64, mean: F64, squares: F64, pooled: F64) -> F64:
+    """Shrink the standard deviation of a type towards that of all, and keep it off zero."""
+    shrunk = (squares + _PRIOR * pooled) / (np.maximum(sizes - 1, 0) + _PRIOR)
+    variance = np.where(sizes < LOW_SUPPORT, pooled, shrunk)
+    # One nanosecond keeps a set without any duration finite.
+    columns = mean.shape[-1] // 2
+    squared = np.full(mean.shape, _SHRINK**2)
+    squared[..., :columns] = np.maximum(_SHRINK * mean[..., columns - 1 : columns], 1.0) ** 2
+    return np.asarray(np.sqrt(variance + squared), dtype=np.float64)
+
+
+def _both(z: F64) -> F64:
+    """Multiply the z of durations with those of their logarithms; 0 where one is negative."""
+    columns = z.shape[-1] // 2
+    high = np.maximum(z, 0.0)
+    return np.asarray(high[..., :columns] * high[..., columns:])
+
+
+# -----------------------------------------------------------------------------
+# Evidence that several executions of one type share: a type that is slower as a whole.
+
+
+_EXACT = 20_000
+_SAMPLED = 9_999
+_FEWEST = 999
+_WORK = 10_000_000  # random numbers, where that does not leave fewer assignments than that
+_BATCH = 1 << 22  # values of a batch of assignments held at once
+
+
+def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> Bool:
+    """Test every column of one type for a shift upwards, all columns together.
+
+    Parameters
+    ----------
+    normal : float64 [n, columns]
+    sample : float64 [m, columns]
+        Durations (ns) of the executions of one type.
+    alpha : float
+        Level of the test over all columns.
+    floor : float
+        Least difference of means (ns).
+
+    Returns
+    -------
+    bool [columns]
+        All false where the sets are too small to reach ``alpha``.
+
+    Notes
+    -----
+    Westfall and Young's max-T permutation test (1993) of the group sums of ranks
+    and of ``log(1 + x / mean)``; every assignment of executions to the sets is
+    counted where there are at most 20,000, else 9,999 drawn with a seed made of
+    the data; for more than 1,000 executions fewer, 999 at the least.
+    """
+    n, m = len(normal), len(sample)
+    nothing = np.zeros(normal.shape[1], np.bool_)
+    if min(n, m) == 0 or _ways(n + m, m) * alpha < 1:
+        return nothing
+    shift = sample.mean(axis=0) - normal.mean(axis=0)
+    if not (shift >= floor).any():
+        return nothing
+    pooled = np.concatenate([sample, normal])
+    # The order of executions must not matter, not even for the rounding of a mean.
+    order = np.lexsort(pooled.T[::-1])
+    pooled, in_sample = pooled[order], order < m
+    values = np.concatenate([_standard(mid_ranks(pooled)), _standard(_log(pooled))], axis=1)
+    observed = values[in_sample].sum(axis=0) - 1e-9 * math.sqrt(n + m)
+    # Scores are centred: what the smaller set does not have, the larger one has.
+    picks, sign = (m, 1.0) if m <= n else (n, -1.0)
+    larger = np.zeros(values.shape[1])
+    total = 0
+    for batch in _assignments(pooled, picks, max(_FEWEST, math.ceil(2 / alpha))):
+        most = (sign * (batch @ values)).max(axis=1)
+        larger += (most[:, None] >= observed).sum(axis=0)
+        total += len(batch)
+    exact = _ways(n + m, m) <= _EXACT
+    p = larger / total if exact else (1 + larger) / (1 + total)
+    p = p.reshape(2, -1).min(axis=0)
+    return np.asarray((p <= alpha) & (shift >= floor), dtype=np.bool_)
+
+
+def _ways(size: int, picks: int) -> float:
+    """Count the assignments; inf where there are more than anybody would count."""
+    logarithm = math.lgamma(size + 1) - math.lgamma(picks + 1) - math.lgamma(size - picks + 1)
+    return float(math.comb(size, picks)) if logarithm < 100 else math.inf
+
+
+def _assignments(pooled: F64, picks: int, fewest: int) -> Iterator[F64]:
+    """Yield batches of [assignments, executions]: 1 where one is picked."""
+    size = len(pooled)
+    step = max(1, _BATCH // size)
+    if _ways(size, picks) <= _EXACT:
+        every = itertools.combinations(range(size), picks)
+        while chosen := list(itertools.islice(every, step)):
+            yield _ones(np.array(chosen, np.int64), size)
+        return
+    digest = hashlib.blake2b(pooled.tobytes(), digest_size=8).digest()
+    rng = np.random.default_rng(int.from_bytes(digest, "little"))
+    draws = max(fewest, min(_SAMPLED, _WORK // size))
+    for first in range(0, draws, step):
+        keys = rng.random((min(step, draws - first), size))
+        # Numbers of 53 bits are not drawn twice.
+        limit = np.partition(keys, picks - 1, axis=1)[:, picks - 1 : picks]
+        yield (keys <= limit).astype(np.float64)
+
+
+def _ones(chosen: I64, size: int) -> F64:
+    batch = np.zeros((len(chosen), size))
+    np.put_along_axis(batch, chosen, 1.0, axis=1)
+    return batch
+
+
+def _log(values: F64) -> F64:
+    mean = values.mean(axis=0)
+    return np.asarray(np.log1p(values / np.where(mean > 0, mean, 1.0)), dtype=np.float64)
+
+
+def _standard(values: F64) -> F64:
+    centred = values - values.mean(axis=0)
+    scale = centred.std(axis=0)
+    scaled: F64 = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 1e-12)
+    return scaled
+
+
+# -----------------------------------------------------------------------------
+# From scores to p-values, and from p-values to a verdict.
+
+
+_TAIL = 0.1  # share of the null scores that the tail is fitted to
+_ROUNDING = 1e-9
+
+
+def conformal(null: F64, score: F64) -> F64:
+    """Give every score its p-value among null scores, with a Pareto tail beyond them.
+
+    Parameters
+    ----------
+    null : float64 [n]
+        Scores of executions known to be normal; may be empty.
+    score : float64 [m]
+
+    Returns
+    -------
+    float64 [m]
+        ``(1 + #{null >= score}) / (1 + n)``; where no null score reaches it, the
+        smaller of that and the fitted tail (twenty null scores at the least).
+    """
+    ordered = np.sort(null)
+    n = len(ordered)
+    # Equal executions must tie, whichever formula their score came from.
+    tied = score - _ROUNDING * np.maximum(np.abs(score), 1.0)
+    p = (1 + n - np.searchsorted(ordered, tied)) / (1 + n)
+    top = max(10, round(_TAIL * n))
+    if n < 2 * top or ordered[-top - 1] <= 0:
+        return np.asarray(p, dtype=np.float64)
+    start = ordered[-top - 1]
+    hill = float(np.log(ordered[-top:] / start).mean())
+    # Ten scores do not fix a tail: its upper 95 % bound, or healthy ones are convicted.
+    hill *= 1 + 1.645 / math.sqrt(top)
+    if hill <= 0:
+        return np.asarray(p, dtype=np.float64)
+    beyond = tied > ordered[-1]
+    tail = top / n * (np.maximum(score, start) / start) ** (-1 / hill)
+    return np.where(beyond, np.minimum(p, tail), p)
+
+
+def benjamini_hochberg(p: F64, level: float) -> Bool:
+    """Select p-values at a false discovery rate (Benjamini and Hochberg 1995).
+
+    Parameters
+    ----------
+    p : float64 [m]
+    level : float
+
+    Returns
+    -------
+    bool [m]
+    """
+    m = len(p)
+    order = np.argsort(p)
+    adjusted = p[order] * (m / np.arange(1, m + 1))
+    adjusted[::-1] = np.minimum.accumulate(adjusted[::-1])
+    selected = np.zeros(m, np.bool_)
+    selected[order] = np.minimum(adjusted, 1.0) <= level
+    return selected

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from critpath.cluster.distances import NormalSpace, normal_space
-from critpath.cluster.merging import best_partners, merged_scores
-from critpath.cluster.space import distinct, stabilise
+from critpath.cluster._silhouettes import merged
+from critpath.cluster.cuts import relative
+from critpath.cluster.space import NormalSpace, Points, distinct, normal_space, stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, VectorTable
 from critpath.units import plural
 
@@ -125,3 +127,167 @@ def _notes(labels: I64, weak: Bool, novel: Bool) -> tuple[str, ...]:
             "compared with the nearest"
         )
     return tuple(notes)
+
+
+# -----------------------------------------------------------------------------
+# How well clusters fit normal clusters: the silhouette of everything once they are merged.
+
+
+_TIE = 1e-12
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What merging every cluster with every normal cluster gives.
+
+    Attributes
+    ----------
+    score : float64 [clusters, normal clusters]
+        Mean silhouette of the normal executions and the cluster's; NaN where there is
+        only one normal cluster.
+    own : float64 [clusters, normal clusters]
+        Mean silhouette of the cluster's own members.
+    distance : float64 [clusters, normal clusters]
+        Mean distance of its members to those of the normal cluster.
+    """
+
+    score: F64
+    own: F64
+    distance: F64
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    """The nearest cluster of every point, and the nearest but that one."""
+
+    cluster: I64
+    mean: F64
+    next_mean: F64
+
+    def without(self, k: int) -> F64:
+        """Mean distance to the nearest cluster that is not k."""
+        return np.where(self.cluster == k, self.next_mean, self.mean)
+
+
+def merged_scores(home: NormalSpace, points: F64, weight: I64, cluster: I64) -> Scores:
+    """Silhouettes of the merged labelling for every normal cluster as the partner.
+
+    Parameters
+    ----------
+    home : NormalSpace
+    points : float64 [points, symbols]
+        Stabilised counts of the clusters' members.
+    weight : int64 [points]
+        Executions with these counts.
+    cluster : int64 [points]
+        From 0, ascending, none without a point.
+
+    Returns
+    -------
+    Scores
+
+    Notes
+    -----
+    Incremental form of Rousseeuw's silhouette (1987): merging a cluster into a normal
+    one changes only that one's column of distances.  O(p (P + q)) distances for p
+    points in clusters of at most q and P normal points, each computed once; then
+    O(c P K) silhouettes for c clusters and K normal ones at the most.  Most of these a
+    merge leaves as they are where c is large, as clusters are then small, and whole
+    blocks of them are passed over.  Memory: O((p + P + c) K).
+    """
+    count = int(cluster[-1]) + 1 if len(cluster) else 0
+    size = len(home.sizes)
+    mine = Points(
+        np.ascontiguousarray(points),
+        weight.astype(np.float64),
+        np.searchsorted(cluster, np.arange(count + 1)).astype(np.int64),
+    )
+    members: F64 = np.bincount(cluster, weight, count).astype(np.float64)
+    score, own = np.full((count, size), np.nan), np.full((count, size), np.nan)
+    if size < 2 or count == 0:
+        sums = home.points.sums_from(mine.points)
+        return Scores(score, own, _mean_distances(sums, home, mine, cluster, members))
+    sums, normal = _merge_each(home, mine)
+    within = _within(mine)
+    outside = _nearest(sums / home.sizes)
+    for k in range(size):
+        inside = (sums[:, k] + within) / (home.sizes[k] + members[cluster] - 1)
+        own[:, k] = np.bincount(cluster, weight * relative(inside, outside.without(k)), count)
+    total = home.sizes.sum() + members
+    return Scores(
+        (normal + own) / total[:, None],
+        own / members[:, None],
+        _mean_distances(sums, home, mine, cluster, members),
+    )
+
+
+def _merge_each(home: NormalSpace, mine: Points) -> tuple[F64, F64]:
+    """Sum distances to the normal clusters, and the normal executions' silhouettes.
+
+    Returns
+    -------
+    sums : float64 [points, normal clusters]
+    silhouettes : float64 [clusters, normal clusters]
+    """
+    n, size = home.point_sums.shape
+    means = home.point_sums / home.sizes
+    means[np.arange(n), home.point_labels] = np.inf
+    others = _nearest(means)
+    # Points with the same nearest cluster together: a merge changes whole blocks or none.
+    order = np.lexsort((others.cluster, home.point_labels))
+    label = home.point_labels[order]
+    own = home.point_sums[order, label]
+    weight = home.points.weight[order]
+    outside = np.array([others.without(k)[order] for k in range(size)])
+    sums, silhouettes = np.zeros((len(mine.points), size)), np.zeros((len(mine.begin) - 1, size))
+    merged(
+        *(mine.points, mine.weight, mine.begin),
+        *(home.points.points[order], weight, np.where(home.sizes[label] > 1, weight, 0.0)),
+        *(home.points.begin, home.points.blocks, home.sizes),
+        *(own, own / np.maximum(home.sizes[label] - 1, 1)),
+        *(np.ascontiguousarray(home.point_sums[order].T), outside),
+        *(home.points.tile, np.empty(2 * size), sums, silhouettes),
+    )
+    return sums, silhouettes
+
+
+def _nearest(means: F64) -> _Nearest:
+    """Find the nearest cluster, and the next, by mean distances [n, clusters]."""
+    rows = np.arange(len(means))
+    rest = means.copy()
+    nearest = rest.argmin(axis=1)
+    mean = rest[rows, nearest]
+    rest[rows, nearest] = np.inf
+    return _Nearest(nearest.astype(np.int64), mean, rest.min(axis=1))
+
+
+def _mean_distances(sums: F64, home: NormalSpace, mine: Points, cluster: I64, members: F64) -> F64:
+    """Mean distances of every cluster's members to those of the normal clusters."""
+    result = np.empty((len(members), len(home.sizes)))
+    for k in range(len(home.sizes)):
+        result[:, k] = np.bincount(cluster, sums[:, k] * mine.weight, len(members))
+    return result / members[:, None] / home.sizes
+
+
+def _within(mine: Points) -> F64:
+    """Sum the distances of every point to the members of its own cluster."""
+    result = np.zeros(len(mine.points))
+    for c in np.flatnonzero(np.diff(mine.begin) > 1):
+        rows = slice(int(mine.begin[c]), int(mine.begin[c + 1]))
+        many = rows.stop - rows.start
+        alone = Points(mine.points[rows], mine.weight[rows], np.array([0, many], np.int64))
+        result[rows] = alone.sums_within()[:, 0]
+    return result
+
+
+def best_partners(scores: Scores) -> I64:
+    """Return, for every cluster, the normal cluster with the largest score.
+
+    Ties go to the larger own silhouette, then to the lowest number.
+    """
+    if scores.score.shape[1] < 2:
+        return np.zeros(len(scores.score), np.int64)
+    tied = scores.score >= scores.score.max(axis=1, keepdims=True) - _TIE
+    own = np.where(tied, scores.own, -np.inf)
+    best = own >= own.max(axis=1, keepdims=True) - _TIE
+    return np.asarray(best.argmax(axis=1), dtype=np.int64)

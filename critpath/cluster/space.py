@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from critpath.cluster._optics import squares
-from critpath.model import F64, I64, VectorTable
+from critpath.cluster._optics import core_distances as fill_core_distances
+from critpath.cluster._optics import squares, visit
+from critpath.cluster._silhouettes import block_size, sums_between, sums_within
+from critpath.model import F64, I64, Clustering, VectorTable
 
 _CHUNK = 1 << 22  # distances held at once: 32 MiB
 
@@ -140,3 +143,236 @@ def relabel(labels: I64, ranking: I64) -> I64:
     place = np.full(int(ranking.max(initial=-1)) + 2, -1, np.int64)
     place[ranking] = np.arange(len(ranking))
     return place[labels]
+
+
+# -----------------------------------------------------------------------------
+# Distances of executions to clusters, each distinct vector once.
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points cluster by cluster, cut into blocks of one cluster.
+
+    Attributes
+    ----------
+    points : float64 [n, symbols]
+    weight : float64 [n]
+        Executions that a point stands for.
+    begin : int64 [clusters + 1]
+        First point of every cluster.
+    """
+
+    points: F64
+    weight: F64
+    begin: I64
+
+    @property
+    def blocks(self) -> I64:
+        """First point of every block: int64 [blocks + 1]."""
+        inner = [np.arange(a, b, block_size()) for a, b in pairwise(self.begin)]
+        return np.concatenate([*inner, self.begin[-1:]]).astype(np.int64)
+
+    @property
+    def tile(self) -> F64:
+        """Room for a block, column by column."""
+        return np.empty((self.points.shape[1], block_size()))
+
+    def sums_within(self) -> F64:
+        """Sum the distances of every point to the members of every cluster: [n, clusters]."""
+        sums = np.zeros((len(self.points), len(self.begin) - 1))
+        sums_within(self.points, self.weight, self.begin, self.blocks, self.tile, sums)
+        return sums
+
+    def sums_from(self, left: F64) -> F64:
+        """Sum the distances of other points to the members of every cluster: [m, clusters]."""
+        sums = np.zeros((len(left), len(self.begin) - 1))
+        left = np.ascontiguousarray(left)
+        sums_between(left, self.points, self.weight, self.begin, self.blocks, self.tile, sums)
+        return sums
+
+
+@dataclass(frozen=True)
+class NormalSpace:
+    """Normal executions and their summed distances to every normal cluster.
+
+    A point is what executions of one cluster with equal counts share.
+
+    Attributes
+    ----------
+    labels : int64 [n]
+    sizes : float64 [clusters]
+    sums : float64 [n, clusters]
+        Sum of an execution's distances to the members of a cluster.
+    points : Points
+        Without repetitions.
+    point_labels : int64 [points]
+    point_sums : float64 [points, clusters]
+    """
+
+    labels: I64
+    sizes: F64
+    sums: F64
+    points: Points
+    point_labels: I64
+    point_sums: F64
+
+    def sums_of(self, counts: I64) -> F64:
+        """Sum the distances of executions to the members of every normal cluster.
+
+        Parameters
+        ----------
+        counts : int64 [m, symbols]
+            Executions with equal counts cost as much as one.
+
+        Returns
+        -------
+        float64 [m, clusters]
+        """
+        once = distinct(counts)
+        return self.points.sums_from(stabilise(counts[once.row]))[once.member]
+
+
+def normal_space(normal: VectorTable, clusters: Clustering) -> NormalSpace:
+    """Compute what every pairing needs of the normal set, once.
+
+    Parameters
+    ----------
+    normal : VectorTable
+    clusters : Clustering
+        Of the same executions; labels from 0, none without an execution.
+
+    Notes
+    -----
+    Every distance of two distinct vectors once: O(P^2) time for P points, O(P) memory.
+    """
+    labels = clusters.labels
+    once = distinct(np.column_stack([labels, normal.structure]))
+    point_labels = labels[once.row]
+    points = Points(
+        stabilise(normal.structure[once.row]),
+        once.weight.astype(np.float64),
+        np.searchsorted(point_labels, np.arange(clusters.size + 1)).astype(np.int64),
+    )
+    point_sums = points.sums_within()
+    return NormalSpace(
+        labels=labels,
+        sizes=np.bincount(labels, minlength=clusters.size).astype(np.float64),
+        sums=point_sums[once.member],
+        points=points,
+        point_labels=point_labels,
+        point_sums=point_sums,
+    )
+
+
+def blocks(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:
+    """Distances of all left to all right points, as `squared_distances` yields them."""
+    for rows, distance in squared_distances(left, right):
+        yield rows, np.sqrt(distance, out=distance)
+
+
+# -----------------------------------------------------------------------------
+# OPTICS of executions of which many have equal vectors: the work is that of the distinct ones.
+
+
+@dataclass(frozen=True)
+class Density:
+    """What OPTICS says of executions, and of the distinct vectors that they have.
+
+    Attributes
+    ----------
+    ordering : int64 [executions]
+        Executions in order of visit.
+    reachability : float64 [executions]
+        Per execution (not in order of visit); inf for the first visited.
+    predecessor : int64 [executions]
+        The execution from which one was reached; -1 for the first.
+    core : float64 [vectors]
+        Distance within which ``min_samples`` executions are.
+    member : int64 [executions]
+        Vector of every execution.
+    """
+
+    ordering: I64
+    reachability: F64
+    predecessor: I64
+    core: F64
+    member: I64
+
+    @property
+    def entries(self) -> I64:
+        """Of each vector the execution that is visited first, in order of visit."""
+        _, first = np.unique(self.member[self.ordering], return_index=True)
+        return self.ordering[np.sort(first)]
+
+
+def core_distances(space: F64, weight: I64, min_samples: int) -> F64:
+    """Distance at which the summed weight, a vector's own included, reaches min_samples.
+
+    Parameters
+    ----------
+    space : float64 [n, symbols]
+        Distinct vectors.
+    weight : int64 [n]
+        Executions with each, at least 1.
+    min_samples : int
+        At most the sum of the weights.
+
+    Returns
+    -------
+    float64 [n]
+        0 for a vector that ``min_samples`` executions have.
+    """
+    core = np.empty(len(space))
+    fill_core_distances(_columns(space), weight.astype(np.int64), min_samples, core)
+    return core
+
+
+def density(space: F64, weight: I64, min_samples: int, rows: I64 | None = None) -> Density:
+    """Order executions so that dense regions are runs of low reachability (OPTICS).
+
+    Parameters
+    ----------
+    space : float64 [n, symbols]
+        Distinct vectors.
+    weight : int64 [n]
+        Executions with each, at least 1.
+    min_samples : int
+        At least 2, at most the sum of the weights.
+    rows : int64 [executions], optional
+        The executions of the first vector, ascending, then those of the second, and so
+        on; of equal reachabilities the lowest number goes first.  In the order of the
+        vectors where not given.
+
+    Returns
+    -------
+    Density
+        What scikit-learn's OPTICS computes of the executions one by one, without a limit
+        on distances, ties included (up to 15 columns: beyond, scikit-learn computes core
+        distances by a matrix product, to fewer digits).
+
+    Notes
+    -----
+    Ankerst, Breunig, Kriegel, Sander: OPTICS, SIGMOD 1999.  Equal executions share their
+    reachability until they are visited, and only the first of them can be a shorter way
+    to others.  So every distinct vector looks at all others once: O(n^2) time, and O(n)
+    memory, as distances are computed when they are needed.
+    """
+    begin = np.concatenate([[0], np.cumsum(weight)]).astype(np.int64)
+    total = int(begin[-1])
+    rows = np.arange(total, dtype=np.int64) if rows is None else np.ascontiguousarray(rows)
+    core = core_distances(space, weight, min_samples)
+    found = Density(
+        ordering=np.empty(total, np.int64),
+        reachability=np.empty(total),
+        predecessor=np.empty(total, np.int64),
+        core=core,
+        member=np.empty(total, np.int64),
+    )
+    found.member[rows] = np.repeat(np.arange(len(space)), weight)
+    visit(_columns(space), core, begin, rows, found.ordering, found.reachability, found.predecessor)
+    return found
+
+
+def _columns(space: F64) -> F64:
+    """Copy vectors column by column."""
+    return np.array(space.T, dtype=np.float64, order="C", copy=True)

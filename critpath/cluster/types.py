@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from critpath.cluster.distances import NormalSpace, normal_space
 from critpath.cluster.optics import cluster
-from critpath.cluster.pairing import pair
-from critpath.cluster.sample import cluster_sample
+from critpath.cluster.pairing import best_partners, merged_scores, pair
+from critpath.cluster.space import NormalSpace, distinct, normal_space, relabel, renumber, stabilise
 from critpath.model import I64, Clustering, ClusterPairs, VectorTable
 from critpath.units import plural
 
@@ -165,3 +164,99 @@ def normal_group(
     """Return the normal executions of the type that a sample execution is paired with."""
     home = pairs.pair[sample_clusters.labels[execution]]
     return np.flatnonzero(normal_clusters.labels == home).astype(np.int64)
+
+
+# -----------------------------------------------------------------------------
+# Execution types of a sample set, which is often too small to show its own types.
+
+
+def cluster_sample(
+    sample: VectorTable,
+    normal: VectorTable,
+    normal_clusters: Clustering,
+    *,
+    method: str = "optics",
+    min_samples: int = 5,
+    xi: float = 0.05,
+    min_cluster_fraction: float = 0.05,
+    home: NormalSpace | None = None,
+) -> Clustering:
+    """Find the execution types of a sample set, with the normal types as a guide.
+
+    Parameters
+    ----------
+    sample, normal : VectorTable
+        Over the same symbols.
+    normal_clusters : Clustering
+        Of the normal executions.
+    method, min_samples, xi, min_cluster_fraction
+        As in `critpath.cluster.optics.cluster`.
+    home : NormalSpace, optional
+        `normal_space` of the normal executions, where the caller has it.
+
+    Returns
+    -------
+    Clustering
+        ``weak`` marks noise, each of it (executions with equal counts together) a
+        cluster of its own, for Algorithm 2 to pair.
+
+    Raises
+    ------
+    ValueError
+        If the tables have different symbols, or as `cluster`.
+    """
+    if normal.symbols != sample.symbols:
+        raise ValueError("normal and sample vectors have different symbols")
+    found = cluster(
+        sample,
+        method=method,
+        min_samples=min_samples,
+        xi=xi,
+        min_cluster_fraction=min_cluster_fraction,
+    )
+    n = len(sample)
+    if n < 2 or found.method == "single":
+        return found
+    once = distinct(sample.structure)
+    noise = found.raw_labels[once.row] < 0
+    labels = np.where(noise, -1, found.labels[once.row])
+    # What tells clusters apart: the dense group, or for noise the vector itself.
+    keys = [labels, np.where(noise, np.arange(len(labels)), -1)]
+    divided = 0
+    if len(normal):
+        home = home or normal_space(normal, normal_clusters)
+        partner = _alone(home, sample.structure[once.row])
+        keys.append(np.where(noise, -1, partner))
+        groups = distinct(np.column_stack(keys)).row
+        divided = int((np.bincount(labels[groups][labels[groups] >= 0]) > 1).sum())
+    parts = distinct(np.column_stack(keys)).member
+    ranking = renumber(parts, np.arange(len(parts)), once.weight)
+    notes = []
+    if found.weak.any():
+        notes.append(
+            f"{plural(int(found.weak.sum()), 'sample execution')} of {n} in no dense group: "
+            "each paired on its own"
+        )
+    if divided:
+        notes.append(
+            f"{plural(divided, 'sample cluster')} divided: its executions fit different "
+            "normal types"
+        )
+    return Clustering(
+        labels=relabel(parts, ranking)[once.member],
+        raw_labels=found.raw_labels,
+        weak=found.weak,
+        ordering=found.ordering,
+        reachability=found.reachability,
+        method=found.method,
+        notes=tuple(notes),
+    )
+
+
+def _alone(home: NormalSpace, vectors: I64) -> I64:
+    """Algorithm 2 for every vector as a cluster of one."""
+    size = len(vectors)
+    scores = merged_scores(
+        home, stabilise(vectors), np.ones(size, np.int64), np.arange(size, dtype=np.int64)
+    )
+    return best_partners(scores)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from critpath.commands.baseline_shown import show
 from critpath.commands.output import (
     STDOUT,
+    Progress,
     check_inputs,
     check_outputs,
     hint,
@@ -17,23 +17,24 @@ from critpath.commands.output import (
     messages_of,
     require_executions,
     warn,
+    write_output,
 )
 from critpath.commands.parser import Parser, add_global, add_settings, checked
-from critpath.commands.progress import Progress
 from critpath.commands.settings import (
     COMPARING,
     READING,
     RUNNING,
     Settings,
     compare_settings,
+    whole,
 )
 from critpath.commands.settings import SETTINGS as ALL
-from critpath.commands.values import whole
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError, UsageError
-from critpath.units import plural
+from critpath.units import format_ns, plural
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
+    from critpath.store.baseline import Baseline, Session
 
 SETTINGS = ()
 
@@ -115,8 +116,7 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
     check_outputs([arguments.output], arguments.recordings, force=arguments.force)
 
     from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.baseline.format import Baseline  # noqa: PLC0415 - numpy
-    from critpath.baseline.write import save_baseline  # noqa: PLC0415 - numpy
+    from critpath.store.baseline import Baseline, save_baseline  # noqa: PLC0415 - numpy
 
     with Progress(quiet=settings["quiet"]) as progress:
         parts = _extract(arguments.recordings, settings, progress)
@@ -144,7 +144,7 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
 def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     del settings
     check_baseline(arguments.file)
-    from critpath.baseline.read import load_baseline  # noqa: PLC0415 - numpy
+    from critpath.store.baseline import load_baseline  # noqa: PLC0415 - numpy
 
     show(load_baseline(arguments.file), as_json=arguments.json)
     return EXIT_OK
@@ -156,10 +156,9 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
     check_outputs([str(arguments.file)], arguments.recordings)
 
     from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.baseline.read import load_baseline  # noqa: PLC0415 - numpy
-    from critpath.baseline.write import save_baseline  # noqa: PLC0415 - numpy
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
     from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
+    from critpath.store.baseline import load_baseline, save_baseline  # noqa: PLC0415 - numpy
 
     with Progress(quiet=settings["quiet"]) as progress:
         baseline = load_baseline(arguments.file)
@@ -223,3 +222,118 @@ def check_baseline(file: Path) -> None:
             f"name the file, or make one of a recording: critpath baseline save {file} -o "
             "NAME.baseline.json",
         )
+
+
+# -----------------------------------------------------------------------------
+# What is in a baseline, for people and for programs.
+
+
+FORMAT: Final = "critpath/baseline-summary/1"
+# What tells one machine and tracer from another; see critpath.detect.circumstances.
+_FACTS: Final = {
+    "hostname": "host",
+    "kernel_release": "kernel",
+    "tracer_name": "tracer",
+    "recorded_cpu": "processor",
+    "recorded_cpus": "cpus",
+    "recorded_profile": "profile",
+}
+
+
+def show(baseline: Baseline, *, as_json: bool) -> None:
+    """Print a baseline's contents on stdout."""
+    document = summary(baseline)
+    if as_json:
+        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+
+        write_output(STDOUT, to_json(document))
+    else:
+        _print(document)
+
+
+def summary(baseline: Baseline) -> dict[str, Any]:
+    """Return a baseline's contents, less the paths themselves, as plain data."""
+    from critpath.store.baseline import FORMAT as BASELINE  # noqa: PLC0415 - numpy
+
+    return {
+        "format": FORMAT,
+        "baseline": BASELINE,
+        "critpath": baseline.version,
+        "interrupts": baseline.interrupts,
+        "sessions": [_session(session) for session in baseline.sessions],
+    }
+
+
+def _session(session: Session) -> dict[str, Any]:
+    from critpath.pipeline import with_switches  # noqa: PLC0415 - numpy
+    from critpath.store.baseline import mean_times  # noqa: PLC0415 - numpy
+
+    paths = session.paths
+    labels = paths.executions.label
+    return {
+        "sources": list(paths.sources),
+        "recorded": list(session.recorded),
+        "specification": paths.specification,
+        "executions": len(paths),
+        "left_out": session.left_out,
+        "labels": {label: labels.count(label) for label in sorted(set(labels)) if label},
+        "segments": len(paths.paths.begin),
+        "lossy": int(paths.lossy.sum()),
+        "means": {name: mean for name, mean, _ in mean_times(paths)},
+        **{name: _fact(paths, key) for key, name in _FACTS.items()},
+        "warnings": list(with_switches(paths).warnings),
+    }
+
+
+def _fact(paths: PathSet, key: str) -> list[str]:
+    return sorted({str(e[key]) for e in paths.environment if key in e})
+
+
+def _print(document: dict[str, Any]) -> None:
+    from critpath.report.text.table import print_line  # noqa: PLC0415 - rich
+
+    console = make_console()
+    sessions = document["sessions"]
+    count = sum(one["executions"] for one in sessions)
+    told = "told apart" if document["interrupts"] else "counted as running"
+    print_line(
+        console,
+        f"{plural(count, 'execution')} of {plural(len(sessions), 'recording')}, "
+        f"saved by critpath {document['critpath']}, interrupts {told}",
+        style="bold",
+    )
+    for one in sessions:
+        console.print()
+        print_line(console, ", ".join(one["sources"]), style="bold")
+        print_line(console, f"  recorded    {_recorded(one)}")
+        print_line(console, f"  executions  {_executions(one)}")
+        print_line(console, f"  mean        {_means(one['means'])}")
+        for warning in one["warnings"]:
+            print_line(console, f"  warning: {warning}", style="yellow")
+
+
+def _recorded(one: dict[str, Any]) -> str:
+    when = [", ".join(filter(None, one["recorded"])) or "at an unknown time"]
+    hosts, kernels = ", ".join(one["host"]), ", ".join(one["kernel"])
+    where = [f"on {hosts}"] * bool(hosts) + [f"(kernel {kernels})"] * bool(kernels)
+    by = [f"by {', '.join(one['tracer'])}"] * bool(one["tracer"])
+    machine = [f"{', '.join(one['cpus'])} cpus"] * bool(one["cpus"])
+    facts = [*machine, *one["processor"], *(f"profile {name}" for name in one["profile"])]
+    return ", ".join([" ".join([*when, *where, *by]), *facts])
+
+
+def _executions(one: dict[str, Any]) -> str:
+    out = f", {one['left_out']:,} more left out" if one["left_out"] else ""
+    lossy = f", {one['lossy']:,} overlap a loss" if one["lossy"] else ""
+    spec = f"{one['executions']:,}{out}{lossy} ({one['specification']})"
+    return f"{spec}; {_labels(one['labels'])}" if one["labels"] else spec
+
+
+def _means(means: dict[str, int]) -> str:
+    states = sorted(means.items(), key=lambda pair: (-pair[1], pair[0]))
+    listed = ", ".join(f"{state} {format_ns(ns)}" for state, ns in states if state != "total")
+    return f"{format_ns(means['total'])}: {listed}"
+
+
+def _labels(labels: dict[str, int]) -> str:
+    return ", ".join(f"{label} {count:,}" for label, count in labels.items())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.commands.output import (
     STDOUT,
+    Progress,
     check_inputs,
     check_outputs,
     hint,
@@ -17,9 +18,7 @@ from critpath.commands.output import (
     write_output,
 )
 from critpath.commands.parser import checked
-from critpath.commands.progress import Progress
-from critpath.commands.settings import COMPARING, READING, RUNNING, Settings
-from critpath.commands.values import whole
+from critpath.commands.settings import COMPARING, READING, RUNNING, Settings, whole
 from critpath.errors import EXIT_ANOMALY, EXIT_OK
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.commands.output import check_inputs, hint, require_executions, warn
-from critpath.commands.progress import Progress
+from critpath.commands.output import Progress, check_inputs, hint, require_executions, warn
 from critpath.commands.reports import add_output_arguments, wanted_outputs, write_reports
 from critpath.commands.settings import COMPARING, READING, RUNNING, Settings
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError
@@ -72,7 +71,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def in_doubt(comparison: Comparison, normal: Path, sample: Path) -> Comparison:
     """Warn where a baseline is what is to be judged: the arguments may be exchanged."""
-    from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - numpy
+    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - numpy
 
     if not is_baseline_file(sample) or is_baseline_file(normal):
         return comparison

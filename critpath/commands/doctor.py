@@ -43,7 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Look, clean if asked to, and return 0 if a recording can be made here and now."""
-    from critpath.record import leftovers, preflight  # noqa: PLC0415 - start-up time
+    from critpath.record import (  # noqa: PLC0415 - start-up time
+        cleanup,
+        preflight,
+    )
 
     check_inputs(arguments.directories)
     unfinished = [d for d in arguments.directories if _is_unfinished(d)]
@@ -51,11 +54,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     failures: list[CritpathError] = []
     if arguments.clean:
         # First, as the buffers of a dead recorder on this machine hold a recording's end.
-        leftovers.remove_leftovers(lambda x, error: _note(x, error, done, failures))
+        cleanup.remove_leftovers(lambda x, error: _note(x, error, done, failures))
         _finish([d for d in unfinished if _is_there(d)], done, failures)
         unfinished = []
     found = preflight.look(Path.cwd())
-    left = leftovers.all_leftovers()
+    left = cleanup.all_leftovers()
     registered = {Path(x.name) for x in left if x.kind == "recording"}
     document = _document(
         found, left, [d for d in unfinished if d.absolute() not in registered], done
@@ -98,7 +101,7 @@ def _is_there(directory: Path) -> bool:
 
 
 def _finish(directories: list[Path], done: list[str], failures: list[CritpathError]) -> None:
-    from critpath.record.unfinished import finish  # noqa: PLC0415 - start-up time
+    from critpath.record.recovery import finish  # noqa: PLC0415 - start-up time
 
     for directory in directories:
         try:

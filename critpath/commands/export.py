@@ -17,6 +17,7 @@ from critpath.commands.formats import (
 )
 from critpath.commands.output import (
     STDOUT,
+    Progress,
     check_inputs,
     check_outputs,
     check_terminal,
@@ -26,8 +27,7 @@ from critpath.commands.output import (
     warn,
     write_pieces,
 )
-from critpath.commands.progress import Progress
-from critpath.commands.saved import load_comparison
+from critpath.commands.reports import load_comparison
 from critpath.commands.settings import READING, Settings
 from critpath.errors import UsageError
 from critpath.units import plural
@@ -99,8 +99,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _is_saved(source: str) -> bool:
     """Tell a saved comparison from what executions are extracted from."""
-    from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - numpy
     from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
+    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - numpy
 
     path = Path(source)
     return source == STDOUT or (

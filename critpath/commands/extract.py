@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.commands.output import (
     STDOUT,
+    Progress,
     check_inputs,
     check_outputs,
     hint,
@@ -17,7 +18,6 @@ from critpath.commands.output import (
     require_executions,
     warn,
 )
-from critpath.commands.progress import Progress
 from critpath.commands.settings import READING, RUNNING, Settings
 from critpath.errors import UsageError
 from critpath.processes import begin_early

@@ -10,8 +10,7 @@ from typing import Any, NoReturn, Protocol
 
 from critpath import __version__
 from critpath.commands.overview import CONFIG, DEBUG, DESCRIPTION, EPILOG, SHOW_CONFIG
-from critpath.commands.settings import SETTINGS, Setting, Settings
-from critpath.commands.values import WrongValueError
+from critpath.commands.settings import SETTINGS, Setting, Settings, WrongValueError
 from critpath.errors import UsageError
 
 

@@ -19,6 +19,7 @@ from critpath.commands.formats import (
 )
 from critpath.commands.output import (
     STDOUT,
+    Progress,
     check_inputs,
     check_outputs,
     check_terminal,
@@ -31,9 +32,7 @@ from critpath.commands.output import (
     write_pieces,
 )
 from critpath.commands.parser import checked
-from critpath.commands.progress import Progress
-from critpath.commands.settings import READING, Settings
-from critpath.commands.values import whole
+from critpath.commands.settings import READING, Settings, whole
 from critpath.errors import UsageError
 from critpath.units import plural
 

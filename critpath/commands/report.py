@@ -11,11 +11,11 @@ from critpath.commands.path import print_paths
 from critpath.commands.reports import (
     Outputs,
     add_output_arguments,
+    load_saved,
     wanted_outputs,
     write_files,
     write_reports,
 )
-from critpath.commands.saved import load_saved
 from critpath.commands.settings import Settings
 from critpath.errors import UsageError
 
@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if outputs.github and arguments.format == "json":
         raise UsageError("--format json and --github both write to stdout", "use one of them")
 
-    from critpath.baseline.format import is_baseline_file  # noqa: PLC0415 - numpy
     from critpath.store import is_dataset, is_paths_file  # noqa: PLC0415 - numpy
+    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - numpy
 
     if inputs and (is_paths_file(source) or is_dataset(source) or is_baseline_file(source)):
         _refuse_outputs(

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from critpath.commands import github
 from critpath.commands.output import (
     STDOUT,
     attempt,
+    check_inputs,
     check_outputs,
     make_console,
     write_output,
     write_together,
 )
-from critpath.errors import UsageError
+from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.units import log_text
+from critpath.untrusted import LARGEST
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from critpath.documents import ComparisonDocument
+    from critpath.documents import ComparisonDocument, Document
 
 _FILES: Final = {
     "html": "write a report page (- for stdout)",
@@ -82,7 +84,7 @@ def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Out
         raise UsageError(
             f"--{name} - and --github both write to stdout", f"give --{name} a file's name"
         )
-    check_outputs([*places.values(), *(github.files() if outputs.github else ())], inputs)
+    check_outputs([*places.values(), *(files() if outputs.github else ())], inputs)
     return outputs
 
 
@@ -104,7 +106,7 @@ def write_reports(document: ComparisonDocument, outputs: Outputs) -> None:
         If something could not be written, after everything else was.
     """
     texts = {place: _render(name, document) for name, place in outputs.places.items()}
-    for_github = github.prepare(document) if outputs.github else None
+    for_github = prepare(document) if outputs.github else None
     console = make_console()
     with console.capture() as captured:
         if not outputs.to_stdout:
@@ -118,7 +120,7 @@ def write_reports(document: ComparisonDocument, outputs: Outputs) -> None:
 
     def tell_github() -> None:
         if for_github is not None:
-            github.append(for_github)
+            append(for_github)
 
     attempt(lambda: _to_files(texts), tell_github, print_all)
 
@@ -162,3 +164,172 @@ def _render(name: str, document: ComparisonDocument) -> str:
     from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
 
     return to_json(document)
+
+
+# -----------------------------------------------------------------------------
+# What ``--github`` writes: a job's summary, annotations, a step's outputs.
+
+
+SUMMARY: Final = "GITHUB_STEP_SUMMARY"
+OUTPUT: Final = "GITHUB_OUTPUT"
+
+# GitHub shows nothing of a summary that is larger.
+_MOST_SUMMARY: Final = 1024 * 1024
+_MARGIN: Final = 1024
+
+
+@dataclass(frozen=True)
+class ForGitHub:
+    """What is to be written, rendered.
+
+    Attributes
+    ----------
+    summary, outputs : str
+        To be appended to the job's summary and to the step's outputs.
+    annotations : tuple of str
+        Lines for stdout.
+    """
+
+    summary: str
+    outputs: str
+    annotations: tuple[str, ...]
+
+
+def summary_file() -> str | None:
+    """Return the file that GitHub shows as the job's summary, None outside of GitHub."""
+    return os.environ.get(SUMMARY) or None
+
+
+def files() -> list[str]:
+    """Return the files that GitHub names."""
+    return [place for name in (SUMMARY, OUTPUT) if (place := os.environ.get(name))]
+
+
+def prepare(document: ComparisonDocument) -> ForGitHub:
+    """Render what GitHub gets of a comparison."""
+    from critpath.report.ci.as_github import annotate  # noqa: PLC0415 - start-up time
+    from critpath.report.ci.as_markdown import MOST_BYTES, render_markdown  # noqa: PLC0415 - as above
+    from critpath.units import log_text  # noqa: PLC0415 - as above
+
+    summary = ""
+    place = summary_file()
+    if place is not None:
+        there = _size(place)
+        room = min(MOST_BYTES, _MOST_SUMMARY - _MARGIN - there)
+        # An empty line, as what is there may end in the middle of one.
+        summary = render_markdown(document, most=room)
+        summary = f"\n\n{summary}" if summary and there else summary
+    anomalous = document.outliers.anomalous
+    return ForGitHub(
+        summary,
+        f"verdict={document.verdict}\nanomalous={anomalous}\n",
+        tuple("::" + log_text(str(one)[2:]) for one in annotate(document)),
+    )
+
+
+def append(prepared: ForGitHub) -> None:
+    """Append the summary and the outputs where GitHub wants them; say where there is no place.
+
+    Raises
+    ------
+    CritpathError
+        If a file cannot be written; it is then as it was, and the other is written.
+    """
+    attempt(lambda: _append_outputs(prepared), lambda: _append_summary(prepared))
+
+
+def _append_outputs(prepared: ForGitHub) -> None:
+    if output := os.environ.get(OUTPUT):
+        _append(Path(output), prepared.outputs)
+
+
+def _append_summary(prepared: ForGitHub) -> None:
+    place = summary_file()
+    if place is None:
+        _say(f"{SUMMARY} is not set: no summary, only annotations")
+    elif prepared.summary:
+        _append(Path(place), prepared.summary)
+    else:
+        _say(f"no summary: what is in {place} already leaves no room of GitHub's 1 MiB")
+
+
+def _size(place: str) -> int:
+    try:
+        return Path(place).stat().st_size
+    except OSError:
+        return 0
+
+
+def _append(path: Path, text: str) -> None:
+    data = text.encode("utf-8", "replace")
+    why = "no room for all of it"
+    try:
+        with path.open("ab", buffering=0) as file:
+            before = file.tell()
+            whole = file.write(data) == len(data)
+            if not whole:
+                file.truncate(before)
+    except OSError as error:
+        whole, why = False, str(error.strerror)
+    if not whole:
+        raise CritpathError(
+            f"cannot append to {path}: {why}",
+            "make room or give access there",
+        )
+
+
+def _say(message: str) -> None:
+    from critpath.units import log_text, safe_text  # noqa: PLC0415 - start-up time
+
+    print(f"critpath: {log_text(safe_text(message))}", file=sys.stderr)
+
+
+# -----------------------------------------------------------------------------
+# Documents that commands saved, read back.
+
+
+def load_saved(file: str) -> Document:
+    """Read the document in a file, or on stdin for ``-``.
+
+    Raises
+    ------
+    UnreadableError
+        If it is not there, or not a document of critpath's.
+    """
+    from critpath.report.document.as_json import load_document  # noqa: PLC0415 - start-up time
+
+    if file != STDOUT:
+        check_inputs([Path(file)])
+    try:
+        if file == STDOUT:
+            content = sys.stdin.buffer.read(LARGEST + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                content = stream.read(LARGEST + 1)
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnreadableError(
+            f"{file} is neither JSON nor an extract file",
+            "give a file of critpath compare --json or critpath extract",
+        ) from None
+    except OSError as error:
+        raise UnreadableError(
+            f"cannot read {file}: {error.strerror}", "give a readable file"
+        ) from None
+    return load_document(content)
+
+
+def load_comparison(file: str) -> ComparisonDocument:
+    """Read a saved comparison.
+
+    Raises
+    ------
+    UnreadableError
+        If it is not there, or not a comparison.
+    """
+    document = load_saved(file)
+    if not document.format.startswith("critpath/comparison/"):
+        raise UnreadableError(
+            f"{file} holds no comparison", "give a file of critpath compare --json"
+        )
+    return cast("ComparisonDocument", document)

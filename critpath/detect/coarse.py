@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,18 +10,22 @@ from functools import partial
 
 import numpy as np
 
-from critpath.detect.algorithm1 import Algorithm1, algorithm1
-from critpath.detect.assignments import ways
-from critpath.detect.changes import Flags, changes, flag
-from critpath.detect.effects import Effects, detectable_shift, effects
-from critpath.detect.families import WHOLE, Families, two_families
-from critpath.detect.gate import seed
-from critpath.detect.notes import Circumstances, describe
-from critpath.detect.ordinal import ordinal_effects
-from critpath.detect.screening import false_alarms
-from critpath.detect.sessions import floor_share, permutable
+from critpath.detect.effects import (
+    WHOLE,
+    Effects,
+    Families,
+    Flags,
+    changes,
+    detectable_shift,
+    effects,
+    flag,
+    two_families,
+)
+from critpath.detect.gate import floor_share, permutable, seed, ways
+from critpath.detect.paper import Algorithm1, algorithm1, false_alarms
 from critpath.errors import InconclusiveError, UsageError
-from critpath.model import F64, I64, Bool, Detection, StateTest, VectorTable
+from critpath.model import F64, I64, Bool, Change, Detection, StateTest, VectorTable
+from critpath.units import format_ns, format_share, plural
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def detect(
         raised to three standard deviations of the normal sessions' means where
         several sessions are known.
     t1, t2, y_reference
-        Settings of the paper's rules; see `critpath.detect.algorithm1.algorithm1`.
+        Settings of the paper's rules; see `critpath.detect.paper.algorithm1`.
         ``t2`` None means Fisher's exact test.
     permutations : int
         Random assignments, where enumerating all of them is too much.
@@ -114,7 +119,7 @@ def detect(
     Notes
     -----
     The gate tests the executions as a whole and every state of them, at one level
-    together: see `critpath.detect.families`.  ``p_value`` is adjusted for all of it; the
+    together: see `critpath.detect.effects`.  ``p_value`` is adjusted for all of it; the
     total's is that of the whole.
     """
     if rule not in RULES:
@@ -261,3 +266,172 @@ def _states(
         )
         for i, symbol in enumerate((*normal.symbols, None))
     )
+
+
+# -----------------------------------------------------------------------------
+# Effect sizes that outliers do not move: how often slower, and by what factor typically.
+
+
+_MOST = 500  # executions of a type a side, for the ratio of all pairs
+
+
+def ordinal_effects(
+    normal: I64, sample: I64, normal_stratum: I64, sample_stratum: I64
+) -> tuple[F64, F64]:
+    """Compute Cliff's delta and the typical ratio of every column.
+
+    Parameters
+    ----------
+    normal : int64 [n, columns]
+    sample : int64 [m, columns]
+        Durations (ns).
+    normal_stratum, sample_stratum : int64
+        Execution types; executions are compared within theirs, types weighted as in the
+        sample.
+
+    Returns
+    -------
+    delta : float64 [columns]
+        Share of the pairs in which the sample's is the longer, less the share in which
+        the normal one's is (Cliff 1993): -1 to 1; 0 where no type is in both sets.
+    ratio : float64 [columns]
+        Hodges and Lehmann's (1963) estimate on logarithms: the median of sample over
+        normal duration over all pairs; NaN where half of a type's durations are 0.
+        Of types with more than 500 executions a side as many are taken, evenly over
+        their order.
+    """
+    columns = normal.shape[1]
+    delta, log, weight = np.zeros(columns), np.zeros(columns), 0.0
+    for s in np.unique(sample_stratum):
+        x, y = normal[normal_stratum == s], sample[sample_stratum == s]
+        if not len(x):
+            continue
+        weight += len(y)
+        x, y = np.sort(x, axis=0), np.sort(y, axis=0)
+        for i in range(columns):
+            below = np.searchsorted(x[:, i], y[:, i], "left").sum()
+            above = len(x) * len(y) - np.searchsorted(x[:, i], y[:, i], "right").sum()
+            delta[i] += len(y) * (below - above) / (len(x) * len(y))
+            log[i] += len(y) * _typical(x[:, i], y[:, i])
+    weight = max(weight, 1.0)
+    return delta / weight, np.exp(log / weight)
+
+
+def _typical(x: I64, y: I64) -> float:
+    """Median logarithm of y over x, of all pairs; NaN where that is undefined."""
+    if 2 * np.count_nonzero(x) <= len(x) or 2 * np.count_nonzero(y) <= len(y):
+        return float("nan")
+    few = [v[np.linspace(0, len(v) - 1, min(len(v), _MOST)).astype(np.int64)] for v in (x, y)]
+    with np.errstate(divide="ignore"):
+        logs = [np.log(v.astype(np.float64)) for v in few]
+        # A duration of 0 is below, and above, whatever it is compared with.
+        pairs = np.where(
+            np.isneginf(logs[1])[:, None],
+            -np.inf,
+            np.where(np.isneginf(logs[0]), np.inf, 0.0),
+        )
+    finite = [np.where(np.isneginf(v), 0.0, v) for v in logs]
+    middle = float(np.median(pairs + finite[1][:, None] - finite[0]))
+    return middle if np.isfinite(middle) else float("nan")
+
+
+# -----------------------------------------------------------------------------
+# Does the sample have another mix of execution types?  A finding, not a slow-down.
+
+
+_PERMUTATIONS = 9_999
+
+
+def mix_shift(normal_type: I64, sample_type: I64) -> float:
+    """Test whether both sets have the same shares of types.
+
+    Parameters
+    ----------
+    normal_type, sample_type : int64
+        Type of every execution, from 0.
+
+    Returns
+    -------
+    float
+        Permutation p of Pearson's chi-square (9,999 assignments, seeded by the
+        counts); 1 if a set is empty or there is one type.
+    """
+    types = int(max(normal_type.max(initial=-1), sample_type.max(initial=-1))) + 1
+    normal = np.bincount(normal_type, minlength=types)
+    sample = np.bincount(sample_type, minlength=types)
+    both = normal + sample
+    normal, sample, both = normal[both > 0], sample[both > 0], both[both > 0]
+    if not normal.sum() or not sample.sum() or len(both) < 2:
+        return 1.0
+    digest = hashlib.blake2b(np.stack([normal, sample]).tobytes(), digest_size=8).digest()
+    rng = np.random.default_rng(int.from_bytes(digest, "little"))
+    drawn = rng.multivariate_hypergeometric(both, int(sample.sum()), size=_PERMUTATIONS)
+    expected = both * (sample.sum() / both.sum())
+    observed = float(_distance(sample[None, :], expected)[0])
+    reached = int((_distance(drawn, expected) >= observed - 1e-9).sum())
+    return (1 + reached) / (1 + _PERMUTATIONS)
+
+
+def _distance(sample: I64, expected: F64) -> F64:
+    # With both margins fixed the whole chi-square is proportional to this part of it.
+    return np.asarray(((sample - expected) ** 2 / expected).sum(axis=1), dtype=np.float64)
+
+
+# -----------------------------------------------------------------------------
+# What a reader must know of a coarse detection, one sentence each.
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the sentences are made of."""
+
+    names: tuple[str, ...]
+    strata: tuple[I64, I64]
+    effects: Effects
+    slower: tuple[Change, ...]
+    alpha: float
+    floor: float
+    asked_floor: float
+    floor_share: float
+    enough: bool
+
+
+def describe(about: Circumstances) -> list[str]:
+    """Return the sentences."""
+    notes = []
+    normal, sample = about.strata
+    if about.floor_share > about.asked_floor:
+        notes.append(
+            f"effect floor raised from {format_share(about.asked_floor)} to "
+            f"{format_share(about.floor_share)}: three standard deviations of the normal "
+            "sessions' means"
+        )
+    if not about.enough:
+        notes.append(
+            f"{plural(len(normal), 'normal execution')} against {len(sample)}: "
+            f"no difference, however large, could reach the level {about.alpha:g}"
+        )
+    found = about.effects
+    change = float(found.sample_mean[-1] - found.normal_mean[-1])
+    if change <= -about.floor and change < 0:
+        notes.append(
+            f"the sample is faster by {format_ns(-change)} in total; only slow-downs are anomalies"
+        )
+    mix = mix_shift(normal, sample)
+    if mix <= about.alpha:
+        notes.append(
+            f"the sample has another mix of execution types (p = {mix:.2g}): "
+            "a finding of its own, no slow-down"
+        )
+    if found.orphans:
+        notes.append(
+            f"{plural(found.orphans, 'sample execution')} of a type without normal "
+            "executions: compared with the mean of all, not part of the test"
+        )
+    by_type = [c for c in about.slower if c.kind >= 0]
+    notes += [
+        f"type n{slow.kind} by itself: {slow.name} {format_ns(slow.effect, sign=True)} "
+        f"(adjusted p = {slow.p_value:.2g})"
+        for slow in sorted(by_type, key=lambda c: (c.kind, about.names.index(c.name)))
+    ]
+    return notes

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model import F64, I64
+from critpath.detect.gate import GateTest, gate
+from critpath.model import F64, I64, Bool, Change, VectorTable
 
 _REPLICATES, _LEAST_REPLICATES = 999, 199
 _WORK = 50_000_000  # executions resampled in all
@@ -225,3 +226,263 @@ def detectable_shift(
         variance = float((mine**2).sum()) / (len(mine) - 1) if len(mine) >= 5 else pooled
         error += (k / m) ** 2 * variance * (1 / k + 1 / max(len(mine), 1))
     return max(floor + _POWER * math.sqrt(error), (critical + _POWER) * math.sqrt(error))
+
+
+# -----------------------------------------------------------------------------
+# What the gate flags: significant, large enough, and large beyond the doubt of its size.
+
+
+# Normal quantile of 90 %: a mean that is this many standard errors above nothing.  Without
+# it a shift that is certain but tiny in one type would count as what the chance of another,
+# noisy one adds to the mean.
+SURE = 1.2816
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Bool arrays: over all types [columns], in each [strata, columns]."""
+
+    over_all: Bool
+    by_type: Bool
+
+    @property
+    def columns(self) -> Bool:
+        """Columns that are flagged anywhere."""
+        return np.asarray(self.over_all | self.by_type.any(axis=0), dtype=np.bool_)
+
+
+def large(effect: F64, error: F64, floor: F64 | float) -> Bool:
+    """Tell which effects reach the floor, and are surely above nothing.
+
+    Parameters
+    ----------
+    effect, error : float64
+        Differences of means and their standard errors (ns).
+    floor : float64 or float
+        ns.
+    """
+    return np.asarray(
+        (effect > 0) & (effect >= floor) & (effect >= SURE * error), dtype=np.bool_
+    )  # fmt: skip
+
+
+def flag(families: Families, effects: Effects, *, alpha: float, floor: float) -> Flags:
+    """Apply the gate.
+
+    Parameters
+    ----------
+    families : Families
+    effects : Effects
+    alpha : float
+    floor : float
+        Share of the normal mean duration; within a type, of that type's.
+    """
+    whole = effects.sample_mean - effects.normal_mean
+    over_all = large(whole, effects.error, floor * effects.normal_mean[-1])
+    least = floor * effects.stratum_mean[:, -1:]
+    by_type = large(effects.stratum_effect, effects.stratum_error, least)
+    return Flags(
+        over_all & (families.p_value <= alpha), by_type & (families.stratum_p_value <= alpha)
+    )
+
+
+def changes(
+    families: Families,
+    effects: Effects,
+    flags: Flags,
+    names: tuple[str, ...],
+    *,
+    alpha: float,
+    floor: float,
+) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
+    """Return what is flagged, and what is significant all the same; the largest first."""
+    whole = effects.sample_mean - effects.normal_mean
+    rows = [
+        (-1, whole, families.p_value, flags.over_all, effects.normal_mean[-1]),
+        *(
+            (s, effects.stratum_effect[s], families.stratum_p_value[s], flags.by_type[s], mean)
+            for s, mean in enumerate(effects.stratum_mean[:, -1])
+        ),
+    ]
+    slower: list[Change] = []
+    slight: list[Change] = []
+    for kind, effect, p_value, flagged, mean in rows:
+        for i in np.flatnonzero((p_value <= alpha) & (effect > 0)):
+            change = Change(
+                names[i], kind, float(effect[i]), float(p_value[i]), floor * float(mean),
+                float(mean),
+            )  # fmt: skip
+            (slower if flagged[i] else slight).append(change)
+    return tuple(_ordered(slower)), tuple(_ordered(slight))
+
+
+def _ordered(found: list[Change]) -> list[Change]:
+    # Over all types before one of them, if it is as large.
+    return sorted(found, key=lambda c: (-c.effect, c.kind, c.name))
+
+
+# -----------------------------------------------------------------------------
+# Two families of hypotheses, one level: is anything slower, and in which state.
+
+
+# Share of the level that the family of the whole (the total and the unusualness) is
+# tested at; the family of the states has the rest, and all of it once the whole fires.
+WHOLE = 0.5
+
+
+@dataclass(frozen=True)
+class Families:
+    """Outcome of both families; p-values are adjusted for everything that is tested.
+
+    Attributes
+    ----------
+    p_value : float64 [symbols + 1]
+        Over all types; the last is of the whole: the total latency and the
+        unusualness of the executions, whichever is smaller.
+    stratum_p_value : float64 [strata, symbols + 1]
+        Of each type by itself.
+    whole, states : GateTest
+        As tested, not adjusted for one another.
+    """
+
+    p_value: F64
+    stratum_p_value: F64
+    whole: GateTest
+    states: GateTest
+
+
+def two_families(
+    normal: I64,
+    sample: I64,
+    judged: tuple[VectorTable, VectorTable],
+    strata: tuple[I64, I64],
+    *,
+    alpha: float,
+    permutations: int,
+    sessions: tuple[I64, I64] | None = None,
+) -> Families:
+    """Test the whole executions and every state of them, at one level together.
+
+    Parameters
+    ----------
+    normal, sample : int64 [n, symbols + 1], int64 [m, symbols + 1]
+        Durations (ns); the last column is the total.
+    judged : (VectorTable, VectorTable)
+        The sets as the unusualness of single executions is measured on.
+    strata : (int64 [n], int64 [m])
+        Execution types.
+    alpha, permutations, sessions
+        As `critpath.detect.gate.gate`.
+
+    Notes
+    -----
+    A fault that is plain in one state can drown in the noise of the total; a fault in
+    few executions moves neither much, but the score of `critpath.detect.effects`.  In
+    one family with twenty-six states that score would pay for all of them, so two
+    families share the level as in Wiens's fallback procedure (2003): the whole is
+    tested at half of ``alpha``, the states at the other half, or at all of it if the
+    whole was rejected.  Each is a max-T permutation test, exact where executions are
+    exchangeable within their types, so if nothing differs the probability of any alarm
+    is at most ``alpha``.  Where something does, the whole's other members may err at
+    ``alpha / 2`` besides: a state or type is named wrongly with at most 1.5 ``alpha``.
+    Types that are found in each set by itself, without labels, are exchangeable only
+    as far as that finds the same ones; ``critpath calibrate`` measures what is left.
+    """
+    scores = unusual(*judged, *strata)
+    whole = gate(
+        np.column_stack([normal[:, -1], scores[0]]),
+        np.column_stack([sample[:, -1], scores[1]]),
+        *strata,
+        alpha=alpha * WHOLE,
+        permutations=permutations,
+        sessions=sessions,
+    )
+    states = gate(
+        normal[:, :-1], sample[:, :-1], *strata,
+        alpha=alpha * (1 - WHOLE), permutations=permutations, sessions=sessions,
+    )  # fmt: skip
+    first = min(float(whole.p_value.min()), float(whole.stratum_p_value.min())) / WHOLE
+    return Families(
+        p_value=np.append(
+            _adjusted(states.p_value, first), min(1.0, float(whole.p_value.min()) / WHOLE)
+        ),
+        stratum_p_value=np.column_stack(
+            [
+                _adjusted(states.stratum_p_value, first),
+                np.minimum(whole.stratum_p_value.min(axis=1) / WHOLE, 1.0),
+            ]
+        ),
+        whole=whole,
+        states=states,
+    )
+
+
+def _adjusted(p_value: F64, first: float) -> F64:
+    """Adjust the states' p for the other family, whose least adjusted p is ``first``."""
+    alone = np.minimum(p_value / (1 - WHOLE), 1.0)
+    return np.asarray(np.minimum(alone, np.maximum(p_value, first)), dtype=np.float64)
+
+
+# -----------------------------------------------------------------------------
+# One number per execution: how unlike the others of its type it is.
+
+
+_SPREAD = 1.4826  # median absolute deviation of a normal distribution, to its sd
+_LEAST = 0.05  # spread that is never believed to be less: share of the median total, or of a log
+_OFFSET = 0.02  # added before taking logs: share of the type's median total
+_SCALE = 1_000_000  # the score is kept in integers, like the durations it stands beside
+
+
+def unusual(
+    normal: VectorTable, sample: VectorTable, normal_type: I64, sample_type: I64
+) -> tuple[I64, I64]:
+    """Score every execution against all others of its type, whichever set they are in.
+
+    A fault adds time in some state, and no single state's test knows in which.  Per
+    state, and for the total, an execution has two robust z: of its duration and of
+    the logarithm of it.  Their product is large only where the excess is large both
+    absolutely and relative to what is usual; the score is the root of the sum.
+
+    Medians and deviations are of normal and sample executions together: both sets
+    are treated alike, so that under exchangeability the permutation test is exact,
+    and a fault in less than half of them does not move its own yardstick.
+
+    Parameters
+    ----------
+    normal, sample : VectorTable
+        Over the same symbols.
+    normal_type, sample_type : int64
+        Type of every execution, from 0.
+
+    Returns
+    -------
+    (int64 [normal], int64 [sample])
+        Scores in millionths.
+    """
+    table = np.concatenate(
+        [
+            np.column_stack([normal.durations, normal.total]),
+            np.column_stack([sample.durations, sample.total]),
+        ]
+    ).astype(np.float64)
+    kind = np.concatenate([normal_type, sample_type])
+    score = np.zeros(len(table))
+    for each in np.unique(kind):
+        score[kind == each] = _score(table[kind == each])
+    rounded = np.rint(score * _SCALE).astype(np.int64)
+    return rounded[: len(normal)], rounded[len(normal) :]
+
+
+def _score(values: F64) -> F64:
+    middle = np.median(values[:, -1])
+    least = max(_LEAST * float(middle), 1.0)
+    linear = _robust_z(values, least)
+    logs = _robust_z(np.log(values + max(_OFFSET * float(middle), 1.0)), _LEAST)
+    return np.asarray(np.sqrt((linear * logs).sum(axis=1)), dtype=np.float64)
+
+
+def _robust_z(values: F64, least: float) -> F64:
+    """Positive deviation from the median, in robust standard deviations."""
+    middle = np.median(values, axis=0)
+    spread = _SPREAD * np.median(np.abs(values - middle), axis=0)
+    return np.asarray(np.maximum((values - middle) / np.hypot(spread, least), 0.0))

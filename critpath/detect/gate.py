@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
-from critpath.detect.assignments import Assignments, Picked, ways
-from critpath.model import F64, I64, mid_ranks
+from critpath.detect._smallest import mark
+from critpath.model import F64, I64, Bool, mid_ranks
 
 _WORK = 200_000_000  # executions drawn in all, over the assignments
 _LEAST_DRAWN = 1_999  # assignments drawn all the same
@@ -289,3 +291,271 @@ def _scores(values: I64) -> F64:
     scale = centred.std(axis=0)
     scaled: F64 = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 1e-9)
     return scaled
+
+
+# -----------------------------------------------------------------------------
+# Assignments of executions to the two sets: all of them, or drawn at random.
+
+
+# Units of a stratum in some assignments: their numbers [batch, picked], or where these
+# would be many a mark for each that is picked [batch, units].
+Picked = I64 | Bool
+
+EXACT = 20_000
+_CHUNK = 1 << 22  # values of a batch of assignments held at once
+_MANY = 600.0  # logarithm of a count that is as good as infinite
+_SPARSE = 16  # one pick in so many: adding them up is faster than a matrix product
+
+
+def ways(counts: Sequence[tuple[int, int]]) -> float:
+    """Count the assignments of executions to the two sets, within strata.
+
+    Parameters
+    ----------
+    counts : sequence of (int, int)
+        Normal and sample executions of every stratum.
+
+    Returns
+    -------
+    float
+        Infinite where it is beyond a float.
+    """
+    # Through the logarithm: the exact number has thousands of digits for large sets.
+    log = sum(math.lgamma(n + m + 1) - math.lgamma(n + 1) - math.lgamma(m + 1) for n, m in counts)
+    if log > _MANY:
+        return math.inf
+    return float(math.prod(math.comb(n + m, m) for n, m in counts))
+
+
+@dataclass(frozen=True)
+class Assignments:
+    """Which units of each stratum take the sample's place.
+
+    Attributes
+    ----------
+    sizes, chosen : sequence of int
+        Units of every stratum, and how many of them are in the sample.
+    """
+
+    sizes: Sequence[int]
+    chosen: Sequence[int]
+
+    @property
+    def ways(self) -> float:
+        """Number of different assignments."""
+        return ways([(n - k, k) for n, k in zip(self.sizes, self.chosen, strict=True)])
+
+    @property
+    def exact(self) -> bool:
+        """Few enough to look at every one."""
+        return self.ways <= EXACT
+
+    @property
+    def smaller(self) -> list[int]:
+        """Units of the smaller side of every stratum: the side that is drawn."""
+        return [min(k, n - k) for n, k in zip(self.sizes, self.chosen, strict=True)]
+
+    def every(self) -> Iterator[list[Picked]]:
+        """Yield all assignments in batches: per stratum, int64 [batch, smaller]."""
+        choices = [
+            itertools.combinations(range(n), k)
+            for n, k in zip(self.sizes, self.smaller, strict=True)
+        ]
+        rest = itertools.product(*choices)
+        while picked := list(itertools.islice(rest, self._step())):
+            yield [
+                np.array([parts[s] for parts in picked], np.int64).reshape(len(picked), k)
+                for s, k in enumerate(self.smaller)
+            ]
+
+    def drawn(self, rng: np.random.Generator, count: int) -> Iterator[list[Picked]]:
+        """Yield that many random assignments; strata of which much is picked are marked."""
+        step = self._step()
+        for begin in range(0, count, step):
+            many = min(step, count - begin)
+            yield [_subsets(rng, many, n, k) for n, k in zip(self.sizes, self.smaller, strict=True)]
+
+    def sums(
+        self, picked: list[Picked], scores: Sequence[F64], totals: Sequence[F64] | None = None
+    ) -> list[F64]:
+        """Add up, per stratum, the scores of the units in the sample.
+
+        Parameters
+        ----------
+        picked : list of int64 [assignments, smaller] or bool [assignments, units]
+            The smaller side of every stratum.
+        scores : sequence of float64 [units, columns]
+        totals : sequence of float64 [columns], optional
+            Sums over all units, where many batches are asked for.
+
+        Returns
+        -------
+        list of float64 [assignments, columns]
+        """
+        if totals is None:
+            totals = [each.sum(axis=0) for each in scores]
+        sides = zip(picked, scores, totals, self.sizes, self.chosen, strict=True)
+        return [t - _sums(p, s) if 2 * k > n else _sums(p, s) for p, s, t, n, k in sides]
+
+    def as_given(self) -> list[Picked]:
+        """Return the assignment that has the first units of each stratum in the sample."""
+        return [
+            np.arange(k if 2 * k > n else 0, n if 2 * k > n else k, dtype=np.int64)[None, :]
+            for n, k in zip(self.sizes, self.chosen, strict=True)
+        ]
+
+    def _step(self) -> int:
+        return max(1, _CHUNK // max(1, sum(self.sizes)))
+
+
+def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
+    """Draw subsets of ``k`` of ``n``, all equally likely."""
+    if k * k > 2 * n:  # most draws would have a number twice
+        return smallest(rng.random((many, n), dtype=np.float32), k)
+    # Few of many: numbers drawn at random, and again where one came twice.
+    picked = rng.integers(0, n, (many, k))
+    repeat = np.arange(many)
+    while len(repeat):
+        ordered = np.sort(picked[repeat], axis=1)
+        repeat = repeat[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
+        picked[repeat] = rng.integers(0, n, (len(repeat), k))
+    return picked
+
+
+def smallest(keys: npt.NDArray[np.float32], k: int) -> Bool:
+    """Mark the ``k`` smallest of every row, the first ones of equals.
+
+    Parameters
+    ----------
+    keys : float32 [rows, n]
+        None negative, infinite or NaN.
+    k : int
+        From 1 to n.
+
+    Raises
+    ------
+    ValueError
+        If any is, or there are not as many.
+    """
+    marked = np.empty(keys.shape, np.uint8)
+    mark(keys, k, marked)
+    return marked.view(np.bool_)
+
+
+def _sums(picked: Picked, scores: F64) -> F64:
+    if picked.dtype == np.bool_:
+        return np.asarray(picked.astype(np.float64) @ scores, dtype=np.float64)
+    return _sums_of(picked.astype(np.int64, copy=False), scores)
+
+
+def _sums_of(picked: I64, scores: F64) -> F64:
+    many, k = picked.shape
+    if k * _SPARSE <= len(scores):
+        total = np.zeros((many, scores.shape[1]))
+        for place in range(k):
+            total += scores[picked[:, place]]
+        return total
+    dense = np.zeros((many, len(scores)))
+    np.put_along_axis(dense, picked, 1.0, axis=1)
+    return np.asarray(dense @ scores, dtype=np.float64)
+
+
+# -----------------------------------------------------------------------------
+# What recording sessions differ by: the floor they set, and whether they can be permuted.
+
+
+# Spread of session means that an effect must exceed; Shewhart's three sigma.
+SIGMAS = 3.0
+
+
+@dataclass(frozen=True)
+class SessionSpread:
+    """How far the means of the normal sessions lie apart.
+
+    Attributes
+    ----------
+    sessions : int
+    deviation : float64 [sessions]
+        Mean duration of each session less the mean of its types (ns).
+    share : float
+        Standard deviation (ddof 1) of these, as a share of the mean duration; 0 with
+        one session.
+    """
+
+    sessions: int
+    deviation: F64
+    share: float
+
+
+def session_spread(total: I64, stratum: I64, session: I64) -> SessionSpread:
+    """Measure what sessions of one program differ by.
+
+    Parameters
+    ----------
+    total : int64 [n]
+        Durations of normal executions (ns).
+    stratum : int64 [n]
+        Execution types: another mix of types is no difference between sessions.
+    session : int64 [n]
+    """
+    names = np.unique(session)
+    residual = total.astype(np.float64)
+    for s in np.unique(stratum):
+        residual[stratum == s] -= total[stratum == s].mean()
+    means = np.array([float(residual[session == s].mean()) for s in names])
+    if len(names) < 2 or not total.any():
+        return SessionSpread(len(names), means, 0.0)
+    return SessionSpread(
+        len(names), means, float(np.std(means, ddof=1)) / float(total.mean())
+    )  # fmt: skip
+
+
+def floor_share(floor: float, total: I64, stratum: I64, session: I64 | None) -> float:
+    """Raise the effect floor to what the normal sessions differ by among themselves.
+
+    Parameters
+    ----------
+    floor : float
+        Share of the normal mean duration.
+    total, stratum, session
+        As `session_spread`; ``session`` None if unknown.
+
+    Returns
+    -------
+    float
+        ``max(floor, 3 sd of the session means / mean)``.
+    """
+    if session is None:
+        return floor
+    return max(floor, SIGMAS * session_spread(total, stratum, session).share)
+
+
+def permutable(
+    normal: I64 | None, sample: I64 | None, level: float
+) -> tuple[tuple[I64, I64] | None, str]:
+    """Return the sessions if whole ones can be permuted, else why not.
+
+    Parameters
+    ----------
+    normal, sample : int64 or None
+        Session of every execution.
+    level : float
+        Least p-value that the permutations must be able to give.
+
+    Returns
+    -------
+    sessions : (int64, int64) or None
+    why_not : str
+        "" if there is nothing to say: one of the sets is a single session.
+    """
+    if normal is None or sample is None:
+        return None, ""
+    ours, theirs = len(np.unique(normal)), len(np.unique(sample))
+    if ours < 2 or theirs < 2:
+        return None, ""
+    if ways([(ours, theirs)]) * level < 1:
+        return None, (
+            f"{ours} normal and {theirs} sample sessions are too few to permute whole: "
+            "executions are pooled, and the floor stands for differences between sessions"
+        )
+    return (normal, sample), ""

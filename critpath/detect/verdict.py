@@ -59,7 +59,7 @@ def decide(
     unlike : sequence of str
         Differences between the sets' surroundings that no verdict may rest on.
     part : str
-        What `critpath.detect.compared.partly` says: it qualifies an anomaly.
+        What `critpath.detect.circumstances.partly` says: it qualifies an anomaly.
 
     Returns
     -------

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from critpath.errors import UsageError
 from critpath.executions.events import find_by_events
 from critpath.executions.marker import find_markers
-from critpath.executions.pattern import SYNTAX
-from critpath.executions.process import find_processes
-from critpath.executions.runs import find_runs, within_runs
+from critpath.executions.pattern import SYNTAX, escape
+from critpath.executions.process import find_processes, find_runs, find_threads, within_runs
 from critpath.executions.specification import Specification, parse_specification
-from critpath.executions.thread import find_threads
 from critpath.executions.windows import find_windows
 from critpath.model import Events, Executions, Run
 from critpath.units import safe_text, shorten
@@ -126,3 +125,151 @@ FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Execut
     "windows": lambda events, specification, _: find_windows(events, Path(specification.file)),
     "marker": lambda events, _, __: find_markers(events),
 }
+
+
+# -----------------------------------------------------------------------------
+# Which specification of executions to use: the user's, the recording's, or the obvious one.
+
+
+def choose_specification(
+    given: str | None,
+    said: str,
+    recording: Path,
+    names: Sequence[str],
+    marks: Callable[[], Events] | None = None,
+) -> tuple[str, tuple[str, ...]]:
+    """Return the specification to use, and a note where it was not the user's.
+
+    Parameters
+    ----------
+    given : str or None
+        What the user gave.
+    said : str
+        What the recording's manifest says, "" without one.
+    recording : Path
+    names : sequence of str
+        Names of the recording's event classes.
+    marks : callable, optional
+        Reads the events that may hold critpath's marks (`marker.WANTED`); called only if
+        nobody said what an execution is.
+
+    Raises
+    ------
+    UsageError
+        If none was given and the recording suggests none or several.
+    """
+    if given:
+        return given, ()
+    if said:
+        return said, ()
+    if marks is not None and len(find_markers(marks())):
+        return "marker", ("no --execution given: used marker, as critpath's marks are there",)
+    found = candidates(names)
+    if len(found) == 1:
+        return found[0], (f"no --execution given: used {found[0]}, the only pair of events",)
+    if found:
+        raise UsageError(
+            f"{recording}: several pairs of events could be executions",
+            "choose one with --execution: " + " | ".join(found[:5]),
+        )
+    raise UsageError(
+        f"{recording}: nothing says what an execution is",
+        "give --execution process, thread, marker, or events:BEGIN,END[,key=FIELD]",
+    )
+
+
+def with_label(
+    specification: Specification, texts: Sequence[Mapping[str, Sequence[str]]]
+) -> tuple[Specification, tuple[str, ...]]:
+    """Label executions by the first text field of their begin event, where none is named.
+
+    Programs that trace requests mostly say what kind each is; an execution is then
+    compared with those of its own kind.
+
+    Parameters
+    ----------
+    specification : Specification
+    texts : sequence of mappings of str to sequence of str
+        Text fields of the payload by event name, one mapping per trace.
+
+    Returns
+    -------
+    specification : Specification
+    notes : tuple of str
+        Says what was done, and how to undo it.
+    """
+    begin = specification.begin
+    if not specification.label_open or begin is None or begin.conditions:
+        return specification, ()
+    named = next((names[begin.name] for names in texts if begin.name in names), ())
+    fields = [f for f in named if f != specification.key]
+    if not fields:
+        return specification, ()
+    note = (
+        f"executions are labelled by field '{fields[0]}' of {begin.name} "
+        "(label=FIELD names another, label=- none)"
+    )
+    return replace(specification, label=fields[0]), (note,)
+
+
+# -----------------------------------------------------------------------------
+# Specifications that fit a trace for which the user gave none.
+
+
+PAIRS: Final = (
+    ("begin", ("end",)),
+    ("entry", ("exit",)),
+    ("start", ("end", "stop", "done")),
+)
+
+# perf and ftrace spell the kernel's own events SUBSYSTEM:EVENT, as user space does.
+KERNEL: Final = frozenset(
+    {
+        *("block", "bridge", "cgroup", "clk", "compaction", "cpuhp", "drm", "exceptions", "ext4"),
+        *("fib", "filelock", "filemap", "ftrace", "gpio", "huge_memory", "i2c", "io_uring"),
+        *("iomap", "iommu", "irq", "irq_matrix", "irq_vectors", "jbd2", "kmem", "kvm", "kvmmmu"),
+        *("libata", "mce", "migrate", "mmap", "module", "msr", "napi", "neigh", "net", "nvme"),
+        *("oom", "page_isolation", "percpu", "power", "printk", "probe", "qdisc", "random", "ras"),
+        *("raw_syscalls", "rcu", "regmap", "rpm", "rseq", "sched", "scsi", "signal", "skb"),
+        *("sock", "spi", "swiotlb", "sync_trace", "syscalls", "task", "tcp", "thermal"),
+        *("timer", "tlb", "udp", "vmscan", "vsyscall", "wbt", "workqueue", "writeback", "x86_fpu"),
+        *("xdp", "xen", "xfs", "btrfs"),
+    }
+)
+
+
+def candidates(names: Sequence[str]) -> list[str]:
+    """Return ``events:`` specifications for pairs of user-space events.
+
+    Pairs are ``X_begin``/``X_end``, ``X_entry``/``X_exit`` and ``X_start`` with
+    ``X_end``, ``X_stop`` or ``X_done`` of one provider (``_``, ``:``, ``.`` or
+    ``-`` before the word).  LTTng's own user-space providers are left out.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the trace's event classes.
+
+    Returns
+    -------
+    list of str
+        Sorted; the caller may use one if it is the only one, and must say so.
+    """
+    present = {name for name in names if _from_user_space(name)}
+    found = []
+    for name in sorted(present):
+        for first, lasts in PAIRS:
+            stem = name.removesuffix(first)
+            if stem == name or not stem or stem[-1] not in "_:.-":
+                continue
+            found += [
+                f"events:{escape(name)},{escape(stem + last)}"
+                for last in lasts
+                if stem + last in present
+            ]
+    return found
+
+
+def _from_user_space(name: str) -> bool:
+    provider, colon, _ = name.partition(":")
+    return bool(colon) and provider not in KERNEL and not provider.startswith("lttng_ust")

@@ -19,8 +19,8 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from critpath.executions.events import build, pair
 from critpath.executions.fields import Texts, field_texts, has_field, occurrences
-from critpath.executions.matching import build, pair
 from critpath.executions.pattern import CONTEXTS, Condition, EventPattern
 from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, forked_by, owners_of
 from critpath.model import I64, Events, Executions, Kind, Wanted

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
+from critpath.executions.events import build
 from critpath.executions.fields import field_texts
-from critpath.executions.matching import build
 from critpath.executions.membership import Where, belong, known_places
 from critpath.executions.scheduling import Owners, Scheduling, hosts_of, rows_of_kind
-from critpath.model import Bool, Events, Executions, Kind
+from critpath.model import I64, Bool, Events, Executions, Kind, Run
 from critpath.units import plural
 
 COMM_LENGTH = 15  # characters the kernel keeps of a thread's name
@@ -153,3 +155,204 @@ def _replay(events: Events) -> _Lives:
         else:
             lives.replaced += lives.running.pop(thread, None) is not None
     return lives
+
+
+# -----------------------------------------------------------------------------
+# Executions that are runs of a recorded command.
+
+
+def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
+    """Find the runs that a recorder started: from the exec of the command to its exit.
+
+    What the command forks belongs to its run and is no execution of its own; where the
+    command waits for it, the path goes through it.  What outlives the command lies after
+    the execution's end.  Runs have no label: all are of one command, and the program of
+    a sample may have another name than that of the normal set.
+
+    Parameters
+    ----------
+    events : Events
+        EXEC with ``tid`` and ``filename``, EXIT with ``tid``.
+    runs : sequence of Run
+        From the recording's manifest; each one's window tells its events from those of
+        another process with the same pid.
+
+    Returns
+    -------
+    Executions
+        Runs without an exec or an exit in the trace, and those that did not end by
+        themselves, are counted as incomplete.
+    """
+    execs, exits = _of_thread(events, Kind.EXEC), _of_thread(events, Kind.EXIT)
+    begins, ends, pids = [], [], []
+    whole = [run for run in runs if run.whole]
+    for run in whole:
+        begin = _first(events, execs.get(run.pid), run.begin, run.end)
+        end = _last(events, exits.get(run.pid), run.begin, run.end)
+        if begin is not None and end is not None and begin < end:
+            begins.append(begin)
+            ends.append(end)
+            pids.append(run.pid)
+    rows = np.array(begins, np.int64), np.array(ends, np.int64)
+    counts = (
+        (len(whole) - len(begins), "of the command without its exec or exit in the trace"),
+        (len(runs) - len(whole), "ended by the timeout or by whoever ended the recording"),
+    )
+    return build(
+        events,
+        Scheduling(events),
+        rows,
+        Owners(np.zeros(len(begins), np.int64), np.array(pids, np.int64), ()),
+        [None] * len(begins),
+        [""] * len(begins),
+        incomplete=len(runs) - len(begins),
+        notes=tuple(f"{plural(count, 'run')} {why}" for count, why in counts if count),
+        forward=True,
+        names=[program_name(name or "") for name in field_texts(events, rows[0], "filename")],
+    )
+
+
+def within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
+    """Keep the executions that begin while a run goes on.
+
+    Parameters
+    ----------
+    executions : Executions
+    runs : sequence of Run
+        One after the other.
+    """
+    ordered = sorted(runs, key=lambda run: run.begin)
+    begins = np.array([run.begin for run in ordered], np.int64)
+    ends = np.array([run.end for run in ordered], np.int64)
+    run = np.searchsorted(begins, executions.begin, "right") - 1
+    inside = run >= 0
+    inside[inside] = executions.begin[inside] <= ends[run[inside]]
+    others = int((~inside).sum())
+    if not others:
+        return executions
+    rows = np.flatnonzero(inside)
+
+    def kept(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(texts[i] for i in rows.tolist())
+
+    return Executions(
+        id=kept(executions.id),
+        begin=executions.begin[rows],
+        end=executions.end[rows],
+        tid=executions.tid[rows],
+        host=executions.host[rows],
+        comm=kept(executions.comm),
+        label=kept(executions.label),
+        incomplete=executions.incomplete,
+        notes=(*executions.notes, f"{plural(others, 'execution')} outside the recording's runs"),
+    )
+
+
+def _of_thread(events: Events, kind: Kind) -> dict[int, I64]:
+    """Return the rows of a kind by the thread that they are about."""
+    rows = rows_of_kind(events, kind)
+    tid = events.column(rows, "tid")
+    order = np.argsort(tid, kind="stable")
+    threads, start = np.unique(tid[order], return_index=True)
+    parts = np.split(rows[order], start[1:])
+    return dict(zip(threads.tolist(), parts, strict=False))
+
+
+def _last(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
+    """Return the last of some rows that lies in a window.
+
+    Of a command's exits: where another thread than the first calls exec, the first one's
+    exit comes before it, and the pid is the other's from then on.
+    """
+    if rows is None:
+        return None
+    at = int(np.searchsorted(events.timestamp[rows], end, "right")) - 1
+    found = at >= 0 and events.timestamp[rows[at]] >= begin
+    return int(rows[at]) if found else None
+
+
+def _first(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
+    """Return the first of some rows that lies in a window."""
+    if rows is None:
+        return None
+    at = int(np.searchsorted(events.timestamp[rows], begin))
+    found = at < len(rows) and events.timestamp[rows[at]] <= end
+    return int(rows[at]) if found else None
+
+
+# -----------------------------------------------------------------------------
+# Executions that are threads: each one's whole life in the recording.
+
+
+# Events that touch a thread, and the field that names it.  A wake is not among
+# them: it says that the thread exists, not that it does anything.
+TOUCHES: Final = (
+    (Kind.FORK, "child_tid"),
+    (Kind.WAKEUP_NEW, "tid"),
+    (Kind.SWITCH, "prev_tid"),
+    (Kind.SWITCH, "next_tid"),
+    (Kind.EXIT, "tid"),
+)
+
+
+def find_threads(events: Events, where: Where | None = None) -> Executions:
+    """Find the life of every thread: first to last event that touches it.
+
+    A thread id that is created again begins another life.  Idle threads (tid 0)
+    are no executions.
+
+    Parameters
+    ----------
+    events : Events
+        SWITCH, FORK, WAKEUP_NEW and EXIT of the recording.
+    where : Where, optional
+        Only threads of this namespace, control group or name.
+    """
+    row, thread, born = _touches(events)
+    # A creation shows up as a fork and then a first wake: one life begins, not two.
+    same = np.diff(thread, prepend=-1) == 0
+    after_birth = np.concatenate([[False], born[:-1]]) & same
+    starts = np.flatnonzero(~same | (born & ~after_birth))
+    ends = np.append(starts[1:], len(row))[: len(starts)] - 1
+    first, last = row[starts], row[ends]
+    once = events.timestamp[first] == events.timestamp[last]
+    counts = [(int(once.sum()), "seen at a single instant left out")]
+    keep = ~once
+    scheduling = Scheduling(events)
+    if where:
+        host, tid = thread[starts] >> 32, thread[starts] & 0xFFFFFFFF
+        inside, unknown = belong(events, where, host, tid, last)
+        if where.comm:
+            inside &= scheduling.called(where.comm[:COMM_LENGTH], (host, tid), (first, last))
+        counts.append((int((keep & ~inside).sum()), "not of those asked for"))
+        counts.append((unknown, "of which the trace does not tell the namespace or group"))
+        keep &= inside
+    first, last, of_thread = first[keep], last[keep], thread[starts][keep]
+    return build(
+        events,
+        scheduling,
+        (first, last),
+        Owners(of_thread >> 32, of_thread & 0xFFFFFFFF, ()),
+        [None] * len(first),
+        [""] * len(first),
+        incomplete=0,
+        notes=(
+            *(known_places(events, where) if where and not len(first) else ()),
+            *(f"{plural(count, 'thread')} {why}" for count, why in counts if count),
+        ),
+        forward=True,
+    )
+
+
+def _touches(events: Events) -> tuple[I64, I64, I64]:
+    """Return every touch as (row, host and tid in one number, is a creation), by thread."""
+    parts = []
+    for kind, name in TOUCHES:
+        rows = rows_of_kind(events, kind)
+        tid = events.column(rows, name)
+        rows, tid = rows[tid > 0], tid[tid > 0]
+        born = np.full(len(rows), kind in {Kind.FORK, Kind.WAKEUP_NEW}, np.int64)
+        parts.append(np.stack([rows, (hosts_of(events, rows) << 32) + tid, born]))
+    row, thread, born = np.concatenate(parts, axis=1)
+    order = np.lexsort((row, thread))
+    return row[order], thread[order], born[order]

@@ -56,7 +56,7 @@ class Specification:
         For ``process`` and ``thread``: which of them.
     label_open : bool
         For ``events``: nothing was said of labels, so that a text field of the begin
-        event may serve (`critpath.executions.choose.label_field`).
+        event may serve (`critpath.executions.find.label_field`).
     text : str
         As written.
     """

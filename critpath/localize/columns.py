@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from critpath.localize.leave_one_out import judge_columns
-from critpath.model import Alignment, ColumnStatistics
+from critpath.model import F64, I32, I64, Alignment, Bool, ColumnStatistics
+from critpath.units import plural
 
 MISSING_SHARE = 0.5
 
@@ -89,3 +91,322 @@ def column_statistics(
         abnormal=verdict.abnormal,
         note=verdict.note,
     )
+
+
+# -----------------------------------------------------------------------------
+# Which columns are odder than what the normal executions do among themselves.
+
+
+LEVEL = 0.05
+LEAST_NORMALS = 3  # every row is judged by the others: by two at least
+SHARP_NORMALS = 20  # 1 / LEVEL: fewer cannot make a single column stand out
+SMOOTHING = 1.0  # pseudo-count of a column's states, spread like the states in all columns
+PRIOR = 5.0  # observations that a state's own spread is worth in a column
+SUPPORT = 3  # other rows with the state that a column needs to have a median of its own
+BLUR_NS = 1000.0  # added before the logarithm: below a microsecond nothing is measured
+LEAST_SPREAD = 0.05  # of log durations: where all are alike five per cent is no difference
+_CHUNK = 1 << 14  # groups at a time, for memory
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What the leave-one-out comparison says of every column of the anomalous row.
+
+    Attributes
+    ----------
+    p_structure, p_duration : float64 [columns]
+        NaN where the column is not tested.
+    abnormal : bool [columns]
+        Either is rejected (Benjamini-Hochberg at 5 %, each on its own).
+    note : str
+        What keeps the verdict from being given or sharp.
+    """
+
+    p_structure: F64
+    p_duration: F64
+    abnormal: Bool
+    note: str = ""
+
+
+def judge_columns(letters: I32, durations: I64) -> Verdict:
+    """Judge the last row's states and durations by what the other rows do.
+
+    Every normal row is scored against the other rows in the way in which the anomalous
+    row is scored against them.  These scores, pooled over rows and columns, are the
+    null distribution: ``p = (1 + how many of them are at least as large) / (1 + their
+    number)``.
+
+    A state's score is its surprisal ``-log2((count + q) / (n + 1))``: how many of the
+    n other rows have it in this column, and its share q of all their columns (where a
+    row counts for no more than one above the median of all rows); a gap is a state.
+    The anomalous row is among the others of a normal one: a state that just two rows
+    have is as rare for the one as for the other, whichever they are (full conformal
+    prediction, Vovk et al. 2005).  What is tested are a row's states, and its gaps
+    where less than half of the other rows have one: elsewhere a gap is only the other
+    side of somebody's insertion.  Both are in one test, so that one level holds for all
+    that is odd in the structure.
+
+    A duration's score is the absolute robust z of its logarithm: from the median of
+    the rows with the same state in the column, in units of their MAD * 1.4826, shrunk
+    to the state's spread within columns, which counts as five observations.  Here a
+    normal row is measured by the other normal ones only.  With less than three such
+    rows beside it - four normal ones for the anomalous row, so that theirs are measured
+    by three - it is measured by all durations of the state; a state seen less than
+    three times has no score.
+
+    Parameters
+    ----------
+    letters : int32 [rows, columns]
+        Symbol codes, -1 for a gap; the anomalous row last.
+    durations : int64 [rows, columns]
+        Nanoseconds, 0 for a gap.
+
+    Returns
+    -------
+    Verdict
+        With less than three normal rows all p-values are NaN.
+    """
+    n, columns = len(letters) - 1, letters.shape[1]
+    nothing = np.full(columns, np.nan)
+    if n < LEAST_NORMALS or not columns:
+        few = f"{plural(n, 'normal execution')}: too few to tell what is abnormal"
+        said = few if n < LEAST_NORMALS else ""
+        return Verdict(nothing, nothing, np.zeros(columns, np.bool_), said)
+    kinds = max(int(letters.max()), 0) + 1
+    codes = np.where(letters < 0, kinds, letters)
+    counts = np.zeros((kinds + 1, columns), np.int64)
+    places = np.arange(columns)
+    for row in codes[:-1]:
+        counts[row, places] += 1
+    p_structure, odd_structure = _test(*_structure_scores(codes, counts))
+    logs = np.log(np.maximum(durations, 0) + BLUR_NS)
+    p_duration, odd_duration = _test(*_duration_scores(codes, logs, counts))
+    said = ""
+    if n < SHARP_NORMALS:
+        said = f"{n} normal executions: with less than {SHARP_NORMALS} no single column stands out"
+    return Verdict(p_structure, p_duration, odd_structure | odd_duration, said)
+
+
+def _test(null: F64, scores: F64) -> tuple[F64, Bool]:
+    """Return the p-values of scores, NaN for NaN, and which are rejected."""
+    tested = ~np.isnan(scores)
+    p = np.full(len(scores), np.nan)
+    rejected = np.zeros(len(scores), np.bool_)
+    if not tested.any():
+        return p, rejected
+    # Rounded: equal events have to tie whatever the last bit of their sums.
+    known = np.sort(np.round(null[~np.isnan(null)], 9))
+    above = len(known) - np.searchsorted(known, np.round(scores[tested], 9))
+    p[tested] = (1 + above) / (1 + len(known))
+    rejected[tested] = _discovered(p[tested])
+    return p, rejected
+
+
+def _discovered(p: F64) -> Bool:
+    """Select p-values at the false discovery rate `LEVEL` (Benjamini and Hochberg 1995)."""
+    order = np.argsort(p)
+    # scipy's does the same, after half a second of imports.
+    adjusted = p[order] * (len(p) / np.arange(1, len(p) + 1))
+    adjusted[::-1] = np.minimum.accumulate(adjusted[::-1])
+    result = np.zeros(len(p), np.bool_)
+    result[order] = adjusted <= LEVEL
+    return result
+
+
+def _structure_scores(codes: I32, counts: I64) -> tuple[F64, F64]:
+    """Return the surprisals of the normal rows (flat) and of the last one (bits)."""
+    n, columns = len(codes) - 1, codes.shape[1]
+    gap = len(counts) - 1
+    places = np.arange(columns)
+    everybody = counts.copy()
+    everybody[codes[-1], places] += 1
+    own = np.stack([np.bincount(row, minlength=gap + 1) for row in codes])
+    # A row that has a state very often must not make it common for all rows but itself.
+    own = np.minimum(own, np.median(own, axis=0) + 1)
+    share = (own.sum(axis=0) - own + 1) / (n * columns + gap + 1)
+    others = everybody[codes, places] - 1
+    scores = -np.log2((others + SMOOTHING * _taken(share, codes)) / (n + SMOOTHING))
+    scores[(codes == gap) & (2 * others >= n)] = np.nan
+    return scores[:-1].ravel(), scores[-1]
+
+
+def _taken(table: F64, codes: I32) -> F64:
+    """Return ``table[i, codes[i, j]]``."""
+    result: F64 = np.take_along_axis(table, codes.astype(np.intp), axis=1)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Spread:
+    """What is known of every state's log durations, [rows or 1, states]."""
+
+    mean: F64
+    overall: F64
+    within: F64
+
+
+def _spread(count: F64, total: F64, squares: F64, held: F64, residual: F64) -> _Spread:
+    """Return mean and deviation of all, and the deviation from the columns' medians."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(count >= SUPPORT, total / count, np.nan)
+        variance = np.maximum(squares / count - mean**2, 0.0)
+        overall = np.maximum(np.sqrt(variance), LEAST_SPREAD)
+        within = np.where(held > 0, np.sqrt(residual / held), overall)
+    within = np.where(np.isnan(within), LEAST_SPREAD, within)
+    return _Spread(mean, overall, np.maximum(within, LEAST_SPREAD))
+
+
+def _duration_scores(codes: I32, logs: F64, counts: I64) -> tuple[F64, F64]:
+    """Return the robust |z| of the normal rows' log durations (flat) and of the last's."""
+    gap = len(counts) - 1
+    centre = float(logs.mean())
+    logs = logs - centre  # sums of squares keep their digits
+    normal, values = codes[:-1], logs[:-1]
+    size = counts[normal, np.arange(codes.shape[1])]
+    median, mad, medians, mads = _medians(normal, values, counts)
+
+    def tally(of: F64, where: Bool) -> F64:
+        return np.stack(
+            [
+                np.bincount(row[w], weights=v[w], minlength=gap + 1)[:gap]
+                for row, v, w in zip(normal, of, where, strict=True)
+            ]
+        )
+
+    here, held = normal < gap, (normal < gap) & (size >= SUPPORT)
+    residual = np.where(held, values - medians[normal, np.arange(codes.shape[1])], 0.0)
+    ones = np.ones_like(values)
+    sums = (
+        tally(ones, here),
+        tally(values, here),
+        tally(values**2, here),
+        tally(ones, held),
+        tally(residual**2, held),
+    )
+    rest = _spread(*(s.sum(axis=0) - s for s in sums))
+    every = _spread(*(s.sum(axis=0, keepdims=True) for s in sums))
+    safe = np.minimum(normal, gap - 1)
+    null = _score(values, size - 1, median, mad, rest, safe)
+    null[~here] = np.nan
+    mine = codes[-1:]
+    safe = np.minimum(mine, gap - 1)
+    places = np.arange(codes.shape[1])
+    size = counts[mine, places]
+    # Of three rows with the state each has two others, too few for a median of its own.
+    # Measured by narrower means than theirs the last one would be odd wherever it is.
+    own = size > SUPPORT
+    middle, scale = medians[safe, places], mads[safe, places]
+    scores = _score(logs[-1:], np.where(own, size, 0), middle, scale, every, safe)
+    scores[mine == gap] = np.nan
+    return null.ravel(), scores[0]
+
+
+def _score(values: F64, size: I64, median: F64, mad: F64, known: _Spread, codes: I32) -> F64:
+    own = size >= SUPPORT
+    within = _taken(known.within, codes)
+    narrow = np.sqrt((size * (1.4826 * mad) ** 2 + PRIOR * within**2) / (size + PRIOR))
+    middle = np.where(own, median, _taken(known.mean, codes))
+    scale = np.where(own, narrow, _taken(known.overall, codes))
+    result: F64 = np.abs(values - middle) / scale
+    return result
+
+
+def _medians(normal: I32, values: F64, counts: I64) -> tuple[F64, F64, F64, F64]:
+    """Return medians and MADs of the rows with one state in a column.
+
+    Returns
+    -------
+    median, mad : float64 [rows, columns]
+        Of the other rows with this row's state; 0 where they are less than three.
+    medians, mads : float64 [states + 1, columns]
+        Of all rows with the state; 0 where they are less than three.
+    """
+    places = np.arange(normal.shape[1])
+    whole = counts.copy()
+    whole[-1] = 0  # gaps have no duration
+    kept = whole >= SUPPORT
+    group = np.cumsum(kept.ravel()).reshape(kept.shape) - 1
+    sizes = whole[kept]
+    median, mad = np.zeros(normal.shape), np.zeros(normal.shape)
+    medians, mads = np.zeros(kept.shape), np.zeros(kept.shape)
+    if not len(sizes):
+        return median, mad, medians, mads
+    slot = np.zeros(len(sizes), np.int64)
+    table = np.full((len(sizes), int(sizes.max())), np.inf)
+    taken = []
+    for row, value in zip(normal, values, strict=True):
+        columns = places[kept[row, places]]
+        to = group[row[columns], columns]
+        taken.append((columns, to, slot[to]))
+        table[to, slot[to]] = value[columns]
+        slot[to] += 1
+    of = np.empty_like(table), np.empty_like(table)
+    of_all = np.empty(len(sizes)), np.empty(len(sizes))
+    for first in range(0, len(sizes), _CHUNK):
+        part = slice(first, first + _CHUNK)
+        found = medians_without_each(table[part], sizes[part])
+        of[0][part], of[1][part], of_all[0][part], of_all[1][part] = found
+    for i, (columns, to, at) in enumerate(taken):
+        median[i, columns], mad[i, columns] = of[0][to, at], of[1][to, at]
+    medians[kept], mads[kept] = of_all
+    return median, mad, medians, mads
+
+
+# -----------------------------------------------------------------------------
+# Medians and median deviations of many small groups, also without each member.
+
+
+def medians_without_each(values: F64, sizes: I64) -> tuple[F64, F64, F64, F64]:
+    """Return median and MAD of every group without each of its members, and of all.
+
+    Parameters
+    ----------
+    values : float64 [groups, most]
+        A group's members first, infinity after them.
+    sizes : int64 [groups]
+        Members of each, two at least.
+
+    Returns
+    -------
+    median, mad : float64 [groups, most]
+        Of the group without the member in that place; meaningless after the members.
+    median_of_all, mad_of_all : float64 [groups]
+
+    Notes
+    -----
+    Without one member a group's median takes at most three values: the member is
+    below the middle, in it or above.  So three sorted tables of deviations serve all
+    members, whatever the groups' size.
+    """
+    ordered = np.sort(values, axis=1)
+    median = _median_without(ordered, sizes, values)
+    of_all = _median(ordered, sizes)
+    mad_of_all = _median(np.sort(np.abs(values - of_all[:, None]), axis=1), sizes)
+    mad = np.zeros_like(values)
+    groups = np.arange(len(values))
+    for member in (np.zeros(len(sizes), np.int64), (sizes - 1) // 2, sizes - 1):
+        centre = _median_without(ordered, sizes, ordered[groups, member][:, None])
+        deviation = np.abs(values - centre)
+        found = _median_without(np.sort(deviation, axis=1), sizes, deviation)
+        mad = np.where(median == centre, found, mad)
+    return median, mad, of_all, mad_of_all
+
+
+def _median(ordered: F64, sizes: I64) -> F64:
+    groups = np.arange(len(ordered))
+    result: F64 = (ordered[groups, (sizes - 1) // 2] + ordered[groups, sizes // 2]) / 2
+    return result
+
+
+def _median_without(ordered: F64, sizes: I64, members: F64) -> F64:
+    """Return the medians of sorted groups without one member each, given by value."""
+    groups = np.arange(len(ordered))
+    low, high = (sizes - 2) // 2, (sizes - 1) // 2
+
+    def nth(place: I64) -> F64:
+        # What comes after the member moves down by one place.
+        here, next_one = ordered[groups, place], ordered[groups, place + 1]
+        result: F64 = np.where(members > here[:, None], here[:, None], next_one[:, None])
+        return result
+
+    return (nth(low) + nth(high)) / 2

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 
-from critpath.localize.attribution import attribute
-from critpath.localize.candidates import LEAST, Candidate, choose, find_candidates
-from critpath.localize.matrix import Matrix
+from critpath.localize.columns import BLUR_NS, LEAST_SPREAD, LEVEL
 from critpath.localize.segments import Holders, Segments, detail_family
 from critpath.model import (
+    F64,
     I32,
+    I64,
     INTERFERENCE,
+    RUNNING,
     Alignment,
+    Bool,
     ColumnStatistics,
     Finding,
+    Loop,
     Symbol,
 )
 
@@ -177,3 +182,514 @@ class _Describer:
             return begin, end, ""
         place = int(np.flatnonzero(matrix.rows[-1] == first - 1)[0])
         return begin, end, self.symbols[int(matrix.letters[-1, place])].name
+
+
+# -----------------------------------------------------------------------------
+# What a difference is made of: more occurrences, longer ones, more iterations. Exact.
+
+
+NO_LOOP = (float("nan"), (float("nan"), float("nan")))
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The parts of a difference, and the loop it is about.
+
+    Attributes
+    ----------
+    parts : tuple of (kind, ns)
+        The largest first; the sum is the difference.
+    iterations : float
+        Of the loop with the largest part; NaN for none.
+    normal_iterations : (float, float)
+        Mean and standard deviation (ddof 1, 0 for one row) of the normal rows.
+    """
+
+    parts: tuple[tuple[str, Fraction], ...]
+    iterations: float
+    normal_iterations: tuple[float, float]
+
+    @property
+    def kind(self) -> str:
+        """The largest part that goes the way the whole does."""
+        whole = sum(ns for _, ns in self.parts)
+        return next(kind for kind, ns in self.parts if ns * whole > 0)
+
+
+def attribute(matrix: Matrix, letter: int, columns: I64) -> Attribution:
+    """Split one symbol's difference in some columns into its parts.
+
+    With P the share of the n normal rows that have the symbol in a column, m the mean
+    of their durations and d the anomalous row's own, the column's difference is
+    ``d - P m``: an extra occurrence ``(1 - P) m`` and a longer one ``d - m`` where the
+    row has the symbol (P = 0: all of d is extra), a missing one ``-P m`` where it has
+    not.  An extra occurrence here and a missing one there, in the same place, are one
+    that the aligner did not put beside its counterpart: they are paired off in number,
+    at their mean durations, and what remains of the pairs is longer or shorter.
+
+    In a loop that the row ran unusually often or seldom the columns stand for nothing
+    (which iteration stands beside which is arbitrary).  There the iterations above the
+    group's mean times the group's time per iteration are ``loop-count``, and the rest is
+    longer or shorter.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    letter : int
+    columns : int64 [m]
+
+    Returns
+    -------
+    Attribution
+        In exact fractions of a nanosecond.
+    """
+    n = matrix.n
+    counted = Fraction(0)
+    stretched = Fraction(0)
+    main: tuple[Fraction, Loop | None] = Fraction(0), None
+    for loop in matrix.loops:
+        inside = columns[(columns >= loop.first) & (columns < loop.last)]
+        normal = int(matrix.sums[letter, inside].sum())
+        if not normal:
+            continue
+        columns = columns[(columns < loop.first) | (columns >= loop.last)]
+        turns = int(loop.iterations[:-1].sum())
+        surplus = n * int(loop.iterations[-1]) - turns
+        part = Fraction(surplus * normal, turns)
+        counted += part
+        stretched += int(matrix.values[letter, inside].sum()) - part
+        if abs(part) > abs(main[0]):
+            main = part, loop
+    occurrence, length = _split(matrix, letter, columns)
+    length += stretched
+    new = not matrix.support[letter].any()
+    more = ("new-state" if new else "extra") if occurrence > 0 else "missing"
+    named = (
+        (more, occurrence),
+        ("longer" if length > 0 else "shorter", length),
+        ("loop-count", counted),
+    )
+    parts = tuple((kind, value / n) for kind, value in named if value)
+    iterations, normal_iterations = _turns(main[1])
+    return Attribution(
+        tuple(sorted(parts, key=lambda part: (-abs(part[1]), part[0]))),
+        iterations,
+        normal_iterations,
+    )
+
+
+def _split(matrix: Matrix, letter: int, columns: I64) -> tuple[Fraction, Fraction]:
+    """Return n times what is due to the number of occurrences and to their length."""
+    n = matrix.n
+    here = matrix.letters[-1, columns] == letter
+    own = np.where(here, matrix.durations[-1, columns], 0)
+    support, sums = matrix.support[letter, columns], matrix.sums[letter, columns]
+    extra = Fraction(n * int(own[here & (support == 0)].sum()))
+    extra_count = n * int((here & (support == 0)).sum())
+    length = Fraction(n * int(own[here & (support > 0)].sum()))
+    # Columns with as many supporting rows have one denominator: no more than n fractions.
+    for k in np.unique(support[here & (support > 0)]).tolist():
+        alike = here & (support == k)
+        time = int(sums[alike].sum())
+        extra += Fraction((n - k) * time, k)
+        extra_count += (n - k) * int(alike.sum())
+        length -= Fraction(n * time, k)
+    missing, missing_count = int(sums[~here].sum()), int(support[~here].sum())
+    each = extra / extra_count if extra_count else Fraction(0)
+    each_missing = Fraction(missing, missing_count) if missing_count else Fraction(0)
+    pairs = min(extra_count, missing_count)
+    length += pairs * (each - each_missing)
+    return (extra_count - pairs) * each - (missing_count - pairs) * each_missing, length
+
+
+def _turns(loop: Loop | None) -> tuple[float, tuple[float, float]]:
+    if loop is None:
+        return NO_LOOP
+    normal = loop.iterations[:-1].astype(np.float64)
+    sd = float(normal.std(ddof=1)) if len(normal) > 1 else 0.0
+    return float(loop.iterations[-1]), (float(normal.mean()), sd)
+
+
+# -----------------------------------------------------------------------------
+# An alignment as tables: who has what in which column, and what it is worth.
+
+
+LEAST_TURNS = 2  # of a loop in the median normal row
+SPREAD = 2.0  # standard deviations beyond which a number of iterations is out of the ordinary
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """The alignment as arrays; the last row is the anomalous one.
+
+    Attributes
+    ----------
+    letters : int32 [rows, columns]
+    durations : int64 [rows, columns]
+        Nanoseconds, 0 for a gap.
+    rows : int32 [rows, columns]
+        Position within the own path, -1 for a gap.
+    n : int
+        Normal rows.
+    support, sums : int64 [letters, columns]
+        How many normal rows have a letter in a column, and their time in it.
+    values : int64 [letters, columns]
+        n times the difference: ``n * observed - sums``.
+    totals : int64 [rows, letters]
+        Time in a letter over the whole path.
+    loops : tuple of Loop
+        Those that at least half of the normal rows run, twice or more often, and the last
+        row unusually often or seldom: at least one iteration, and more than two standard
+        deviations, from the mean of the normal rows.
+    """
+
+    letters: I32
+    durations: I64
+    rows: I32
+    n: int
+    support: I64
+    sums: I64
+    values: I64
+    totals: I64
+    loops: tuple[Loop, ...]
+
+    @classmethod
+    def of(cls, alignment: Alignment, interference: Collection[int] = ()) -> Self:
+        """Build the tables of an alignment.
+
+        Parameters
+        ----------
+        alignment : Alignment
+        interference : collection of int
+            Letters that only interrupt: one state and what cuts it is no loop of a program.
+        """
+        letters, durations = alignment.symbols, alignment.column_durations
+        n, columns = len(letters) - 1, letters.shape[1]
+        kinds = int(letters.max(initial=-1)) + 1
+        support, sums = np.zeros((2, kinds, columns), np.int64)
+        values = np.zeros((kinds, columns), np.int64)
+        totals = np.zeros((n + 1, kinds), np.int64)
+        for row in range(n + 1):
+            places = np.flatnonzero(letters[row] >= 0)
+            own, time = letters[row, places], durations[row, places]
+            np.add.at(totals[row], own, time)
+            if row < n:
+                support[own, places] += 1
+                sums[own, places] += time
+            else:
+                values[own, places] = n * time
+        values -= sums
+        unusual = tuple(
+            loop
+            for loop in alignment.loops
+            if _unusual(loop)
+            and _does_things(letters[:, loop.first : loop.last], loop, interference)
+        )
+        return cls(letters, durations, alignment.rows, n, support, sums, values, totals, unusual)
+
+
+def _unusual(loop: Loop) -> bool:
+    normal = loop.iterations[:-1].astype(np.float64)
+    if not len(normal) or np.median(normal) < LEAST_TURNS:
+        return False  # one iteration, or a few rows' many, are nothing to count in
+    far = abs(float(loop.iterations[-1]) - normal.mean())
+    sd = float(normal.std(ddof=1)) if len(normal) > 1 else 0.0
+    return bool(far >= 1 and far > SPREAD * sd)
+
+
+def _does_things(block: I32, loop: Loop, interference: Collection[int]) -> bool:
+    """Tell whether an iteration has two states or more, interference not counted."""
+    here, counts = np.unique(block[block >= 0], return_counts=True)
+    in_every = here[2 * counts >= int(loop.iterations.sum())]
+    return len(set(in_every.tolist()) - set(interference)) > 1
+
+
+# -----------------------------------------------------------------------------
+# The differences a finding may be made of: symbol by symbol, each in its place.
+
+
+EXPLAINED = 0.9  # stop once no more than a tenth of the excess is unexplained
+MOST = 10
+LEAST = 0.01  # of the excess: smaller differences stay in the rest
+DISCOUNT = 0.75  # own running time that is noise ranks as if it were this much of itself
+MOVED = 0.5  # so much of what only moved from one symbol to another is left out
+ORDINARY = 0.25  # what normal executions do as well ranks as if it were so much of itself
+NEAR = 2  # columns: what lies no further apart is one place
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A difference in one symbol.
+
+    Attributes
+    ----------
+    letter : int
+    columns : int64 [m]
+        Where it lies: all columns there in which anyone has the symbol.
+    net : int
+        n times the difference (ns).
+    offset : int
+        n times what other symbols have less (more) in the same place, at most the net;
+        with its sign.
+    weight : float
+        What it ranks by.
+    abnormal : bool
+    p : float
+        Least p-value of its columns, NaN for none.
+    """
+
+    letter: int
+    columns: I64
+    net: int
+    offset: int
+    weight: float
+    abnormal: bool
+    p: float
+
+
+def find_candidates(
+    matrix: Matrix, statistics: ColumnStatistics, symbols: Sequence[Symbol]
+) -> tuple[list[Candidate], int]:
+    """Return every symbol's difference, split in its place and elsewhere; and their sum."""
+    result = []
+    total = 0
+    enough = matrix.n >= LEAST_NORMALS
+    beyond_all = judge_totals(matrix.totals)
+    sums = np.zeros((len(matrix.values), matrix.values.shape[1] + 1), np.int64)
+    np.cumsum(matrix.values, axis=1, out=sums[:, 1:])
+    for letter in np.flatnonzero(matrix.totals.any(axis=0) | matrix.support.any(axis=1)).tolist():
+        columns = np.flatnonzero((matrix.support[letter] > 0) | (matrix.letters[-1] == letter))
+        values = matrix.values[letter, columns]
+        whole = int(values.sum())
+        total += whole
+        beyond = bool(beyond_all[letter])
+        own_run = symbols[letter].role == "" and symbols[letter].state in RUNNING
+        factor = DISCOUNT if own_run and not beyond else 1.0
+        unit = _units(matrix, letter, columns)
+        place = find_place(np.add.reduceat(values, unit), unseen=not matrix.support[letter].any())
+        parts = [columns]
+        if place is not None:
+            ends = [*unit.tolist(), len(columns)]
+            first, last = ends[place[0]], ends[place[1]]
+            parts = [columns[first:last], np.delete(columns, slice(first, last))]
+        for part in parts:
+            net = int(matrix.values[letter, part].sum())
+            if net:
+                offset = _offset(sums, letter, part, net)
+                p, odd = _verdict(matrix, statistics, letter, part, net)
+                # What lies elsewhere is not odd because the symbol as a whole is.
+                abnormal = odd or (beyond and 2 * net * whole >= whole * whole)
+                weight = factor * (abs(net) - MOVED * abs(offset))
+                if enough and not abnormal:
+                    weight *= ORDINARY
+                result.append(Candidate(letter, part, net, offset, weight, abnormal, p))
+    return result, total
+
+
+def _units(matrix: Matrix, letter: int, columns: I64) -> I64:
+    """Return where units of columns begin: a loop whose iterations count is one."""
+    begins = np.ones(len(columns), np.bool_)
+    for loop in matrix.loops:
+        inside = (columns >= loop.first) & (columns < loop.last)
+        if matrix.sums[letter, columns[inside]].any():
+            begins[np.flatnonzero(inside)[1:]] = False
+    return np.flatnonzero(begins)
+
+
+def _offset(sums: I64, letter: int, columns: I64, net: int) -> int:
+    """Return by how much other symbols went the other way in the same place.
+
+    Time that only moved, from waiting for a cpu to running on it for example, makes two
+    large differences of opposite sign, of which none explains why the whole took longer.
+    """
+    first = max(int(columns[0]) - NEAR, 0)
+    last = min(int(columns[-1]) + 1 + NEAR, sums.shape[1] - 1)
+    nets = sums[:, last] - sums[:, first]
+    nets[letter] = 0
+    if net > 0:
+        return min(net, -int(nets[nets < 0].sum()))
+    return max(net, -int(nets[nets > 0].sum()))
+
+
+def _verdict(
+    matrix: Matrix, statistics: ColumnStatistics, letter: int, columns: I64, net: int
+) -> tuple[float, bool]:
+    """Return the least p-value and the verdict of the columns that are about a difference.
+
+    Those go the way that the whole of it does, and there the row has the symbol, or a gap
+    where most of the others have it.
+    """
+    columns = columns[matrix.values[letter, columns] * np.sign(net) > 0]
+    mine = matrix.letters[-1, columns]
+    about = columns[(mine == letter) | ((mine < 0) & (statistics.normal_symbol[columns] == letter))]
+    p = np.concatenate([statistics.p_structure[about], statistics.p_duration[about]])
+    known = p[~np.isnan(p)]
+    least = float(known.min()) if len(known) else float("nan")
+    return least, bool(statistics.abnormal[about].any())
+
+
+def choose(candidates: list[Candidate], net_total: int) -> list[Candidate]:
+    """Take candidates by weight until enough is explained; slower ones first."""
+    scale = net_total
+    if net_total <= 0:
+        scale = max(-net_total, sum(c.net for c in candidates if c.net > 0))
+    chosen: list[Candidate] = []
+    rest = net_total
+    ranked = sorted(
+        (c for c in candidates if c.net and abs(c.net) >= LEAST * scale),
+        key=lambda c: (-c.weight, -abs(c.net), c.letter, int(c.columns[0])),
+    )
+    for candidate in ranked:
+        if len(chosen) == MOST or (chosen and abs(rest) <= (1 - EXPLAINED) * scale):
+            break
+        chosen.append(candidate)
+        rest -= candidate.net
+    return sorted(chosen, key=lambda c: c.net < 0)
+
+
+# -----------------------------------------------------------------------------
+# Where along the columns a symbol's excess lies.
+
+
+ENOUGH = 0.95  # stop adding stretches once they hold this share of the net
+NOISE = 0.1  # a stretch with less of the net is noise ...
+CRUMB = 0.02  # ... but where the group never has the symbol there is none
+TRUSTED = (0.5, 1.5)  # share of the net a place must hold to stand for the symbol
+
+
+def maximal_stretches(scores: F64) -> list[tuple[int, int]]:
+    """Return all maximal scoring stretches (Ruzzo and Tompa 1999), in linear time.
+
+    Parameters
+    ----------
+    scores : float64 [n]
+
+    Returns
+    -------
+    list of (first, last)
+        Half-open, disjoint, in order: the stretch with the largest sum, and in what
+        is left of it and right of it again the one with the largest sum, and so on.
+    """
+    # Each: first, last, sum before its first score, sum up to its last.
+    stack: list[tuple[int, int, float, float]] = []
+    total = 0.0
+    for place, score in enumerate(scores.tolist()):
+        before, total = total, total + score
+        if score <= 0:
+            continue
+        first, left, right = place, before, total
+        while True:
+            lower = len(stack) - 1
+            while lower >= 0 and stack[lower][2] >= left:
+                lower -= 1
+            if lower < 0 or stack[lower][3] >= right:
+                break
+            first, left = stack[lower][0], stack[lower][2]
+            del stack[lower:]
+        stack.append((first, place + 1, left, right))
+    return [(first, last) for first, last, _, _ in stack]
+
+
+def find_place(values: I64, *, unseen: bool = False) -> tuple[int, int] | None:
+    """Find the stretch of columns that holds most of a symbol's net difference.
+
+    Every column is first charged a quarter of the mean difference per column, so
+    that a stretch ends where the difference does.  Stretches are then taken from
+    the largest until they hold 95 % of the net or the next is less than a tenth of
+    it (2 % if `unseen`); the place runs from the first to the last of them.
+
+    Parameters
+    ----------
+    values : int64 [n]
+        Difference in every column where anyone has the symbol.
+    unseen : bool
+        Only the anomalous row has it.
+
+    Returns
+    -------
+    (first, last), half-open, or None
+        None where the difference is spread so that no place stands for it: what the
+        best one holds is less than half, or more than one and a half, of the net.
+    """
+    net = int(values.sum())
+    if net == 0:
+        return None
+    signed = values * (1 if net > 0 else -1)
+    size = abs(net)
+    charged: F64 = signed.astype(float) - size / (4 * len(values))
+    stretches = maximal_stretches(charged)
+    sums = [int(signed[first:last].sum()) for first, last in stretches]
+    least = (CRUMB if unseen else NOISE) * size
+    low, high = len(values), 0
+    for index in sorted(range(len(sums)), key=lambda i: (-sums[i], i)):
+        held = int(signed[low:high].sum()) if low < high else 0
+        if low < high and (held >= ENOUGH * size or sums[index] < least):
+            break
+        low, high = min(low, stretches[index][0]), max(high, stretches[index][1])
+    if low >= high:
+        return None
+    held = int(signed[low:high].sum())
+    if not TRUSTED[0] * size <= held <= TRUSTED[1] * size:
+        return None
+    return low, high
+
+
+# -----------------------------------------------------------------------------
+# Whose time in a symbol, over the whole path, is out of the ordinary.
+
+
+LEAST_NORMALS = 5  # fewer do not tell how much a total fluctuates
+AS_FAR = 0.2  # of the normal rows may have a total that is as far out
+
+
+def judge_totals(totals: I64) -> Bool:
+    """Tell in which symbols the last row's total is beyond the others' fluctuation.
+
+    Every row's logarithms are measured by all the other rows, the last one's as well as
+    the normal ones': the distance from their mean in units of their standard deviation.
+    The last row's distance has to be
+
+    - beyond Student's two-sided quantile at 5 %, divided by the number of symbols: the
+      deviation of few values is itself uncertain, and many symbols are many chances;
+    - further than any distance, in any symbol, of four in five normal rows: states that
+      somebody has and nobody else are no sign of a slow execution where normal ones
+      have some as well.  (Asking it of all or 95 % of them would hold the level whatever
+      the distribution, but one odd normal execution would hide every cause.)
+
+    Parameters
+    ----------
+    totals : int64 [rows, symbols]
+        Nanoseconds; the anomalous row last.
+
+    Returns
+    -------
+    bool [symbols]
+        Nothing with less than five normal rows.
+    """
+    from scipy.special import stdtrit  # noqa: PLC0415 - slow to import
+
+    n, symbols = len(totals) - 1, totals.shape[1]
+    known = np.flatnonzero(totals.any(axis=0))
+    result = np.zeros(symbols, np.bool_)
+    if n < LEAST_NORMALS or not len(known):
+        return result
+    # Rounded: equal rows have to tie whatever the last bit of their sums.
+    distance = np.round(_distances(totals[:, known]), 9)
+    mine, furthest = distance[-1], distance[:-1].max(axis=1)
+    as_far = (furthest[:, None] >= mine).sum(axis=0)
+    rare = as_far <= AS_FAR * n
+    result[known] = rare & (mine > float(stdtrit(n - 1, 1 - LEVEL / (2 * len(known)))))
+    return result
+
+
+def _distances(totals: I64) -> F64:
+    """Return how far each row's logarithm is from all the others', as Student's t."""
+    logs = np.log(np.maximum(totals, 0) + BLUR_NS)
+    n = len(logs) - 1
+    off = logs - logs.mean(axis=0)
+    # Of the other n rows: both follow from the sums over all n + 1.
+    squares = (off**2).sum(axis=0) - off**2 * (n + 1) / n
+    spread = np.sqrt(np.maximum(squares, 0.0) / (n - 1))
+    apart = np.abs(off) * (n + 1) / n
+    result: F64 = apart / (np.maximum(spread, LEAST_SPREAD) * np.sqrt(1 + 1 / n))
+    return result

@@ -9,7 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model import I32, I64, freeze_columns
+from critpath.model import (
+    I32,
+    I64,
+    INTERFERENCE,
+    RUNNING,
+    Comparison,
+    CriticalPaths,
+    Finding,
+    PathSet,
+    State,
+    freeze_columns,
+)
+from critpath.model.recording import QUOTA_HELD
+from critpath.text.phrases import doing, quoted
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,3 +151,116 @@ class Holders:
         for (code, tid), total in zip(pairs.T.tolist(), sums.tolist(), strict=True):
             detail, comm = self._names[code]
             yield -total, (detail, tid, comm)
+
+
+# -----------------------------------------------------------------------------
+# What is explained, and what its segments are.
+
+
+def to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
+    """Return the executions to align, most excess first, and how many are left out.
+
+    Above the limit those are taken that are evenly spread over the order of the excess:
+    the slowest alone would show what is rare, not what most have in common.
+    Executions that overlap a loss are none: what it tore out of a path is no cause.
+    Where the sets differ but no execution stands out alone, the slowest against
+    their own type show what the difference is made of.
+    """
+    outliers = comparison.outliers
+    whole = ~comparison.sample.lossy
+    marked = np.flatnonzero(outliers.anomalous & whole)
+    if not len(marked) and comparison.detection.flagged:
+        marked = np.flatnonzero((outliers.excess > 0) & whole)
+    order = marked[np.argsort(-outliers.excess[marked], kind="stable")].tolist()
+    if len(order) <= limit:
+        return order, 0
+    spread = np.linspace(0, len(order) - 1, limit).round().astype(np.int64)
+    return [order[i] for i in spread.tolist()], len(order) - limit
+
+
+def held_back(normal: PathSet, sample: PathSet) -> bool:
+    """Tell whether a CPU quota held somebody back in the sample, and nobody in the normal set."""
+    normal_held, sample_held = (
+        any(QUOTA_HELD in warning for warning in paths.warnings) for paths in (normal, sample)
+    )
+    return sample_held and not normal_held
+
+
+def rows_of(paths: CriticalPaths, index: int) -> slice:
+    """Return the segments of one path."""
+    return slice(int(paths.start[index]), int(paths.start[index + 1]))
+
+
+def segments_of(paths: CriticalPaths, index: int) -> Segments:
+    """Return what the segments of one path are beyond their symbols."""
+    rows = rows_of(paths, index)
+    return Segments(
+        begin=paths.begin[rows],
+        end=paths.end[rows],
+        tid=paths.tid[rows],
+        comm=tuple(paths.strings[c] for c in paths.comm[rows].tolist()),
+        detail=tuple(paths.strings[c] for c in paths.detail[rows].tolist()),
+    )
+
+
+# -----------------------------------------------------------------------------
+# Where on its path a finding stands: in which system call, and after what.
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a sentence says of a finding's place.
+
+    Attributes
+    ----------
+    call : str
+        System call in which the subject waited; "" if it did not, or the trace has none.
+    after : str
+        The last thing before that was no running of its own: what it waited for, or which
+        thread woke it, in words.  "" at the beginning.
+    """
+
+    call: str = ""
+    after: str = ""
+
+
+def surroundings(paths: PathSet, finding: Finding) -> Surroundings:
+    """Look back along the path from where a finding begins.
+
+    Its own running, and what the machine does to it (interrupts, the wait for a cpu),
+    come before nearly everything and tell nothing: they are skipped.
+
+    Parameters
+    ----------
+    paths : PathSet
+        The sample.
+    finding : Finding
+    """
+    path = paths.paths
+    rows = rows_of(path, finding.execution)
+    subject = int(paths.executions.tid[finding.execution])
+    first = rows.start + int(np.searchsorted(path.begin[rows], finding.begin))
+    call, after = "", ""
+    waits = finding.symbol.state not in RUNNING or finding.symbol.role != ""
+    elsewhere = finding.symbol.role != ""
+    for i in range(first - 1, rows.start - 1, -1):
+        state, own = State(int(path.state[i])), int(path.tid[i]) == subject
+        if elsewhere and not own:
+            continue  # what the subject was already waiting for by then
+        elsewhere = False
+        detail = path.strings[path.detail[i]]
+        if own and state in INTERFERENCE:
+            continue
+        if own and state in RUNNING:
+            # Only what it ran last can be the call it waited in.
+            call = detail if waits and state == State.RUN_SYSCALL else call
+            waits = False
+            continue
+        after = doing(state, detail) if own else woken_by(path.strings[path.comm[i]])
+        break
+    return Surroundings(call, after)
+
+
+def woken_by(comm: str) -> str:
+    """Say that a thread ended the subject's wait."""
+    return f"{quoted(comm)} woke it"

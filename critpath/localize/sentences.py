@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeVar
 
-from critpath.localize.phrases import IDLE, OTHERS, doing, listed, quoted, thread_name
-from critpath.localize.surroundings import Surroundings, woken_by
+from critpath.localize.segments import Surroundings, woken_by
 from critpath.model import Finding, State, Symbol
+from critpath.text.phrases import IDLE, OTHERS, doing, listed, quoted, thread_name
 from critpath.units import format_ns, plural
 
 NEARLY_ALL = 0.8  # one part that is said alone
@@ -36,7 +36,7 @@ class Member:
         Where it stands.
     counts_as : Symbol
         Whose time its time is in the sentence.  Its own symbol, except for time that only
-        moved from one to another: see `critpath.localize.moved`.
+        moved from one to another: see `critpath.localize.causes`.
     moved : bool
         It is such time, and is not named itself.
     """

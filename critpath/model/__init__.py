@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from critpath.model.alignment import LETTERS, Alignment, Loop, in_doublings
-    from critpath.model.blocks import Block, BlockList, Blocks, Opened, filled_in, whole_block
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -27,15 +26,21 @@ if TYPE_CHECKING:
         Rate,
     )
     from critpath.model.clusters import Clustering, ClusterPairs, Outliers
-    from critpath.model.columns import F64, I32, I64, U8, Bool, freeze_columns
     from critpath.model.comparison import CompareSettings, Comparison
     from critpath.model.detection import Change, Detection, StateTest
     from critpath.model.events import Clock, EventChunk, EventClass, Events, Kind, Loss, Wanted
-    from critpath.model.executions import MOST_TIME, Executions
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
     from critpath.model.packing import PackedBlock, PackedBlocks
-    from critpath.model.paths import CriticalPaths, PathSet, join_paths
-    from critpath.model.ranks import mid_ranks
+    from critpath.model.paths import (
+        MOST_TIME,
+        CriticalPaths,
+        Executions,
+        PathSet,
+        Piece,
+        StoredPaths,
+        join_paths,
+        join_stored,
+    )
     from critpath.model.recording import (
         COMPLETE,
         INTERRUPTED,
@@ -46,45 +51,49 @@ if TYPE_CHECKING:
         Manifest,
         Run,
     )
-    from critpath.model.stored import Piece, StoredPaths, join_stored
-    from critpath.model.table import Column, Rows, Table
+    from critpath.model.table import F64, I32, I64, U8, Bool, Column, Rows, Table, freeze_columns
     from critpath.model.timelines import (
         INTERFERENCE,
         RUNNING,
         STATES,
         TRACE_COMPASS,
+        Block,
+        BlockList,
+        Blocks,
+        Opened,
         State,
         Timelines,
         Workers,
+        filled_in,
+        whole_block,
     )
-    from critpath.model.vectors import Symbol, VectorTable, identifiers
+    from critpath.model.vectors import Symbol, VectorTable, identifiers, mid_ranks
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
-    "blocks": ("Block", "BlockList", "Blocks", "Opened", "filled_in", "whole_block"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
     "clusters": ("ClusterPairs", "Clustering", "Outliers"),
-    "columns": ("Bool", "F64", "I32", "I64", "U8", "freeze_columns"),
     "comparison": ("CompareSettings", "Comparison"),
     "detection": ("Change", "Detection", "StateTest"),
     "events": ("Clock", "EventChunk", "EventClass", "Events", "Kind", "Loss", "Wanted"),
-    "executions": ("MOST_TIME", "Executions"),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
     "packing": ("PackedBlock", "PackedBlocks"),
-    "paths": ("CriticalPaths", "PathSet", "join_paths"),
-    "ranks": ("mid_ranks",),
+    "paths": (
+        *("CriticalPaths", "Executions", "MOST_TIME", "PathSet", "Piece", "StoredPaths"),
+        *("join_paths", "join_stored"),
+    ),
     "recording": (
         *("COMPLETE", "INTERRUPTED", "MANIFEST", "MANIFEST_FORMAT", "RECORDING"),
         *("CpuLoss", "Manifest", "Run"),
     ),
-    "stored": ("Piece", "StoredPaths", "join_stored"),
-    "table": ("Column", "Rows", "Table"),
+    "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
-        *("INTERFERENCE", "RUNNING", "STATES", "State", "TRACE_COMPASS", "Timelines", "Workers"),
+        *("Block", "BlockList", "Blocks", "INTERFERENCE", "Opened", "RUNNING", "STATES", "State"),
+        *("TRACE_COMPASS", "Timelines", "Workers", "filled_in", "whole_block"),
     ),
-    "vectors": ("Symbol", "VectorTable", "identifiers"),
+    "vectors": ("Symbol", "VectorTable", "identifiers", "mid_ranks"),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
 

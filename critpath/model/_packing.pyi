@@ -1,4 +1,4 @@
-from critpath.model.columns import I32, I64, U8
+from critpath.model.table import I32, I64, U8
 
 ROW_BYTES: int
 OWNER_BYTES: int

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from critpath.model.columns import I32, I64, U8, freeze_columns
-from critpath.model.table import Column, Table
+from critpath.model.table import I32, I64, U8, Column, Table, freeze_columns
 
 # A letter per symbol code, as text formats of sequences have it.  Left out is what means
 # a gap, an end or an unknown letter somewhere: - . * ~ ? and the like.

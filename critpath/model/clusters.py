@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model.columns import F64, I64, Bool, freeze_columns
-from critpath.model.table import Column, Table
+from critpath.model.table import F64, I64, Bool, Column, Table, freeze_columns
 
 
 @dataclass(frozen=True, eq=False)

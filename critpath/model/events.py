@@ -9,8 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model.columns import I32, I64, freeze_columns
-from critpath.model.table import Column, Table
+from critpath.model.table import I32, I64, Column, Table, freeze_columns
 
 _BOUND: Final = 2**62
 

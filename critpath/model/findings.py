@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from critpath.model.columns import F64, I32, I64, Bool, freeze_columns
-from critpath.model.table import Column, Table
+from critpath.model.table import F64, I32, I64, Bool, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
     from critpath.model.alignment import Alignment

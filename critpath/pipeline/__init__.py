@@ -12,12 +12,16 @@ from critpath.executions.specification import parse_specification
 from critpath.model import CompareSettings
 from critpath.pipeline.baselines import join_sets, make_sessions, said_of, saved_paths, update
 from critpath.pipeline.calibration import calibrate
-from critpath.pipeline.cluster import dask_address, dask_engine
-from critpath.pipeline.comparison import compare
-from critpath.pipeline.exporting import choose_executions, vectors, window
-from critpath.pipeline.extraction import ExtractSettings, thread_paths
+from critpath.pipeline.comparison import compare, with_switches
+from critpath.pipeline.engines import dask_address, dask_engine
+from critpath.pipeline.extraction import (
+    ExtractSettings,
+    choose_executions,
+    thread_paths,
+    vectors,
+    window,
+)
 from critpath.pipeline.recordings import extract, extract_dataset, extract_each, extract_file
-from critpath.pipeline.switches import with_switches
 
 __all__ = [
     "CompareSettings",

@@ -9,23 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from critpath.errors import InconclusiveError
-from critpath.model import CompareSettings
-from critpath.pipeline.judgement import Judgement, judge
-from critpath.pipeline.splits import (
-    Split,
-    least_normal,
-    missing,
-    session_splits,
-    shuffled_splits,
-)
-from critpath.pipeline.switches import with_switches
+from critpath.model import I64, CompareSettings, Missing
+from critpath.pipeline.comparison import Judgement, judge, with_switches
 from critpath.units import plural
 
 if TYPE_CHECKING:
-    from critpath.detect.trial import Trial
+    from critpath.detect.calibration import Trial
     from critpath.model import (
         F64,
-        I64,
         Calibration,
         Detectable,
         FalseAlarms,
@@ -166,8 +157,7 @@ def calibrate(
 def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
     from critpath.cluster.types import rows_of
     from critpath.detect.gate import seed
-    from critpath.vectors.alphabet import ALPHABETS
-    from critpath.vectors.table import vector_table
+    from critpath.vectors.table import ALPHABETS, vector_table
 
     alphabet = ALPHABETS[settings.vector]((normal,))
     table = vector_table(normal, alphabet.symbols, alphabet.codes[0])
@@ -254,7 +244,7 @@ def _detectable(
     pool: _Pool, splits: Sequence[Split], judged: Sequence[Judgement], floor: float
 ) -> list[Detectable]:
     """Find the smallest slow-down of the total and of every state, of one size."""
-    from critpath.detect.power import smallest_shift
+    from critpath.detect.calibration import smallest_shift
     from critpath.model import Detectable
 
     trials = [_trial(pool, s, j, floor) for s, j in zip(splits, judged, strict=False)]
@@ -316,9 +306,9 @@ def _pattern(kind: str, column: int, sample: I64, means: F64, rng: np.random.Gen
 def _trial(pool: _Pool, split: Split, judgement: Judgement, floor: float) -> Trial:
     """Make a split ready to be slowed down; its types are those that were found."""
     from critpath.cluster.types import rows_of
-    from critpath.detect.trial import Trial
+    from critpath.detect.calibration import Trial
     from critpath.model import VectorTable
-    from critpath.vectors.fold import fold_interrupts
+    from critpath.vectors.table import fold_interrupts
 
     sets = [_with_new(rows_of(pool.table, rows)) for rows in (split.normal, split.sample)]
     symbols = sets[0].symbols
@@ -355,3 +345,121 @@ def _warnings(normal: PathSet) -> tuple[str, ...]:
     if lossy:
         result.append(f"{plural(lossy, 'execution')} of {len(normal):,} overlap a loss of events")
     return tuple(result)
+
+
+# -----------------------------------------------------------------------------
+# How healthy executions are divided into a normal and a sample set, to see what happens.
+
+
+LARGEST_NORMAL = 100
+_LEAST_NORMAL = 30
+_LEAST_DRAWS = 10  # of one recording, however many there are
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows of a table: a normal and a sample set.
+
+    Attributes
+    ----------
+    normal, sample : int64
+    unit : int
+        What splits have in common that are not independent: the sample's session, or
+        the split's own number.
+    """
+
+    normal: I64
+    sample: I64
+    unit: int
+
+
+def least_normal(sample: int) -> int:
+    """Return the fewest normal executions that a sample of this size is held against."""
+    return min(sample, _LEAST_NORMAL)
+
+
+def shuffled_splits(total: int, sample: int, count: int, random_seed: int) -> list[Split]:
+    """Divide the executions of all recordings at random.
+
+    Parameters
+    ----------
+    total : int
+        Executions there are.
+    sample : int
+        Executions in the sample; the normal set has the others, at most 100.
+    count : int
+    random_seed : int
+
+    Returns
+    -------
+    list of Split
+        None if there are too few executions.
+    """
+    if total < sample + least_normal(sample):
+        return []
+    rng = np.random.default_rng([random_seed, sample, 0])
+    result = []
+    for number in range(count):
+        order = rng.permutation(total)
+        normal = order[sample : sample + LARGEST_NORMAL]
+        result.append(Split(np.sort(normal), np.sort(order[:sample]), number))
+    return result
+
+
+def session_splits(session: I64, sample: int, count: int, random_seed: int) -> list[Split]:
+    """Draw the sample from one recording, and the normal set from the others.
+
+    Parameters
+    ----------
+    session : int64 [executions]
+    sample : int
+    count : int
+        Splits, but at least ten of every recording.
+    random_seed : int
+
+    Returns
+    -------
+    list of Split
+        As many of every recording that is large enough.
+    """
+    rng = np.random.default_rng([random_seed, sample, 1])
+    fitting = _fitting(session, sample)
+    draws = max(_LEAST_DRAWS, count // max(len(fitting), 1))
+    result = []
+    for s in fitting:
+        mine, others = np.flatnonzero(session == s), np.flatnonzero(session != s)
+        for _ in range(draws):
+            normal = rng.permutation(others)[:LARGEST_NORMAL]
+            drawn = rng.permutation(mine)[:sample]
+            result.append(Split(np.sort(normal), np.sort(drawn), s))
+    return result
+
+
+def _fitting(session: I64, sample: int) -> list[int]:
+    """Return the recordings with enough executions, whose others have enough as well."""
+    counts = np.bincount(session)
+    rest = len(session) - counts
+    return np.flatnonzero((counts >= sample) & (rest >= least_normal(sample))).tolist()
+
+
+def missing(session: I64, sample: int) -> list[Missing]:
+    """Say what the recordings lack for a size.
+
+    Parameters
+    ----------
+    session : int64 [executions]
+    sample : int
+    """
+    result = []
+    lacking = sample + least_normal(sample) - len(session)
+    if lacking > 0:
+        result.append(Missing("shuffled", sample, lacking, 0))
+    if not _fitting(session, sample):
+        counts = np.bincount(session)
+        recordings = max(0, 2 - len(counts))
+        largest = int(counts.max(initial=0))
+        # The sample's recording first; then what it is held against.
+        lack = max(0, sample - largest)
+        lack = lack or max(0, least_normal(sample) - (len(session) - largest))
+        result.append(Missing("sessions", sample, lack, recordings))
+    return result

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from critpath.errors import InconclusiveError
 from critpath.model import CompareSettings
-from critpath.pipeline.explanation import explain
-from critpath.pipeline.judgement import judge
-from critpath.pipeline.switches import with_switches
+from critpath.units import format_share, plural
 
 if TYPE_CHECKING:
-    from critpath.model import Comparison, PathSet
+    from critpath.align.multiple import Group
+    from critpath.localize.segments import Segments
+    from critpath.model import (
+        I64,
+        U8,
+        Aligned,
+        Alignment,
+        Clustering,
+        ClusterPairs,
+        Comparison,
+        Detection,
+        Finding,
+        Outliers,
+        PathSet,
+        VectorTable,
+    )
+    from critpath.vectors.table import Coder
 
 Progress = Callable[[str], None]
 
@@ -39,13 +56,10 @@ def compare(
     found before the coarse detection, whose tests compare like with like, so that a
     changed mix of types is no slow-down; the verdict comes from a permutation test.
     """
-    from critpath.detect.circumstances import apart, differing, set_warnings
-    from critpath.detect.compared import partly
+    from critpath.detect.circumstances import apart, differing, partly, set_warnings
     from critpath.detect.verdict import decide
     from critpath.model import Comparison
-    from critpath.vectors.alphabet import Coder
-    from critpath.vectors.coarse import with_like_states
-    from critpath.vectors.table import vectors_of
+    from critpath.vectors.table import Coder, vectors_of, with_like_states
 
     settings = settings or CompareSettings()
     tell = progress or (lambda _: None)
@@ -107,3 +121,326 @@ def compare(
         settings=asdict(settings),
     )
     return explain(result, coder, settings, tell)
+
+
+# -----------------------------------------------------------------------------
+# From the vectors of two sets to types, outliers and the coarse detection.
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What is decided from the vectors alone, before anything is aligned."""
+
+    normal_clusters: Clustering
+    sample_clusters: Clustering
+    pairs: ClusterPairs
+    outliers: Outliers
+    detection: Detection
+    warnings: tuple[str, ...] = ()
+
+
+def judge(
+    normal: VectorTable,
+    sample: VectorTable,
+    settings: CompareSettings,
+    *,
+    labels: tuple[Sequence[str], Sequence[str]],
+    sessions: tuple[I64 | None, I64 | None],
+    progress: Callable[[str], None] | None = None,
+    screening: bool = True,
+) -> Judgement:
+    """Find the types of two sets, their outliers, and whether the sample is slower.
+
+    Parameters
+    ----------
+    normal, sample : VectorTable
+        Over the same symbols; at least one execution each.
+    settings : CompareSettings
+    labels : (sequence of str, sequence of str)
+        What the program says of the type of every normal and sample execution, ""
+        where it says nothing.
+    sessions : (int64 array or None, int64 array or None)
+        Recording session of every normal and sample execution.
+    progress : callable or None
+        Told what is being done.
+    screening : bool
+        Find out how often the paper's rules alarm.
+    """
+    from critpath.cluster.outliers import outliers
+    from critpath.cluster.types import find_types, usable_labels
+    from critpath.detect.coarse import detect
+    from critpath.detect.levels import ERROR, deciding, levels_of, with_levels
+    from critpath.vectors.table import fold_interrupts
+
+    tell = progress or (lambda _: None)
+    tell("clustering")
+    labelled = not usable_labels(*labels)
+    normal_clusters, sample_clusters, pairs = find_types(
+        normal, sample, *(labels if labelled else ((), ())), method=settings.cluster_method
+    )
+    judged = fold_interrupts(normal), fold_interrupts(sample)
+    outlying = outliers(
+        judged[0],
+        normal_clusters,
+        judged[1],
+        sample_clusters,
+        pairs,
+        k=settings.outlier_k,
+        level=settings.outlier_level,
+        floor=settings.floor,
+        types_known=labelled,
+    )
+    tell("testing")
+    gate = partial(
+        detect,
+        rule=settings.rule,
+        alpha=settings.alpha,
+        floor=settings.floor,
+        t1=settings.t1,
+        t2=settings.t2,
+        y_reference=settings.y_reference,
+        permutations=settings.permutations,
+        normal_type=normal_clusters.labels,
+        sample_type=pairs.pair[sample_clusters.labels],
+        normal_session=sessions[0],
+        sample_session=sessions[1],
+        screening=screening,
+    )
+    detection = gate(normal, sample, judged=judged)
+    levels = levels_of(normal.symbols, settings.level)
+    if set(levels) == {ERROR}:
+        return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection)
+    # Interrupts are folded into what is left, so that a state that is left out cannot
+    # come back by that way.
+    rest = deciding(normal, levels), deciding(sample, levels)
+    folded = fold_interrupts(rest[0]), fold_interrupts(rest[1])
+    decided = gate(*rest, judged=folded) if rest[0].symbols else None
+    detection, warnings = with_levels(detection, decided, levels)
+    return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings)
+
+
+# -----------------------------------------------------------------------------
+# From the executions that stand out to findings and causes.
+
+
+def explain(
+    comparison: Comparison, coder: Coder, settings: CompareSettings, tell: Progress
+) -> Comparison:
+    """Align the executions that stand out with their normal group, and name the causes.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Everything up to the outliers.
+    coder : Coder
+        Of both sets.
+    """
+    from critpath.detect.levels import ERROR
+    from critpath.localize.causes import Explained, group_causes, in_order_of_causes
+    from critpath.localize.segments import held_back, surroundings, to_explain
+
+    chosen, left_out = to_explain(comparison, settings.explain_limit)
+    groups = _Groups(comparison, coder, chosen, settings)
+    comparison = groups.comparison
+    aligned: list[Aligned] = []
+    findings: list[Finding] = []
+    for position, execution in enumerate(chosen):
+        tell(f"aligning {position + 1} of {plural(len(chosen), 'execution')}")
+        one, found = _explain_one(comparison, groups, execution)
+        aligned.append(one)
+        findings += found
+    explained = [Explained(a.execution, a.excess, len(a.normals)) for a in aligned]
+    warnings = comparison.warnings
+    if left_out:
+        said = f"{len(chosen)} of {len(chosen) + left_out} executions that stand out were examined"
+        warnings += (f"{said}, evenly spread over their excess",)
+    # Many alignments have the same thing to say.
+    warnings += tuple(dict.fromkeys(note for a in aligned for note in a.alignment.notes))
+    kind, total = ("examined", len(chosen)) if left_out else ("", len(comparison.sample))
+    around = [
+        surroundings(_one(comparison.sample, found.execution), replace(found, execution=0))
+        for found in findings
+    ]
+    quota = held_back(comparison.normal, comparison.sample)
+    alone = comparison.outliers.anomalous.any()
+    causes = group_causes(
+        findings,
+        explained,
+        total,
+        kind=kind,
+        around=around,
+        quota=quota,
+        flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
+    )
+    if settings.level:
+        # What the verdict rests on is told first.
+        level = {test.name: test.level for test in comparison.detection.states}
+        told = sorted(causes, key=lambda c: level[findings[c.main].symbol.name] != ERROR)
+        causes = tuple(told)
+    ordered, causes = in_order_of_causes(findings, causes)
+    return replace(
+        comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings
+    )
+
+
+class _Groups:
+    """The normal executions that each anomalous one is aligned with.
+
+    Executions paired with one type share its normal rows.  With ``msa = add`` these
+    are aligned once, each execution is added to them, and all have the same columns
+    but for what they alone have.
+    """
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        coder: Coder,
+        chosen: list[int],
+        settings: CompareSettings,
+    ) -> None:
+        self.comparison, self.coder, self.settings = comparison, coder, settings
+        homes = comparison.pairs.pair[comparison.sample_clusters.labels]
+        self._home = {execution: int(homes[execution]) for execution in chosen}
+        self._rows: dict[int, tuple[I64, int]] = {}
+        self._aligned: dict[int, Group] = {}
+        self._segments: dict[int, Segments] = {}
+        if chosen:
+            rows = np.unique(np.concatenate([self.rows(execution)[0] for execution in chosen]))
+            self.comparison = replace(
+                comparison,
+                normal=_keeping(comparison.normal, rows),
+                sample=_keeping(comparison.sample, np.array(chosen, np.int64)),
+            )
+
+    def rows(self, execution: int) -> tuple[I64, int]:
+        """Return the normal executions to align with, and how many of the type are left out."""
+        from critpath.align.multiple import choose_rows
+        from critpath.cluster.types import normal_group
+
+        home = self._home[execution]
+        if home not in self._rows:
+            of = self.comparison
+            group = normal_group(of.normal_clusters, of.sample_clusters, of.pairs, execution)
+            vectors = of.normal_vectors.structure[group]
+            rows = group[choose_rows(vectors, self.settings.group_limit)]
+            self._rows[home] = rows, len(group) - len(rows)
+        return self._rows[home]
+
+    def align(self, execution: int) -> Alignment:
+        """Align an execution, the last row, with its normal rows."""
+        from critpath.align.multiple import Group, align
+
+        normal, sample = self.comparison.normal, self.comparison.sample
+        mine = self._path(sample, execution)
+        alphabet = len(self.comparison.normal_vectors.symbols)
+        home = self._home[execution]
+        if self.settings.msa == "add" and home in self._aligned:
+            return self._aligned[home].add(*mine)
+        rows, _ = self.rows(execution)
+        group = [self._path(normal, i) for i in rows.tolist()]
+        sequences, durations = [p[0] for p in group], [p[1] for p in group]
+        if self.settings.msa == "joint":
+            together = [*sequences, mine[0]], [*durations, mine[1]]
+            return align(*together, alphabet, method=self.settings.aligner)
+        others = [self._path(sample, e)[0] for e, at in self._home.items() if at == home]
+        self._aligned[home] = Group(
+            sequences, durations, alphabet, others=others, method=self.settings.aligner
+        )
+        return self._aligned[home].add(*mine)
+
+    def segments(self, normal: int) -> Segments:
+        """Return what a normal path is beyond its symbols."""
+        from critpath.localize.segments import segments_of
+
+        if normal not in self._segments:
+            one = _one(self.comparison.normal, normal)
+            self._segments[normal] = segments_of(one.paths, 0)
+        return self._segments[normal]
+
+    def _path(self, path_set: PathSet, execution: int) -> tuple[U8, I64]:
+        """Return the symbols and durations of one path."""
+        one = _one(path_set, execution)
+        return self.coder.codes(one), one.paths.duration
+
+
+def _one(path_set: PathSet, execution: int) -> PathSet:
+    """Return one execution as a set: its path is fetched if it is not in memory."""
+    return path_set.take(np.array([execution], np.int64))
+
+
+def _keeping(path_set: PathSet, rows: I64) -> PathSet:
+    """Return a set with some of its paths in memory, which are then taken one by one."""
+    return replace(path_set, paths=path_set.paths.keep(rows))
+
+
+def _explain_one(
+    comparison: Comparison, groups: _Groups, execution: int
+) -> tuple[Aligned, tuple[Finding, ...]]:
+    from critpath.localize.columns import column_statistics
+    from critpath.localize.findings import find_differences
+    from critpath.localize.segments import segments_of
+    from critpath.model import Aligned
+
+    rows, left_out = groups.rows(execution)
+    alignment = groups.align(execution)
+    statistics = column_statistics(alignment)
+    found, unexplained = find_differences(
+        execution,
+        alignment,
+        statistics,
+        comparison.normal_vectors.symbols,
+        segments_of(_one(comparison.sample, execution).paths, 0),
+        [groups.segments(i) for i in rows.tolist()],
+    )
+    durations = alignment.durations
+    expected = sum(int(d.sum()) for d in durations[:-1]) / len(rows)
+    return Aligned(
+        execution=execution,
+        normals=tuple(rows.tolist()),
+        left_out=left_out,
+        alignment=alignment,
+        statistics=statistics,
+        excess=int(durations[-1].sum()) - expected,
+        unexplained=unexplained,
+    ), found
+
+
+# -----------------------------------------------------------------------------
+# How many switches of a set the kernel did not write: one sentence for all its recordings.
+
+
+# As for executions that overlap a loss (`critpath.detect.verdict.LOSSY_SHARE`): up to here
+# what is put in speaks for a few places, beyond it for the set.
+_SMALL: Final = 0.05
+
+
+def with_switches(paths: PathSet) -> PathSet:
+    """Return a set that says how many of its switches critpath put in.
+
+    Parameters
+    ----------
+    paths : PathSet
+        Of one or several recordings.
+
+    Returns
+    -------
+    PathSet
+        With a warning, or with a note where these are at most 5 % of all switches; the
+        same object if there were none.
+    """
+    # A trace of anybody's may have such a key with anything as its value.
+    put, written = (
+        sum(n for e in paths.environment if isinstance(n := e.get(key), int) and n > 0)
+        for key in ("switches_put_in", "switches_written")
+    )
+    if not put:
+        return paths
+    share = put / (put + written)
+    said = (
+        f"the kernel did not write {put:,} of {put + written:,} switches "
+        f"({format_share(share)}): they were put in, and times just after a wake are estimates"
+    )
+    if share > _SMALL:
+        return replace(paths, warnings=(*paths.warnings, said))
+    notes = (*paths.executions.notes, said)
+    return replace(paths, executions=replace(paths.executions, notes=notes))

@@ -9,11 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from critpath.errors import CritpathError
-from critpath.pipeline.elsewhere import elsewhere
-from critpath.pipeline.engines import Engine, run, size_of
+from critpath.errors import EXIT_UNREADABLE, CritpathError
+from critpath.pipeline.engines import Engine, Failure, jobs_for, run, size_of
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
-from critpath.pipeline.sharing import jobs_within, share
+from critpath.pipeline.limits import least_room, require_room, usable_cores
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
@@ -61,7 +60,7 @@ def extract(
     UnreadableError, UsageError
         As the readers and finders do.
     """
-    from critpath.graph.concatenate import join_sets
+    from critpath.graph.critical_path import join_sets
 
     return join_sets(
         extract_each(
@@ -171,7 +170,7 @@ def extract_dataset(
         If workers have another version of critpath.
     """
     from critpath import __version__, store
-    from critpath.graph.concatenate import join_sets
+    from critpath.graph.critical_path import join_sets
 
     tell = progress or (lambda _: None)
     with store.whole_directory(directory) as place:
@@ -209,13 +208,13 @@ def extract_dataset(
 def _planned(sources: Sequence[Path], interrupts: bool, tell: Progress) -> Iterator[Path | PathSet]:
     """Yield every recording of the sources by its path, and what is saved as it is."""
     from critpath import store
-    from critpath.baseline.format import is_baseline_file
-    from critpath.read.sessions import find_recordings
+    from critpath.read.recording import find_recordings
+    from critpath.store.baseline import is_baseline_file
 
     for source in sources:
         if is_baseline_file(source):
-            from critpath.baseline.read import load_baseline
             from critpath.pipeline.baselines import sets_of
+            from critpath.store.baseline import load_baseline
 
             tell(f"loading {source}")
             yield from sets_of(load_baseline(source), source, interrupts=interrupts)
@@ -273,7 +272,7 @@ def _extracted(
 
 def _whole(parts: Iterable[PathSet]) -> PathSet:
     """Join the sets of one recording, whose facts each of them has."""
-    from critpath.graph.concatenate import join_sets
+    from critpath.graph.critical_path import join_sets
 
     each = list(parts)
     if len(each) == 1:
@@ -379,3 +378,107 @@ def _write(task: _Task, progress: Progress | None = None) -> _Written:
 def _frozen(paths: PathSet) -> PathSet:
     """Make a set that came from another process read-only again."""
     return replace(paths, executions=replace(paths.executions), paths=replace(paths.paths))
+
+
+# -----------------------------------------------------------------------------
+# What processes that read at the same time share: processors and memory.
+
+
+def jobs_within(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettings) -> int:
+    """Return how many processes read some recordings.
+
+    Parameters
+    ----------
+    jobs : int or None
+        As many as asked for; None for as many as pay and there is memory for.
+    recordings : sequence of Path
+    settings : ExtractSettings
+
+    Raises
+    ------
+    UsageError
+        If there is not enough memory for them.
+    """
+    limit = settings.max_memory
+    count = jobs_for(jobs, recordings, limit)
+    if not recordings or not limit:
+        return count
+    # Once: a second look may find more, and refuse what was chosen by the first.
+    least = least_room()
+    if jobs is None:
+        count = max(1, min(count, limit // least))
+    require_room(limit, count, least)
+    return count
+
+
+def share(
+    settings: ExtractSettings, count: int, jobs: int | None, *, elsewhere: bool = False
+) -> ExtractSettings:
+    """Divide what there is among as many as read at the same time.
+
+    Parameters
+    ----------
+    settings : ExtractSettings
+    count : int
+        Processes that read, as `jobs_within` has it.
+    jobs : int or None
+        Processors that they may use, None for all: where there are two for each, one decodes
+        what the other will replay.
+    elsewhere : bool
+        In processes of which it is not known what else they do: no thread is begun there.
+    """
+    cores = usable_cores() if jobs is None else min(jobs, usable_cores())
+    return replace(
+        settings,
+        max_memory=settings.max_memory // count,
+        ahead=cores >= 2 * count and not elsewhere,
+    )
+
+
+# -----------------------------------------------------------------------------
+# A recording whose name is of another current directory: a worker's is not the user's.
+
+
+_WINDOWS: Final = "windows:"
+
+
+def elsewhere(recording: Path, settings: ExtractSettings, here: str) -> Iterator[PathSet]:
+    """Extract a recording where the user's current directory is another; say its given name."""
+    near = str(recording)
+    far = str(Path(here) / near)
+    names = {far: near}
+    given = settings.specification or ""
+    if given.startswith(_WINDOWS):
+        file = str(Path(here) / given.removeprefix(_WINDOWS))
+        names[file] = given.removeprefix(_WINDOWS)
+        settings = replace(settings, specification=_WINDOWS + file)
+
+    def named(text: str) -> str:
+        for there, given_name in names.items():
+            text = text.replace(there, given_name)
+        return text
+
+    try:
+        for paths in extract_recording(Path(far), settings):
+            yield _named(paths, named)
+    except CritpathError as error:
+        do = named(error.do)
+        if error.exit_code == EXIT_UNREADABLE:
+            do += "; workers need it under the same name"
+        raise Failure(error.exit_code, named(error.what), do).error() from error
+
+
+def _named(paths: PathSet, named: Callable[[str], str]) -> PathSet:
+    executions = paths.executions
+    return replace(
+        paths,
+        executions=replace(executions, notes=tuple(map(named, executions.notes))),
+        sources=tuple(map(named, paths.sources)),
+        specification=named(paths.specification),
+        losses=tuple(replace(loss, reason=named(loss.reason)) for loss in paths.losses),
+        environment=tuple(
+            {key: named(value) if isinstance(value, str) else value for key, value in e.items()}
+            for e in paths.environment
+        ),
+        warnings=tuple(map(named, paths.warnings)),
+    )

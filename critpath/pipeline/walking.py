@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.graph.loss import overlaps_loss
-from critpath.graph.subjects import left_out, subject_workers
-from critpath.graph.sweep import MOST_CARRIED, Sweep, TooManySegments
+from critpath.graph.critical_path import (
+    MOST_CARRIED,
+    Sweep,
+    TooManySegments,
+    left_out,
+    overlaps_loss,
+    subject_workers,
+)
 from critpath.model import PathSet
-from critpath.pipeline.budget import too_long
+from critpath.pipeline.limits import too_long
 
 if TYPE_CHECKING:
     from critpath.model import F64, CriticalPaths, Executions
-    from critpath.pipeline.budget import Budget
-    from critpath.pipeline.replaying import Replayed
+    from critpath.pipeline.extraction import Replayed
+    from critpath.pipeline.limits import Budget
 
 # A first guess, in segments: a path is on one processor at a time, mostly, and interrupts
 # cut its rows.

@@ -18,10 +18,11 @@ from critpath.commands.settings import (
     RECORDING,
     SETTINGS,
     Settings,
+    WrongValueError,
+    as_levels,
     compare_settings,
     effective,
 )
-from critpath.commands.values import WrongValueError, as_levels
 from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.units import safe_text
 
@@ -204,9 +205,7 @@ class Gate:
     ) -> Comparison | None:
         """Compare with the baseline, and change it if that was asked for."""
         from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
-        from critpath.baseline.format import Baseline  # noqa: PLC0415 - numpy
-        from critpath.baseline.read import load_baseline  # noqa: PLC0415 - numpy
-        from critpath.baseline.write import save_baseline  # noqa: PLC0415 - numpy
+        from critpath.store.baseline import Baseline, load_baseline, save_baseline  # noqa: PLC0415 - numpy
 
         if not file.exists():
             sessions = pipeline.make_sessions(parts, _EXECUTIONS)
@@ -256,9 +255,9 @@ class Gate:
 
     def _told(self, document: ComparisonDocument) -> Iterator[str]:
         """Yield the lines of a failure, and write the report that the last one names."""
-        from critpath.report import verdict  # noqa: PLC0415 - start-up time
         from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
         from critpath.store import write_text  # noqa: PLC0415 - numpy
+        from critpath.text import verdict  # noqa: PLC0415 - start-up time
 
         yield f"critpath: {verdict.headline(document)}"
         yield from verdict.further_reasons(document)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from critpath.model import Clock
+from critpath.read.metadata.schema import ClockClass, StreamClass, TraceClass
 from critpath.read.records import Record
-from critpath.read.schema import ClockClass, StreamClass, TraceClass
 from critpath.units import NS_PER_S, format_ns
 
 _FAR = 1 << 61  # a shift this large leaves no room for timestamps

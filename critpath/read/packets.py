@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from enum import IntEnum
 from typing import Final
 
 import numpy as np
 
 from critpath.model import I64, Loss
-from critpath.read.contradictions import contradictions, gathered
-from critpath.read.coverage import coverage
-from critpath.read.packet_columns import Packets, Tracer, columns_of, has_end
+from critpath.read.losses import contradictions, coverage, gathered
+from critpath.read.packet_table import Column, Packets, Tracer, columns_of, has_end
+from critpath.read.program import Role
 from critpath.read.records import Record
-from critpath.read.steps import Role
 from critpath.units import plural
-
-
-class Column(IntEnum):
-    """Columns of the decoder's table of packets."""
-
-    OFFSET = 0  # bytes from the begin of the file
-    SIZE = 1  # bytes, within the file
-    CONTENT = 2  # bits
-    BEGIN = 3  # raw clock values
-    END = 4
-    SEQUENCE = 5
-    DISCARDED = 6
-    CPU = 7
-    STREAM = 8  # position of the stream class, -1 if unknown
-    INSTANCE = 9
-    EVENTS = 10  # of any class, decoded whole
-    FIRST = 11  # least timestamp (ns), the greatest int64 without events
-    LAST = 12
-    DAMAGE = 13  # 0, or what was wrong
-    WHERE = 14  # bit of the packet; -1 - bit if the file ends before the packet
-    ROW = 15  # first row of the packet
-    PRESENT = 16  # a bit per `Role` that the packet has; bit 16: time ran backwards in it; bit
-    # 17: it has no end, and where its content should end nothing was written; bit 18: it is
-    # not its content, rounded up to pages
-
 
 DAMAGE = {
     1: "a field goes beyond the packet's end",

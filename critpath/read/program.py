@@ -8,12 +8,19 @@ fixed size fall into one run with offsets computed here, once per event class.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
 
 import numpy as np
 
-from critpath.read.schema import (
+from critpath.errors import UnreadableError
+from critpath.model import I64
+from critpath.read.metadata.schema import (
+    ENDLESS,
+    TIMESTAMP,
     ArrayClass,
     FieldClass,
+    FieldPath,
     FloatClass,
     IntegerClass,
     StringClass,
@@ -21,18 +28,225 @@ from critpath.read.schema import (
     TextClass,
     VariantClass,
     VarintClass,
-)
-from critpath.read.shapes import (
-    ENDLESS,
-    TIMESTAMP,
-    Path,
     alignment,
     encoding_of,
     fixed_size,
     is_text,
     packable,
 )
-from critpath.read.steps import LOADS, ROLES, Code, Emitter, Program, Role, signed64
+
+# -----------------------------------------------------------------------------
+# The steps of a program, and what is known of the position while writing them.
+
+
+_MAX_STEPS = 1 << 20
+
+
+class Code:
+    """The steps of a program, as in ``_program.pxi``."""
+
+    END: Final = 0
+    RUN: Final = 1
+    ALIGN: Final = 2
+    U8: Final = 3
+    S8: Final = 4
+    U16: Final = 5
+    S16: Final = 6
+    U32: Final = 7
+    S32: Final = 8
+    X64: Final = 9
+    U16B: Final = 10
+    S16B: Final = 11
+    U32B: Final = 12
+    S32B: Final = 13
+    X64B: Final = 14
+    BITS: Final = 15
+    FLOAT: Final = 16
+    TEXT: Final = 17
+    CLOCK: Final = 18
+    COPY: Final = 19
+    SWITCH: Final = 20
+    JUMP: Final = 21
+    STRING: Final = 22
+    TEXTN: Final = 23
+    SKIPN: Final = 24
+    LOOP: Final = 25
+    NEXT: Final = 26
+    LEB: Final = 27
+    CLEAR: Final = 28
+    UUID: Final = 29
+    FAIL: Final = 30
+
+
+class Role(IntEnum):
+    """Registers with a meaning; the decoder reads them after each header."""
+
+    MAGIC = 0
+    STREAM = 1
+    INSTANCE = 2
+    BEGIN = 3
+    END = 4
+    CONTENT = 5
+    PACKET = 6
+    SEQUENCE = 7
+    DISCARDED = 8
+    CPU = 9
+    EVENT = 10
+
+
+FIRST_FREE_REGISTER = 11
+
+ROLES: Mapping[str, Role] = {
+    "packet-magic-number": Role.MAGIC,
+    "data-stream-class-id": Role.STREAM,
+    "data-stream-id": Role.INSTANCE,
+    "packet-end-default-clock-timestamp": Role.END,
+    "packet-content-length": Role.CONTENT,
+    "packet-total-length": Role.PACKET,
+    "packet-sequence-number": Role.SEQUENCE,
+    "discarded-event-record-counter-snapshot": Role.DISCARDED,
+    "event-record-class-id": Role.EVENT,
+}
+
+# (bits, signed, big-endian) of integers that lie on whole bytes.
+LOADS = {
+    (8, False, False): Code.U8,
+    (8, True, False): Code.S8,
+    (16, False, False): Code.U16,
+    (16, True, False): Code.S16,
+    (32, False, False): Code.U32,
+    (32, True, False): Code.S32,
+    (64, False, False): Code.X64,
+    (64, True, False): Code.X64,
+    (8, False, True): Code.U8,
+    (8, True, True): Code.S8,
+    (16, False, True): Code.U16B,
+    (16, True, True): Code.S16B,
+    (32, False, True): Code.U32B,
+    (32, True, True): Code.S32B,
+    (64, False, True): Code.X64B,
+    (64, True, True): Code.X64B,
+}
+
+
+def signed64(value: int) -> int:
+    """Return the same 64 bits as a signed number, clamped into what they can hold."""
+    value = max(-(1 << 63), min(value, (1 << 64) - 1))
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+class Program:
+    """Steps and ranges of one trace; ``taken`` says how many the decoder has already."""
+
+    def __init__(self) -> None:
+        self.steps: list[list[int]] = []
+        self.ranges: list[tuple[int, int, int]] = []
+        self.free = FIRST_FREE_REGISTER
+        self.taken = (0, 0)
+
+    def copy(self) -> Program:
+        """Return the same program, for a decoder that has nothing of it yet."""
+        other = Program()
+        other.steps, other.ranges, other.free = list(self.steps), list(self.ranges), self.free
+        return other
+
+    def register(self, count: int = 1) -> int:
+        """Return the first of some registers nobody uses."""
+        self.free += count
+        return self.free - count
+
+    def new(self) -> tuple[I64, I64, int]:
+        """Return steps and ranges added since the last call, and the registers needed."""
+        steps = np.array(self.steps[self.taken[0] :], np.int64).reshape(-1, 6)
+        ranges = np.array(self.ranges[self.taken[1] :], np.int64).reshape(-1, 3)
+        self.taken = (len(self.steps), len(self.ranges))
+        return steps, ranges, self.free
+
+
+class Emitter:
+    """Appends steps, and follows the position modulo a power of two.
+
+    Fields of fixed size fall into one run: a step that checks once that all of them are
+    there, and loads behind it at offsets into the run.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._modulus = 1
+        self._residue = 0
+        self._run = -1
+        self._length = 0
+
+    def begin(self, position: tuple[int, int] = (1, 0)) -> int:
+        """Begin at a position known as (modulus, residue); return the program's place."""
+        self._modulus, self._residue = position
+        return len(self.program.steps)
+
+    def copy(self, register: int, place: int) -> None:
+        """Store a register, for a field of the packet's context."""
+        self._flush()
+        self._emit(Code.COPY, 0, place, register)
+
+    def clear(self, register: int) -> None:
+        """Set a register to 0, for a field that may not be there."""
+        self._flush()
+        self._emit(Code.CLEAR, 1, register)
+
+    def end(self) -> tuple[int, int]:
+        """Finish the program; return what is known of the position."""
+        self._flush()
+        self._emit(Code.END)
+        return self._modulus, self._residue
+
+    # ------------------------------------------------------------- positions
+
+    def _emit(
+        self, code: int, bank: int = 0, dst: int = 0, a: int = 0, b: int = 0, c: int = 0
+    ) -> int:
+        if len(self.program.steps) >= _MAX_STEPS:
+            raise UnreadableError(
+                "the metadata describes more fields than any real trace has",
+                "check that this is the trace that was meant",
+            )
+        self.program.steps.append([code, bank, dst, a, b, c])
+        return len(self.program.steps) - 1
+
+    def _flush(self) -> None:
+        """End the run of fixed-size fields."""
+        if self._run >= 0:
+            self.program.steps[self._run][3] = self._length
+            self._run = -1
+
+    def _open(self) -> None:
+        if self._run < 0:
+            self._run = self._emit(Code.RUN)
+            self._length = 0
+
+    def _advance(self, bits: int) -> None:
+        if bits:
+            self._open()
+            self._length = min(self._length + bits, ENDLESS)
+            self._residue = (self._residue + bits) % self._modulus
+
+    def _align(self, to: int) -> None:
+        if to <= self._modulus:
+            self._advance(-self._residue % to)
+        else:
+            self._flush()
+            self._emit(Code.ALIGN, a=to)
+            self._modulus, self._residue = to, 0
+
+    def _moved(self, modulus: int = 1) -> None:
+        """Note that a field of unknown size was passed; it was a multiple of modulus."""
+        self._modulus = min(self._modulus, modulus)
+        self._residue %= self._modulus
+
+    def _meet(self, ways: list[tuple[int, int]]) -> None:
+        modulus = min(m for m, _ in ways)
+        while len({r % modulus for _, r in ways}) > 1:
+            modulus //= 2
+        self._modulus, self._residue = modulus, ways[0][1] % modulus
+
 
 # Marks the names of options in a path.
 _OPTION = "\0"
@@ -69,10 +283,10 @@ class Compiler(Emitter):
     def __init__(
         self,
         program: Program,
-        needed: frozenset[Path] = frozenset(),
-        registers: dict[Path, tuple[int, bool]] | None = None,
+        needed: frozenset[FieldPath] = frozenset(),
+        registers: dict[FieldPath, tuple[int, bool]] | None = None,
         clock: str = "",
-        outputs: Mapping[Path, tuple[tuple[int, ...], str]] | None = None,
+        outputs: Mapping[FieldPath, tuple[tuple[int, ...], str]] | None = None,
         strip: bool = True,
         uuid: bytes = b"",
         bank: int = 0,
@@ -96,7 +310,7 @@ class Compiler(Emitter):
 
     # ---------------------------------------------------------------- fields
 
-    def _field(self, of: FieldClass, raw: Path, shown: Path) -> None:
+    def _field(self, of: FieldClass, raw: FieldPath, shown: FieldPath) -> None:
         self._align(alignment(of))
         match of:
             case IntegerClass():
@@ -123,25 +337,25 @@ class Compiler(Emitter):
         """Return a field's name as babeltrace2 shows it."""
         return name[1:] if self.strip and name.startswith("_") else name
 
-    def _needed(self, raw: Path) -> Path | None:
+    def _needed(self, raw: FieldPath) -> FieldPath | None:
         """Return the path by which others need a field; it may leave out option names."""
         if not self.needed:
             return None
         return next((p for p in _spellings(raw) if p in self.needed), None)
 
-    def _inside(self, raw: Path) -> list[Path]:
+    def _inside(self, raw: FieldPath) -> list[FieldPath]:
         """Return the needed paths below a field."""
         heads = _spellings(raw)
         return sorted(p for p in self.needed if any(p[: len(h)] == h and p != h for h in heads))
 
-    def _register(self, path: Path, *, signed: bool) -> int:
+    def _register(self, path: FieldPath, *, signed: bool) -> int:
         known = self.registers.get(path)
         register = self.program.register() if known is None else known[0]
         self.registers[path] = (register, signed)
         return register
 
     def _targets(
-        self, of: IntegerClass | VarintClass, raw: Path, shown: Path
+        self, of: IntegerClass | VarintClass, raw: FieldPath, shown: FieldPath
     ) -> tuple[list[tuple[int, int]], int]:
         """Return where an integer goes (bank, place), and its clock register or -1."""
         targets: list[tuple[int, int]] = []
@@ -166,7 +380,7 @@ class Compiler(Emitter):
             targets.append((1, clock))
         return targets, clock
 
-    def _integer(self, of: IntegerClass, raw: Path, shown: Path) -> None:
+    def _integer(self, of: IntegerClass, raw: FieldPath, shown: FieldPath) -> None:
         targets, clock = self._targets(of, raw, shown)
         self._load(of.bits, targets, signed=of.signed, big=of.big_endian, reverse=of.bit_reversed)
         if clock >= 0:
@@ -195,7 +409,7 @@ class Compiler(Emitter):
                 self._emit(Code.FLOAT if floating else Code.BITS, bank, place, at, bits, flags)
         self._advance(bits)
 
-    def _varint(self, of: VarintClass, raw: Path, shown: Path) -> None:
+    def _varint(self, of: VarintClass, raw: FieldPath, shown: FieldPath) -> None:
         self._flush()
         targets, clock = self._targets(of, raw, shown)
         if not targets:
@@ -209,7 +423,7 @@ class Compiler(Emitter):
                 self._emit(Code.CLOCK, a=clock, b=64)
         self._moved(8)
 
-    def _float(self, of: FloatClass, shown: Path) -> None:
+    def _float(self, of: FloatClass, shown: FieldPath) -> None:
         targets = self._places(shown, "float")
         if of.bits == 32:
             self._load(32, targets, big=of.big_endian, reverse=of.bit_reversed, floating=True)
@@ -218,14 +432,14 @@ class Compiler(Emitter):
         else:
             self._advance(of.bits)
 
-    def _places(self, shown: Path, *types: str) -> list[tuple[int, int]]:
+    def _places(self, shown: FieldPath, *types: str) -> list[tuple[int, int]]:
         """Return where a field of one of these types goes, as (bank, place)."""
         wanted = self.outputs.get(shown)
         if wanted is None or wanted[1] not in types:
             return []
         return [(self.bank, place) for place in wanted[0]]
 
-    def _varying_text(self, code: int, a: int, encoding: int, shown: Path) -> None:
+    def _varying_text(self, code: int, a: int, encoding: int, shown: FieldPath) -> None:
         """Read a text of unknown size, or pass it."""
         places = self._places(shown, "str")
         if len(places) == 1:
@@ -239,20 +453,20 @@ class Compiler(Emitter):
                 self._emit(Code.COPY, bank, place, keep)
         self._moved(8)
 
-    def _string(self, of: StringClass, shown: Path) -> None:
+    def _string(self, of: StringClass, shown: FieldPath) -> None:
         self._flush()
         encoding = encoding_of(of.encoding)
         unit = 1 if encoding == 0 else 2 if encoding <= 2 else 4
         self._varying_text(Code.STRING, unit, encoding, shown)
 
-    def _fixed_text(self, size: int, encoding: int, shown: Path) -> None:
+    def _fixed_text(self, size: int, encoding: int, shown: FieldPath) -> None:
         if size < ENDLESS:
             for bank, place in self._places(shown, "str"):
                 self._open()
                 self._emit(Code.TEXT, bank, place, self._length // 8, size, encoding)
         self._advance(min(8 * size, ENDLESS))
 
-    def _text(self, of: TextClass, shown: Path) -> None:
+    def _text(self, of: TextClass, shown: FieldPath) -> None:
         encoding = encoding_of(of.encoding)
         if "metadata-stream-uuid" in of.roles and of.length == 16:
             self._uuid()
@@ -271,7 +485,7 @@ class Compiler(Emitter):
         if self._run >= 0 and self._length % 8:
             self._flush()
 
-    def _length_register(self, path: Path) -> int:
+    def _length_register(self, path: FieldPath) -> int:
         """Return the register of a length or selector, or -1 after a step that fails."""
         self._flush()
         known = self.registers.get(path)
@@ -287,7 +501,7 @@ class Compiler(Emitter):
             words = np.frombuffer(self.uuid, np.int64)
             self._emit(Code.UUID, 0, 0, self._length // 8, int(words[0]), int(words[1]))
 
-    def _array(self, of: ArrayClass, raw: Path, shown: Path) -> None:
+    def _array(self, of: ArrayClass, raw: FieldPath, shown: FieldPath) -> None:
         if "metadata-stream-uuid" in of.roles and of.length == 16 and alignment(of) % 8 == 0:
             self._uuid()
         element = of.element
@@ -319,7 +533,7 @@ class Compiler(Emitter):
         else:
             self._loop(of, raw, register, 0)
 
-    def _loop(self, of: ArrayClass, raw: Path, register: int, count: int) -> None:
+    def _loop(self, of: ArrayClass, raw: FieldPath, register: int, count: int) -> None:
         self._flush()
         counter = self.program.register(2)
         loop = self._emit(Code.LOOP, a=counter, b=register, c=min(count, ENDLESS))
@@ -334,7 +548,7 @@ class Compiler(Emitter):
         # Passed or not: only what holds in both cases stays known.
         self._meet([before, (self._modulus, self._residue)])
 
-    def _variant(self, of: VariantClass, raw: Path, shown: Path) -> None:
+    def _variant(self, of: VariantClass, raw: FieldPath, shown: FieldPath) -> None:
         self._flush()
         for path in self._inside(raw):
             # Selected by a later variant although its own option was not: reads as 0.
@@ -380,7 +594,7 @@ class Compiler(Emitter):
         self._meet(ways or [before])
 
 
-def _spellings(raw: Path) -> tuple[Path, Path]:
+def _spellings(raw: FieldPath) -> tuple[FieldPath, FieldPath]:
     """Return a path with the names of options and without them."""
     return (
         tuple(name.removeprefix(_OPTION) for name in raw),

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.model import Events, Wanted
+from critpath.model import MANIFEST, Events, Wanted
 from critpath.read.clocks import Trace, natural
-from critpath.read.description import Description
-from critpath.read.metadata import read_metadata
+from critpath.read.compiled import Leaf, event_leaves
+from critpath.read.event_names import names_of
+from critpath.read.metadata.load import read_metadata
+from critpath.read.metadata.schema import EventRecordClass, StreamClass
 
 _DEEPEST = 16  # levels of directories; LTTng needs five
 
@@ -146,7 +148,7 @@ def describe(path: Path) -> tuple[Description, ...]:
 
 
 def _native(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
-    from critpath.read.native import read_traces  # noqa: PLC0415 - loads numpy and the decoder
+    from critpath.read.streaming import read_traces  # noqa: PLC0415 - loads numpy and the decoder
 
     return read_traces(traces, wanted)
 
@@ -192,3 +194,149 @@ def read_events(path: Path, wanted: Sequence[Wanted], *, reader: str = "auto") -
     if reader not in READERS:
         raise UsageError(f"no reader is called {reader!r}", f"use one of {', '.join(READERS)}")
     return READERS[reader](find_traces(path), wanted)
+
+
+# -----------------------------------------------------------------------------
+# What the metadata of one trace says, before anything is decoded.
+
+
+_Classes = tuple[tuple[StreamClass, int], ...]
+
+
+class FieldNames(Mapping[str, tuple[str, ...]]):
+    """Names of fields by event name; an event is looked into when it is asked for.
+
+    Parameters
+    ----------
+    classes : mapping of str to tuple of (StreamClass, int)
+        The event classes of each name.
+    fields : callable
+        Gives the names for the classes of one name.
+    """
+
+    __slots__ = ("_classes", "_fields", "_known")
+
+    def __init__(
+        self,
+        classes: Mapping[str, _Classes],
+        fields: Callable[[_Classes], tuple[str, ...]],
+    ) -> None:
+        self._classes = classes
+        self._fields = fields
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def __getitem__(self, name: str) -> tuple[str, ...]:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = self._fields(self._classes[name])
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._classes
+
+
+class Description:
+    """What one trace can hold.
+
+    Attributes
+    ----------
+    name : str
+        The trace's directory below the recording.
+    domain : str
+        ``kernel``, ``ust`` or what the environment says.
+    host : str
+    events : mapping of str to tuple of str
+        Field names (dotted, payload before contexts) by event name.  Names cost
+        nothing; the fields of an event are found out when they are asked for, which
+        raises `MetadataError` where its part of the metadata is malformed.
+    texts : mapping of str to tuple of str
+        Those of the payload that hold text, by event name; likewise.
+    environment : mapping
+    """
+
+    __slots__ = ("domain", "environment", "events", "host", "name", "texts")
+
+    def __init__(self, trace: Trace) -> None:
+        strip = trace.schema.version < (2, 0)
+        classes: dict[str, _Classes] = {}
+        for stream in trace.schema.streams.values():
+            for number, name in names_of(stream.events).items():
+                classes[name] = (*classes.get(name, ()), (stream, number))
+
+        def leaves(of: tuple[StreamClass, int]) -> dict[str, Leaf]:
+            stream, number = of
+            event: EventRecordClass = stream.events[number]
+            return event_leaves(stream, event, strip=strip)
+
+        def every(of: _Classes) -> tuple[str, ...]:
+            return tuple(dict.fromkeys(name for one in of for name in leaves(one)))
+
+        def texts(of: _Classes) -> tuple[str, ...]:
+            return tuple(
+                leaf.name
+                for leaf in leaves(of[-1]).values()
+                if leaf.type == "str" and leaf.path[0] == "event-payload"
+            )
+
+        self.name = trace.name
+        self.domain = trace.domain
+        self.host = trace.host
+        self.events: Mapping[str, tuple[str, ...]] = FieldNames(classes, every)
+        self.texts: Mapping[str, tuple[str, ...]] = FieldNames(classes, texts)
+        self.environment = trace.schema.environment
+
+
+# -----------------------------------------------------------------------------
+# Which recordings lie below a directory.
+
+
+# LTTng writes one directory per tracing domain into a session's directory.
+_DOMAINS = frozenset({"kernel", "ust"})
+
+
+def find_recordings(source: Path) -> tuple[Path, ...]:
+    """Find the recordings at or below a path.
+
+    Parameters
+    ----------
+    source : Path
+        A recording, a CTF trace, or a directory with several of them below it.
+
+    Returns
+    -------
+    tuple of Path
+        In natural order.  Traces of one session (its ``kernel`` and ``ust``
+        directories, or everything below a manifest) are one recording.
+
+    Raises
+    ------
+    UnreadableError
+        If there is none.
+    """
+    traces = trace_directories(source)
+    if not traces:
+        return (source,)  # reading it says what is wrong
+    found = dict.fromkeys(_session_of(trace, source) for trace in traces)
+    # A recording without a trace must not be passed over: reading it says why.
+    found.update((_session_of(d, source), None) for d in directories_with(source, MANIFEST))
+    if len(found) == 1 and not (next(iter(found)) / MANIFEST).is_file():
+        return (source,)  # one session: the user's own name for it, which is the shortest
+    return tuple(found)
+
+
+def _session_of(trace: Path, source: Path) -> Path:
+    """Return the directory of the session that a trace belongs to."""
+    above = [trace, *(p for p in trace.parents if p == source or source in p.parents)]
+    for directory in reversed(above):
+        if (directory / MANIFEST).is_file():
+            return directory
+    for directory in above:
+        if directory.name in _DOMAINS and directory != source:
+            return directory.parent
+    return trace

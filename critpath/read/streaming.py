@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import os
 import resource
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Final, Generic, Self, TypeVar
 
 import numpy as np
 
-from critpath.model import EventChunk, EventClass, Events, Wanted
-from critpath.read import _decode
+from critpath.errors import UnreadableError
+from critpath.model import I32, I64, EventChunk, EventClass, Events, Kind, Loss, Wanted
+from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace
-from critpath.read.compiled import CompiledTrace, not_readable, stream_size
-from critpath.read.named import NamedCpus
-from critpath.read.selection import selection
-from critpath.read.shapes import decoded
-from critpath.read.summary import Columns, Summary
-
-if TYPE_CHECKING:
-    from critpath.read.ahead import Ahead
+from critpath.read.compiled import CompiledTrace, not_readable, selection, stream_size
+from critpath.read.event_names import late_warnings
+from critpath.read.losses import Channels, absent
+from critpath.read.metadata.schema import TraceClass, decoded
+from critpath.read.packet_table import Column, tracer_of
+from critpath.read.packets import StreamFile, losses
 
 # Rows that all decoders together keep waiting, so that they stay in the cache; a decoder
 # gets its share of them within bounds.
@@ -198,8 +199,6 @@ class EventStream:
         self._classes = [] if ahead else self._about.classes
         self._ahead: Ahead[tuple[EventChunk | None, int, int, list[str]]] | None = None
         if ahead:
-            from critpath.read.ahead import Ahead  # noqa: PLC0415 - slow, and not always needed
-
             self._ahead = Ahead(self._chunks.make_all, ahead)
 
     @property
@@ -363,3 +362,281 @@ def chunks_of(events: Events, size: int = 65536) -> Iterator[EventChunk]:
             events.offset[of],
             events.values,
         )
+
+
+# -----------------------------------------------------------------------------
+# Makes the next things in a background thread while the present one is worked on.
+
+
+T = TypeVar("T")
+
+
+class Ahead(Generic[T]):
+    """Calls a function in one background thread, some calls ahead of who wants the results.
+
+    Calls are made one after the other.  How many were begun hangs on `next` alone, so
+    that behind `settle` everything is as it would be whichever thread was faster.  The
+    thread ends with `close`, when this object is gone, or with the interpreter, whatever
+    comes first; it must not be what keeps this object alive.
+
+    Parameters
+    ----------
+    make : callable
+        Of no arguments, and without a reference to this object.  Where it raises, `next`
+        does, and later calls must do no harm.
+    depth : int
+        Calls ahead.
+    """
+
+    def __init__(self, make: Callable[[], T], depth: int = 1) -> None:
+        self._make, self._depth = make, depth
+        self._pool: ThreadPoolExecutor | None = None
+        self._begun: deque[Future[T]] = deque()
+
+    def next(self) -> T:
+        """Return the next result; begin another call in its place."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="critpath-ahead")
+            self._begun.extend(self._pool.submit(self._make) for _ in range(self._depth))
+        # What was made before may be overwritten only now.
+        self._begun.append(self._pool.submit(self._make))
+        return self._begun.popleft().result()
+
+    def settle(self) -> None:
+        """Wait until all that was begun is done."""
+        wait(self._begun)
+
+    def close(self) -> None:
+        """Drop what was not begun, wait for what was, end the thread."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._begun.clear()
+
+
+# -----------------------------------------------------------------------------
+# Which cpus the events of a trace name: one without a stream is missing.
+
+
+_WAKES: Final = {Kind.WAKEUP, Kind.WAKEUP_NEW, Kind.WAKING}
+# Threads are woken everywhere all the time: some of the events tell as much as all.  Which
+# ones does not depend on how they come: the first, and some of every so many.
+_FIRST, _SOME, _EVERY = 1 << 18, 1 << 16, 1 << 22
+_TWICE: Final = 2  # a single event may be damaged
+_MOST_CPUS: Final = 1 << 16
+
+
+class NamedCpus:
+    """Gathers where threads were woken, by host, from some of the events."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._found: dict[tuple[int, int], int] = {}
+
+    def look(
+        self, event_class: I32, offset: I64, values: I64, classes: Sequence[EventClass]
+    ) -> None:
+        """Look at the next chunk."""
+        begin, end = self._seen, self._seen + len(event_class)
+        self._seen = end
+        for low, high in _looked_at(begin, end):
+            of = slice(max(low - begin, 0), high - begin)
+            self._count(event_class[of], offset[of], values, classes)
+
+    def _count(
+        self, event_class: I32, offset: I64, values: I64, classes: Sequence[EventClass]
+    ) -> None:
+        for number, of in enumerate(classes):
+            if of.kind not in _WAKES or "target_cpu" not in of.fields:
+                continue
+            place = of.fields.index("target_cpu")
+            if of.types[place] == "absent":
+                continue
+            rows = np.flatnonzero(event_class == number)
+            cpus, counts = np.unique(values[offset[rows] + place], return_counts=True)
+            for cpu, count in zip(cpus.tolist(), counts.tolist(), strict=True):
+                if 0 <= cpu < _MOST_CPUS:
+                    key = of.host, cpu
+                    self._found[key] = self._found.get(key, 0) + count
+
+    def of(self, host: int) -> set[int]:
+        """Return the cpus of a host that several events name."""
+        return {cpu for (at, cpu), count in self._found.items() if at == host and count >= _TWICE}
+
+
+def _looked_at(begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield which of some rows of the recording are looked at."""
+    if begin < _FIRST:
+        yield begin, min(end, _FIRST)
+    for low in range(begin - begin % _EVERY, end, _EVERY):
+        high = min(low + _SOME, end)
+        if low >= _FIRST and high > begin:
+            yield max(low, begin), high
+
+
+# -----------------------------------------------------------------------------
+# What is known of a recording once its stream files have been read to their ends.
+
+
+Columns = tuple[I64, I32, I32, I64, I64]
+
+
+class Summary:
+    """Gathers what every trace of a recording tells besides its events.
+
+    Parameters
+    ----------
+    traces : sequence of Trace
+    clocks : Clocks
+
+    Attributes
+    ----------
+    classes, hosts : list
+        As in `Events`; they grow while events are decoded.
+    files : list of list of StreamFile
+        Of each trace, once it was read.
+    named : NamedCpus
+        To be shown the events.
+    """
+
+    def __init__(self, traces: Sequence[Trace], clocks: Clocks) -> None:
+        self.traces = traces
+        self.clocks = clocks
+        self.classes: list[EventClass] = []
+        self.hosts: list[str] = []
+        self.files: list[list[StreamFile]] = []
+        self.named = NamedCpus()
+
+    def events(self, columns: Columns, strings: tuple[str, ...], backwards: int = 0) -> Events:
+        """Return the events of the recording with all that is known of it.
+
+        Parameters
+        ----------
+        columns : tuple of array
+            timestamp, cpu, event_class, offset and values.
+        strings : tuple of str
+        backwards : int
+            Places where time ran backwards within a stream.
+
+        Raises
+        ------
+        UnreadableError
+            If not one event could be decoded.
+        """
+        packets = [f.packets for of in self.files for f in of if len(f.packets)]
+        table = np.concatenate(packets) if packets else np.zeros((0, len(Column)), np.int64)
+        table = table[table[:, Column.EVENTS] > 0]
+        total = int(table[:, Column.EVENTS].sum())
+        begin = int(table[:, Column.FIRST].min()) if total else 0
+        end = int(table[:, Column.LAST].max()) if total else 0
+        missing: list[Loss] = []
+        warnings: list[str] = []
+        tracers = [tracer_of(t.schema.environment, t.directory.absolute()) for t in self.traces]
+        for tracer, of in zip(tracers, self.files, strict=True):
+            lost, odd = losses(of, begin, end, tracer)
+            missing += lost
+            warnings += odd
+        channels = [
+            Channels(
+                t.name,
+                tracer,
+                self.hosts.index(t.host),
+                t.domain == "kernel",
+                of,
+            )
+            for t, tracer, of in zip(self.traces, tracers, self.files, strict=True)
+        ]
+        missing += absent(channels, begin, end, self.named.of)
+        if total == 0:
+            damage = next((loss.reason for loss in missing if loss.packets), "")
+            where = self.traces[0].directory if self.traces else "the recording"
+            raise UnreadableError(
+                f"{where}: holds no event" + (f" that can be read ({damage})" if damage else ""),
+                "check that the recording was stopped and copied whole, or record it again",
+            )
+        # Known only now: events are parsed as they come up.
+        warnings[:0] = [w for t in self.traces for w in _metadata_warnings(t.schema)]
+        if backwards:
+            warnings.append(
+                f"time runs backwards at {backwards} places within a stream: its events were sorted"
+            )
+        return Events(
+            *columns,
+            classes=tuple(self.classes),
+            strings=strings,
+            hosts=tuple(self.hosts) or ("",),
+            losses=tuple(sorted(missing, key=lambda x: (x.begin, x.end, x.host, x.cpu, x.reason))),
+            clock=self.clocks.reference,
+            begin=begin,
+            end=end,
+            total=total,
+            environment=tuple(t.schema.environment for t in self.traces),
+            warnings=tuple(warnings + self.clocks.warnings),
+        )
+
+
+def _metadata_warnings(schema: TraceClass) -> tuple[str, ...]:
+    """Return what was odd about the metadata of everything that was read."""
+    late = [w for of in schema.streams.values() for w in late_warnings(of.events)]
+    return tuple(dict.fromkeys((*schema.warnings, *late)))
+
+
+# -----------------------------------------------------------------------------
+# The native reader: trace directories -> Events, all at once.
+
+
+def _read_trace(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[StreamFile]:
+    """Decode every stream file of a trace; append to the decoder's columns."""
+    files = []
+    for path in compiled.trace.files:
+        decoder.file(compiled.tables, os.fsencode(path), stream_size(path))
+        try:
+            while (asked := decoder.run()) is not None:
+                compiled.answer(decoder, *asked)
+        except OSError as error:
+            raise not_readable(error) from error
+        finally:
+            decoder.close()
+        files.append(compiled.stream_file(path, decoder.file_packets()))
+    compiled.keep()
+    return files
+
+
+def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
+    """Read the traces of one recording.
+
+    Parameters
+    ----------
+    traces : sequence of Trace
+        The first one's clock is the recording's.
+    wanted : sequence of Wanted
+
+    Returns
+    -------
+    Events
+        Events of the same time stand in the order of traces and files.
+
+    Raises
+    ------
+    UnreadableError
+        If not one event could be decoded, or a file cannot be opened.
+    """
+    recording = _decode.Recording()
+    decoder = _decode.Decoder(recording)
+    clocks = Clocks(traces)
+    chosen = selection(tuple(wanted))
+    about = Summary(traces, clocks)
+    starts: set[int] = set()
+    for trace in traces:
+        shift = partial(clocks.shift, trace)
+        compiled = CompiledTrace(trace, chosen, shift, recording, about.classes, about.hosts)
+        files = _read_trace(compiled, decoder)
+        about.files.append(files)
+        starts |= {int(f.packets[0, Column.ROW]) for f in files if len(f.packets)}
+    ts, place, values = decoder.columns()
+    runs = _merge.run_starts(ts)
+    back = len(set(runs.tolist()) - starts) if len(runs) > 1 else 0
+    widths = np.array([len(c.fields) for c in about.classes], np.int64)
+    timestamp, event_class, cpu, offset = _merge.merge(ts, place, widths, runs)
+    about.named.look(event_class, offset, values, about.classes)
+    columns = (timestamp, cpu, event_class, offset, values)
+    return about.events(columns, tuple(decoded(recording.texts())), back)

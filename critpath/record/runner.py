@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
+import stat
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.record._spawn import SpawnError, collect, spawn
-from critpath.record.caller import Caller
-from critpath.record.program import Program, refusal
-from critpath.record.signals import Signals, from_terminal
-from critpath.record.tree import Process, descendants
+from critpath.record.signals import Caller, Signals, from_terminal
 from critpath.record.user import User
 
 EXIT_TIMED_OUT: Final = 124
@@ -303,3 +304,198 @@ def _collect(pid: int) -> None:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         return
+
+
+# -----------------------------------------------------------------------------
+# The processes that a command has started: who they are, and how they are ended.
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process, told from a later one with the same pid by its start.
+
+    Attributes
+    ----------
+    pid, parent, group : int
+    started : int
+        Clock ticks since boot.
+    alive : bool
+        False for a zombie.
+    """
+
+    pid: int
+    parent: int
+    group: int
+    started: int
+    alive: bool
+
+    def send(self, number: int) -> None:
+        """Send a signal, unless the process is gone."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except OSError as error:
+            if error.errno == errno.ENOSYS:  # Linux before 5.3
+                self._send_by_pid(number)
+            return
+        try:
+            # The handle is of the process that has the pid now.
+            now = _look(self.pid)
+            if now is not None and now.started == self.started:
+                signal.pidfd_send_signal(handle, number)
+        except OSError:  # gone, or of a user that we may not signal
+            return
+        finally:
+            os.close(handle)
+
+    def _send_by_pid(self, number: int) -> None:
+        """Send a signal where there are no handles: between look and kill is a moment."""
+        now = _look(self.pid)
+        if now is not None and now.started == self.started:
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, number)
+
+
+def descendants(root: int, without: Iterable[int] = ()) -> list[Process]:
+    """Return the descendants of a process, its zombies too, parents first.
+
+    Parameters
+    ----------
+    root : int
+    without : iterable of int
+        Pids that are left out with all that is below them.
+    """
+    children: dict[int, list[Process]] = {}
+    for process in _all():
+        children.setdefault(process.parent, []).append(process)
+    left_out = set(without)
+    found: list[Process] = []
+    pending = [root]
+    while pending:
+        below = [p for p in children.get(pending.pop(), ()) if p.pid not in left_out]
+        found += below
+        pending += [p.pid for p in below]
+    return found
+
+
+def _all() -> list[Process]:
+    # Not every kernel offers /proc/PID/task/TID/children.
+    with os.scandir("/proc") as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
+    return [found for pid in pids if (found := _look(pid)) is not None]
+
+
+def _look(pid: int) -> Process | None:
+    try:
+        data = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # A name may hold spaces and brackets: count from the last bracket.
+    fields = data.rpartition(b")")[2].split()
+    return Process(
+        pid, int(fields[1]), int(fields[2]), int(fields[19]), alive=fields[0] not in {b"Z", b"X"}
+    )
+
+
+# -----------------------------------------------------------------------------
+# Finds the command's program as a shell would, before anything is recorded.
+
+
+EXIT_NOT_EXECUTABLE: Final = 126
+EXIT_NOT_FOUND: Final = 127
+
+_DEFAULT_PATH: Final = b"/usr/local/bin:/usr/bin:/bin"
+
+
+class CommandError(CritpathError):
+    """The command cannot be executed (126), or is not there (127)."""
+
+    def __init__(self, what: str, do: str, exit_code: int) -> None:
+        super().__init__(what, do)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command that can be executed.
+
+    Attributes
+    ----------
+    path : bytes
+    argv : tuple of bytes
+    """
+
+    path: bytes
+    argv: tuple[bytes, ...]
+
+    @property
+    def name(self) -> str:
+        """As the user gave it."""
+        return os.fsdecode(self.argv[0])
+
+
+def find_program(command: Sequence[str], environment: Mapping[bytes, bytes]) -> Program:
+    """Find a command's program along PATH.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Its name and arguments; bytes that are no text come as surrogates.
+    environment : mapping of bytes
+        Where PATH is.
+
+    Raises
+    ------
+    CommandError
+    """
+    argv = tuple(os.fsencode(part) for part in command)
+    name = argv[0]
+    if not name:
+        raise _not_found("''")
+    if b"/" in name:
+        places = [name]
+    else:
+        path = environment.get(b"PATH", _DEFAULT_PATH)
+        # An empty element is the current directory.
+        places = [os.path.join(part or b".", name) for part in path.split(b":")]  # noqa: PTH118 - bytes
+    refused = 0
+    for place in places:
+        error = _refusal(place)
+        if not error:
+            return Program(place, argv)
+        if error not in {errno.ENOENT, errno.ENOTDIR}:
+            refused = refused or error
+    if refused:
+        raise refusal(command[0], refused)
+    raise _not_found(command[0])
+
+
+def refusal(name: str, error: int) -> CommandError:
+    """Return the error for what the kernel said to an exec."""
+    if error == errno.ENOENT:
+        return _not_found(name)
+    return CommandError(
+        f"{name}: cannot be executed: {os.strerror(error)}",
+        "check that it is a program, and executable for the user that it runs as",
+        EXIT_NOT_EXECUTABLE,
+    )
+
+
+def _not_found(name: str) -> CommandError:
+    return CommandError(
+        f"{name}: command not found",
+        "check its name and PATH; a line for the shell is recorded as: sh -c 'LINE'",
+        EXIT_NOT_FOUND,
+    )
+
+
+def _refusal(place: bytes) -> int:
+    """Return why a file cannot be executed, 0 if it can."""
+    try:
+        found = os.stat(place)  # noqa: PTH116 - bytes
+    except OSError as error:
+        return error.errno or errno.EACCES
+    if stat.S_ISDIR(found.st_mode):
+        return errno.EISDIR
+    if not stat.S_ISREG(found.st_mode) or not os.access(place, os.X_OK):
+        return errno.EACCES
+    return 0

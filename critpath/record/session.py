@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+import re
 import shutil
 import signal
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run
-from critpath.model.recording import COMPLETE, INTERRUPTED
-from critpath.record.before import container_namespace, subreaper, sweep
-from critpath.record.caller import Caller
-from critpath.record.choose import Choice, choose_recorder
-from critpath.record.host import INITIAL_PID_NAMESPACE
-from critpath.record.identity import SESSION_VARIABLE, new_name, pid_namespace
-from critpath.record.keeping import complete_manifests, first_manifest, keep_unfinished, note_run
-from critpath.record.link import link_tree
-from critpath.record.manifest import write_manifest
-from critpath.record.place import Place
-from critpath.record.program import Program, find_program
-from critpath.record.recorder import Recorded, Recorder, RecorderSettings, UnfinishedError
+from critpath.model.recording import COMPLETE, INTERRUPTED, QUOTA_HELD
+from critpath.record import recorder as recorders
+from critpath.record._spawn import become_subreaper
+from critpath.record.cleanup import remove_leftovers
+from critpath.record.identity import (
+    ALIEN_CLOCK,
+    NO_PROC,
+    SESSION_VARIABLE,
+    alien_clock,
+    new_name,
+    no_proc,
+    pid_namespace,
+)
+from critpath.record.manifests import (
+    INITIAL_PID_NAMESPACE,
+    complete_manifests,
+    first_manifest,
+    keep_unfinished,
+    link_tree,
+    note_run,
+    write_manifest,
+)
+from critpath.record.output import Place
+from critpath.record.recorder import (
+    TRACE,
+    Leftover,
+    Obstacle,
+    Outcome,
+    Recorded,
+    Recorder,
+    RecorderSettings,
+    Recording,
+    Request,
+    Tell,
+    UnfinishedError,
+)
 from critpath.record.registry import register, unregister
-from critpath.record.request import TRACE, Outcome, Recording, Request, Tell
-from critpath.record.runner import Runner
-from critpath.record.signals import Signals, Stopped
-from critpath.record.throttling import Throttling
+from critpath.record.runner import Program, Runner, find_program
+from critpath.record.signals import Caller, Signals, Stopped
 from critpath.record.user import User, invoking_user
+from critpath.units import format_ns, plural
 
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
@@ -392,3 +419,194 @@ class _Session:
         places = self.request.directories(self.request.output)
         recordings = tuple(Recording(p, m) for p, m in zip(places, self.manifests, strict=True))
         return Outcome(exit_code, recordings, self.place.size())
+
+
+# -----------------------------------------------------------------------------
+# What is done and found out before a recording begins.
+
+
+def container_namespace(name: str) -> int:
+    """Return the pid namespace of a container, 0 for no name."""
+    if not name:
+        return 0
+    # Imported here, as it is rarely needed.
+    containers = importlib.import_module("critpath.record.containers")
+    return int(containers.resolve_container(name))
+
+
+def sweep(tell: Tell) -> None:
+    """Remove what dead recorders left, so that it costs this recording nothing."""
+    gone: list[str] = []
+
+    def told(leftover: Leftover, error: CritpathError | None) -> None:
+        if error is None:
+            gone.append(f"{leftover.kind} {leftover.name}")
+        else:
+            tell.say(f"warning: {error.what} ({error.do})")
+
+    remove_leftovers(told)
+    if gone:
+        shown = ", ".join(gone[:3]) + (", ..." if len(gone) > 3 else "")
+        tell.say(f"removed {plural(len(gone), 'leftover')} of a killed recorder: {shown}")
+
+
+@contextlib.contextmanager
+def subreaper() -> Iterator[None]:
+    """Adopt what the command leaves behind, so that it is seen."""
+    before = become_subreaper(True)
+    try:
+        yield
+    finally:
+        become_subreaper(before)
+
+
+# -----------------------------------------------------------------------------
+# Which recorder is used, and why not the other one.
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recorder that can record here.
+
+    Attributes
+    ----------
+    name : str
+        Of `critpath.record.recorder.RECORDERS`.
+    why : str
+        Why no earlier one, "" if it was asked for or is the first.
+    """
+
+    name: str
+    why: str = ""
+
+    def open(self, settings: RecorderSettings) -> Recorder:
+        """Make the recorder; nothing is traced yet."""
+        module = importlib.import_module(recorders.RECORDERS[self.name])
+        return cast("Recorder", module.open_recorder(settings))
+
+
+def choose_recorder(name: str, settings: RecorderSettings) -> Choice:
+    """Return the recorder that was asked for, or for ``auto`` the first that can record.
+
+    Raises
+    ------
+    CritpathError
+        If there is none, with the way out.
+    """
+    if no_proc():
+        raise CritpathError(*NO_PROC)
+    if alien_clock():
+        raise CritpathError(*ALIEN_CLOCK)
+    names = list(recorders.RECORDERS) if name == "auto" else [name]
+    refused: dict[str, Obstacle] = {}
+    for candidate in names:
+        module = importlib.import_module(recorders.RECORDERS[candidate])
+        found: list[Obstacle] = module.obstacles(settings)
+        fatal = [obstacle for obstacle in found if obstacle.fatal]
+        if not fatal:
+            return Choice(candidate, "; ".join(f"{n}: {o.what}" for n, o in refused.items()))
+        refused[candidate] = fatal[0]
+    if len(refused) == 1:
+        [(only, obstacle)] = refused.items()
+        raise CritpathError(
+            f"the {only} recorder cannot record here: {obstacle.what}",
+            f"{obstacle.do} (critpath doctor shows all that is missing)",
+        )
+    why = "; ".join(f"{n}: {o.what}" for n, o in refused.items())
+    raise CritpathError(
+        f"nothing can record here: {why}", "critpath doctor says how to mend each of these"
+    )
+
+
+# -----------------------------------------------------------------------------
+# Which control groups a CPU quota held back while something was recorded.
+
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_FILE: Final = "cpu.stat"
+_MOST: Final = 3  # groups that are named
+_WORTH: Final = 0.01  # of the time recorded: less is not said
+# Version 1 counts in nanoseconds, version 2 in microseconds.
+_UNITS: Final = {"throttled_time": 1, "throttled_usec": 1000}
+
+
+class Throttling:
+    """What quotas held back from now on.
+
+    Parameters
+    ----------
+    mounts : Path
+        A file as ``/proc/self/mountinfo``.
+    """
+
+    def __init__(self, mounts: Path = _MOUNTS) -> None:
+        self._mounts = mounts
+        self._before = _counts(mounts)
+
+    def notes(self, duration: int) -> tuple[str, ...]:
+        """Say whom quotas held back since, the longest first.
+
+        Parameters
+        ----------
+        duration : int
+            Nanoseconds recorded.
+
+        Returns
+        -------
+        tuple of str
+            One line a group; nothing for those that were held back for less than 1 %.
+        """
+        since = []
+        for group, (count, held) in _counts(self._mounts).items():
+            count_before, time_before = self._before.get(group, (0, 0))
+            if held - time_before >= max(1, _WORTH * duration):
+                since.append((held - time_before, group, count - count_before))
+        since.sort(key=lambda x: (-x[0], x[1]))
+        lines = [
+            f"{QUOTA_HELD} the control group {group} back {plural(count, 'time')}, "
+            f"{format_ns(time)} in all: who ran then did not keep it off the cpu"
+            for time, group, count in since[:_MOST]
+        ]
+        if len(since) > _MOST:
+            left = plural(len(since) - _MOST, "other control group")
+            lines.append(f"CPU quotas held back {left}, too")
+        return tuple(lines)
+
+
+def _counts(mounts: Path) -> Mapping[str, tuple[int, int]]:
+    """Return of every group how often and how long (ns) it was held back."""
+    found: dict[str, tuple[int, int]] = {}
+    for root in _roots(mounts):
+        for place, _, files in os.walk(root):
+            if _FILE in files:
+                counted = _read(Path(place) / _FILE)
+                if counted is not None:
+                    found["/" + os.path.relpath(place, root).removeprefix(".")] = counted
+    return found
+
+
+def _roots(mounts: Path) -> Iterator[Path]:
+    """Yield where hierarchies with the cpu controller are mounted."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if len(fields) < 5 or len(kind) < 3:
+            continue
+        if kind[0] == "cgroup2" or (kind[0] == "cgroup" and "cpu" in kind[2].split(",")):
+            # Blanks and such are written as \040.
+            yield Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
+
+
+def _read(file: Path) -> tuple[int, int] | None:
+    """Return how often and how long (ns) a group was held back, None if never."""
+    try:
+        pairs = dict(line.split() for line in file.read_text().splitlines())
+        count = int(pairs.get("nr_throttled", 0))
+        time = sum(int(pairs.get(name, 0)) * unit for name, unit in _UNITS.items())
+    except (OSError, ValueError):  # it may be gone by now
+        return None
+    return (count, time) if count else None

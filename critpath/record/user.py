@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from critpath.errors import CritpathError
-from critpath.record.held import hold, identity_of
+from critpath.record.dirfd import hold, identity_of
 
 
 @dataclass(frozen=True)

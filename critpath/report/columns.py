@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.documents import AlignedEntry, AlignedRow, ComparisonDocument, FindingEntry
-from critpath.report import verdict
+from critpath.text import verdict
 
 GAP: Final = -1
 

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
         seal,
         write_part,
     )
-    from critpath.store.reading import RESIDENT, is_paths_file, load_paths, open_paths
-    from critpath.store.whole import (
+    from critpath.store.files import (
         atomic,
         readable,
         scratch_directory,
         whole_directory,
         write_text,
     )
+    from critpath.store.reading import RESIDENT, is_paths_file, load_paths, open_paths
     from critpath.store.writing import PathsWriter, save_paths, settle
 
 _HOMES: Final = {
     **dict.fromkeys(
-        ("atomic", "readable", "scratch_directory", "whole_directory", "write_text"), "whole"
+        ("atomic", "readable", "scratch_directory", "whole_directory", "write_text"), "files"
     ),
     "FORMAT": "columns",
     **dict.fromkeys(

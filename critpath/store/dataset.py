@@ -20,8 +20,8 @@ from typing import Any, Final
 from critpath.errors import UnreadableError
 from critpath.model import PathSet
 from critpath.store.columns import is_count, is_texts
+from critpath.store.files import atomic, readable, write_text
 from critpath.store.reading import RESIDENT, open_paths
-from critpath.store.whole import atomic, readable, write_text
 from critpath.store.writing import PathsWriter
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 

@@ -22,7 +22,6 @@ from critpath.model import (
     PathSet,
     join_paths,
 )
-from critpath.store.arrays import of_numbers, of_texts
 from critpath.store.columns import (
     FORMAT,
     KEY,
@@ -30,9 +29,11 @@ from critpath.store.columns import (
     SEGMENTS,
     STATES,
     arrow_schema,
+    of_numbers,
+    of_texts,
     utf8,
 )
-from critpath.store.whole import atomic
+from critpath.store.files import atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa

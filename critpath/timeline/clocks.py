@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from critpath.model import F64, I64, Bool, Events
-from critpath.timeline.packets import match_packets
+from critpath.timeline.network import match_packets
 
 # Quartz clocks differ by some tens of millionths; more is no clock.
 _LARGEST_DRIFT = 1e-3

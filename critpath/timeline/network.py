@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from critpath.model import I32, I64, Events
-from critpath.timeline.packets import match_packets
+from critpath.model import I32, I64, Events, Kind
 
 
 class NetRecord(NamedTuple):
@@ -82,3 +82,92 @@ def linked_packets(events: Events, record: NetRecord) -> tuple[tuple[int, int, i
             )
         )
     return tuple(packets)
+
+
+# -----------------------------------------------------------------------------
+# Which packet that was received is which packet that was sent.
+
+
+# What a TCP packet keeps on its way, as `critpath.read.event_names` names the fields.
+_HEADERS = tuple(
+    f"network_header.{name}"
+    for name in (
+        "saddr",
+        "transport_header.source_port",
+        "daddr",
+        "transport_header.dest_port",
+        "transport_header.seq",
+        "transport_header.ack_seq",
+        "transport_header.flags",
+    )
+)
+PACKETS = frozenset({Kind.NET_SEND, Kind.NET_RECEIVE})
+
+
+def network_events(events: Events) -> Events:
+    """Return the events of packets alone."""
+    kinds = np.array([c.kind in PACKETS for c in events.classes], bool)
+    rows = np.flatnonzero(kinds[events.event_class]) if kinds.any() else np.zeros(0, np.int64)
+    return replace(
+        events,
+        timestamp=events.timestamp[rows],
+        cpu=events.cpu[rows],
+        event_class=events.event_class[rows],
+        offset=events.offset[rows],
+    )
+
+
+def match_packets(events: Events) -> tuple[I64, I64]:
+    """Pair the sending of packets with their reception.
+
+    By addresses, ports, sequence numbers and flags, where the trace has them: a
+    packet sent again has the same, so a reception belongs to the last sending
+    before it; between hosts, whose clocks may not agree yet, to the first.  Traces
+    without headers (lttng-modules before 2.10) pair by the
+    address of the socket buffer, within one host.
+
+    Parameters
+    ----------
+    events : Events
+
+    Returns
+    -------
+    sent, received : int64 arrays
+        Positions of events, one pair a row, by time of reception.
+    """
+    kinds = np.array([c.kind for c in events.classes], np.int64)
+    kind = kinds[events.event_class] if len(kinds) else np.zeros(0, np.int64)
+    rows = np.flatnonzero((kind == Kind.NET_SEND) | (kind == Kind.NET_RECEIVE))
+    if not len(rows):
+        return rows, rows
+    hosts = np.array([c.host for c in events.classes], np.int64)[events.event_class[rows]]
+    headers = np.column_stack([events.column(rows, name) for name in _HEADERS])
+    buffers = events.column(rows, "skbaddr")
+    waiting: dict[tuple[int, ...], int] = {}
+    pairs: list[tuple[int, int]] = []
+    several = len(set(hosts.tolist())) > 1
+    keys = [
+        (0, *header) if any(header) else (1, host, buffer)
+        for header, host, buffer in zip(
+            headers.tolist(), hosts.tolist(), buffers.tolist(), strict=True
+        )
+    ]
+    receives = kind[rows] == Kind.NET_RECEIVE
+    if several:
+        for key, row, receive in zip(keys, rows.tolist(), receives.tolist(), strict=True):
+            if not receive:
+                waiting.setdefault(key, row)
+        found = [
+            (waiting[key], row)
+            for key, row, receive in zip(keys, rows.tolist(), receives.tolist(), strict=True)
+            if receive and key in waiting
+        ]
+        pairs = list({sent: (sent, row) for sent, row in reversed(found)}.values())[::-1]
+    else:
+        for key, row, receive in zip(keys, rows.tolist(), receives.tolist(), strict=True):
+            if not receive:
+                waiting[key] = row
+            elif key in waiting:
+                pairs.append((waiting.pop(key), row))
+    both = np.array(sorted(pairs, key=lambda p: p[1]), np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]

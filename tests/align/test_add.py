@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.align.add import Group
-from critpath.align.multiple import align
+from critpath.align.multiple import Group, align
 from critpath.errors import UsageError
 
 ROWS = st.lists(

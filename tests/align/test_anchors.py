@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.align import pairwise, refine
-from critpath.align.anchors import LEAST_DISTANCE, WORD, _longest_rising, find_anchors
-from critpath.align.kmers import kmer_distances
+from critpath.align import pairwise, progressive
 from critpath.align.multiple import align
-from critpath.align.pairwise import align_profiles
+from critpath.align.pairwise import (
+    LEAST_DISTANCE,
+    WORD,
+    _longest_rising,
+    align_profiles,
+    find_anchors,
+)
 from critpath.align.profiles import build_profile, f81_model, merge_rows, sum_of_pairs
-from critpath.align.tree import upgmb
+from critpath.align.progressive import kmer_distances, upgmb
 
 
 @settings(max_examples=100, deadline=None)
@@ -119,15 +123,15 @@ def durations_of(durations, order):
 
 def test_wide_alignments_are_refined_block_by_block(family, monkeypatch):
     """Cuts are shared columns, the rows stay whole, and the objective never falls."""
-    monkeypatch.setattr(refine, "WHOLE_COLUMNS", 50)
-    monkeypatch.setattr(refine, "BLOCK_COLUMNS", 20)
+    monkeypatch.setattr(progressive, "WHOLE_COLUMNS", 50)
+    monkeypatch.setattr(progressive, "BLOCK_COLUMNS", 20)
     cuts = 0
     for seed in range(6):
         sequences = family(seed, count=6, length=200, rate=0.05)
         model = f81_model(np.bincount(np.concatenate(sequences), minlength=6))
         rows = align(sequences, [np.ones(len(s), np.int64) for s in sequences], 6, refine=0)
         codes = rows.symbols.astype(np.int8)
-        blocks = refine.cut_at_good_columns(codes)
+        blocks = progressive.cut_at_good_columns(codes)
         assert [b[0] for b in blocks[1:]] == [b[1] - 1 for b in blocks[:-1]]
         assert (blocks[0][0], blocks[-1][1]) == (0, codes.shape[1])
         for first, _ in blocks[1:]:
@@ -135,7 +139,7 @@ def test_wide_alignments_are_refined_block_by_block(family, monkeypatch):
         cuts += len(blocks) - 1
         tree = upgmb(kmer_distances(sequences, 6, 3))
         weights = np.full(6, 1 / 6)
-        better = refine.refine(codes, tree, weights, model, 2)
+        better = progressive.refine(codes, tree, weights, model, 2)
         for row, sequence in zip(better, sequences, strict=True):
             assert row[row >= 0].tolist() == sequence.tolist()
         gain = sum_of_pairs(better, weights, model) - sum_of_pairs(codes, weights, model)

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.align import pairwise, profiles
-from critpath.align.band import band_around, certified_half_width, is_narrow
+from critpath.align.dp import Gaps, band_around, certified_half_width, is_narrow, paired, solve
 from critpath.align.multiple import align
 from critpath.align.pairwise import align_profiles
 from critpath.align.profiles import build_profile, f81_model
-from critpath.align.programme import Gaps, paired, solve
 
 
 def inside(band, path):

@@ -8,14 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.align import _consistency
-from critpath.align.consistency import LONGEST, align_consistent, reason_against
 from critpath.align.multiple import align
 from critpath.align.posteriors import (
+    LONGEST,
     GapChances,
     TooMuchError,
+    align_consistent,
     expected_accuracy,
     find_posteriors,
     make_consistent,
+    reason_against,
 )
 from critpath.align.profiles import f81_model
 

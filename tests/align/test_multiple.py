@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from Bio import Phylo
 
-from critpath.align import consistency
+from critpath.align import posteriors as consistency
 from critpath.align.multiple import align
 from critpath.align.profiles import f81_model, sum_of_pairs
-from critpath.align.refine import realign_split
+from critpath.align.progressive import realign_split
 from critpath.errors import UsageError
 
 

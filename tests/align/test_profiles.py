@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from critpath.align.dp import GRID, Gaps, solve
 from critpath.align.profiles import LOG_FLOOR, LogExpectation, build_profile, f81_model
-from critpath.align.programme import GRID, Gaps, solve
 
 
 def draw_rows(rng, letters, columns):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.align.programme import Gaps, solve
+from critpath.align.dp import Gaps, solve
 from critpath.errors import UsageError
 
 

@@ -15,6 +15,7 @@ from Bio.Align import PairwiseAligner, substitution_matrices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from critpath.align.dp import GRID, Gaps, solve
 from critpath.align.multiple import METHODS, align
 from critpath.align.pairwise import align_profiles
 from critpath.align.profiles import (
@@ -24,10 +25,7 @@ from critpath.align.profiles import (
     merge_rows,
     sum_of_pairs,
 )
-from critpath.align.programme import GRID, Gaps, solve
-from critpath.align.refine import realign_split, refine
-from critpath.align.tree import upgmb
-from critpath.align.weights import clustalw_weights
+from critpath.align.progressive import clustalw_weights, realign_split, refine, upgmb
 
 LETTERS = 5
 SPARE = LETTERS + 2  # an alphabet of which two states are never seen

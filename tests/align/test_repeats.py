@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.align import repeats
-from critpath.align.expansion import expand
 from critpath.align.multiple import METHODS, align
-from critpath.align.repeats import collapse, find_units
+from critpath.align.repeats import collapse, expand, find_units
 
 
 def codes(text):

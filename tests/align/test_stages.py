@@ -7,10 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.align.group import choose_rows
-from critpath.align.kmers import choose_k, kmer_distances
-from critpath.align.tree import kimura_distances, newick, upgmb
-from critpath.align.weights import clustalw_weights
+from critpath.align.multiple import choose_rows
+from critpath.align.progressive import (
+    choose_k,
+    clustalw_weights,
+    kimura_distances,
+    kmer_distances,
+    newick,
+    upgmb,
+)
 
 
 def codes(text):

@@ -13,7 +13,7 @@ import pytest
 
 from critpath import pipeline
 from critpath.commands import main
-from critpath.pipeline.portable import spread
+from critpath.pipeline.baselines import spread
 from critpath.store import load_paths, save_paths
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from critpath.baseline.read import load_baseline
 from critpath.errors import UnreadableError
+from critpath.store.baseline import load_baseline
 
 MIB = 1 << 20
 EXECUTION = {"id": "a", "thread": 0, "begin": 0, "path": [0, 0, -1, 5]}

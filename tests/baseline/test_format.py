@@ -12,11 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from critpath.baseline.format import FORMAT, Baseline, Session, is_baseline_file
-from critpath.baseline.read import load_baseline
-from critpath.baseline.write import baseline_text, save_baseline
 from critpath.errors import UnreadableError
 from critpath.model import PathSet
+from critpath.store.baseline import (
+    FORMAT,
+    Baseline,
+    Session,
+    baseline_text,
+    is_baseline_file,
+    load_baseline,
+    save_baseline,
+)
 
 _PLACE = importlib.util.spec_from_file_location("gate_drawn", Path(__file__).with_name("drawn.py"))
 drawn = importlib.util.module_from_spec(_PLACE)

@@ -16,8 +16,7 @@ from collections import defaultdict
 import numpy as np
 from msa import LETTERS, columns_in, families
 
-from critpath.align.add import Group
-from critpath.align.multiple import METHODS, align
+from critpath.align.multiple import METHODS, Group, align
 
 
 def pairs_kept(reference: list[list[int]], test: list[list[int]], which: int) -> tuple[int, int]:

@@ -28,12 +28,10 @@ import numpy as np
 from sklearn.cluster import OPTICS
 from sklearn.metrics import silhouette_score
 
-from critpath.cluster.density import Density, density
-from critpath.cluster.merging import merged_scores
 from critpath.cluster.optics import METHODS, cluster
-from critpath.cluster.pairing import normal_space, pair
-from critpath.cluster.sample import cluster_sample
-from critpath.cluster.space import distinct, stabilise
+from critpath.cluster.pairing import merged_scores, normal_space, pair
+from critpath.cluster.space import Density, density, distinct, stabilise
+from critpath.cluster.types import cluster_sample
 from critpath.model import F64, I64, Clustering, State, Symbol, VectorTable
 
 SYMBOLS = 13

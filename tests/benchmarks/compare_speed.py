@@ -41,10 +41,9 @@ from critpath.model import (
     Symbol,
     VectorTable,
 )
-from critpath.pipeline.judgement import judge
+from critpath.pipeline.comparison import judge
 from critpath.store import save_paths, seal, write_part
-from critpath.vectors.alphabet import ALPHABETS
-from critpath.vectors.table import vector_table
+from critpath.vectors.table import ALPHABETS, vector_table
 
 MS = 1_000_000
 STRINGS = ("", "worker", "helper", "kworker/0:1", "virtio1-req.0", "mutex")

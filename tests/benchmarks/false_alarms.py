@@ -18,9 +18,8 @@ import numpy as np
 from critpath.cluster.types import rows_of
 from critpath.model import CompareSettings, VectorTable
 from critpath.pipeline import extract
-from critpath.pipeline.judgement import judge
-from critpath.vectors.alphabet import by_thread
-from critpath.vectors.table import vector_table
+from critpath.pipeline.comparison import judge
+from critpath.vectors.table import by_thread, vector_table
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}

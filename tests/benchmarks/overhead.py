@@ -70,7 +70,7 @@ def by_recorder(name: str, profile: str) -> Mode:
 
 def count_events(recording: Path) -> int:
     """Count a trace's events."""
-    from critpath.read.layout import KERNEL  # noqa: PLC0415 - numpy starts threads
+    from critpath.read.event_names import KERNEL  # noqa: PLC0415 - numpy starts threads
     from critpath.read.recording import read_events  # noqa: PLC0415
 
     return read_events(recording / "trace", KERNEL[:1]).total

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from critpath.align.multiple import METHODS, align
-from critpath.localize.chosen import rows_of
+from critpath.localize.segments import rows_of
 from critpath.model import CompareSettings
 from critpath.pipeline import compare, extract
-from critpath.vectors.alphabet import ALPHABETS
+from critpath.vectors.table import ALPHABETS
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "lttng-guest"
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"

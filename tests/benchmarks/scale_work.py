@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from critpath.pipeline import extract
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream
-from critpath.vectors.alphabet import by_thread
-from critpath.vectors.table import vector_table
+from critpath.vectors.table import by_thread, vector_table
 
 
 def decode(trace: Path, _: str) -> dict[str, Any]:

@@ -17,10 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from critpath.read.layout import KERNEL
-from critpath.read.native import read_traces
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import find_traces, read_events
-from critpath.read.streaming import EventStream
+from critpath.read.streaming import EventStream, read_traces
 from critpath.timeline.replay import replay
 
 pytestmark = pytest.mark.benchmark

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from critpath.report import verdict
+from critpath.text import verdict
 
 
 def test_a_causes_link_leads_to_its_finding(show, real):

@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 import pytest
 
-from critpath.report import verdict
 from critpath.report.document.as_json import load_document
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html import page as assets
 from critpath.report.html import page_data
 from critpath.report.html.as_html import render_html
+from critpath.text import verdict
 
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 ActionChains = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
@@ -340,9 +340,7 @@ def test_links_lead_to_a_finding_on_load_and_later(show, real):
     assert 0 <= top < 300
     other = ranked[0]
     page.run("location.hash = arguments[0]", f"#execution={quote(other.execution)}&finding=1")
-    page.until(
-        "return document.querySelector(arguments[0] + ' tr.chosen')", f"#x{other.position}"
-    )
+    page.until("return document.querySelector(arguments[0] + ' tr.chosen')", f"#x{other.position}")
 
 
 def test_choosing_a_finding_makes_the_address_a_link(show, real):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from critpath.report import verdict
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
+from critpath.text import verdict
 
 # What a reader takes from the page.  The script may add, but neither take away nor change.
 _FACTS = """

@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from critpath.cluster.optics import METHODS, cluster
 from critpath.cluster.pairing import pair
-from critpath.cluster.sample import cluster_sample
+from critpath.cluster.types import cluster_sample
 from critpath.model import State, Symbol, VectorTable
 
 NAMES = [Symbol(state, "") for state in State][:7]

@@ -13,10 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi
 
-from critpath.cluster.density import core_distances, density
-from critpath.cluster.optics import cluster
-from critpath.cluster.space import distinct, stabilise
-from critpath.cluster.steepness import steep_clusters
+from critpath.cluster.optics import cluster, steep_clusters
+from critpath.cluster.space import core_distances, density, distinct, stabilise
 from critpath.model import State, Symbol, VectorTable
 
 SPEC = importlib.util.spec_from_file_location(

@@ -7,12 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from critpath.cluster.conformal import benjamini_hochberg, conformal
-from critpath.cluster.groups import shifted_columns
 from critpath.cluster.optics import cluster
-from critpath.cluster.outliers import outliers
+from critpath.cluster.outliers import benjamini_hochberg, conformal, outliers, shifted_columns
 from critpath.cluster.pairing import pair
-from critpath.cluster.sample import cluster_sample
+from critpath.cluster.types import cluster_sample
 from critpath.detect.coarse import detect
 from critpath.model import State, Symbol, VectorTable
 

@@ -10,9 +10,8 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import silhouette_samples, silhouette_score
 
 from critpath.cluster._silhouettes import block_size
-from critpath.cluster.merging import merged_scores
 from critpath.cluster.optics import cluster
-from critpath.cluster.pairing import normal_space, pair
+from critpath.cluster.pairing import merged_scores, normal_space, pair
 from critpath.cluster.space import distinct, stabilise
 from critpath.model import Clustering, State, Symbol, VectorTable
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
 import critpath
 from critpath.commands import main
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.pipeline.cluster import dask_address
+from critpath.pipeline.engines import dask_address
 from critpath.store import (
     is_paths_file,
     load_paths,
@@ -61,6 +62,13 @@ def make_paths(count: int = 2, source: str = "trace") -> PathSet:
     )
 
 
+class Saved(msgspec.Struct):
+    """A document of one figure."""
+
+    format: str
+    a: int
+
+
 @dataclass
 class Fake:
     """What the fakes were asked, and what they are to answer."""
@@ -69,7 +77,7 @@ class Fake:
     verdict: str = "ok"
     warnings: tuple[str, ...] = ()
     paths: PathSet = field(default_factory=make_paths)
-    document: dict = field(default_factory=lambda: {"format": "critpath/comparison/1", "a": 1})
+    document: Saved = field(default_factory=lambda: Saved("critpath/comparison/1", 1))
     error: BaseException | None = None
     render_error: BaseException | None = None
 
@@ -104,7 +112,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     def render_html(document):
         if state.render_error is not None:
             raise state.render_error
-        return f"<p>{document['a']} \N{GREEK SMALL LETTER MU}</p>"
+        return f"<p>{document.a} \N{GREEK SMALL LETTER MU}</p>"
 
     def extracted(sources, **_):
         # What extract saved is read as it is, and damaged files are refused.
@@ -152,11 +160,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             "path_json": lambda *a, **k: json.dumps(path_document(*a, **k)) + "\n",
         },
         "critpath.report.document.as_json": {
-            "load_document": lambda text: {**state.document, "a": len(text)},
+            "load_document": lambda text: msgspec.structs.replace(state.document, a=len(text)),
             "to_json": to_json,
         },
         "critpath.report.text.as_text": {
-            "render_comparison": lambda d, console, **_: console.print(f"comparison {d['a']} [b]"),
+            "render_comparison": lambda d, console, **_: console.print(f"comparison {d.a} [b]"),
         },
         "critpath.report.text.path": {
             "render_path": lambda d, console: console.print(f"path {d['subject']['tid']}"),

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from critpath.commands import demo_live
+from critpath.commands import demo as demo_live
 
 
 def critpath(*arguments, cwd):

@@ -7,8 +7,8 @@ import sys
 import threading
 import time
 
-from critpath.commands import progress
-from critpath.commands.progress import Progress
+from critpath.commands import output
+from critpath.commands.output import Progress
 
 
 class Terminal(io.StringIO):
@@ -32,7 +32,7 @@ def wait_for(condition, seconds=5.0) -> bool:
 
 def test_long_work_on_a_terminal_shows_the_latest_message(monkeypatch):
     terminal = become_terminal(monkeypatch)
-    monkeypatch.setattr(progress, "DELAY", 0.01)
+    monkeypatch.setattr(output, "DELAY", 0.01)
     with Progress(quiet=False) as say:
         say("reading [bold]\x1b[31mthis")
         assert wait_for(lambda: "reading" in terminal.getvalue())
@@ -52,7 +52,7 @@ def test_short_work_shows_nothing(monkeypatch):
 
 def test_nothing_without_a_terminal_or_when_quiet(monkeypatch):
     terminal = become_terminal(monkeypatch)
-    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(output, "DELAY", 0.0)
     before = threading.active_count()
     with Progress(quiet=True) as say:
         say("reading")

@@ -9,10 +9,10 @@ import pytest
 
 from critpath.commands import main
 from critpath.commands.parser import build_parser
-from critpath.commands.recorded import said_of
+from critpath.commands.record import said_of
 from critpath.commands.settings import WrongValueError, as_name, as_size
 from critpath.model import CpuLoss, Manifest, Run
-from critpath.record.request import Outcome, Recording, Request
+from critpath.record.recorder import Outcome, Recording, Request
 
 MS = 1_000_000
 

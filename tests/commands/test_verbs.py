@@ -261,7 +261,7 @@ def test_report_of_paths(run, fake, tmp_path):
     assert len(run("report", "p.parquet", "--format", "json").out.splitlines()) == 2
     done = run("report", "p.parquet", "--html", "r.html")
     assert (done.code, "holds paths" in done.err) == (2, True)
-    fake.document = {"format": "critpath/path/1", "subject": {"tid": 7}}
+    fake.document = SimpleNamespace(format="critpath/path/1", subject={"tid": 7})
     (tmp_path / "one.json").write_text("{}")
     assert run("report", "one.json").out == "path 7\n"
     assert run("report", "one.json", "--html", "r.html").code == 2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact, hypergeom
 
-from critpath.detect.algorithm1 import _as_many, algorithm1
+from critpath.detect.paper import _as_many, algorithm1
 
 
 def column(*values):

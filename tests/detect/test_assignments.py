@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from critpath.detect.assignments import Assignments, smallest, ways
+from critpath.detect.gate import Assignments, smallest, ways
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 2), (5, 3), (6, 6), (4, 0), (1, 1), (9, 1), (9, 8)])

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from critpath.detect.calibration import rate
+from critpath.detect.calibration import Trial, rate
 from critpath.detect.coarse import detect
-from critpath.detect.trial import Trial
 from critpath.model import State, Symbol, VectorTable
 
 SYMBOLS = tuple(Symbol(s) for s in (State.RUN, State.WAIT_CPU, State.WAIT_TIMER, State.IRQ))

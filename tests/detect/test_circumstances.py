@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from critpath.detect.circumstances import apart, set_warnings, unlike_recordings
-from critpath.detect.compared import partly
+from critpath.detect.circumstances import apart, partly, set_warnings, unlike_recordings
 from critpath.model import CriticalPaths, Executions, PathSet
 
 

@@ -9,9 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from critpath.detect.coarse import RULES, detect
+from critpath.detect.coarse import RULES, detect, mix_shift
 from critpath.detect.gate import gate, seed
-from critpath.detect.mix import mix_shift
 from critpath.errors import InconclusiveError
 from critpath.model import State, Symbol, VectorTable
 
@@ -90,7 +89,7 @@ def test_sampling_agrees_with_enumeration(monkeypatch):
     zero = np.zeros(9, int), np.zeros(6, int)
     exact = gate(normal, sample, *zero, alpha=0.05, permutations=1)
     assert exact.permutations == math.comb(15, 6)
-    monkeypatch.setattr("critpath.detect.assignments.EXACT", 10)
+    monkeypatch.setattr("critpath.detect.gate.EXACT", 10)
     drawn = gate(normal, sample, *zero, alpha=0.05, permutations=9999)
     assert not drawn.exact
     error = np.sqrt(exact.p_value * (1 - exact.p_value) / 9999)

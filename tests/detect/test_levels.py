@@ -11,7 +11,7 @@ import pytest
 from critpath.detect.levels import level_of, levels_of
 from critpath.detect.verdict import decide as verdict_of
 from critpath.model import CompareSettings, State, Symbol, VectorTable
-from critpath.pipeline.judgement import judge
+from critpath.pipeline.comparison import judge
 
 RUN = Symbol(State.RUN)
 HELPER = Symbol(State.RUN, "kworker/#:#")

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from critpath.detect.ordinal import ordinal_effects
+from critpath.detect.coarse import ordinal_effects
 
 
 def types(*sizes):

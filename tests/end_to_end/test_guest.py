@@ -18,7 +18,7 @@ import pytest
 
 from critpath.model import RUNNING, PathSet, State
 from critpath.pipeline import extract
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 
 UST = "events:app:request_begin,app:request_end,key=id"

@@ -20,11 +20,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import replay as replay_twin
 from twin_rows import rows_of as twin_rows
 
-from critpath.graph.execution_graph import build_graph
-from critpath.graph.path import walk_paths
+from critpath.graph.execution_graph import build_graph, walk_paths
 from critpath.model import RUNNING, Kind, State
 from critpath.pipeline import thread_paths
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 from critpath.timeline.replay import replay
 

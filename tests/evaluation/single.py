@@ -14,8 +14,7 @@ from typing import Final
 import numpy as np
 from distributions import DELAYED, Setting, table
 
-from critpath.cluster.conformal import benjamini_hochberg, conformal
-from critpath.cluster.outliers import outliers
+from critpath.cluster.outliers import benjamini_hochberg, conformal, outliers
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers
 
 LEVEL: Final = 0.05

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import UsageError
-from critpath.executions.choose import choose_specification, with_label
+from critpath.executions.find import choose_specification, with_label
 from critpath.executions.specification import parse_specification
 
 NAMES = ["app:request_begin", "app:request_end", "sched_switch"]

@@ -13,7 +13,7 @@ from critpath.executions.digest import Digest
 from critpath.executions.find import find_executions
 from critpath.executions.specification import parse_specification, wanted
 from critpath.model import EventChunk, Events
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 from critpath.timeline.missing_switches import with_missing_switches
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from critpath.errors import UnreadableError
-from critpath.executions.candidates import candidates
-from critpath.executions.find import FINDERS, find_executions
+from critpath.executions.find import FINDERS, candidates, find_executions
 from critpath.executions.specification import KINDS
 
 IDLE = (0, "swapper/0")

@@ -39,18 +39,15 @@ from critpath.errors import CritpathError
 from critpath.executions.find import find_executions
 from critpath.executions.specification import parse_specification, wanted
 from critpath.model import EventChunk
-from critpath.pipeline import sources
-from critpath.pipeline.budget import Budget
-from critpath.pipeline.replaying import expected, replay_stream
-from critpath.pipeline.sources import Opener
+from critpath.pipeline import extraction
+from critpath.pipeline.extraction import Opener, expected, replay_stream
+from critpath.pipeline.limits import Budget
 from critpath.pipeline.walking import walked
 from critpath.read.clocks import Clocks, Trace
-from critpath.read.description import Description
-from critpath.read.layout import KERNEL
-from critpath.read.native import read_traces
-from critpath.read.recording import find_traces
+from critpath.read.event_names import KERNEL
+from critpath.read.recording import Description, find_traces
 from critpath.read.records import replace
-from critpath.read.streaming import EventStream, OutOfOrder
+from critpath.read.streaming import EventStream, OutOfOrder, read_traces
 
 LATEST = (1 << 63) - 1
 OUTCOMES = ("refused", "salvaged", "identical", "undetectable", "silent", "crash")
@@ -114,7 +111,7 @@ def read(traces, selection) -> Reading:
 
 
 class Read:
-    """A recording that was read already, to be replayed: a `critpath.pipeline.sources.Source`."""
+    """A recording that was read already: a `critpath.pipeline.extraction.Source`."""
 
     filled = False
 
@@ -240,7 +237,9 @@ class Subject:
         opener = Opener(self.directory, traces, self.selection, "auto")
         # One that has to sort reads the metadata again, which are the same.
         with mock.patch.object(
-            sources, "read_events", lambda _, selection, **_options: read_traces(traces, selection)
+            extraction,
+            "read_events",
+            lambda _, selection, **_options: read_traces(traces, selection),
         ):
             self._replayed(opener, traces, reading)
 

@@ -1,7 +1,7 @@
 """What every trace of a tracer's obeys: whether changed bytes could be a trace as they are.
 
 Written a second time, plainly and from the twin's decoding, so that the product's own rules
-(`critpath.read.contradictions`) are not what they are judged by.  A change after which none
+(`critpath.read.losses`) are not what they are judged by.  A change after which none
 of these is broken cannot be noticed by anybody who has only the bytes.
 """
 

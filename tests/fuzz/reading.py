@@ -10,15 +10,14 @@ import numpy as np
 from contract import ContractError
 
 from critpath.errors import CritpathError
-from critpath.graph.concatenate import join_sets
+from critpath.graph.critical_path import join_sets
 from critpath.model import Kind, PathSet, Wanted
-from critpath.pipeline.budget import Budget
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
-from critpath.read.layout import KERNEL
+from critpath.pipeline.limits import Budget
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import find_traces, read_events
 from critpath.read.streaming import EventStream, OutOfOrder
-from critpath.vectors.alphabet import Coder
-from critpath.vectors.table import vectors_of
+from critpath.vectors.table import Coder, vectors_of
 
 EVERYTHING: Final = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
 SPECIFICATIONS: Final = (

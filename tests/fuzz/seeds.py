@@ -28,9 +28,9 @@ import streams
 from oracle.ctf_write import Generator, Writer
 
 from critpath.model import Calibration, Detectable, FalseAlarms, FloorAdvice, Missing, Rate
-from critpath.pipeline.portable import only
-from critpath.read.metadata import read_metadata_bytes
-from critpath.read.schema import IntegerClass, VarintClass
+from critpath.pipeline.baselines import only
+from critpath.read.metadata.load import read_metadata_bytes
+from critpath.read.metadata.schema import IntegerClass, VarintClass
 from critpath.store import DATASET, part_name
 
 HERE = Path(__file__).resolve().parent
@@ -191,13 +191,12 @@ def saved_seeds() -> None:
     import factory  # noqa: PLC0415 - by its place
 
     from critpath import pipeline  # noqa: PLC0415 - as below
-    from critpath.baseline.format import Baseline  # noqa: PLC0415
-    from critpath.baseline.write import baseline_text  # noqa: PLC0415
     from critpath.report.document.as_json import to_json  # noqa: PLC0415
     from critpath.report.document.calibration import calibration_document  # noqa: PLC0415
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415
     from critpath.report.document.path import path_json  # noqa: PLC0415
     from critpath.store import save_paths  # noqa: PLC0415
+    from critpath.store.baseline import Baseline, baseline_text  # noqa: PLC0415
 
     given = HERE / "saved"
     given.mkdir(exist_ok=True)

@@ -13,8 +13,8 @@ from oracle.ctf_decode import Trace as Twin
 from critpath.errors import UnreadableError
 from critpath.model import Events, Kind, Wanted
 from critpath.read.clocks import Trace
-from critpath.read.native import read_traces
-from critpath.read.schema import TraceClass
+from critpath.read.metadata.schema import TraceClass
+from critpath.read.streaming import read_traces
 
 EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
 _MOST = (1 << 63) - 1

@@ -17,7 +17,7 @@ import itertools
 from drawing import graph_of, intervals_of, links_of, merged, path_of
 from walk import walk
 
-from critpath.graph.path import walk_paths
+from critpath.graph.execution_graph import walk_paths
 from critpath.model import State
 
 # name: timelines, links, expected path of worker 0 over its whole life

@@ -21,11 +21,10 @@ from test_drawn import DRAWN, TWO_HOSTS
 
 from critpath.executions.find import find_executions
 from critpath.executions.specification import parse_specification, wanted
-from critpath.graph.execution_graph import build_graph
-from critpath.graph.path import walk_paths
-from critpath.graph.subjects import lives_of, subject_workers
+from critpath.graph.critical_path import lives_of, subject_workers
+from critpath.graph.execution_graph import build_graph, walk_paths
 from critpath.model import State
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 from critpath.timeline.replay import replay
 

@@ -17,13 +17,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import critical_paths as twin
 from cutting import cut_up, differences
 
-from critpath.graph import sweep
-from critpath.graph.path import critical_paths
-from critpath.graph.subjects import lives_of, subject_workers
-from critpath.graph.sweep import Sweep, sweep_paths
+from critpath.graph import critical_path
+from critpath.graph.critical_path import Sweep, lives_of, subject_workers, sweep_paths
+from critpath.graph.execution_graph import critical_paths
 from critpath.model import Loss, PackedBlocks, State, Timelines, Workers
 from critpath.model.packing import pack
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 from critpath.timeline.replay import replay
 
@@ -167,7 +166,7 @@ def executions(draw):
 @given(recordings(), cuttings(), st.lists(executions(), max_size=4), st.sampled_from([0, 1 << 20]))
 def test_what_is_kept_of_earlier_executions_makes_no_difference(timelines, cutting, groups, most):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep, "MOST_CARRIED", most)
+        patch.setattr(critical_path, "MOST_CARRIED", most)
         again = Sweep(cut_up(timelines, *cutting), *facts(timelines))
         for subjects, begin, end in groups:
             known = np.minimum(subjects, len(timelines.workers) - 1)
@@ -182,7 +181,7 @@ def test_the_cutting_makes_no_difference(timelines, cutting, drawn, interrupts, 
     subjects = np.minimum(subjects, len(timelines.workers) - 1)
     with pytest.MonkeyPatch.context() as patch:
         # A time that such small recordings reach.
-        patch.setattr(sweep, "HELD_BACK_NS", held_back)
+        patch.setattr(critical_path, "HELD_BACK_NS", held_back)
         patch.setattr(twin, "HELD_BACK_NS", held_back)
         options = {"interrupts": interrupts}
         expected = twin.critical_paths(timelines, subjects, begin, end, **options)
@@ -242,7 +241,7 @@ class Counted:
 
 @pytest.mark.parametrize("most", [0, 1 << 30])
 def test_blocks_are_fetched_few_times(guest, monkeypatch, most):
-    monkeypatch.setattr(sweep, "MOST_CARRIED", most)
+    monkeypatch.setattr(critical_path, "MOST_CARRIED", most)
     timelines = replay(read_events(guest("normal"), KERNEL))
     begin, end = int(timelines.begin.min()), int(timelines.end.max())
     asked = lives_of(timelines.workers, timelines.strings, None, None, (None, None), (begin, end))

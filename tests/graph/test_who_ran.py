@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "timeline"))
 from building import build
 
-from critpath.graph.path import critical_paths
+from critpath.graph.execution_graph import critical_paths
 from critpath.model import Kind, State
 from critpath.timeline.replay import replay
 

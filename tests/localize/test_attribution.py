@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.align.multiple import align
-from critpath.localize.attribution import attribute
-from critpath.localize.candidates import find_candidates
 from critpath.localize.columns import column_statistics
-from critpath.localize.matrix import Matrix
+from critpath.localize.findings import Matrix, attribute, find_candidates
 from critpath.model import Alignment, Loop, State, Symbol
 
 MS = 1_000_000

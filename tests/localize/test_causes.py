@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from critpath.localize.causes import Explained, group_causes
-from critpath.localize.surroundings import Surroundings
+from critpath.localize.segments import Surroundings
 from critpath.model import Finding, State, Symbol
 
 MS = 1_000_000

@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from critpath.localize.leave_one_out import judge_columns
-from critpath.localize.totals import judge_totals
+from critpath.localize.columns import judge_columns
+from critpath.localize.findings import judge_totals
 from critpath.units import format_ns
 
 MS = 1_000_000

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from critpath.align.multiple import align
 from critpath.localize.columns import column_statistics
-from critpath.localize.findings import Segments, find_differences
-from critpath.localize.places import find_place, maximal_stretches
+from critpath.localize.findings import Segments, find_differences, find_place, maximal_stretches
 from critpath.model import Alignment, State, Symbol
 
 MS = 1_000_000

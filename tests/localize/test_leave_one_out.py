@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.localize.leave_one_out import judge_columns
+from critpath.localize.columns import judge_columns
 
 MS = 1_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from critpath.localize.surroundings import Surroundings, surroundings
+from critpath.localize.segments import Surroundings, surroundings
 from critpath.model import CriticalPaths, Executions, Finding, PathSet, State, Symbol
 
 STRINGS = ("", "worker", "helper", "virtio0-req.0", "read", "pread64", "other")

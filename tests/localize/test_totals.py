@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from critpath.localize.totals import judge_totals
+from critpath.localize.findings import judge_totals
 
 MS = 1_000_000
 SYMBOLS = 10

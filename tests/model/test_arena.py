@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from critpath.model.arena import Arena, Desk
+from critpath.model.packing import Arena, Desk
 
 
 def test_what_is_held_is_never_handed_out_again():

@@ -10,8 +10,8 @@ from bisect import bisect_left, bisect_right
 
 import numpy as np
 
+from critpath.graph.critical_path import blame_losses, overlaps_loss
 from critpath.graph.execution_graph import build_graph
-from critpath.graph.loss import blame_losses, overlaps_loss
 from critpath.model import RUNNING, CriticalPaths, State
 
 HELD_BACK_NS = 2_000_000
@@ -122,7 +122,7 @@ class Walk:
 
 
 def critical_paths(timelines, subjects, begin, end, *, interrupts=True):
-    """Return the critical path of every execution, as `critpath.graph.path` should."""
+    """Return the critical path of every execution, as `critpath.graph.execution_graph` should."""
     graph = Graph(build_graph(timelines))
     workers = timelines.workers
     rows = []

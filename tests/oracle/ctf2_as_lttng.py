@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from critpath.read.schema import (
+from critpath.read.metadata.schema import (
     ArrayClass,
     FieldClass,
     IntegerClass,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from critpath.read.schema import (
+from critpath.read.metadata.schema import (
     ArrayClass,
     FloatClass,
     IntegerClass,

@@ -7,7 +7,7 @@ import struct
 
 from oracle.ctf_decode import alignment
 
-from critpath.read.schema import (
+from critpath.read.metadata.schema import (
     ArrayClass,
     ClockClass,
     EventRecordClass,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from critpath.model import I64, Events, State, Timelines
-from critpath.timeline.packets import match_packets
+from critpath.timeline.network import match_packets
 
 
 def link_packets(events: Events, timelines: Timelines) -> list[tuple[int, int, int, int]]:

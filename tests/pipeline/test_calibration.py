@@ -12,8 +12,7 @@ from scipy.stats import binom
 from critpath.detect.coarse import detect
 from critpath.errors import InconclusiveError
 from critpath.pipeline import CompareSettings, calibrate
-from critpath.vectors.alphabet import by_thread
-from critpath.vectors.table import vector_table
+from critpath.vectors.table import by_thread, vector_table
 
 
 def table_of(path_set):

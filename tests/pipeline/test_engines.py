@@ -20,9 +20,8 @@ import pytest
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.pipeline import ExtractSettings
-from critpath.pipeline.cluster import dask_address, dask_engine
-from critpath.pipeline.engines import Failure, guarded, jobs_for, run
-from critpath.pipeline.sharing import jobs_within, share
+from critpath.pipeline.engines import Failure, dask_address, dask_engine, guarded, jobs_for, run
+from critpath.pipeline.recordings import jobs_within, share
 
 # Processes find a task's function by its module's name, which a test's module has not.
 PROGRAM = """
@@ -317,9 +316,9 @@ def test_as_many_jobs_as_pay(tmp_path, monkeypatch):
 def test_what_auto_chose_is_not_refused(tmp_path, monkeypatch):
     """What the process takes grows between two looks: there is only one."""
     looks = iter(range(100 << 20, 200 << 20, 10 << 20))
-    monkeypatch.setattr("critpath.pipeline.sharing.least_room", lambda: next(looks))
-    monkeypatch.setattr("critpath.pipeline.budget.least_room", lambda: next(looks))
-    monkeypatch.setattr("critpath.pipeline.sharing.jobs_for", lambda *_: 4)
+    monkeypatch.setattr("critpath.pipeline.recordings.least_room", lambda: next(looks))
+    monkeypatch.setattr("critpath.pipeline.limits.least_room", lambda: next(looks))
+    monkeypatch.setattr("critpath.pipeline.recordings.jobs_for", lambda *_: 4)
     recordings = [tmp_path / str(number) for number in range(5)]
     assert jobs_within(None, recordings, ExtractSettings(max_memory=300 << 20)) == 3
     assert next(looks) == 110 << 20
@@ -336,7 +335,7 @@ def test_what_auto_chose_is_not_refused(tmp_path, monkeypatch):
     ],
 )
 def test_a_second_processor_for_each_decodes_ahead(monkeypatch, jobs, count, ahead):
-    monkeypatch.setattr("critpath.pipeline.sharing.usable_cores", lambda: 4)
+    monkeypatch.setattr("critpath.pipeline.recordings.usable_cores", lambda: 4)
     shared = share(ExtractSettings(max_memory=1000), count, jobs)
     assert (shared.ahead, shared.max_memory) == (ahead, 1000 // count)
     assert not share(ExtractSettings(), count, jobs, elsewhere=True).ahead
@@ -384,7 +383,7 @@ def test_what_is_no_address(text):
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
-    monkeypatch.setattr("critpath.pipeline.cluster._SECONDS", 0.5)
+    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 0.5)
     with pytest.raises(UsageError) as caught, dask_engine("tcp://127.0.0.1:9"):
         pass
     assert caught.value.what.startswith("no dask scheduler answers at tcp://127.0.0.1:9: ")
@@ -393,8 +392,8 @@ def test_a_scheduler_that_is_not_there(monkeypatch):
 
 
 def test_what_listens_and_is_no_scheduler(monkeypatch):
-    monkeypatch.setattr("critpath.pipeline.cluster._SECONDS", 1)
-    monkeypatch.setattr("critpath.pipeline.cluster._GRACE", 1)
+    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 1)
+    monkeypatch.setattr("critpath.pipeline.engines._GRACE", 1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         start = time.monotonic()

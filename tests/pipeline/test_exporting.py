@@ -14,8 +14,8 @@ import pytest
 
 from critpath import pipeline
 from critpath.errors import UsageError
-from critpath.graph import window as window_module
-from critpath.graph.concatenate import take_executions
+from critpath.graph import execution_graph as window_module
+from critpath.graph.critical_path import take_executions
 from critpath.model import State
 from critpath.report.exports.as_graphml import graphml
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from critpath import pipeline
-from critpath.graph.concatenate import take_executions
+from critpath.graph.critical_path import take_executions
 from critpath.pipeline import with_switches
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"

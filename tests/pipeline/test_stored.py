@@ -12,9 +12,7 @@ from critpath.model import CompareSettings, State, StoredPaths, join_paths
 from critpath.pipeline.recordings import _whole
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
-from critpath.vectors.alphabet import ALPHABETS, Coder
-from critpath.vectors.coarse import with_like_states
-from critpath.vectors.table import vector_table, vectors_of
+from critpath.vectors.table import ALPHABETS, Coder, vector_table, vectors_of, with_like_states
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 NAMES = ("normal", "sample-lock")
@@ -53,7 +51,7 @@ def test_the_same_document(sets, stored, options):
 @pytest.mark.parametrize("kind", sorted(ALPHABETS))
 def test_the_same_vectors(sets, stored, kind, monkeypatch):
     for limit in (64, 7):
-        monkeypatch.setattr("critpath.vectors.alphabet.LIMIT", limit)
+        monkeypatch.setattr("critpath.vectors.table.LIMIT", limit)
         whole = ALPHABETS[kind](sets)
         coder = Coder(stored, kind)
         assert (coder.symbols, coder.folded) == (whole.symbols, whole.folded)

@@ -18,15 +18,17 @@ import pytest
 from critpath.errors import UsageError
 from critpath.executions.find import find_executions
 from critpath.executions.specification import parse_specification, wanted
-from critpath.graph.path import critical_paths
-from critpath.graph.subjects import subject_workers
-from critpath.pipeline import ExtractSettings, budget, extract, extraction, sources, spilling
-from critpath.pipeline.budget import Budget
-from critpath.pipeline.sharing import jobs_within
-from critpath.read.layout import KERNEL
+from critpath.graph.critical_path import subject_workers
+from critpath.graph.execution_graph import critical_paths
+from critpath.pipeline import ExtractSettings, extract, extraction, limits
+from critpath.pipeline import extraction as sources
+from critpath.pipeline.limits import Budget
+from critpath.pipeline.recordings import jobs_within
+from critpath.read.event_names import KERNEL
 from critpath.read.manifest import open_manifest, with_manifest
 from critpath.read.recording import describe, read_events
 from critpath.read.streaming import OutOfOrder
+from critpath.timeline import blocks as spilling
 from critpath.timeline.missing_switches import with_missing_switches
 from critpath.timeline.replay import replay
 
@@ -262,7 +264,7 @@ def test_too_little(guest, tmp_path):
 def test_the_least_for_several_jobs(guest):
     """Of each as much as of one alone; and as few as there is memory for, unless told."""
     recordings = [guest("normal"), guest("sample-lock")]
-    settings = ExtractSettings(REQUESTS, max_memory=budget.least_room() + 8 * MIB)
+    settings = ExtractSettings(REQUESTS, max_memory=limits.least_room() + 8 * MIB)
     assert jobs_within(None, recordings, settings) == 1
     with pytest.raises(UsageError, match="too little for 2 jobs") as caught:
         jobs_within(2, recordings, settings)
@@ -270,7 +272,7 @@ def test_the_least_for_several_jobs(guest):
     advised = int(re.search(r"\d+", caught.value.do)[0]) * MIB
     assert jobs_within(2, recordings, replace(settings, max_memory=advised)) == 2
     # What the process takes may be less, or more, at another look.
-    assert abs(advised - 2 * budget.least_room()) <= 96 * MIB
+    assert abs(advised - 2 * limits.least_room()) <= 96 * MIB
 
 
 def test_no_room_for_the_temporary_file(guest, tmp_path):
@@ -330,9 +332,9 @@ def test_the_limit_is_the_settings(monkeypatch, guest):
 
 
 def test_pieces_fit(monkeypatch):
-    monkeypatch.setattr(budget, "_resident", lambda: 100 * MIB)
+    monkeypatch.setattr(limits, "_resident", lambda: 100 * MIB)
     small, large = Budget.within(120 * MIB), Budget.within(10_000 * MIB)
-    assert small.rows < large.rows == budget.ROWS
+    assert small.rows < large.rows == limits.ROWS
     assert small.segments < large.segments
     assert small.spills
     assert Budget.within(0) == Budget()

@@ -17,7 +17,7 @@ import pytest
 import critpath.pytest_gate.gate
 from critpath import pipeline
 from critpath.commands import main
-from critpath.pipeline.portable import only
+from critpath.pipeline.baselines import only
 from critpath.record import child, preflight
 from critpath.record.recorder import Obstacle
 from critpath.store import load_paths, save_paths

@@ -13,8 +13,7 @@ import pytest
 from read.test_decode_packets import VALUES, other, packet, tick, trace
 
 from critpath.errors import UnreadableError
-from critpath.read.ahead import Ahead
-from critpath.read.streaming import EventStream, OutOfOrder
+from critpath.read.streaming import Ahead, EventStream, OutOfOrder
 
 DEPTHS = [1, 2, 5]
 
@@ -180,7 +179,8 @@ def test_what_fails_while_a_class_is_compiled_is_raised(tmp_path, monkeypatch):
 
 def test_an_interpreter_ends_though_nothing_was_closed():
     code = (
-        "import sys, critpath.read.ahead as a\nahead = a.Ahead(lambda: 1, 2)\nprint(ahead.next())\n"
+        "import sys, critpath.read.streaming as a\n"
+        "ahead = a.Ahead(lambda: 1, 2)\nprint(ahead.next())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False

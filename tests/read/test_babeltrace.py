@@ -15,8 +15,7 @@ import pytest
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import Kind, Wanted
 from critpath.read import babeltrace
-from critpath.read.babeltrace import read_events
-from critpath.read.babeltrace_events import Collector
+from critpath.read.babeltrace import Collector, read_events
 from critpath.read.recording import find_traces
 from critpath.read.recording import read_events as read_recording
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from critpath.model import Loss
-from critpath.read.coverage import Channels, absent
-from critpath.read.packet_columns import Tracer, tracer_of
+from critpath.read.losses import Channels, absent
+from critpath.read.packet_table import Tracer, tracer_of
 from critpath.read.packets import Column, StreamFile, losses
-from critpath.read.steps import Role
+from critpath.read.program import Role
 
 MS = 1_000_000
 ENV = {"tracer_name": "lttng-modules", "tracer_major": 2, "tracer_minor": 13}

@@ -11,9 +11,7 @@ import pytest
 from critpath.errors import UnreadableError
 from critpath.model import Kind, Wanted
 from critpath.read.clocks import Trace
-from critpath.read.native import read_traces
-from critpath.read.records import replace
-from critpath.read.schema import (
+from critpath.read.metadata.schema import (
     ArrayClass,
     ClockClass,
     EventRecordClass,
@@ -24,6 +22,8 @@ from critpath.read.schema import (
     StructureClass,
     TraceClass,
 )
+from critpath.read.records import replace
+from critpath.read.streaming import read_traces
 
 VALUES = (Wanted(Kind.OTHER, ("tick",), (("value",), ("comm",), ("nothing",), ("cpu_id",))),)
 

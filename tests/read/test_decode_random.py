@@ -17,7 +17,7 @@ from oracle.ctf_write import Generator
 from critpath.errors import UnreadableError
 from critpath.model import Kind, Wanted
 from critpath.read.clocks import Trace
-from critpath.read.native import read_traces
+from critpath.read.streaming import read_traces
 
 EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
 

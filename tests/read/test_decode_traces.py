@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from critpath.model import Kind, Wanted
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import describe, read_events
 
 EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)

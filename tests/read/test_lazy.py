@@ -8,8 +8,7 @@ import pytest
 
 from critpath.errors import MetadataError
 from critpath.model import Kind, Wanted
-from critpath.read import tsdl
-from critpath.read.metadata import read_metadata_bytes
+from critpath.read.metadata.load import read_metadata_bytes, tsdl
 from critpath.read.recording import describe, find_traces, read_events
 from critpath.read.records import Record, replace
 

@@ -15,7 +15,7 @@ from oracle.ctf2_as_lttng import NAMESPACE, as_ctf2
 
 from critpath.model import Kind, Wanted
 from critpath.pipeline import ExtractSettings, extract_file
-from critpath.read.metadata import read_metadata
+from critpath.read.metadata.load import read_metadata
 from critpath.read.recording import read_events
 
 EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)

@@ -8,7 +8,7 @@ import pytest
 
 from critpath.errors import UnreadableError
 from critpath.model import Kind, Wanted
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 
 EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from critpath.errors import MetadataError
-from critpath.read.metadata import read_metadata, read_metadata_bytes
-from critpath.read.schema import (
+from critpath.read.metadata.load import read_metadata, read_metadata_bytes
+from critpath.read.metadata.schema import (
     ArrayClass,
     ClockClass,
     FloatClass,

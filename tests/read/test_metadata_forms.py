@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from critpath.errors import MetadataError, UnreadableError
-from critpath.read.metadata import MAX_METADATA_BYTES, read_metadata, read_metadata_bytes
+from critpath.read.metadata.load import MAX_METADATA_BYTES, read_metadata, read_metadata_bytes
 from critpath.read.records import replace
 
 TSDL = b"""/* CTF 1.8 */

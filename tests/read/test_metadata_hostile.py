@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critpath.errors import MetadataError, UnreadableError
-from critpath.read.metadata import _unpack, read_metadata, read_metadata_bytes
+from critpath.read.metadata.load import _unpack, read_metadata, read_metadata_bytes
 
 HEAD = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };\n"
 INT = "typealias integer { size = 8; } := t;\n"
@@ -181,7 +181,7 @@ from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
 sys.path.insert(0, {root!r})
 from critpath.errors import UnreadableError
-from critpath.read.metadata import read_metadata
+from critpath.read.metadata.load import read_metadata
 for path in sys.argv[1:]:
     try:
         read_metadata(Path(path))

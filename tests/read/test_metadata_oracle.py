@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from critpath.read.metadata import read_metadata
-from critpath.read.program import is_text
-from critpath.read.schema import (
+from critpath.read.metadata.load import read_metadata
+from critpath.read.metadata.schema import (
     ArrayClass,
     FloatClass,
     IntegerClass,
@@ -19,6 +18,7 @@ from critpath.read.schema import (
     StructureClass,
     VariantClass,
 )
+from critpath.read.program import is_text
 
 SYSTEM_PYTHON = "/usr/bin/python3"  # the one that Debian's python3-bt2 serves
 

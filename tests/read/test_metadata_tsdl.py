@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from critpath.errors import MetadataError
-from critpath.read.metadata import read_metadata_bytes
-from critpath.read.records import replace
-from critpath.read.schema import (
+from critpath.read.metadata.load import read_metadata_bytes
+from critpath.read.metadata.schema import (
     ArrayClass,
     FloatClass,
     IntegerClass,
@@ -16,6 +15,7 @@ from critpath.read.schema import (
     StructureClass,
     VariantClass,
 )
+from critpath.read.records import replace
 
 TYPES = """
 typealias integer { size = 8; } := uint8_t;

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from critpath.read import packets
 from critpath.read.packets import Column, StreamFile, losses
-from critpath.read.steps import Role
+from critpath.read.program import Role
 
 ALL = 1 << Role.BEGIN | 1 << Role.END | 1 << Role.SEQUENCE | 1 << Role.DISCARDED
 INSTANCE = 1 << Role.INSTANCE

@@ -10,7 +10,7 @@ import pytest
 from critpath.errors import UnreadableError
 from critpath.model import CpuLoss, Events, Manifest
 from critpath.read.manifest import open_manifest, with_manifest
-from critpath.read.sessions import find_recordings
+from critpath.read.recording import find_recordings
 
 METADATA = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };"
 

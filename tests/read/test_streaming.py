@@ -32,10 +32,8 @@ from read.test_decode_packets import (
 from critpath.errors import UnreadableError
 from critpath.model import EventChunk, Kind, Wanted
 from critpath.read.clocks import Trace
-from critpath.read.layout import KERNEL
-from critpath.read.native import read_traces
-from critpath.read.recording import find_traces
-from critpath.read.schema import (
+from critpath.read.event_names import KERNEL
+from critpath.read.metadata.schema import (
     ArrayClass,
     ClockClass,
     EventRecordClass,
@@ -43,7 +41,8 @@ from critpath.read.schema import (
     StringClass,
     TraceClass,
 )
-from critpath.read.streaming import EventStream, OutOfOrder, chunks_of
+from critpath.read.recording import find_traces
+from critpath.read.streaming import EventStream, OutOfOrder, chunks_of, read_traces
 
 EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
 PUBLIC = [

@@ -18,14 +18,14 @@ import pytest
 from critpath.errors import CritpathError
 from critpath.model import Manifest
 from critpath.record import registry
+from critpath.record.cleanup import remove_leftovers
 from critpath.record.identity import pid_namespace
-from critpath.record.leftovers import remove_leftovers
-from critpath.record.manifest import write_manifest
-from critpath.record.place import Place
+from critpath.record.lttng.program import trusted_program
+from critpath.record.manifests import write_manifest
+from critpath.record.output import Place
 from critpath.record.recorder import RECORDERS
+from critpath.record.recovery import finish
 from critpath.record.registry import entries, register
-from critpath.record.trusted import trusted_program
-from critpath.record.unfinished import finish
 from critpath.record.user import User
 
 SESSION = "critpath-1-2-3-00000000"

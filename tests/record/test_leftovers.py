@@ -18,14 +18,14 @@ from critpath import untrusted
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Manifest, Run
 from critpath.model.recording import MANIFEST_BYTES, MANIFEST_RUNS
-from critpath.record import leftovers, registry
+from critpath.record import cleanup, registry
+from critpath.record.cleanup import all_leftovers, remove_leftovers
 from critpath.record.identity import SESSION_VARIABLE, new_name, pid_namespace
-from critpath.record.leftovers import all_leftovers, remove_leftovers
-from critpath.record.manifest import to_json, write_manifest
+from critpath.record.manifests import to_json, write_manifest
 from critpath.record.reading import RUNS, read_manifest
 from critpath.record.recorder import RECORDERS, Leftover, Recorded
+from critpath.record.recovery import _is_mine, finish
 from critpath.record.registry import entries, register
-from critpath.record.unfinished import _is_mine, finish
 from critpath.untrusted import load_json
 
 
@@ -464,8 +464,8 @@ def test_a_manifest_of_all_runs_that_may_be_asked_for_is_read(tmp_path):
 
 def test_sessions_are_read_from_the_environment(children):
     children.append(sleeper("critpath-x"))
-    assert leftovers.session_of(children[0].pid) == "critpath-x"
-    assert leftovers.session_of(1 << 22) == ""
+    assert cleanup.session_of(children[0].pid) == "critpath-x"
+    assert cleanup.session_of(1 << 22) == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="it is about root")

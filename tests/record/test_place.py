@@ -9,8 +9,8 @@ import stat
 import pytest
 
 from critpath.errors import CritpathError, UsageError
-from critpath.record.link import link_tree
-from critpath.record.place import Place
+from critpath.record.manifests import link_tree
+from critpath.record.output import Place
 from critpath.record.user import hand_over, invoking_user
 
 SESSION = "critpath-1-2-3-00000000"

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from critpath.record import runner as module
-from critpath.record.tree import descendants
+from critpath.record.runner import descendants
 
 
 def test_a_child_forked_after_the_look_gets_the_signal_too(monkeypatch, wait_for, is_alive):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record import choose
+from critpath.record import session as choose
 from critpath.record.identity import owner_of
 from critpath.record.recorder import RecorderSettings
 

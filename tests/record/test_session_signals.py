@@ -14,8 +14,7 @@ import pytest
 
 from critpath.model import CpuLoss, Manifest
 from critpath.record.reading import read_manifest
-from critpath.record.recorder import Recorded
-from critpath.record.request import Request
+from critpath.record.recorder import Recorded, Request
 from critpath.record.session import _Session
 
 SLEEPER = ("sh", "-c", "echo $$ >>pids; exec sleep 600")

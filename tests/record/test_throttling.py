@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from critpath.record.throttling import Throttling
+from critpath.record.session import Throttling
 
 SECOND = 1_000_000_000
 

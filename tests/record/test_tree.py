@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from critpath.record import tree
+from critpath.record import runner
 
 
 @pytest.mark.parametrize("handles", [True, False])
@@ -22,7 +22,7 @@ def test_only_the_process_that_was_meant_gets_a_signal(monkeypatch, handles):
         monkeypatch.setattr(os, "pidfd_open", none)
     child = subprocess.Popen(["sleep", "60"])
     try:
-        [process] = [p for p in tree.descendants(os.getpid()) if p.pid == child.pid]
+        [process] = [p for p in runner.descendants(os.getpid()) if p.pid == child.pid]
         replace(process, started=process.started - 1).send(signal.SIGKILL)
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.1)

@@ -23,7 +23,7 @@ from critpath.commands import entry
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss
 from critpath.model.recording import RECORDING
-from critpath.record import keeping, recorder, registry
+from critpath.record import manifests, recorder, registry
 from critpath.record.recorder import Obstacle, Recorded
 
 LOG = Path(os.environ["FAKE_LOG"])
@@ -150,7 +150,7 @@ def no_room(*_, **__):
 
 def refuse():
     """Have the system refuse what FAKE_FULL says."""
-    write, rename = keeping.write_manifest, os.rename
+    write, rename = manifests.write_manifest, os.rename
 
     def write_manifest(directory, manifest):
         if manifest.state != RECORDING and HALF in {"", directory.name}:
@@ -163,7 +163,7 @@ def refuse():
         rename(source, target, **places)
 
     if FULL == "manifest":
-        keeping.write_manifest = write_manifest
+        manifests.write_manifest = write_manifest
     elif FULL == "link":
         os.link = shutil.copy2 = no_room
     elif FULL == "owner":

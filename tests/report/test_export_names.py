@@ -86,6 +86,6 @@ def test_speedscope(factory, name):
     assert b"\x7f" not in text
     assert b"\n" not in text[:-1]
     found = json.loads(text)
-    check_texts([frame["name"] for frame in found.shared.frames])
-    check_texts([profile["name"] for profile in found.profiles] + [found.name])
-    assert len(found.profiles) == 4
+    check_texts([frame["name"] for frame in found["shared"]["frames"]])
+    check_texts([profile["name"] for profile in found["profiles"]] + [found["name"]])
+    assert len(found["profiles"]) == 4

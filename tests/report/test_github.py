@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from critpath.report import verdict
 from critpath.report.ci.as_github import MOST, Annotation, annotate
 from critpath.report.document.comparison import comparison_document
+from critpath.text import verdict
 from critpath.units import log_text, safe_text
 
 spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))
@@ -72,7 +73,7 @@ def test_only_an_anomaly_is_an_error(factory, said):
 def test_levels_of_states(factory):
     document = comparison_document(factory.comparison(warnings=()))
     flagged = [s for s in document.states if s.flagged]
-    flagged[0]["level"], flagged[1]["level"] = "warn", "off"
+    flagged[0].level, flagged[1].level = "warn", "off"
     assert [one.level for one in annotate(document)] == ["error", "notice", "notice", "warning"]
 
 
@@ -95,7 +96,7 @@ def test_at_most_ten_and_the_rest_is_counted(factory, warnings):
     document = comparison_document(factory.comparison(warnings=warnings))
     document.causes *= 10
     flagged = next(s for s in document.states if s.flagged)
-    document.states += [{**flagged, "state": f"S{i}"} for i in range(10)]
+    document.states += [structs.replace(flagged, state=f"S{i}") for i in range(10)]
     found = annotate(document)
     assert len(found) == MOST
     assert found[1].title == "critpath: cause 1"
@@ -118,10 +119,13 @@ def test_an_annotation_is_one_line_that_reads_back(title, message):
 
 @names.hostile
 def test_a_line_that_acts_is_ours(factory, name):
-    from critpath.commands import github, output  # noqa: PLC0415 - what commands print
+    from critpath.commands import (  # noqa: PLC0415 - what commands print
+        output,
+        reports,
+    )
 
     document = names.document_with(factory, name)
-    lines = github.prepare(document).annotations
+    lines = reports.prepare(document).annotations
     assert all(OURS.fullmatch(line) for line in lines)
     assert len(lines) == len(annotate(document))
     assert not any("##[" in line for line in lines)

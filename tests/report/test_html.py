@@ -89,9 +89,8 @@ def test_a_drawing_has_a_cell_for_every_segment(factory):
     expected += sum(s >= 0 for s in one.statistics.normal_symbol)
     here = sum(d >= 1000 for d in one.rows[-1].durations)
     feet = sum(
-        symbols[c] >= 0 and document.symbols[symbols[c]]["role"] != ""
-        for symbols in [row.symbols for row in one.rows]
-        + [one.statistics.normal_symbol]
+        symbols[c] >= 0 and document.symbols[symbols[c]].role != ""
+        for symbols in [row.symbols for row in one.rows] + [one.statistics.normal_symbol]
         for c in range(one.columns)
     )
     assert cells == expected + here + feet

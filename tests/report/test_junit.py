@@ -8,10 +8,12 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec import structs
 
-from critpath.report import sentences, verdict
+from critpath.documents import CauseEntry
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.document.comparison import comparison_document
+from critpath.text import sentences, verdict
 from critpath.units import safe_text
 
 spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))
@@ -113,7 +115,7 @@ def test_times_are_of_whole_executions_whatever_decides(factory):
     rows = [row for row in document.executions if row.set == "sample"]
     mean = sum(row.end - row.begin for row in rows) / len(rows) / 1e9
     # What a gate with states at level off makes of the total.
-    next(s for s in document.states if s.state == "total")["sample_mean"] = 1.0
+    next(s for s in document.states if s.state == "total").sample_mean = 1.0
     text = render_junit(document)
     assert float(cases(text)["total"].get("time")) == pytest.approx(mean, abs=1e-9)
     assert float(parsed(text).find("testsuite").get("time")) == pytest.approx(mean, abs=1e-3)
@@ -127,9 +129,9 @@ def test_what_could_not_be_decided_fails_nothing(factory):
     text = render_junit(document)
     assert set(outcomes(text).values()) == {"skipped"}
     found = cases(text)
-    said = found.verdict.find("skipped").get("message")
+    said = found["verdict"].find("skipped").get("message")
     assert said == f"INCONCLUSIVE: {document.reasons[0]}"
-    assert found.total.find("skipped").get("message") == "not judged: inconclusive"
+    assert found["total"].find("skipped").get("message") == "not judged: inconclusive"
 
 
 def test_an_anomaly_that_no_other_case_tells_of_fails_the_verdict(factory):
@@ -146,18 +148,20 @@ def test_a_cause_has_the_same_name_in_the_next_run(factory):
         one = document.findings[0]
         document.findings, document.causes = [], []
         for changes in runs:
-            document.findings.append({**one, "role": "", "state": "WAIT_CPU", **changes})
+            document.findings.append(
+                structs.replace(one, **{"role": "", "state": "WAIT_CPU", **changes})
+            )
             document.causes.append(
-                {
-                    "main": len(document.findings) - 1,
-                    "executions": ["1"],
-                    "positions": [0],
-                    "findings": [],
-                    "contribution": 1e6,
-                    "share": 0.1,
-                    "minor": False,
-                    "sentence": f"number {len(document.findings)}",
-                }
+                CauseEntry(
+                    main=len(document.findings) - 1,
+                    executions=["1"],
+                    positions=[0],
+                    findings=[],
+                    contribution=1e6,
+                    share=0.1,
+                    minor=False,
+                    sentence=f"number {len(document.findings)}",
+                )
             )
         found = parsed(render_junit(document)).iter("testcase")
         return [c.get("name") for c in found if c.get("classname") == "critpath.causes"]
@@ -205,7 +209,7 @@ def test_a_name_is_text_and_nothing_else(factory, schema, name):
         said = case.find("failure")
         if said is not None:
             assert said.get("message") == safe_text(sentences.state_sentence(state))
-    said = found.verdict.find("skipped").text.split("\n")
+    said = found["verdict"].find("skipped").text.split("\n")
     assert said[0] == safe_text(verdict.headline(document))
     properties = parsed(text).iter("property")
     assert (f"settings.{safe_text(name)}", safe_text(name)) in {

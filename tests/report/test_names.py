@@ -7,10 +7,11 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from critpath.documents import PathSubject
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 from critpath.report.html.names import family_of, short_names
-from critpath.report.sentences import thread_of
+from critpath.text.sentences import thread_of
 
 NAMES = st.one_of(
     st.builds("{}@{}".format, st.integers(0, 40), st.integers(0, 10**15)),
@@ -43,11 +44,11 @@ def test_a_thread_that_occurs_once_is_its_number_others_as_much_as_needed():
 
 def test_threads_are_grouped_as_the_roles_of_states_are():
     comms = ["worker-12", "kworker/u4:1", "jbd2/vda-8", "x264", "pool3-thread-1"]
-    assert [family_of({"comm": comm}) for comm in comms] == [
+    assert [family_of(PathSubject(comm=comm, tid=1)) for comm in comms] == [
         *("worker-#", "kworker/u#:#", "jbd2/vda-#", "x#", "pool3-thread-#")
     ]
-    assert thread_of({"comm": "worker-1", "tid": 12}) == "worker-1 12"
-    assert thread_of({"comm": "a\u202eb", "tid": -1}) == "a\u202eb"
+    assert thread_of(PathSubject(comm="worker-1", tid=12)) == "worker-1 12"
+    assert thread_of(PathSubject(comm="a\u202eb", tid=-1)) == "a\u202eb"
 
 
 def test_a_cause_links_to_eight_executions_and_counts_the_rest(factory):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 
-from critpath.report import verdict
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html import aligned as html_aligned
 from critpath.report.html import page_data
 from critpath.report.html.as_html import render_html
+from critpath.text import verdict
 
 
 def data_of(page, name="data"):
@@ -40,4 +40,4 @@ def test_small_alignments_leave_their_share_to_larger_ones(factory, monkeypatch)
     monkeypatch.setattr(page_data, "MOST_CELLS", first.columns * 10)
     assert page_data.rows_shipped(document) == [2, 8]
     monkeypatch.setattr(page_data, "MOST_CELLS", 10**6)
-    assert page_data.rows_shipped(document) == [2, len(second["rows"]) - 1]
+    assert page_data.rows_shipped(document) == [2, len(second.rows) - 1]

@@ -49,16 +49,16 @@ def test_segments_are_the_paths_in_every_program(sets, tmp_path):
         for row in range(len(paths.begin)):
             found = of_polars.row(at + row, named=True)
             path = int(paths.path[row])
-            assert found.set == one.name
-            assert (found.execution, found.position) == (executions.id[path], path)
-            assert found.segment == row - paths.start[path]
-            assert (found.begin_ns, found.end_ns) == (paths.begin[row], paths.end[row])
-            assert found.duration_ns == found.end_ns - found.begin_ns
-            assert found.state == State(int(paths.state[row])).name
-            assert found.detail == paths.strings[paths.detail[row]]
-            assert found.comm == paths.strings[paths.comm[row]]
-            assert (found.tid, found.cpu) == (paths.tid[row], paths.cpu[row])
-            assert (found.cluster, found.lossy) == (None, False)
+            assert found["set"] == one.name
+            assert (found["execution"], found["position"]) == (executions.id[path], path)
+            assert found["segment"] == row - paths.start[path]
+            assert (found["begin_ns"], found["end_ns"]) == (paths.begin[row], paths.end[row])
+            assert found["duration_ns"] == found["end_ns"] - found["begin_ns"]
+            assert found["state"] == State(int(paths.state[row])).name
+            assert found["detail"] == paths.strings[paths.detail[row]]
+            assert found["comm"] == paths.strings[paths.comm[row]]
+            assert (found["tid"], found["cpu"]) == (paths.tid[row], paths.cpu[row])
+            assert (found["cluster"], found["lossy"]) == (None, False)
         at += len(paths.begin)
 
 
@@ -88,8 +88,8 @@ def test_types_come_with_a_comparison(comparison, tmp_path):
     one = executions_aligned(document, "c.json", ())
     frame = pl.read_parquet(written(tmp_path, segments_parquet([one])))
     known = {e.id: e.cluster for e in document.executions if e.set == "sample"}
-    assert {(row.execution, row.cluster) for row in frame.iter_rows(named=True)} == {
-        (a["execution"], known[a["execution"]]) for a in document.aligned
+    assert {(row["execution"], row["cluster"]) for row in frame.iter_rows(named=True)} == {
+        (a.execution, known[a.execution]) for a in document.aligned
     }
 
 

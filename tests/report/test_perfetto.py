@@ -275,7 +275,7 @@ def test_both_sets_of_a_comparison(factory):
     assert {track.name for track in viewer.below(uuid)} == {"worker 1201", "kworker/0:1 33"}
     waits = [s for t in viewer.tracks.values() for s in t.slices if s.category == "WAIT_DISK"]
     assert waits
-    assert {s.about.detail for s in waits} == {"virtio1-req.0"}
+    assert {s.about["detail"] for s in waits} == {"virtio1-req.0"}
 
 
 def test_who_ran_is_named_where_a_cpu_was_waited_for():
@@ -297,10 +297,10 @@ def test_a_saved_comparison_has_its_findings_beside_the_segments(factory):
         assert track.slices[0].about["type"] == one.cluster(aligned.position)
         findings = [s for t in viewer.below(uuid) if t.name == "findings" for s in t.slices]
         mine = [f for f in document.findings if f.position == aligned.position]
-        assert sorted((s.about.rank, s.begin, s.end) for s in findings) == sorted(
+        assert sorted((s.about["rank"], s.begin, s.end) for s in findings) == sorted(
             (f.rank, f.begin, f.end) for f in mine
         )
-        assert {s.about.kind for s in findings} == {f.kind for f in mine}
+        assert {s.about["kind"] for s in findings} == {f.kind for f in mine}
     (some,) = executions_aligned(document, "c.json", ["2"]).paths.executions.id
     assert some == "2"
 

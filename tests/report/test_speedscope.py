@@ -73,16 +73,16 @@ def read(sets):
     assert text.isascii()
     found = json.loads(text)
     jsonschema.validate(found, SCHEMA)
-    for profile in found.profiles:
+    for profile in found["profiles"]:
         assert len(profile["samples"]) == len(profile["weights"])
         assert sum(profile["weights"]) == profile["endValue"]
-        assert all(i < len(found.shared.frames) for s in profile["samples"] for i in s)
+        assert all(i < len(found["shared"]["frames"]) for s in profile["samples"] for i in s)
     return found
 
 
 def check(found, sets):
-    frames = [frame["name"] for frame in found.shared.frames]
-    profiles = iter(found.profiles)
+    frames = [frame["name"] for frame in found["shared"]["frames"]]
+    profiles = iter(found["profiles"])
     for one in sets:
         paths = one.paths.paths
         for i in range(len(paths)):
@@ -108,7 +108,7 @@ def test_a_profile_per_execution(factory):
     ):
         found = read(sets)
         check(found, sets)
-        assert found.name == " and ".join(one.name for one in sets)
+        assert found["name"] == " and ".join(one.name for one in sets)
 
 
 @settings(max_examples=30, deadline=None)

@@ -6,11 +6,12 @@ import io
 import re
 
 import pytest
+from msgspec import structs
 from rich.cells import cell_len
 from rich.console import Console
 
+from critpath.documents import PathSubject
 from critpath.model import Loss
-from critpath.report import sentences, verdict
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.document.comparison import comparison_document
@@ -19,6 +20,7 @@ from critpath.report.exports.alignments import write_alignments
 from critpath.report.html.as_html import render_html
 from critpath.report.text.as_text import render_comparison
 from critpath.report.text.path import render_path
+from critpath.text import sentences, verdict
 
 
 def printed(render, document, *, width=100, encoding="utf-8", **options):
@@ -146,7 +148,7 @@ def test_left_out_columns_and_rows_are_counted(factory):
     assert "4 anomalous executions left out" in text
     assert "12 alignments left out" in text
     for one, said in zip(
-        sorted(document.aligned, key=lambda a: -a["excess"])[:2],
+        sorted(document.aligned, key=lambda a: -a.excess)[:2],
         re.findall(r"… (\d+) columns? with nothing out of the ordinary", text),
         strict=True,
     ):
@@ -199,8 +201,8 @@ def test_an_empty_path_is_said(factory):
 def test_minor_causes_are_one_line_and_what_is_left_over_is_said(factory):
     document = comparison_document(factory.comparison())
     first = document.causes[0]
-    small = {**first, "minor": True, "contribution": 200_000.0, "positions": [1]}
-    document.causes = [first, small, {**small, "contribution": -50_000.0, "positions": [4]}]
+    small = structs.replace(first, minor=True, contribution=200_000.0, positions=[1])
+    document.causes = [first, small, structs.replace(small, contribution=-50_000.0, positions=[4])]
     text = printed(render_comparison, document)
     assert "\n1. " in text
     assert "\n2. " not in text
@@ -272,4 +274,4 @@ def test_a_thread_whose_id_is_not_known_has_only_its_name(factory):
         assert "worker -1" not in text
         assert "kworker/0:1 -1" not in text
         assert not re.search(r"tid -1|\[-1\]|TID.*-1$", text, re.MULTILINE)
-    assert sentences.thread_of({"comm": "", "tid": -1}) == "unknown thread"
+    assert sentences.thread_of(PathSubject(comm="", tid=-1)) == "unknown thread"

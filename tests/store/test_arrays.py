@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from critpath.store.arrays import numbers, of_numbers, of_texts
+from critpath.store.columns import numbers, of_numbers, of_texts
 
 KINDS = [np.bool_, np.uint8, np.int32, np.int64]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import UsageError
-from critpath.store import atomic, claims, whole_directory, write_text
+from critpath.store import atomic, files, whole_directory, write_text
 
 WRITES = """
 import sys
@@ -79,9 +79,9 @@ def test_others_are_left_alone(tmp_path, monkeypatch):
     killed(begun(INTO_FILE, tmp_path / "d.e"))
     (tmp_path / ".d.0badcafe.0123456789ab.partial").mkdir()  # of another machine
     (tmp_path / ".d.partial").mkdir()
-    mine = claims.beside(target, "partial")
+    mine = files.beside(target, "partial")
     mine.symlink_to(tmp_path / "elsewhere")
-    os.mkfifo(claims.beside(target, "partial"))
+    os.mkfifo(files.beside(target, "partial"))
     (tmp_path / "elsewhere").mkdir()
     before = names(tmp_path)
     with monkeypatch.context() as patch:
@@ -100,9 +100,9 @@ def test_the_old_one_stays_until_there_is_a_new_one(tmp_path):
     """Killed between the two renames: what stood there is not lost."""
     target = tmp_path / "d"
     fill(target)
-    old = claims.beside(target, "old")
+    old = files.beside(target, "old")
     target.rename(old)
-    claims.remove_abandoned(target)
+    files.remove_abandoned(target)
     assert names(tmp_path) == [old.name]
     fill(target)
     fill(target)
@@ -129,7 +129,7 @@ def test_names_that_begin_alike_have_leftovers_of_their_own(tmp_path):
 
 @pytest.mark.parametrize("name", ["x" + "é" * 120, "é" * 100, "xy" + "\U0001f600" * 60, "x" * 255])
 def test_no_character_is_split(name, tmp_path):
-    found = claims.beside(tmp_path / name, "partial").name
+    found = files.beside(tmp_path / name, "partial").name
     assert found.encode("utf-8").decode("utf-8") == found
     kept = found.removeprefix(".").rsplit(".", 3)[0]
     assert name.startswith(kept)
@@ -151,13 +151,13 @@ def test_where_nothing_can_be_locked(tmp_path, monkeypatch):
 
     target = tmp_path / "d"
     killed(begun(INTO_DIRECTORY, target))
-    monkeypatch.setattr(claims.fcntl, "flock", refuse)
+    monkeypatch.setattr(files.fcntl, "flock", refuse)
     fill(target)
     assert len(names(tmp_path)) == 2
 
 
 def test_taken_away_between_its_beginning_and_its_lock(tmp_path, monkeypatch):
-    flock, taken = claims.fcntl.flock, []
+    flock, taken = files.fcntl.flock, []
 
     def late(descriptor: int, how: int) -> None:
         if not taken:
@@ -169,7 +169,7 @@ def test_taken_away_between_its_beginning_and_its_lock(tmp_path, monkeypatch):
                 begun_.unlink()
         flock(descriptor, how)
 
-    monkeypatch.setattr(claims.fcntl, "flock", late)
+    monkeypatch.setattr(files.fcntl, "flock", late)
     for again in (fill, write):
         target = tmp_path / again.__name__
         again(target)

@@ -372,7 +372,7 @@ def test_what_a_killed_worker_began_is_taken_out(tmp_path):
 
 def test_a_directory_is_not_looked_through_for_every_part(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr("critpath.store.whole.remove_abandoned", seen.append)
+    monkeypatch.setattr("critpath.store.files.remove_abandoned", seen.append)
     make(tmp_path / "d", *[a_set([1])] * 5)
     assert [each.name for each in seen] == ["d", MANIFEST]
 

@@ -16,7 +16,7 @@ import pytest
 from critpath.errors import UnreadableError
 from critpath.store import load_paths, open_paths
 from critpath.store.columns import EXECUTION, SEGMENT, arrow_schema
-from critpath.store.pages import DamagedError, check_pages
+from critpath.store.reading import DamagedError, check_pages
 
 MIB = 1 << 20
 NOTHING = {"string": "", "bool": False}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from critpath.model import EventClass, Events, Kind, State
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 
 TEXT = {"prev_comm", "next_comm", "comm", "parent_comm", "child_comm", "name", "filename"}
 WAKES = {Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW}

@@ -17,7 +17,7 @@ from building import build, lives_of
 from twin_rows import rows_of
 
 from critpath.model import Kind
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 from critpath.timeline.replay import replay
 

@@ -18,10 +18,9 @@ from wild import on_two_hosts, packet_events, wild_events
 
 from critpath.errors import UnreadableError
 from critpath.model import EventChunk, Kind
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
-from critpath.timeline.network import linked_packets
-from critpath.timeline.packets import network_events
+from critpath.timeline.network import linked_packets, network_events
 from critpath.timeline.replay import Replayer, replay
 
 OF_WORKERS = ("begin", "end", "state", "detail", "cpu", "waker", "woken")

@@ -18,7 +18,7 @@ from test_blocks import chunks_of, streamed
 from wild import gapped_events, on_two_hosts, wild_events
 
 from critpath.model import EventChunk, Kind, Loss
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 from critpath.record.ftrace.convert import convert
 from critpath.timeline.missing_switches import (

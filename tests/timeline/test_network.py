@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from critpath.graph.execution_graph import NET, build_graph
-from critpath.graph.path import critical_paths
+from critpath.graph.execution_graph import NET, build_graph, critical_paths
 from critpath.model import EventClass, Events, Kind, State
 from critpath.timeline.clocks import align_hosts
-from critpath.timeline.packets import match_packets
+from critpath.timeline.network import match_packets
 from critpath.timeline.replay import replay
 
 HEADER = "network_header."

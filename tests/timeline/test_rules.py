@@ -15,10 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from building import build, drawn
 
 from critpath.errors import UnreadableError
-from critpath.graph.path import critical_paths
+from critpath.graph.execution_graph import critical_paths
 from critpath.model import Kind, Loss, State
-from critpath.timeline.contexts import SOFTIRQS, device_state
-from critpath.timeline.prev_state import UNKNOWN_RELEASE, prev_state_of
+from critpath.timeline.contexts import SOFTIRQS, UNKNOWN_RELEASE, device_state, prev_state_of
 from critpath.timeline.replay import replay
 
 SWITCH, WAKING, WAKEUP = Kind.SWITCH, Kind.WAKING, Kind.WAKEUP

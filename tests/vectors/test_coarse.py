@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.vectors.coarse import with_like_states, without_syscalls
+from critpath.vectors.table import with_like_states, without_syscalls
 
 
 def path_set(states, details):

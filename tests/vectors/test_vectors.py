@@ -10,9 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.model import INTERFERENCE, CriticalPaths, Executions, PathSet, State, Symbol
-from critpath.vectors.alphabet import ALPHABETS, LIMIT, OTHER_ROLE, role_name
-from critpath.vectors.fold import fold_interrupts
-from critpath.vectors.table import vector_table
+from critpath.vectors.table import (
+    ALPHABETS,
+    LIMIT,
+    OTHER_ROLE,
+    fold_interrupts,
+    role_name,
+    vector_table,
+)
 
 SUBJECT = 1
 

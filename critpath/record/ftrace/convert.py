@@ -8,12 +8,16 @@ order of time, and where events were lost.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import heapq
 import mmap
 import os
+import shutil
+import struct
 import sys
 import uuid
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,18 +26,25 @@ from typing import Final, TypeVar
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss
 from critpath.record.ftrace import _pages
-from critpath.record.ftrace.ctf_directory import whole_or_nothing
 from critpath.record.ftrace.ctf_events import (
+    FORK_BESIDE,
     EventClass,
+    Step,
     compile_event,
     integer,
     programs,
     unique_names,
 )
-from critpath.record.ftrace.ctf_losses import PlacedLoss, place_losses
-from critpath.record.ftrace.ctf_metadata import COMPACT_IDS, metadata, packet_header
-from critpath.record.ftrace.ctf_raw import Raw, read_raw
-from critpath.record.ftrace.ctf_statedump import statedump_classes, statedump_packet
+from critpath.record.ftrace.ctf_writer import (
+    COMPACT_IDS,
+    Raw,
+    Thread,
+    metadata,
+    packet_header,
+    read_raw,
+    statedump_classes,
+    statedump_packet,
+)
 from critpath.record.ftrace.formats import (
     Format,
     PageLayout,
@@ -41,7 +52,6 @@ from critpath.record.ftrace.formats import (
     read_format,
     read_page_layout,
 )
-from critpath.record.ftrace.tgids import gathering, resolve_forks
 from critpath.units import plural
 
 # Of uuid5: a trace's identity follows from its session, so that converting twice gives
@@ -383,3 +393,302 @@ def convert(raw: Path, trace: Path, tell: Callable[[str], None]) -> Converted:
             f"{error.filename or trace}: {error.strerror}",
             "make room or choose another place, and convert again: the raw recording is whole",
         ) from error
+
+
+# -----------------------------------------------------------------------------
+# Makes a directory whole or not at all, also when its maker is killed.
+
+
+_UNFINISHED: Final = ".{}.converting"
+
+
+def _refuse_existing(trace: Path) -> None:
+    if trace.is_symlink() or (trace.exists() and (not trace.is_dir() or any(trace.iterdir()))):
+        raise CritpathError(
+            f"{trace}: exists already", "choose another place, or remove what is there"
+        )
+
+
+@contextlib.contextmanager
+def whole_or_nothing(trace: Path) -> Iterator[Path]:
+    """Give a directory that becomes `trace` at the end, and is gone after an error.
+
+    Who is killed leaves ``.NAME.converting`` beside it, which the next one removes.
+
+    Parameters
+    ----------
+    trace : Path
+        Must not exist, or be an empty directory.
+
+    Raises
+    ------
+    CritpathError
+        If it exists, or another process makes one beside it.
+    """
+    _refuse_existing(trace)
+    unfinished = trace.parent / _UNFINISHED.format(trace.name)
+    holder = os.open(trace.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CritpathError(
+                f"{trace.parent}: another process converts into it", "wait until it has finished"
+            ) from error
+        # Of a conversion that was killed: who has the lock is alone.
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+        unfinished.mkdir(mode=0o700)
+        try:
+            yield unfinished
+            unfinished.rename(trace)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+    finally:
+        os.close(holder)
+
+
+# -----------------------------------------------------------------------------
+# Puts what the kernel counted as lost into the places where the pages say it was.
+
+
+# Everything that never got into a page, or was overwritten there before it was read.
+COUNTERS = ("overrun", "commit overrun", "dropped events")
+
+
+@dataclass(frozen=True)
+class PlacedLoss:
+    """The loss of one cpu.
+
+    Attributes
+    ----------
+    places : array of int64
+        Pairs, ascending: a page and the number of events lost before it.
+    events : int
+        All of them, placed or not.
+    warnings : tuple of str
+    """
+
+    places: array[int]
+    events: int
+    warnings: tuple[str, ...]
+
+
+def place_losses(
+    cpu: int,
+    missed: Sequence[int],
+    damaged: Sequence[int],
+    records: int,
+    stats: Mapping[str, int] | None,
+) -> PlacedLoss:
+    """Place the events that one cpu's buffer lost.
+
+    Parameters
+    ----------
+    cpu : int
+    missed : sequence of int
+        Pairs: a page and how many events went missing before it, -1 for some.
+    damaged : sequence of int
+        Pages whose rest could not be decoded.
+    records : int
+        Records that were found in the pages, whether there is a program for them or not.
+        What conversion adds (``critpath_current``, the statedump) is none of them: the
+        kernel did not count it.
+    stats : mapping of str to int, or None
+        ``per_cpu/cpuN/stats``: it has the total; the pages have the places.
+
+    Returns
+    -------
+    PlacedLoss
+        Without `stats`, a place without a number counts as one event at least.
+    """
+    counted: dict[int, int] = {}
+    unknown: list[int] = []
+    for page, count in zip(missed[::2], missed[1::2], strict=True):
+        if count > 0:
+            counted[page] = counted.get(page, 0) + count
+        else:
+            unknown.append(page)
+    unknown = sorted({*unknown, *(page + 1 for page in damaged)})
+    sure = sum(counted.values())
+    warnings = []
+    if damaged:
+        warnings.append(
+            f"cpu {cpu}: {plural(len(damaged), 'page')} of the buffer damaged or cut off:"
+            " what was behind the damage is missing"
+        )
+    if stats is not None:
+        total, odd = _total(cpu, sure, records, stats)
+        warnings += odd
+    else:
+        total = sure + len(unknown)
+        if unknown:
+            warnings.append(
+                f"cpu {cpu}: events are missing at {plural(len(unknown), 'place')} that the"
+                " kernel has no number for; each counts as one"
+            )
+    rest = total - sure
+    for number, page in enumerate(unknown):
+        share = rest // len(unknown) + (number < rest % len(unknown))
+        if share:
+            counted[page] = counted.get(page, 0) + share
+    if rest and not unknown:
+        warnings.append(
+            f"cpu {cpu}: {plural(rest, 'event')} lost at a time that the kernel does not tell"
+        )
+    places = array("q")
+    for page in sorted(counted):
+        places.extend((page, counted[page]))
+    return PlacedLoss(places, total, tuple(warnings))
+
+
+def _total(
+    cpu: int, sure: int, records: int, stats: Mapping[str, int]
+) -> tuple[int, tuple[str, ...]]:
+    """Return how many events were lost by the kernel's counters, and what is odd about it."""
+    # Read from the buffer, or still in it, and not among the pages.
+    unseen = max(0, stats.get("read events", records) + stats.get("entries", 0) - records)
+    total = unseen + sum(stats.get(name, 0) for name in COUNTERS)
+    warnings = []
+    if unseen:
+        warnings.append(
+            f"cpu {cpu}: {plural(unseen, 'event')} of the kernel's buffer did not get into"
+            " the recording"
+        )
+    if sure > total:
+        warnings.append(
+            f"cpu {cpu}: the pages say that {plural(sure, 'event')} went missing, the"
+            f" kernel's counters {total:,}: the greater is taken"
+        )
+    return max(total, sure), tuple(warnings)
+
+
+# -----------------------------------------------------------------------------
+# Finds which process and pid namespace the two sides of every fork belong to.
+
+
+CLONE_THREAD: Final = 0x00010000
+CLONE_NEWPID: Final = 0x20000000
+
+_NEWTASK, _FORK = 0, 1
+_GATHERED: Final = struct.Struct("<QIiiQ")  # time, which, parent, child, clone flags
+_BESIDE: Final = struct.Struct("<iIiI")
+assert _BESIDE.size == FORK_BESIDE  # noqa: S101 - two modules agree on one record
+
+
+def gathering(
+    fork: tuple[Format, EventClass] | None, newtask: tuple[Format, EventClass] | None
+) -> tuple[array[int], array[int]]:
+    """Return the programs that gather forks and new tasks, see `ctf_events.programs`.
+
+    Parameters
+    ----------
+    fork, newtask : tuple of (Format, EventClass), or None
+        The two events, where they were recorded.
+    """
+    wanted = []
+    if newtask is not None:
+        form, of = newtask
+        at = {f.name: f for f in form.fields}
+        if {"pid", "clone_flags"} <= at.keys() and at["pid"].size == 4:
+            flags = at["clone_flags"]
+            half = () if flags.size == 8 else ((Step.CONSTANT32, 0, 0, 0),)
+            if flags.size in {4, 8}:
+                wanted.append(
+                    EventClass(
+                        *(of.name, _NEWTASK, (), form.number, of.need),
+                        steps=(
+                            (Step.CONSTANT32, _NEWTASK, 0, 0),
+                            (Step.COPY, form.common["common_pid"].offset, 4, 0),
+                            (Step.COPY, at["pid"].offset, 4, 0),
+                            (Step.COPY, flags.offset, flags.size, 0),
+                            *half,
+                        ),
+                    )
+                )
+    if fork is not None:
+        form, of = fork
+        at = {f.name: f for f in form.fields}
+        if all(name in at and at[name].size == 4 for name in ("parent_pid", "child_pid")):
+            wanted.append(
+                EventClass(
+                    *(of.name, _FORK, (), form.number, of.need),
+                    steps=(
+                        (Step.CONSTANT32, _FORK, 0, 0),
+                        (Step.COPY, at["parent_pid"].offset, 4, 0),
+                        (Step.COPY, at["child_pid"].offset, 4, 0),
+                        (Step.CONSTANT32, 0, 0, 0),
+                        (Step.CONSTANT32, 0, 0, 0),
+                    ),
+                )
+            )
+    return programs(wanted)
+
+
+def _events(gathered: bytes, cpu: int) -> Iterator[tuple[int, int, int, int, int, int]]:
+    for time, which, parent, child, flags in _GATHERED.iter_unpack(gathered):
+        yield time, cpu, which, parent, child, flags
+
+
+def resolve_forks(
+    gathered: Sequence[bytes], threads: Sequence[Thread], later: Sequence[Thread]
+) -> list[bytearray]:
+    """Return what the forks of each cpu have beside their records.
+
+    Parameters
+    ----------
+    gathered : sequence of bytes
+        For each cpu what `gathering`'s programs made, in order of time.
+    threads, later : sequence of Thread
+        The threads at the start and at the end.
+
+    Returns
+    -------
+    list of bytearray
+        For each cpu and each of its forks the parent's TGID (i32) and namespace (u32),
+        then the child's.  A thread that nothing is known of counts as a process of its
+        own; a namespace that is not known is 0.
+    """
+    # What a thread id meant at the end holds for its last fork.
+    at_end = {t.tid: t for t in later}
+    last_fork: dict[int, int] = {}
+    for one in gathered:
+        for time, which, _, child, _ in _GATHERED.iter_unpack(one):
+            if which == _FORK and child in at_end and time <= at_end[child].time:
+                last_fork[child] = max(time, last_fork.get(child, 0))
+    group: dict[int, tuple[int, int]] = {
+        # The statedump takes a while: threads fork before their turn in it has come.
+        **{t.tid: (t.tgid, t.namespace) for t in later if t.tid not in last_fork},
+        **{t.tid: (t.tgid, t.namespace) for t in threads},
+    }
+    dumped = iter(threads)
+    waiting = next(dumped, None)
+    flags_of: dict[int, int] = {}
+    found = [bytearray() for _ in gathered]
+    streams = [_events(one, cpu) for cpu, one in enumerate(gathered)]
+    for time, cpu, which, parent, child, flags in heapq.merge(*streams, key=lambda e: e[:1]):
+        while waiting is not None and waiting.time <= time:
+            group[waiting.tid] = waiting.tgid, waiting.namespace
+            waiting = next(dumped, None)
+        if which == _NEWTASK:
+            flags_of[child] = flags
+            continue
+        known = at_end.get(child) if last_fork.get(child) == time else None
+        cloned = flags_of.pop(child, None)
+        if cloned is None:
+            cloned = CLONE_THREAD if known is not None and known.tgid != child else 0
+        mine = group.get(parent)
+        if mine is None:
+            # A new thread that was seen at the end tells whose it is.
+            mine = (known.tgid if known is not None and cloned & CLONE_THREAD else parent), 0
+        if cloned & CLONE_THREAD:
+            new = mine
+        else:
+            # Who unshared its pid namespace makes children in another than its own: what
+            # was seen at the end goes before what is inherited.
+            seen = known.namespace if known is not None else 0
+            new = child, seen or (0 if cloned & CLONE_NEWPID else mine[1])
+        group[child] = new
+        found[cpu] += _BESIDE.pack(mine[0], mine[1], new[0], new[1])
+    return found

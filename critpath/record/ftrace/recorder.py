@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,16 +20,12 @@ from typing import Final
 from critpath.errors import CritpathError, UsageError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
-from critpath.record.ftrace.cgroups import scan_cgroups
-from critpath.record.ftrace.convert import convert
+from critpath.record.ftrace.cleanup import holds_more, leftovers
+from critpath.record.ftrace.convert import Converted, convert
 from critpath.record.ftrace.drain import Drain, online, watermark
-from critpath.record.ftrace.finish import FORMAT, TRACE, finish_raw, recorder_facts
-from critpath.record.ftrace.leftovers import leftovers
-from critpath.record.ftrace.obstacles import CLOCK, buffer_bytes, obstacles
-from critpath.record.ftrace.statedump import scan
-from critpath.record.ftrace.tracefs import Instance
-from critpath.record.ftrace.wanted import SWITCH, Wanted, shortened, wanted
-from critpath.record.ftrace.watch import Watch
+from critpath.record.ftrace.events import SWITCH, Wanted, shortened, wanted
+from critpath.record.ftrace.preflight import CLOCK, buffer_bytes, obstacles
+from critpath.record.ftrace.tracefs import Instance, scan
 from critpath.record.profiles import profile_events
 from critpath.record.recorder import Recorded, Recorder, RecorderSettings, UnfinishedError
 
@@ -378,3 +376,174 @@ def _unwritable(raw: Path, error: OSError) -> CritpathError:
     return CritpathError(
         f"{raw} cannot be written: {error.strerror or error}", "record to another place: -o DIR"
     )
+
+
+# -----------------------------------------------------------------------------
+# Which control groups every process is in, from /proc: a trace only tells of moves.
+
+
+# ns, process, number of the hierarchy, path.
+Row = tuple[int, int, int, str]
+
+_UNIFIED: Final = 0  # number of version 2's one hierarchy
+
+
+def scan_cgroups() -> list[Row]:
+    """Return a row for every process and hierarchy.
+
+    The roots of version 1's hierarchies, in which most processes are, are left out.
+
+    Returns
+    -------
+    list of tuple
+        ``ns`` (CLOCK_MONOTONIC, just before it was read), ``tgid``, the number of the hierarchy
+        as `cgroup_attach_task` has it in ``dst_root``, and the path below its root.
+    """
+    rows: list[Row] = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - no object per process: this is timed
+        if not name.isdecimal():
+            continue
+        # Before it is read: what a move says, even one that comes right then, is newer.
+        now = time.monotonic_ns()
+        try:
+            with open(f"/proc/{name}/cgroup", "rb") as stream:  # noqa: PTH123 - as above
+                text = stream.read()
+        except OSError:
+            continue
+        for line in text.decode("utf-8", "replace").splitlines():
+            number, _, rest = line.partition(":")
+            path = rest.partition(":")[2]
+            if number.isdecimal() and path and (path != "/" or int(number) == _UNIFIED):
+                rows.append((now, int(name), int(number), path))
+    return rows
+
+
+# -----------------------------------------------------------------------------
+# Turns tracing off when its recorder is killed.
+
+
+# Waits in the instance's directory for a line, or for the end of whoever could write one.
+# The buffers stay: what is in them belongs to the recording.
+_SCRIPT: Final = "trap '' HUP INT QUIT TERM; read -r _ && exit; echo 0 >tracing_on; : >set_event"
+_PATIENCE: Final = 5.0  # s
+
+
+class Watch:
+    """A small process that outlives its recorder; costs nothing while that lives.
+
+    Parameters
+    ----------
+    instance : Instance
+        Which is there.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        # A machine without a shell, or without a process to spare, can be recorded all the same.
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(  # noqa: S603 - our own words
+                ["/bin/sh", "-c", _SCRIPT, "critpath-watch"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=instance.path,
+                env={},
+                start_new_session=True,  # what is sent to the recorder's group is not meant
+            )
+
+    def dismiss(self) -> None:
+        """End it: the recorder lives, and turns tracing off itself."""
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        with contextlib.suppress(OSError), process.stdin as stdin:
+            stdin.write(b"\n")
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+# -----------------------------------------------------------------------------
+# Makes a trace of the raw data that a recorder left when it was killed.
+
+
+TRACE: Final = "trace"
+FORMAT: Final = "ctf-1.8"
+
+_CONTEXTS: Final = ("tid", "common_flags")
+
+
+def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded | None:
+    """Convert what a dead recorder left in ``raw/`` into ``trace/``.
+
+    Parameters
+    ----------
+    directory : Path
+        The recording.
+    tell : callable
+
+    Returns
+    -------
+    Recorded or None
+        None where recording had not begun.
+
+    Raises
+    ------
+    CritpathError
+        If nothing can be made of it; it is then as it was.
+    """
+    raw, trace = directory / raws.RAW, directory / TRACE
+    if not raw.is_dir():
+        raws.discard(directory)
+        # The trace was put there by somebody, or there was nothing yet.
+        made = any(trace.glob("*/metadata"))
+        return Recorded(facts={"name": "ftrace", "format": FORMAT}) if made else None
+    if not raws.is_described(raw):
+        raws.discard(directory)
+        return None
+    description = raws.read_description(raw)
+    if holds_more(str(description.get("session"))):
+        raise CritpathError(
+            f"the kernel still holds a part of what belongs to {raw}",
+            "make room there, then: critpath doctor --clean",
+        )
+    # Cpus that came while it was recorded have a file only.
+    with_files = {int(p.name[3:]) for p in raw.glob("cpu*") if p.name[3:].isdecimal()}
+    if not with_files <= {*description.get("cpus", [])}:
+        description["cpus"] = sorted(with_files | {*description.get("cpus", [])})
+        raws.write_description(raw, description)
+    if trace.is_dir() and not trace.is_symlink():
+        # Killed between the trace and its end: the same trace is made again.
+        shutil.rmtree(trace)
+    raws.give_room(raw)
+    converted = convert(raw, trace, tell)
+    return Recorded(
+        loss=converted.loss,
+        facts=recorder_facts(description, converted),
+        warnings=converted.warnings,
+        release=partial(raws.discard, directory),
+        end=converted.end,
+    )
+
+
+def recorder_facts(description: Mapping[str, object], converted: Converted) -> dict[str, object]:
+    """Return what a manifest says of its recorder.
+
+    ``event_count`` is what the kernel recorded, without what conversion adds to the trace:
+    the loss is a share of it.
+    """
+    recorder = description.get("recorder")
+    return {
+        "name": "ftrace",
+        "version": recorder.get("version", "") if isinstance(recorder, dict) else "",
+        "events": list(converted.names),
+        "event_count": converted.recorded,
+        "missing": description.get("missing", []),
+        "contexts": list(_CONTEXTS),
+        "buffer_bytes": description.get("buffer_bytes", 0),
+        "format": FORMAT,
+        "clock": {"name": "monotonic", "epoch": description.get("epoch", 0)},
+        "tracefs": description.get("tracefs", ""),
+    }

@@ -19,8 +19,7 @@ from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.record.identity import SESSION_VARIABLE, owner_of, start_time
-from critpath.record.lttng.program import reachable, sessions
-from critpath.record.trusted import trusted_program
+from critpath.record.lttng.program import reachable, sessions, trusted_program
 from critpath.units import safe_text
 
 # In our daemon's environment, with the session it was started for.  Not SESSION_VARIABLE,

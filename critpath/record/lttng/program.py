@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from critpath.errors import CritpathError
-from critpath.record.trusted import trusted_program
 from critpath.units import safe_text
 
 LIMIT: Final = 60.0  # seconds for one answer; a session daemon may be loading modules
@@ -191,3 +191,46 @@ def _number(channel: ET.Element, name: str) -> int:
         return int(text(channel, f".//{{*}}{name}") or 0)
     except ValueError:
         return 0
+
+
+# -----------------------------------------------------------------------------
+# Finds the programs that critpath runs as root: only those that nobody else can exchange.
+
+
+def trusted_program(name: str) -> str | None:
+    """Find a program along PATH, never in the current directory.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str or None
+        Its path.  For root only one that belongs to root, in directories that do, all the
+        way from ``/``, and that no group but root's may write to: a PATH that came through
+        ``sudo env "PATH=$PATH"`` may have places of other users in it.
+    """
+    for place in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        if not Path(place).is_absolute():
+            continue
+        path = Path(place, name)
+        if path.is_file() and os.access(path, os.X_OK) and (os.geteuid() or _is_roots(path)):
+            return str(path)
+    return None
+
+
+def _is_roots(path: Path) -> bool:
+    """Tell whether only root decides what a name leads to; both ways to it count."""
+    try:
+        real = path.resolve(strict=True)
+        return all(map(_is_kept, {path.parent, *path.parent.parents, real, *real.parents}))
+    except (OSError, RuntimeError):  # a loop of links
+        return False
+
+
+def _is_kept(path: Path) -> bool:
+    status = path.stat()
+    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    others = stat.S_IWOTH | (stat.S_IWGRP if status.st_gid else 0)
+    return status.st_uid == 0 and (bool(sticky) or not status.st_mode & others)

@@ -10,23 +10,24 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from xml.etree import ElementTree as ET
 
-from critpath.errors import CritpathError
-from critpath.record.held import for_children
+from critpath.errors import CritpathError, UnreadableError, UsageError
+from critpath.model import CpuLoss
+from critpath.record.dirfd import for_children
+from critpath.record.identity import owner_of
 from critpath.record.lttng import program
-from critpath.record.lttng.daemon import end_orphans, own_daemons, start_daemon
-from critpath.record.lttng.ending import (
-    destroy_session,
-    finish_dead,
-    leftovers,
-    loss_of,
-    stop_session,
-)
-from critpath.record.lttng.obstacles import obstacles
-from critpath.record.lttng.profile import SessionFile, session_file
-from critpath.record.recorder import Recorded, UnfinishedError
+from critpath.record.lttng.daemon import end_daemon, end_orphans, own_daemons, start_daemon
+from critpath.record.lttng.preflight import obstacles
+from critpath.record.lttng.program import Channel, LttngError, channels, installed, run, sessions
+from critpath.record.profiles import profile_path
+from critpath.record.reading import read_manifest
+from critpath.record.recorder import Leftover, Recorded, UnfinishedError
 
 if TYPE_CHECKING:
     from critpath.record.recorder import Recorder, RecorderSettings
@@ -259,3 +260,290 @@ def _trace_format(metadata: Path) -> str:
     # JSON text sequences begin with a record separator; CTF 1.8 with its packets' magic
     # number or, as text, with a comment.
     return "ctf-2" if head[:1] in {b"\x1e", b"{"} else "ctf-1.8"
+
+
+# -----------------------------------------------------------------------------
+# Ends a session so that its trace is whole, and reads back what was lost.
+
+
+DATA_LIMIT: Final = 120.0  # seconds the consumer daemon may take to write what is left
+
+# What was lost by sessions that this process ended for dead recorders: LTTng forgets it
+# with the session, and the manifest is written afterwards.
+_ended: Final[dict[str, tuple[CpuLoss, ...]]] = {}
+
+
+def stop_session(session: str, limit: float = DATA_LIMIT) -> str:
+    """Turn tracing off and wait until the trace is written.
+
+    Returns
+    -------
+    str
+        A warning if it was not written in time, else "".
+    """
+    try:
+        # Stops first, then asks again and again whether data is pending.
+        run("stop", session, limit=limit)
+    except LttngError as error:
+        if error.said == "timeout":
+            return (
+                f"{limit:.0f} s after tracing was turned off, LTTng's consumer daemon had"
+                " not written everything: the trace may lack its end"
+            )
+        if "already stopped" not in error.said.lower() and "not started" not in error.said.lower():
+            raise
+    return ""
+
+
+def destroy_session(session: str, *, wait: bool = True) -> None:
+    """Remove a session from its daemon; one that is not there is removed already."""
+    try:
+        run("destroy", *(() if wait else ("--no-wait",)), session, limit=DATA_LIMIT)
+    except LttngError as error:
+        if error.said == "timeout" and wait:
+            destroy_session(session, wait=False)
+        elif "not found" not in error.said.lower():
+            raise
+
+
+def loss_of(counted: list[Channel]) -> tuple[CpuLoss, ...]:
+    """Return what channels lost: LTTng counts for all cpus together."""
+    events = sum(channel.discarded for channel in counted)
+    packets = sum(channel.lost_packets for channel in counted)
+    return (CpuLoss(-1, events, packets),) if events or packets else ()
+
+
+def end_session(session: str) -> None:
+    """Stop and destroy the session of a dead recorder: its trace is readable then."""
+    stop_session(session)
+    with contextlib.suppress(CritpathError):
+        _ended[session] = loss_of(channels(session))
+    destroy_session(session)
+
+
+def finish_dead(directory: Path, tell: Callable[[str], None]) -> Recorded:
+    """Finish the recording of a recorder that was killed.
+
+    LTTng's consumer daemon went on writing: the trace is whole once its session is
+    ended, here or by `leftovers` before.
+
+    Parameters
+    ----------
+    directory : Path
+        The recording's.
+    tell : callable
+        Told what is being done.
+
+    Raises
+    ------
+    CritpathError
+        If the session cannot be ended, or left no trace.
+    """
+    place = (directory / "trace").absolute()
+    session = _session(directory)
+    there: dict[str, str] = {}
+    if installed():
+        with contextlib.suppress(LttngError):  # no daemon: no session
+            there = sessions()
+    if session in there:
+        owner = owner_of(session)
+        if owner is None or owner.gone() is not True:
+            raise CritpathError(
+                f"the session {session} still records into {directory}",
+                "end its recorder first",
+            )
+        tell("ending its LTTng session")
+        end_session(session)
+        end_orphans()
+    if not (place / "kernel" / "metadata").is_file():
+        raise CritpathError(f"no trace in {place}", "nothing was recorded: remove it")
+    if session not in _ended:
+        return Recorded(
+            facts={"name": "lttng"},
+            warnings=("LTTng's count of discarded events is lost: the trace's own marks tell",),
+        )
+    return Recorded(loss=_ended[session], facts={"name": "lttng"})
+
+
+def leftovers() -> list[Leftover]:
+    """Return the sessions and session daemons of dead recorders."""
+    found: list[Leftover] = []
+    if not installed():
+        return found
+    with contextlib.suppress(LttngError):  # no daemon: no session
+        found += [
+            Leftover("session", name, name, partial(end_session, name))
+            for name in sessions()
+            if _dead(name)
+        ]
+    found += [
+        Leftover("daemon", str(pid), name, partial(_end_daemon, pid))
+        for pid, name in own_daemons()
+        if _dead(name)
+    ]
+    return found
+
+
+def _dead(session: str) -> bool:
+    owner = owner_of(session)
+    return owner is not None and owner.gone() is True
+
+
+def _end_daemon(pid: int) -> None:
+    if not end_daemon(pid):
+        raise CritpathError(
+            f"the session daemon {pid} still has sessions of others: {', '.join(sessions())}",
+            "end those, then: critpath doctor --clean",
+        )
+
+
+def _session(directory: Path) -> str:
+    """Return the session that a recording's manifest names, "" if it has none."""
+    try:
+        return read_manifest(directory).session
+    except UnreadableError:
+        return ""
+
+
+# -----------------------------------------------------------------------------
+# Makes the session file that `lttng load` gets: a profile with its name filled in.
+
+
+# What a session file's schema does not know, `lttng add-context` still does.
+_INSTRUCTION: Final = "critpath-context"
+_SMALLEST: Final = 4096  # a sub-buffer is a power of two, of a page at least
+_TRACE_FORMATS: Final = {"ctf-1.8": "CTF_1_8", "ctf-2": "CTF_2"}
+
+
+@dataclass(frozen=True)
+class SessionFile:
+    """A session file, ready to be written, and what it makes LTTng record.
+
+    Attributes
+    ----------
+    text : str
+        XML.
+    channel : str
+        Name of the kernel channel.
+    events : tuple of str
+        Names or patterns, as in the trace.
+    contexts : tuple of str
+        As `lttng add-context` calls them, without ``added``.
+    added : tuple of str
+        Contexts to be added when it is loaded.
+    missing : tuple of str
+        Events that this tracer does not have: left out.
+    buffer_bytes : int
+        Per cpu.
+    """
+
+    text: str
+    channel: str
+    events: tuple[str, ...]
+    contexts: tuple[str, ...]
+    added: tuple[str, ...]
+    missing: tuple[str, ...]
+    buffer_bytes: int
+
+
+def session_file(
+    settings: RecorderSettings, output: Path, available: set[str], *, formats: bool
+) -> SessionFile:
+    """Fill in a profile.
+
+    Parameters
+    ----------
+    settings : RecorderSettings
+    output : Path
+        Absolute: where the trace goes.
+    available : set of str
+        Tracepoints that the tracer has.
+    formats : bool
+        Whether this LTTng has a choice of trace formats (2.15).
+
+    Raises
+    ------
+    UsageError
+        If there is no such profile or format.
+    """
+    place = profile_path(settings.profile)
+    if settings.trace_format not in _TRACE_FORMATS:
+        raise UsageError(
+            f"no trace format {settings.trace_format!r}",
+            f"take one of {', '.join(_TRACE_FORMATS)}",
+        )
+    if settings.trace_format != "ctf-1.8" and not formats:
+        raise UsageError(
+            f"this LTTng does not write {settings.trace_format}",
+            "leave --trace-format out, or install LTTng 2.15 or later",
+        )
+    parser = ET.XMLParser(target=ET.TreeBuilder(insert_pis=True))  # noqa: S314 - our own file
+    root = ET.fromstring(place.read_bytes(), parser)  # noqa: S314 - our own file
+    session = _child(root, "session")
+    _child(session, "name").text = settings.session
+    if formats:
+        ET.SubElement(session, "trace_format").text = _TRACE_FORMATS[settings.trace_format]
+    consumer = ET.SubElement(ET.SubElement(session, "output"), "consumer_output")
+    ET.SubElement(consumer, "enabled").text = "true"
+    ET.SubElement(ET.SubElement(consumer, "destination"), "path").text = str(output)
+    channel = _child(session, "domains/domain/channels/channel")
+    events, missing = _keep(_child(channel, "events"), available)
+    bytes_per_cpu = _size(channel, settings.buffer_bytes)
+    contexts = _child(channel, "contexts")
+    added = [
+        words[1]
+        for element in contexts
+        if callable(element.tag)  # a processing instruction
+        and (words := (element.text or "").split())[:1] == [_INSTRUCTION]
+        and len(words) == 2
+    ]
+    return SessionFile(
+        text='<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode"),
+        channel=_child(channel, "name").text or "",
+        events=events,
+        contexts=tuple((c.text or "").lower() for c in contexts.iterfind("context/type")),
+        added=tuple(added),
+        missing=missing,
+        buffer_bytes=bytes_per_cpu,
+    )
+
+
+def _keep(events: ET.Element, available: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Take out what the tracer does not have; return the names kept and the others.
+
+    Old tracers refuse a session with an event that they do not have, new ones take it
+    and record nothing.
+    """
+    kept, missing = [], []
+    for event in list(events):
+        name = event.findtext("name") or ""
+        if event.findtext("type") == "SYSCALL":
+            kept += [f"syscall_entry_{name}", f"syscall_exit_{name}"]
+        elif any(fnmatchcase(one, name) for one in available):
+            kept.append(name)
+        else:
+            events.remove(event)
+            missing.append(name)
+    return tuple(kept), tuple(missing)
+
+
+def _size(channel: ET.Element, wanted: int) -> int:
+    """Set the size of the sub-buffers; return the bytes that a cpu gets."""
+    size, count = _child(channel, "subbuffer_size"), _child(channel, "subbuffer_count")
+    number = int(count.text or 1)
+    if wanted:
+        # Two at least: one is written while the other is read.
+        while number > 2 and wanted // number < _SMALLEST:
+            number //= 2
+        each = _SMALLEST
+        while each * number < wanted:
+            each *= 2
+        size.text, count.text = str(each), str(number)
+    return int(size.text or 0) * number
+
+
+def _child(element: ET.Element, path: str) -> ET.Element:
+    found = element.find(path)
+    if found is None:
+        raise ValueError(f"the profile has no {path}")  # a file of the package is damaged
+    return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.documents import ComparisonDocument, StateEntry
-from critpath.report import sentences, verdict
+from critpath.text import sentences, verdict
 from critpath.units import plural, safe_text
 
 # GitHub shows ten of each kind a step and drops the others without a word.

@@ -11,7 +11,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from critpath.documents import CauseEntry, ComparisonDocument, StateEntry
-from critpath.report import sentences, verdict
+from critpath.text import sentences, verdict
 from critpath.units import NS_PER_S, plural, safe_text
 
 _SUITE: Final = "critpath"

@@ -9,8 +9,8 @@ from typing import Final
 from msgspec import structs
 
 from critpath.documents import ComparisonDocument, StateEntry
-from critpath.report import sentences, verdict
 from critpath.report.ci.markdown_text import inert, quoted, table
+from critpath.text import sentences, verdict
 from critpath.units import plural
 
 # A comment may have 65,536 characters, a job's summary 1 MiB: this fits both.

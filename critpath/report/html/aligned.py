@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from critpath.documents import AlignedEntry, ComparisonDocument, ExecutionEntry, FindingEntry
-from critpath.report import verdict
 from critpath.report.columns import GAP
 from critpath.report.html.elements import paragraph, table, text
 from critpath.report.html.names import names_of, titled
 from critpath.report.html.svg_alignment import alignment_svg, caption
 from critpath.report.html.svg_patterns import swatch
 from critpath.report.palette import words_of
-from critpath.report.sentences import thread_of
+from critpath.text import verdict
+from critpath.text.sentences import thread_of
 from critpath.units import format_ns
 
 MOST_DRAWN: Final = 30

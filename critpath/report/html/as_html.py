@@ -13,7 +13,6 @@ from importlib.resources import files
 from typing import Final
 
 from critpath.documents import ComparisonDocument
-from critpath.report import verdict
 from critpath.report.html import page
 from critpath.report.html.aligned import drawings
 from critpath.report.html.causes import causes
@@ -25,6 +24,7 @@ from critpath.report.html.page_data import data_elements
 from critpath.report.html.sets import sets
 from critpath.report.html.states import states
 from critpath.report.html.svg_patterns import definitions
+from critpath.text import verdict
 from critpath.units import plural
 
 _SIGNS: Final = {"ok": "✓", "anomaly": "▲", "inconclusive": "?"}

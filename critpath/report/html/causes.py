@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from critpath.documents import CauseEntry, ComparisonDocument
-from critpath.report import verdict
 from critpath.report.html.aligned import MOST_FINDINGS, drawn, findings_by_execution
 from critpath.report.html.elements import paragraph, prose, said, table, text
 from critpath.report.html.names import names_of, titled
 from critpath.report.palette import VERMILLION
+from critpath.text import verdict
 from critpath.units import plural
 
 MOST_CAUSES: Final = 40

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from critpath.documents import ClusterEntry, ComparisonDocument
-from critpath.report import verdict
 from critpath.report.html.elements import items, paragraph, said, table, terms, text
 from critpath.report.html.svg_marks import Mark, looks, swatch
 from critpath.report.html.svg_reachability import reachability_plots
 from critpath.report.html.svg_scatter import scatter_panels
+from critpath.text import verdict
 from critpath.units import plural
 
 MOST_CLUSTERS: Final = 60

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from critpath.documents import ComparisonDocument
-from critpath.report import verdict
 from critpath.report.html.aligned import drawn
 from critpath.report.html.elements import paragraph, said, table, terms, text
-from critpath.report.sentences import thread_of
+from critpath.text import verdict
+from critpath.text.sentences import thread_of
 
 MOST_EXECUTIONS: Final = 500
 

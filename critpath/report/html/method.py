@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from critpath.documents import ComparisonDocument
-from critpath.report import verdict
 from critpath.report.html.elements import items, table, text
+from critpath.text import verdict
 from critpath.units import plural
 
 

@@ -12,7 +12,7 @@ from critpath.report.html.elements import text
 
 # What an execution is called that nothing in the trace names: thread and time of begin.
 _UNNAMED: Final = re.compile(r"(\d+)@(\d+)", re.ASCII)
-# As vectors/alphabet.py tells numbers of instances from those of a program's name.
+# As vectors/table.py tells numbers of instances from those of a program's name.
 _INSTANCE: Final = re.compile(r"(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$")
 _FEWEST: Final = 3  # digits of a begin: a single one looks like a number of its own
 

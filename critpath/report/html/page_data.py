@@ -17,7 +17,6 @@ from critpath.documents import (
     ExecutionEntry,
     FindingEntry,
 )
-from critpath.report import verdict
 from critpath.report.columns import consensus, own_columns, stretches
 from critpath.report.html.aligned import findings_by_execution
 from critpath.report.html.compact import (
@@ -31,8 +30,10 @@ from critpath.report.html.compact import (
 )
 from critpath.report.html.names import family_of, names_of
 from critpath.report.html.wakes import changes
-from critpath.report.palette import KINDS, LOOKS, letter_of, words_of
-from critpath.report.sentences import thread_of
+from critpath.report.palette import LOOKS, letter_of, words_of
+from critpath.text import verdict
+from critpath.text.phrases import KINDS
+from critpath.text.sentences import thread_of
 from critpath.units import format_ns, safe_text
 
 # Cells (a symbol and a duration) of normal rows that go into a page, shared out over its

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.documents import ComparisonDocument, Plane
-from critpath.report import verdict
 from critpath.report.html.names import names_of
 from critpath.report.html.svg_marks import DIAMOND, Mark, looks, mark_of
 from critpath.report.palette import ORANGE, SKY, VERMILLION
+from critpath.text import verdict
 
 MOST_MARKS: Final = 600  # per panel; each may stand for several executions
 # Marks in one cell of so many px become one: finer as long as that leaves few enough.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from critpath.documents import ComparisonDocument, DetectionEntry, StateEntry
-from critpath.report import verdict
 from critpath.report.html.elements import paragraph, said, table, terms, text
 from critpath.report.palette import BLUE, LOOKS, VERMILLION
+from critpath.text import verdict
 from critpath.units import format_ns, format_share, plural
 
 MOST_STATES: Final = 70

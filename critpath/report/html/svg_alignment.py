@@ -6,7 +6,6 @@ import math
 from typing import Final
 
 from critpath.documents import AlignedEntry, ComparisonDocument
-from critpath.report import verdict
 from critpath.report.columns import (
     GAP,
     Layout,
@@ -20,6 +19,7 @@ from critpath.report.html.elements import text
 from critpath.report.html.names import names_of
 from critpath.report.html.svg_patterns import cells
 from critpath.report.palette import BLUE, ORANGE, VERMILLION
+from critpath.text import verdict
 from critpath.units import plural
 
 WIDTH: Final = 1120

@@ -9,11 +9,11 @@ from rich.style import Style
 from rich.text import Text
 
 from critpath.documents import AlignedEntry, ComparisonDocument
-from critpath.report import verdict
 from critpath.report.columns import GAP, consensus, flagged_columns, layout
 from critpath.report.palette import LOOKS, letter_of, words_of
 from critpath.report.text.findings import print_findings
 from critpath.report.text.table import print_line, print_packed
+from critpath.text import verdict
 from critpath.units import plural
 
 _MOST_BLOCKS = 4

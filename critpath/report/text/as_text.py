@@ -7,9 +7,9 @@ from typing import Final
 from rich.console import Console
 
 from critpath.documents import ClusterEntry, ComparisonDocument
-from critpath.report import sentences, verdict
 from critpath.report.text.alignment import print_alignment
 from critpath.report.text.table import Row, print_line, print_table
+from critpath.text import sentences, verdict
 from critpath.units import plural
 
 _COLOURS: Final = {"ok": "bold green", "anomaly": "bold red", "inconclusive": "bold yellow"}

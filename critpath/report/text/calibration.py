@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from critpath.documents import CalibrationDocument, DetectableEntry, LackEntry, RateEntry
-from critpath.report import verdict
 from critpath.report.text.table import new_table, print_line, shown
+from critpath.text import verdict
 from critpath.units import format_ns, format_share, plural, round_up
 
 _COLOURS: Final = {"calibrated": "bold green", "alarming": "bold red"}

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from critpath.documents import AlignedEntry, ComparisonDocument, FindingEntry
-from critpath.report import sentences, verdict
 from critpath.report.text.table import new_table, print_line, shown
+from critpath.text import sentences, verdict
 
 _MOST_FINDINGS = 6
 # What the columns of figures take; on less, a finding has lines of its own.

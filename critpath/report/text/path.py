@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from critpath.documents import PathDocument
-from critpath.report import sentences
 from critpath.report.palette import LOOKS
 from critpath.report.text.table import new_table, print_line, shown
+from critpath.text import sentences
 from critpath.units import format_ns, format_share, plural
 
 _BAR = 30

@@ -359,7 +359,7 @@ def a_million_events_a_second(bench: Bench, seconds: float = 60.0) -> Result:
 
 def short_processes(bench: Bench, count: int = 10_000) -> Result:
     from critpath.model import Kind  # noqa: PLC0415 - what is not needed elsewhere
-    from critpath.read.layout import KERNEL  # noqa: PLC0415
+    from critpath.read.event_names import KERNEL  # noqa: PLC0415
     from critpath.read.recording import read_events  # noqa: PLC0415
 
     numbers = bench.numbers()

@@ -20,10 +20,9 @@ from critpath.model import CpuLoss, Kind, Wanted
 from critpath.read.recording import read_events
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace import convert as module
-from critpath.record.ftrace.convert import convert
+from critpath.record.ftrace.convert import convert, gathering
 from critpath.record.ftrace.ctf_events import compile_event
 from critpath.record.ftrace.formats import read_format
-from critpath.record.ftrace.tgids import gathering
 
 ROOT = Path(__file__).resolve().parents[3]
 ARCHIVE = ROOT / "fixtures" / "ftrace-raw" / "minimal.tar.xz"

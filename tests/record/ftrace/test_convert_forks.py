@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from critpath.record.ftrace.ctf_raw import Thread
-from critpath.record.ftrace.tgids import CLONE_NEWPID, CLONE_THREAD, resolve_forks
+from critpath.record.ftrace.convert import CLONE_NEWPID, CLONE_THREAD, resolve_forks
+from critpath.record.ftrace.ctf_writer import Thread
 
 FIRST, INNER = 4026531836, 4026532000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.ftrace.obstacles import obstacles
+from critpath.record.ftrace.preflight import obstacles
 from critpath.record.recorder import RecorderSettings
 
 sys.path.insert(0, str(Path(__file__).parent))

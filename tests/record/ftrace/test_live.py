@@ -17,13 +17,13 @@ import pytest
 
 from critpath.errors import CritpathError, UsageError
 from critpath.model import Kind, Wanted
-from critpath.read.layout import KERNEL
+from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 from critpath.record import profiles
+from critpath.record.ftrace import cleanup as leftover_module
 from critpath.record.ftrace import drain, tracefs
-from critpath.record.ftrace import leftovers as leftover_module
 from critpath.record.ftrace import recorder as module
-from critpath.record.ftrace.obstacles import obstacles
+from critpath.record.ftrace.preflight import obstacles
 from critpath.record.ftrace.recorder import FtraceRecorder, finish_raw, leftovers, open_recorder
 from critpath.record.identity import new_name
 from critpath.record.recorder import Recorded, RecorderSettings, UnfinishedError

@@ -13,16 +13,15 @@ import pytest
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.record import profiles
-from critpath.record.ftrace import obstacles as obstacle_module
+from critpath.record.ftrace import preflight as obstacle_module
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
-from critpath.record.ftrace.cgroups import scan_cgroups
+from critpath.record.ftrace.cleanup import leftovers
 from critpath.record.ftrace.drain import parse_cpus, watermark
-from critpath.record.ftrace.leftovers import leftovers
-from critpath.record.ftrace.obstacles import buffer_bytes, obstacles
-from critpath.record.ftrace.statedump import scan
-from critpath.record.ftrace.wanted import shortened, wanted
-from critpath.record.ftrace.watch import Watch
+from critpath.record.ftrace.events import shortened, wanted
+from critpath.record.ftrace.preflight import buffer_bytes, obstacles
+from critpath.record.ftrace.recorder import Watch, scan_cgroups
+from critpath.record.ftrace.tracefs import scan
 from critpath.record.identity import new_name
 from critpath.record.profiles import ProfileEvents, profile_events, profile_names, profile_path
 from critpath.record.recorder import RecorderSettings

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from critpath.record.lttng import obstacles as module
-from critpath.record.lttng.obstacles import obstacles
+from critpath.record.lttng import preflight as module
+from critpath.record.lttng.preflight import obstacles
 
 _MODULE_CAPABILITY = 1 << 16
 

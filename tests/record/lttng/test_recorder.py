@@ -14,11 +14,12 @@ from critpath.errors import CritpathError, UsageError
 from critpath.model import Manifest
 from critpath.model.recording import RECORDING
 from critpath.record import identity
-from critpath.record.lttng import ending, program
+from critpath.record.lttng import program
+from critpath.record.lttng import recorder as ending
 from critpath.record.lttng import recorder as recorder_module
 from critpath.record.lttng.daemon import start_daemon
 from critpath.record.lttng.recorder import finish_dead, leftovers, obstacles, open_recorder
-from critpath.record.manifest import write_manifest
+from critpath.record.manifests import write_manifest
 from critpath.record.recorder import RecorderSettings, UnfinishedError
 
 ENOUGH = {"sched_switch", "sched_waking", "lttng_logger"}

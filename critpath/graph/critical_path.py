@@ -1,0 +1,558 @@
+"""Critical paths of executions from blocks of timelines: two sweeps against time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.errors import TooMuchTimeError, UsageError
+from critpath.graph._processors import Account, untiled
+from critpath.graph._walk import Walks, fill_begins, gather, held_over
+from critpath.model import (
+    I32,
+    I64,
+    MOST_TIME,
+    U8,
+    Blocks,
+    Bool,
+    CriticalPaths,
+    Executions,
+    Loss,
+    PathSet,
+    State,
+    Workers,
+    join_stored,
+)
+from critpath.units import plural
+
+# A processor that idles takes who can run within microseconds, a virtual one in less than
+# this.  Who waited although it idled for so long was held back, whoever ran besides.
+HELD_BACK_NS = 2_000_000
+HELD_BACK_SHARE = 0.1
+
+# Rows that are carried into blocks are kept, for walks that come back to one and for
+# executions asked for later: so many bytes unless another number is asked for.
+MOST_CARRIED: Final = 64 << 20
+
+NET: Final = 1
+
+ROWS: Final = (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32, np.int64)
+_STOLEN: Final = (np.int64, np.int64, np.uint8, np.int32)
+_RAN: Final = (np.int64, np.int64, np.int32)
+
+
+class TooManySegments(Exception):  # noqa: N818 - says what is the matter, and is no failure
+    """Paths that are walked together have more segments than they may have."""
+
+
+class Sweep:
+    """Critical paths of the executions of a recording, over its blocks.
+
+    What is found out about the blocks is kept: executions that are asked for later
+    cost the blocks that they are in.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        At least one, of the whole recording.  The first executions cost those from the
+        last to the one they begin in, each fetched twice, and once more where walks come
+        back to it.
+    workers : Workers
+    strings : sequence of str
+        What details and names are codes into.
+    processors : sequence of (host, cpu)
+    packets : sequence of (int, int, int, int)
+        Sender, sent (ns), receiver, received (ns); senders and receivers are workers.
+    losses : sequence of Loss
+    interrupts : bool
+        Take interrupt work out of running time, as IRQ and SOFTIRQ.
+    carried : int
+        Bytes of rows that are kept for walks that come back and executions asked for later.
+
+    Notes
+    -----
+    A path is found backward.  At time t a walk needs the row that covers t; it is in the
+    first block with ``cut >= t``, or it is carried: a row of a later block that begins
+    before that cut.  So all walks go on together through one block after the other, and
+    what is carried is a row or two of each thread.  A second sweep takes interrupt work
+    out of running time, and looks who ran while the path waited for a processor.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        workers: Workers,
+        strings: Sequence[str],
+        processors: Sequence[tuple[int, int]],
+        packets: Sequence[tuple[int, int, int, int]],
+        losses: Sequence[Loss],
+        *,
+        interrupts: bool = True,
+        carried: int = MOST_CARRIED,
+    ) -> None:
+        self._blocks, self._cuts = blocks, blocks.cuts
+        self._workers, self._strings, self._losses = workers, tuple(strings), losses
+        self._links = _by_receiver(packets, len(workers))
+        self._table = _processor_table(processors)
+        self._processors, self._interrupts = len(processors), interrupts
+        self._rows = Carried(self._cuts, ROWS, carried)
+        # A row or two of each processor: all are kept.
+        self._stolen = Carried(self._cuts, _STOLEN)
+        self._ran = Carried(self._cuts, _RAN)
+
+    def paths(self, subjects: I64, begin: I64, end: I64, *, most: int = 0) -> CriticalPaths:
+        """Extract the critical path of every execution.
+
+        Parameters
+        ----------
+        subjects : int64 [executions]
+            Worker of each execution; -1 where the thread never appears in the trace: its
+            whole window is UNKNOWN.
+        begin, end : int64 [executions]
+            Windows (ns).
+        most : int
+            Segments of all together, where there are several; 0 for no limit.
+
+        Returns
+        -------
+        CriticalPaths
+            Exactly one state for every nanosecond of every window, wherever the blocks
+            were cut.
+
+        Raises
+        ------
+        TooManySegments
+            As soon as that is known.
+        """
+        most = most if len(subjects) > 1 else 0
+        subjects, begin, end = (np.ascontiguousarray(column) for column in (subjects, begin, end))
+        workers = self._workers
+        account = Account(
+            *self._walked(subjects, begin, end, most),
+            workers.host,
+            (workers.idle_cpu >= 0).view(np.uint8),
+            self._table,
+            self._processors,
+            self._interrupts,
+            HELD_BACK_NS,
+            HELD_BACK_SHARE,
+        )
+        account.most = most
+        self._account(account, end)
+        codes, texts = _who_ran(account, workers, self._strings)
+        start, low, high, state, detail, comm, tid, host, cpu = account.take(
+            codes, workers.tid, workers.name
+        )
+        wrong = untiled(start, low, high, begin, end)
+        if wrong >= 0:
+            # A fault of critpath, never of the input.
+            raise AssertionError(f"critical path {wrong} does not tile its window")
+        lossy = overlaps_loss(self._losses, host, low, high)
+        return CriticalPaths(
+            start=start,
+            begin=low,
+            end=high,
+            state=state,
+            detail=blame_losses(self._strings, state, detail, lossy),
+            comm=comm,
+            tid=tid,
+            host=host,
+            cpu=cpu,
+            lossy=lossy,
+            strings=texts,
+        )
+
+    def _walked(self, subjects: I64, begin: I64, end: I64, most: int) -> list[Any]:
+        """Return the segments of all walks: start, begin, end, worker, state, detail, cpu."""
+        workers = self._workers
+        walks = Walks(self._cuts, subjects, begin, end, workers.parent, workers.born, *self._links)
+        walks.most = most
+        k = len(self._cuts)
+        while walks.left:
+            wanted = walks.waits(k)
+            if wanted < 0:
+                # All that is left has gone back to a later time.
+                k = len(self._cuts)
+                continue
+            k = self._rows.reach(wanted)
+            block = self._blocks[k].opened()
+            walks.advance(k, block, self._rows.into(k))
+            if 0 < most < walks.emitted:
+                raise TooManySegments
+            if k and walks.waits(k) >= 0:
+                fill_begins(block, int(self._cuts[k - 1]))
+                self._rows.carry(k, block.columns)
+        return walks.take()
+
+    def _account(self, account: Account, end: I64) -> None:
+        """Account for what processors did, from the last block that matters to the first."""
+        last = len(self._cuts) - 1
+        wanted = min(int(np.searchsorted(self._cuts, end.max(initial=0))), last)
+        while account.left:
+            k = self._stolen.reach(wanted)
+            block = self._blocks[k]
+            stolen, ran = block.stolen(), block.ran()
+            if k == wanted:
+                after = int(self._cuts[k - 1]) if k else int(np.iinfo(np.int64).min)
+                account.account(after, stolen, self._stolen.into(k), ran, self._ran.into(k))
+                if 0 < account.most < account.pieces:
+                    raise TooManySegments
+                wanted -= 1
+            if account.left:
+                self._stolen.carry(k, stolen)
+                self._ran.carry(k, ran)
+
+
+def sweep_paths(
+    blocks: Blocks,
+    workers: Workers,
+    strings: Sequence[str],
+    processors: Sequence[tuple[int, int]],
+    packets: Sequence[tuple[int, int, int, int]],
+    losses: Sequence[Loss],
+    subjects: I64,
+    begin: I64,
+    end: I64,
+    *,
+    interrupts: bool = True,
+) -> CriticalPaths:
+    """Extract the critical path of every execution: `Sweep`, once."""
+    sweep = Sweep(blocks, workers, strings, processors, packets, losses, interrupts=interrupts)
+    return sweep.paths(subjects, begin, end)
+
+
+def _by_receiver(
+    packets: Sequence[tuple[int, int, int, int]], workers: int
+) -> tuple[I64, I64, I64, I64, U8]:
+    """Return links of packets: start [workers + 1], time, source, sent, kind."""
+    table = np.array(packets, np.int64).reshape(-1, 4)
+    table = table[np.lexsort((table[:, 3], table[:, 2]))]
+    counts = np.bincount(table[:, 2], minlength=workers)
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    source, sent, _, time = (np.ascontiguousarray(column) for column in table.T)
+    return start, time, source, sent, np.full(len(table), NET, np.uint8)
+
+
+def _processor_table(processors: Sequence[tuple[int, int]]) -> I32:
+    """Return the index of every (host, cpu), -1 where there is none."""
+    width = max((cpu for _, cpu in processors), default=0) + 1
+    hosts = max((host for host, _ in processors), default=0) + 1
+    table = np.full((hosts, width), -1, np.int32)
+    for index, (host, cpu) in enumerate(processors):
+        table[host, cpu] = index
+    return table
+
+
+def _who_ran(
+    account: Account, workers: Workers, strings: Sequence[str]
+) -> tuple[I32, tuple[str, ...]]:
+    """Return details of waits for a cpu by who ran, and the strings with them.
+
+    They are by worker from 2 on, after those of idle and of nobody known.  Whoever held
+    the processor longest is named, ``comm (tid)``, but ``idle`` where that alone shows
+    that nobody who ran was in the way: under a quota, others run in the meantime.
+    """
+    codes = np.zeros(len(workers) + 2, np.int32)
+    texts = list(strings)
+    if account.waits:
+        codes[0] = len(texts)
+        texts.append("idle")
+    for worker in np.flatnonzero(account.ran).tolist():
+        codes[2 + worker] = len(texts)
+        texts.append(f"{strings[workers.name[worker]]} ({workers.tid[worker]})")
+    return codes, tuple(texts)
+
+
+# -----------------------------------------------------------------------------
+# Rows of later blocks that reach back into an earlier one.
+
+
+# start, begin, then any other columns of the rows.
+Columns = tuple[np.ndarray[Any, Any], ...]
+
+
+class Carried:
+    """What is carried into each block, as far as that is known.
+
+    Parameters
+    ----------
+    cuts : int64 [blocks]
+    kinds : sequence of numpy types
+        Of the rows' columns, ``begin`` and more.
+    most : int
+        Bytes that are kept; beyond, those of every other block are forgotten.
+    """
+
+    def __init__(
+        self, cuts: I64, kinds: Sequence[type[np.generic]], most: int = sys.maxsize
+    ) -> None:
+        self._cuts, self._most = cuts, most
+        self._last = len(cuts) - 1
+        self._known = {self._last: nothing_carried(kinds)}
+        self._size = 0
+
+    def reach(self, k: int) -> int:
+        """Return the first block from ``k`` on of which it is known what is carried into it."""
+        return next(j for j in range(k, self._last + 1) if j in self._known)
+
+    def into(self, k: int) -> Columns:
+        """Return what is carried into a block: the rows of later ones that begin before its cut."""
+        return self._known[k]
+
+    def carry(self, k: int, columns: Columns) -> None:
+        """Keep what is carried out of a block into the one before it.
+
+        Parameters
+        ----------
+        k : int
+            One of which it is known what is carried into it.
+        columns : tuple of arrays
+            The block's rows, in order of time within each owner: where those of each
+            begin, then the columns.
+        """
+        if k == 0 or k - 1 in self._known:
+            return
+        found = _held_over(columns, self._known[k], int(self._cuts[k - 1]))
+        self._known[k - 1] = found
+        self._size += _size(found)
+        if self._size > self._most:
+            for j in sorted(self._known.keys() - {k - 1, self._last})[::2]:
+                self._size -= _size(self._known.pop(j))
+
+
+def nothing_carried(kinds: Sequence[type[np.generic]]) -> Columns:
+    """Return columns of no rows: what is carried into the last block."""
+    return (np.zeros(1, np.int64), *(np.zeros(0, kind) for kind in kinds))
+
+
+def _size(columns: Columns) -> int:
+    return sum(column.nbytes for column in columns)
+
+
+def _held_over(columns: Columns, carried: Columns, cut: int) -> Columns:
+    """Return the rows, of a block's and of those carried into it, that begin before a cut."""
+    start, rows = held_over(columns[0], columns[1], carried[0], carried[1], cut)
+    result = [start]
+    for column, more in zip(columns[1:], carried[1:], strict=True):
+        taken = np.empty(len(rows), column.dtype)
+        gather(column, more, rows, taken)
+        result.append(taken)
+    return tuple(result)
+
+
+# -----------------------------------------------------------------------------
+# What of a path lies where events were lost.
+
+
+def overlaps_loss(losses: Sequence[Loss], host: I64, begin: I64, end: I64) -> Bool:
+    """Return which windows overlap a loss on their host.
+
+    Parameters
+    ----------
+    losses : sequence of Loss
+    host, begin, end : int64 [windows]
+    """
+    result = np.zeros(len(begin), bool)
+    for name in {loss.host for loss in losses}:
+        ranges = sorted((loss.begin, loss.end) for loss in losses if loss.host == name)
+        low = np.array([r[0] for r in ranges])
+        # Ends so far: with begins sorted, the windows that a range reaches into are those
+        # that begin before the largest end among the ranges that begin before they end.
+        high = np.maximum.accumulate(np.array([r[1] for r in ranges]))
+        before = np.searchsorted(low, end, side="right") - 1
+        result |= (host == name) & (before >= 0) & (high[np.maximum(before, 0)] >= begin)
+    return result
+
+
+def blame_losses(strings: Sequence[str], state: U8, detail: I32, lossy: Bool) -> I32:
+    """Blame a wake that is missing next to a loss on the loss."""
+    if "no_wake" not in strings or not lossy.any():
+        return detail
+    missing = (state == State.WAIT_UNEXPLAINED) & (detail == strings.index("no_wake")) & lossy
+    return np.where(missing, np.int32(strings.index("lost_events")), detail).astype(np.int32)
+
+
+# -----------------------------------------------------------------------------
+# Which life of which thread an execution is about.
+
+
+def subject_workers(workers: Workers, executions: Executions) -> I64:
+    """Return the worker of every execution: the life of its thread that the end falls into.
+
+    Returns
+    -------
+    int64 [executions]
+        -1 where the thread never appears.
+    """
+    lives = np.flatnonzero((workers.first >= 0) & (workers.idle_cpu < 0))
+    result = np.full(len(executions), -1, np.int64)
+    if not len(lives) or not len(executions):
+        return result
+    of, asked = np.split(
+        _numbered(
+            np.concatenate([workers.host[lives], executions.host]),
+            np.concatenate([workers.tid[lives], executions.tid]),
+        ),
+        [len(lives)],
+    )
+    order = np.argsort(of, kind="stable")
+    lives, of = lives[order], of[order]
+    first = workers.first[lives]
+    # Lives of one tid follow each other: the last that had begun by the end.  A place
+    # among all begins stands for a time, so that threads and times make one key.
+    places = np.empty(len(lives), np.int64)
+    places[np.argsort(first, kind="stable")] = np.arange(len(lives))
+    keys = of * (len(lives) + 1) + places
+    # In each thread's lives, the first begin from one on: ascending even if they are not.
+    keys = np.minimum.accumulate(keys[::-1])[::-1]
+    begun = np.searchsorted(np.sort(first), executions.end, side="right")
+    found = np.searchsorted(keys, asked * (len(lives) + 1) + begun) - 1
+    # Who asks for a time before all its lives has the first of them.
+    of_thread = np.searchsorted(of, [asked, asked + 1])
+    known = of_thread[0] < of_thread[1]
+    result[known] = lives[np.maximum(found, of_thread[0])[known]]
+    return result
+
+
+def _numbered(host: I64, tid: I64) -> I64:
+    """Return a number for every row, the same for the same thread."""
+    order = np.lexsort((tid, host))
+    host, tid = host[order], tid[order]
+    other = np.ones(len(order), np.int64)
+    other[1:] = (host[1:] != host[:-1]) | (tid[1:] != tid[:-1])
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(other)
+    return number
+
+
+def left_out(subjects: I64, executions: Executions) -> tuple[str, ...]:
+    """Say how many executions have no path, or none that tells anything."""
+    unseen = int((subjects < 0).sum())
+    notes = (
+        (unseen, f"{plural(unseen, 'execution')} of threads without a scheduling event: UNKNOWN"),
+        (
+            executions.incomplete,
+            f"{plural(executions.incomplete, 'execution')} incomplete, left out",
+        ),
+    )
+    return tuple(text for count, text in notes if count)
+
+
+def lives_of(
+    workers: Workers,
+    strings: Sequence[str],
+    tid: int | None,
+    comm: str | None,
+    window: tuple[int | None, int | None],
+    recorded: tuple[int, int],
+) -> Executions:
+    """Return the lives of threads as executions.
+
+    Parameters
+    ----------
+    workers : Workers
+    strings : sequence of str
+        What names are codes into.
+    tid, comm : int or None, str or None
+        Which threads; both None for all of them.
+    window : tuple of (int or None, int or None)
+        Begin and end (ns) instead of the first and last event of each.
+    recorded : tuple of (int, int)
+        Begin and end of the recording (ns).
+
+    Raises
+    ------
+    UsageError
+        If no thread matches, or the window lies outside the recording.
+    """
+    begin, end = window
+    low = recorded[0] if begin is None else begin
+    high = recorded[1] if end is None else end
+    if low >= min(high, recorded[1]) or high <= recorded[0]:
+        raise UsageError(
+            f"nothing was recorded between {low} and {high}",
+            f"the recording lasts from {recorded[0]} to {recorded[1]}",
+        )
+    chosen = (workers.first >= 0) & (workers.idle_cpu < 0)
+    if tid is not None:
+        chosen &= workers.tid == tid
+    if comm is not None:
+        chosen &= np.array([text == comm for text in strings], bool)[workers.name]
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        raise UsageError(
+            "the trace has no thread " + (f"with tid {tid}" if comm is None else f"called {comm}"),
+            "critpath path TRACE without --tid or --comm shows every execution",
+        )
+    begins = workers.first[rows] if begin is None else np.full(len(rows), begin, np.int64)
+    ends = workers.last[rows] if end is None else np.full(len(rows), end, np.int64)
+    return Executions(
+        id=tuple(
+            f"{tid}@{time}"
+            for tid, time in zip(workers.tid[rows].tolist(), begins.tolist(), strict=True)
+        ),
+        begin=begins,
+        end=np.maximum(begins, ends),
+        tid=workers.tid[rows],
+        host=workers.host[rows],
+        comm=tuple(strings[code] for code in workers.name[rows].tolist()),
+        label=("",) * len(rows),
+    )
+
+
+# -----------------------------------------------------------------------------
+# Critical paths of several recordings as one table.
+
+
+def join_sets(parts: Sequence[PathSet]) -> PathSet:
+    """Join the executions of several recordings into one set, one session each.
+
+    Raises
+    ------
+    TooMuchTimeError
+        If what they take cannot be added up.
+    """
+    if sum(part.executions.time for part in parts) >= MOST_TIME:
+        raise TooMuchTimeError
+    if len(parts) == 1:
+        return parts[0]
+    sources = tuple(source for part in parts for source in part.sources)
+    offsets = np.cumsum([0, *(len(part.sources) for part in parts)])
+    every = [part.executions for part in parts]
+    return PathSet(
+        executions=Executions(
+            id=tuple(text for e in every for text in e.id),
+            begin=np.concatenate([e.begin for e in every]),
+            end=np.concatenate([e.end for e in every]),
+            tid=np.concatenate([e.tid for e in every]),
+            host=np.concatenate([e.host for e in every]),
+            comm=tuple(text for e in every for text in e.comm),
+            label=tuple(text for e in every for text in e.label),
+            incomplete=sum(e.incomplete for e in every),
+            notes=tuple(note for e in every for note in e.notes),
+        ),
+        paths=join_stored([part.paths for part in parts]),
+        session=np.concatenate([p.session + o for p, o in zip(parts, offsets, strict=False)]),
+        sources=sources,
+        specification=" | ".join(dict.fromkeys(part.specification for part in parts)),
+        losses=tuple(loss for part in parts for loss in part.losses),
+        lossy=np.concatenate([part.lossy for part in parts]),
+        environment=tuple(e for part in parts for e in part.environment),
+        events=sum(part.events for part in parts),
+        warnings=tuple(w for part in parts for w in part.warnings),
+    )
+
+
+def take_executions(path_set: PathSet, rows: I64) -> PathSet:
+    """Return some executions of a set, with their paths, as a set.
+
+    Parameters
+    ----------
+    path_set : PathSet
+    rows : int64 array
+        Their positions, in the order wanted; of stored paths only these are fetched.
+    """
+    return path_set.take(rows)

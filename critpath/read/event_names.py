@@ -1,0 +1,202 @@
+"""The one table of spellings: what tracers call the events and fields critpath reads.
+
+LTTng's current and old names, perf's (``sched:sched_switch``, as ``perf data convert``
+writes them) and ftrace's.  The order of the fields is part of the contract with the
+timeline replay, which finds them by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from critpath.model import Kind, Wanted
+from critpath.read.metadata.schema import EventRecordClass
+
+
+def _both(group: str, *names: str) -> tuple[str, ...]:
+    """Return names with and without perf's group in front."""
+    return (*names, *(f"{group}:{name}" for name in names))
+
+
+_TID: Final = ("tid", "pid")
+
+# Where the headers of a packet lie: LTTng >= 2.10 has them as nested variants.  An
+# IPv4 address is one number, most significant byte first; an IPv6 one is absent.
+_NETWORK: Final = (
+    ("skbaddr",),
+    ("len",),
+    ("network_header.saddr",),
+    ("network_header.transport_header.source_port",),
+    ("network_header.daddr",),
+    ("network_header.transport_header.dest_port",),
+    ("network_header.transport_header.seq",),
+    ("network_header.transport_header.ack_seq",),
+    ("network_header.transport_header.flags",),
+)
+
+_WAKE: Final = (_TID, ("comm",), ("target_cpu",), ("success",))
+
+KERNEL: Final[tuple[Wanted, ...]] = (
+    Wanted(
+        Kind.SWITCH,
+        _both("sched", "sched_switch"),
+        (
+            ("prev_comm",),
+            ("prev_tid", "prev_pid"),
+            ("prev_state",),
+            ("next_comm",),
+            ("next_tid", "next_pid"),
+        ),
+    ),
+    Wanted(Kind.WAKING, _both("sched", "sched_waking"), _WAKE),
+    Wanted(Kind.WAKEUP, _both("sched", "sched_wakeup"), _WAKE),
+    Wanted(Kind.WAKEUP_NEW, _both("sched", "sched_wakeup_new"), _WAKE),
+    Wanted(
+        Kind.FORK,
+        _both("sched", "sched_process_fork"),
+        (
+            ("parent_tid", "parent_pid"),
+            ("parent_pid",),
+            ("child_tid", "child_pid"),
+            ("child_pid",),
+            ("parent_comm",),
+            ("child_comm",),
+            ("child_ns_inum",),
+        ),
+    ),
+    Wanted(
+        Kind.EXEC,
+        _both("sched", "sched_process_exec"),
+        (_TID, ("filename",), ("pid_ns",), ("cgroup_ns",)),
+    ),
+    Wanted(Kind.EXIT, _both("sched", "sched_process_exit"), (_TID, ("comm",))),
+    Wanted(Kind.IRQ_ENTRY, _both("irq", "irq_handler_entry"), (("irq",), ("name",))),
+    Wanted(Kind.IRQ_EXIT, _both("irq", "irq_handler_exit"), (("irq",),)),
+    Wanted(Kind.SOFTIRQ_ENTRY, ("irq_softirq_entry", *_both("irq", "softirq_entry")), (("vec",),)),
+    Wanted(Kind.SOFTIRQ_EXIT, ("irq_softirq_exit", *_both("irq", "softirq_exit")), (("vec",),)),
+    Wanted(
+        Kind.TIMER_ENTRY,
+        ("timer_hrtimer_expire_entry", *_both("timer", "hrtimer_expire_entry")),
+        (("hrtimer",),),
+    ),
+    Wanted(
+        Kind.TIMER_EXIT,
+        ("timer_hrtimer_expire_exit", *_both("timer", "hrtimer_expire_exit")),
+        (("hrtimer",),),
+    ),
+    Wanted(
+        Kind.STATEDUMP,
+        ("lttng_statedump_process_state",),
+        (("tid",), ("pid",), ("name",), ("status",), ("cpu",), ("ns_inum",)),
+    ),
+    # LTTng before 2.5 calls entries sys_NAME, so that sys_exit_group is an entry:
+    # only perf's names, which have their group in front, make it an exit.
+    Wanted(
+        Kind.SYSCALL_EXIT,
+        (
+            "syscall_exit_*",
+            "compat_syscall_exit_*",
+            "exit_syscall",
+            "compat_exit_syscall",
+            *("syscalls:sys_exit_*", "raw_syscalls:sys_exit"),
+        ),
+    ),
+    Wanted(
+        Kind.SYSCALL_ENTRY,
+        (
+            "syscall_entry_*",
+            "compat_syscall_entry_*",
+            "sys_*",
+            "compat_sys_*",
+            *("syscalls:sys_enter_*", "raw_syscalls:sys_enter"),
+        ),
+    ),
+    Wanted(Kind.NET_SEND, _both("net", "net_dev_queue"), _NETWORK),
+    Wanted(
+        Kind.NET_RECEIVE,
+        ("net_if_receive_skb", *_both("net", "netif_receive_skb")),
+        _NETWORK,
+    ),
+    Wanted(
+        Kind.VECTOR_ENTRY,
+        ("x86_irq_vectors_*_entry", "irq_vectors:*_entry"),
+        (("vector",),),
+    ),
+    Wanted(
+        Kind.VECTOR_EXIT,
+        ("x86_irq_vectors_*_exit", "irq_vectors:*_exit"),
+        (("vector",),),
+    ),
+    # Ours, in traces converted from ftrace.
+    Wanted(Kind.CURRENT, ("critpath_current",), (("tid",),)),
+)
+
+
+# -----------------------------------------------------------------------------
+# The event classes of a stream, each parsed when it is first asked for.
+
+
+class EventClasses(Mapping[int, EventRecordClass]):
+    """Event classes by id, of which most are still text.
+
+    Parameters
+    ----------
+    names : mapping of int to str
+        Every event's name by its id, in the order of the metadata.
+    parsed : mapping of int to EventRecordClass
+        Those that are there already: at least all whose fields may depend on headers.
+    parse : callable
+        Makes the class of any other id; raises `MetadataError` if its text is malformed.
+    warnings : mapping of str to None
+        What was odd about the metadata, as far as it was parsed; it may grow.
+    """
+
+    __slots__ = ("_parse", "_parsed", "eager", "names", "warnings")
+
+    def __init__(
+        self,
+        names: Mapping[int, str],
+        parsed: Mapping[int, EventRecordClass],
+        parse: Callable[[int], EventRecordClass],
+        warnings: Mapping[str, None],
+    ) -> None:
+        self.names = names
+        self.eager = tuple(parsed.values())
+        self.warnings = warnings
+        self._parsed = dict(parsed)
+        self._parse = parse
+
+    def __getitem__(self, number: int) -> EventRecordClass:
+        event = self._parsed.get(number)
+        if event is None:
+            if number not in self.names:
+                raise KeyError(number)
+            event = self._parsed[number] = self._parse(number)
+        return event
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self.names
+
+
+def names_of(events: Mapping[int, EventRecordClass]) -> Mapping[int, str]:
+    """Return the name of every event by its id, without parsing any."""
+    if isinstance(events, EventClasses):
+        return events.names
+    return {number: event.name for number, event in events.items()}
+
+
+def depending(events: Mapping[int, EventRecordClass]) -> tuple[EventRecordClass, ...]:
+    """Return the events whose fields may depend on fields of the headers, or more."""
+    return events.eager if isinstance(events, EventClasses) else tuple(events.values())
+
+
+def late_warnings(events: Mapping[int, EventRecordClass]) -> tuple[str, ...]:
+    """Return what was odd about the metadata, as far as it has been parsed by now."""
+    return tuple(events.warnings) if isinstance(events, EventClasses) else ()

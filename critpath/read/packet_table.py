@@ -1,0 +1,209 @@
+"""The packets of one stream as columns: what they and their events say of their times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from critpath.model import I64, Bool
+from critpath.read.program import Role
+from critpath.read.records import Record
+
+if TYPE_CHECKING:
+    from critpath.read.packets import StreamFile
+
+
+class Column(IntEnum):
+    """Columns of the decoder's table of packets."""
+
+    OFFSET = 0  # bytes from the begin of the file
+    SIZE = 1  # bytes, within the file
+    CONTENT = 2  # bits
+    BEGIN = 3  # raw clock values
+    END = 4
+    SEQUENCE = 5
+    DISCARDED = 6
+    CPU = 7
+    STREAM = 8  # position of the stream class, -1 if unknown
+    INSTANCE = 9
+    EVENTS = 10  # of any class, decoded whole
+    FIRST = 11  # least timestamp (ns), the greatest int64 without events
+    LAST = 12
+    DAMAGE = 13  # 0, or what was wrong
+    WHERE = 14  # bit of the packet; -1 - bit if the file ends before the packet
+    ROW = 15  # first row of the packet
+    PRESENT = 16  # a bit per `Role` that the packet has; bit 16: time ran backwards in it; bit
+    # 17: it has no end, and where its content should end nothing was written; bit 18: it is
+    # not its content, rounded up to pages
+
+
+NEVER: Final = (1 << 63) - 1
+
+
+class Tracer(Record):
+    """Who wrote a trace, as far as that tells what else is true of its packets.
+
+    Attributes
+    ----------
+    lttng : bool
+    stops_together : bool
+        When it has stopped it writes all buffers, those without an event as well.
+    clears : bool
+        Behind a packet's content there is nothing: its kernel tracer gives pages away, and
+        takes empty ones.  Snapshots and user space have older events there.
+    """
+
+    lttng: bool = False
+    stops_together: bool = False
+    clears: bool = False
+
+
+# Directories that `lttng snapshot record` and `lttng rotate` name, the latter as well while
+# a chunk is written.
+_PART: Final = re.compile(r".*-\d{8}-\d{6}-\d+|\d{8}T\d{6}[+-]\d{4}-(\d{8}T\d{6}[+-]\d{4}-)?\d+")
+_LEVELS: Final = 5  # down to ust/uid/0/64-bit
+
+
+def tracer_of(environment: Mapping[str, str | int], directory: Path | None = None) -> Tracer:
+    """Return who wrote a trace, by its ``env`` and by the directories it is in.
+
+    A snapshot, or a chunk of a session that is rotated, is written while events go on: one
+    buffer after the other.
+    """
+    lttng = str(environment.get("tracer_name", "")).startswith("lttng-")
+    major, minor = (environment.get(f"tracer_{part}", 0) for part in ("major", "minor"))
+    version = (major, minor) if isinstance(major, int) and isinstance(minor, int) else (0, 0)
+    parts = directory.parts[-_LEVELS:] if directory is not None else ()
+    partial = any(_PART.fullmatch(part) for part in parts)
+    kernel = environment.get("tracer_name", "") == "lttng-modules"
+    return Tracer(lttng, lttng and version >= (2, 9) and not partial, kernel and not partial)
+
+
+class Packets(Record):
+    """The packets of one stream as columns, in the order of their begins.
+
+    Attributes
+    ----------
+    table : int64 [packets, columns]
+    begin, end : int64 [packets]
+        What they say (ns); the end is that of the last event where they say none.
+    ended : bool [packets]
+        Whether they say an end.
+    low, high : int64 [packets]
+        What their events, too, say of their time.
+    before, after : int64 [packets]
+        Last event of the packet before in the same file and begin of the next, else those
+        of the recording.
+    back : int64 [packets]
+        For a packet that begins before the one before it in the file, and for no other: the
+        least begin from there on, or what is before both.
+    files : tuple of str
+    file : int64 [packets]
+        Which of the files a packet is in.
+    host : int
+    """
+
+    table: I64
+    begin: I64
+    end: I64
+    ended: Bool
+    low: I64
+    high: I64
+    before: I64
+    after: I64
+    back: I64
+    files: tuple[str, ...]
+    file: I64
+    host: int
+
+    def name(self, row: int) -> str:
+        """Return the file that a packet is in."""
+        return self.files[int(self.file[row])]
+
+
+def has_end(rows: I64) -> Bool:
+    """Return which packets say when they end.
+
+    LTTng writes 0 when it begins a packet and the end when it is through with it; all ones
+    are memory that was never written.
+    """
+    end = rows[:, Column.END]
+    found: Bool = rows[:, Column.PRESENT] >> Role.END & 1 != 0
+    found &= ((end != 0) | (rows[:, Column.BEGIN] == 0)) & (end != -1)
+    return found
+
+
+def columns_of(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -> Packets:
+    """Return the packets of a stream of a recording that lasts from some time to another."""
+    several = [_of_file(file, rows, span) for file, rows in parts]
+    if len(several) == 1:
+        (table, low, high, ended, before, unsure, follows, back), (_, rows) = several[0], parts[0]
+        number = np.zeros(len(rows), np.int64)
+    else:
+        table, low, high, ended, before, unsure, follows, back = (
+            np.concatenate(of) for of in zip(*several, strict=True)
+        )
+        number = np.repeat(np.arange(len(parts)), [len(rows) for _, rows in parts])
+    if (low[1:] < low[:-1]).any():
+        order = np.argsort(low, kind="stable")
+        ended, unsure = ended[order], unsure[order]
+        table, low, high, before, follows, back, number = (
+            of[order] for of in (table, low, high, before, follows, back, number)
+        )
+    some = table[:, Column.EVENTS] > 0
+    # Of a packet that is out of order nobody knows when the next one should begin.
+    lost = unsure | (follows < before)
+    first = np.where(some, np.minimum(low, table[:, Column.FIRST]), low)
+    final = np.where(some, np.maximum(high, table[:, Column.LAST]), np.maximum(low, high))
+    return Packets(
+        table,
+        low,
+        high,
+        ended,
+        np.minimum(first, high),
+        final,
+        before,
+        np.where(lost, np.maximum(follows, span[1]), follows),
+        back,
+        tuple(file.name for file, _ in parts),
+        number,
+        parts[0][0].host,
+    )
+
+
+def _of_file(
+    file: StreamFile, rows: I64, span: tuple[int, int]
+) -> tuple[I64, I64, I64, Bool, I64, Bool, I64, I64]:
+    """Return the columns of one file's packets, in the order of the file.
+
+    They are its table, when packets begin and end, whether they say so, the last event of
+    the one before, whether that one had events beyond its end, the begin of the next, and
+    the least begin from there on (`Packets`).
+    """
+    stream = int(rows[0, Column.STREAM]) if len(rows) else 0
+    low = file.times(stream, rows[:, Column.BEGIN])
+    ended = has_end(rows)
+    some, last = rows[:, Column.EVENTS] > 0, rows[:, Column.LAST]
+    high = np.where(some, np.maximum(low, last), low)
+    if ended.all():
+        high = file.times(stream, rows[:, Column.END])
+    elif ended.any():
+        high[ended] = file.times(stream, rows[ended, Column.END])
+    before = np.empty_like(low)
+    before[:1], before[1:] = span[0], np.where(some, np.minimum(high, last), high)[:-1]
+    unsure = np.zeros(len(rows), bool)
+    unsure[1:] = (some & (last > high))[:-1]
+    follows = np.empty_like(low)
+    follows[-1:], follows[:-1] = span[1], low[1:]
+    back = np.full(len(rows), NEVER)
+    turned = low[1:] < low[:-1]
+    if turned.any():
+        least = np.minimum.accumulate(low[::-1])[::-1]
+        # The one before it may be the one that is wrong: then it should be where it left off.
+        back[1:][turned] = np.minimum(least[1:], before[:-1])[turned]
+    return rows, low, high, ended, before, unsure, follows, back

@@ -1,0 +1,210 @@
+"""Finds and removes what recorders that were killed left on this machine.
+
+Nothing is touched whose owner may be alive: a leftover carries the name of a session
+(see `critpath.record.identity`) whose process is gone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath.record.identity import SESSION_VARIABLE, owner_of, pid_namespace, start_time
+from critpath.record.recorder import RECORDERS, Leftover
+from critpath.record.recovery import unfinished_leftovers
+from critpath.record.registry import alone, entries, registry_directory
+
+_PATIENCE: Final = 2.0  # seconds a process has to end after SIGTERM
+_PATIENCE_KILLED: Final = 10.0  # and after SIGKILL
+# What uses something goes before it: a process holds the marker file of its instance
+# open, an unfinished recording is finished from what the instance's buffers held.
+_ORDER: Final = ("process", "session", "daemon", "instance", "recording", "directory")
+_ROUNDS: Final = 6
+
+
+def all_leftovers() -> list[Leftover]:
+    """Return everything that dead recorders left, in the order to remove it in."""
+    found: list[Leftover] = []
+    for module in RECORDERS.values():
+        # A recorder that cannot look here must not hide what the other one left.
+        try:
+            found += importlib.import_module(module).leftovers()
+        except (CritpathError, OSError, ImportError, ValueError):
+            continue
+    found += unfinished_leftovers()
+    found += _processes(_killed({leftover.session for leftover in found}))
+    return sorted(found, key=lambda x: (_rank(x.kind), x.session, x.name))
+
+
+def remove_leftovers(tell: Callable[[Leftover, CritpathError | None], None]) -> bool:
+    """Remove everything that dead recorders left.
+
+    Parameters
+    ----------
+    tell : callable
+        Told of each leftover once, with the error if it could not be removed.
+
+    Returns
+    -------
+    bool
+        Whether all of it is gone.
+    """
+    if not all_leftovers():  # nobody waits for a lock when there is nothing to do
+        return True
+    with alone():
+        return _remove_all(tell)
+
+
+def _remove_all(tell: Callable[[Leftover, CritpathError | None], None]) -> bool:
+    failed: set[tuple[str, str]] = set()
+    for _ in range(_ROUNDS):
+        pending = [x for x in all_leftovers() if (x.kind, x.name) not in failed]
+        if not pending:
+            break
+        # A process may just have started others; once the rest of its session is gone
+        # nobody would know them any more.
+        for leftover in [x for x in pending if x.kind == "process"] or pending:
+            error = _removed(leftover)
+            tell(leftover, error)
+            if error is not None:
+                failed.add((leftover.kind, leftover.name))
+    return not failed
+
+
+def _removed(leftover: Leftover) -> CritpathError | None:
+    try:
+        leftover.remove()
+    except CritpathError as error:
+        return error
+    except OSError as error:
+        return CritpathError(
+            f"the system refused to remove the {leftover.kind} {leftover.name}: {error}",
+            "remove it by hand",
+        )
+    return None
+
+
+def _rank(kind: str) -> int:
+    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
+
+
+def _killed(sessions: set[str]) -> set[str]:
+    """Return those sessions whose recorder was killed, of all whose recorder is gone.
+
+    A recorder that comes to its end forgets its session even if it must leave the tracing
+    instance: a daemon that the command left running on purpose holds the marker file open.
+    Without a registry nobody can tell one from the other.
+    """
+    if registry_directory() is None:
+        return sessions
+    return sessions & {entry.session for entry in entries()}
+
+
+def _processes(sessions: set[str]) -> Iterator[Leftover]:
+    """Yield the processes that belong to sessions that were not ended properly.
+
+    A process in whose environment such a session is descends from its command.  What a
+    command left running on purpose (a daemon that it started) has the name of a session
+    in its environment, too, but of one that was ended and left nothing else.
+    """
+    sessions = {session for session in sessions if _gone(session)}
+    if not sessions:
+        return
+    spared = _lineage() | _recorders()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) in spared:
+            continue
+        pid = int(entry.name)
+        started = start_time(pid)
+        session = session_of(pid)
+        if not started or session not in sessions or pid_namespace(pid) != pid_namespace():
+            continue
+        if _name(pid).startswith("lttng-"):
+            continue  # a daemon of ours: ends with its sessions, whose traces it writes
+        yield Leftover("process", str(pid), session, partial(_end, pid, started))
+
+
+def _gone(session: str) -> bool:
+    owner = owner_of(session)
+    return owner is not None and owner.gone() is True
+
+
+def session_of(pid: int) -> str:
+    """Return the session that a process was started in, "" for none or one out of reach."""
+    wanted = SESSION_VARIABLE.encode() + b"="
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return ""
+    for variable in environment.split(b"\0"):
+        if variable.startswith(wanted):
+            return variable[len(wanted) :].decode("ascii", "replace")
+    return ""
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _lineage() -> set[int]:
+    """Return this process and its ancestors: whoever asks to clean is not cleaned away."""
+    found, pid = set(), os.getpid()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            break
+        pid = int(text.rpartition(")")[2].split()[1])
+    return found
+
+
+def _recorders() -> set[int]:
+    """Return the processes that record now, should one run inside a dead one's command."""
+    owners = [owner_of(entry.session) for entry in entries()]
+    return {owner.pid for owner in owners if owner is not None and owner.gone() is False}
+
+
+def _end(pid: int, started: int) -> None:
+    """End one process: SIGTERM, and SIGKILL if it does not care."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        # The handle is of whoever has the pid now: that must still be the same process.
+        if start_time(pid) != started:
+            return
+        for number, patience in ((signal.SIGTERM, _PATIENCE), (signal.SIGKILL, _PATIENCE_KILLED)):
+            signal.pidfd_send_signal(handle, number)
+            if select.select([handle], [], [], patience)[0]:
+                return
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        raise CritpathError(
+            f"process {pid} of a dead recording belongs to another user",
+            "sudo critpath doctor --clean",
+        ) from None
+    finally:
+        os.close(handle)
+    # Dead, but stuck in the kernel or not collected by its parent: a zombie is no trouble.
+    deadline = time.monotonic() + 1.0
+    while start_time(pid) == started:
+        if time.monotonic() > deadline:
+            raise CritpathError(
+                f"process {pid} of a dead recording does not end, not even by SIGKILL",
+                f"see what it waits for: cat /proc/{pid}/stack; a restart removes it",
+            )
+        time.sleep(0.02)

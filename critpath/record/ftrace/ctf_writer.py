@@ -1,0 +1,507 @@
+"""Reads what a recorder left beside the pages: what they are, and what was counted."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.errors import CritpathError
+from critpath.record.ftrace.ctf_events import EventClass, characters, integer
+
+RAW_FORMAT: Final = "critpath/raw/1"
+_LARGEST_PAGE: Final = 1 << 27
+_MOST: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One row of a statedump.
+
+    Attributes
+    ----------
+    time : int
+        When it was read (ns).
+    tid, tgid, ppid : int
+    comm : str
+    state : str
+        Letter of ``/proc/TID/stat``.
+    cpu : int
+    kernel : bool
+        A kernel thread.
+    namespace : int
+        Inode number of its pid namespace, 0 if unknown.
+    """
+
+    time: int
+    tid: int
+    tgid: int
+    ppid: int
+    comm: str
+    state: str
+    cpu: int
+    kernel: bool
+    namespace: int
+
+
+@dataclass(frozen=True)
+class Cgroup:
+    """A control group that a process is in.
+
+    Attributes
+    ----------
+    time : int
+        When it was read (ns).
+    tgid : int
+    hierarchy : int
+        Its number: 0 for version 2's only one.
+    path : str
+    """
+
+    time: int
+    tgid: int
+    hierarchy: int
+    path: str
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A raw directory, less its pages.
+
+    Attributes
+    ----------
+    directory : Path
+    session : str
+    epoch : int
+        To be added to a time to get time since the Unix epoch (ns).
+    page_bytes : int
+    cpus : tuple of int
+    begin, end : int
+        ns; end is 0 if the recorder did not get to its end.
+    host, recorder : mapping
+    threads, threads_end : tuple of Thread
+        At the start and at the end.
+    stats : mapping of int to mapping of str to int, or None
+        By cpu what the kernel counted; None if that was not written.
+    cgroups : tuple of Cgroup
+        At the start.
+    """
+
+    directory: Path
+    session: str
+    epoch: int
+    page_bytes: int
+    cpus: tuple[int, ...]
+    begin: int
+    end: int
+    host: Mapping[str, Any]
+    recorder: Mapping[str, Any]
+    threads: tuple[Thread, ...]
+    threads_end: tuple[Thread, ...]
+    stats: Mapping[int, Mapping[str, int]] | None
+    cgroups: tuple[Cgroup, ...] = ()
+
+
+def _broken(file: Path, what: str) -> CritpathError:
+    return CritpathError(f"{file}: {what}", "convert a raw directory of `critpath record`")
+
+
+def _load(file: Path) -> Any:
+    try:
+        return json.loads(file.read_bytes())
+    except OSError as error:
+        raise _broken(file, error.strerror or "cannot be read") from error
+    except (ValueError, RecursionError) as error:
+        raise _broken(file, "is not JSON") from error
+
+
+def _whole(file: Path, of: Mapping[str, Any], name: str, *, low: int = 0) -> int:
+    value = of.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= _MOST:
+        raise _broken(file, f"{name!r} is not a number as it should be")
+    return value
+
+
+def _mapping(of: Any) -> Mapping[str, Any]:
+    return of if isinstance(of, dict) else {}
+
+
+def _threads(file: Path) -> tuple[Thread, ...]:
+    """Read a statedump; a recorder that was killed may have left none, or half of one."""
+    if not file.exists():
+        return ()
+    try:
+        rows = _load(file)
+    except CritpathError:
+        return ()
+    found = []
+    for row in rows if isinstance(rows, list) else []:
+        if not isinstance(row, list) or len(row) != 9:
+            raise _broken(file, "has a row that is not a thread's")
+        time, tid, tgid, ppid, comm, state, cpu, kernel, namespace = row
+        if not all(
+            isinstance(v, int) and 0 <= v < limit
+            for v, limit in (
+                *((time, 1 << 63), (tid, 1 << 31), (tgid, 1 << 31), (ppid, 1 << 31)),
+                *((cpu, 1 << 31), (namespace, 1 << 32)),
+            )
+        ):
+            raise _broken(file, "has a row that is not a thread's")
+        found.append(
+            Thread(time, tid, tgid, ppid, str(comm), str(state), cpu, bool(kernel), namespace)
+        )
+    return tuple(sorted(found, key=lambda t: t.time))
+
+
+def _cgroups(file: Path) -> tuple[Cgroup, ...]:
+    """Read which control groups processes were in; damaged, it is as if it were not there."""
+    try:
+        rows = _load(file) if file.exists() else []
+    except CritpathError:
+        return ()
+    found = []
+    for row in rows if isinstance(rows, list) else []:
+        if not isinstance(row, list) or len(row) != 4:
+            raise _broken(file, "has a row that is not of a control group")
+        time, tgid, hierarchy, path = row
+        numbers = ((time, 1 << 63), (tgid, 1 << 31), (hierarchy, 1 << 31))
+        if not isinstance(path, str) or not all(
+            isinstance(value, int) and 0 <= value < limit for value, limit in numbers
+        ):
+            raise _broken(file, "has a row that is not of a control group")
+        found.append(Cgroup(time, tgid, hierarchy, path))
+    return tuple(sorted(found, key=lambda cgroup: cgroup.time))
+
+
+def _stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
+    if not file.exists():
+        return None
+    try:
+        counted = _load(file)
+    except CritpathError:
+        return None
+    return {
+        int(cpu): {str(k): v for k, v in _mapping(of).items() if isinstance(v, int) and v >= 0}
+        for cpu, of in _mapping(counted).items()
+        if cpu.isdecimal()
+    }
+
+
+def read_raw(directory: Path) -> Raw:
+    """Read a raw directory's descriptions.
+
+    Raises
+    ------
+    CritpathError
+        If ``raw.json`` is missing or is not one.
+    """
+    file = directory / "raw.json"
+    about = _mapping(_load(file))
+    if about.get("format") != RAW_FORMAT:
+        raise _broken(file, f"is not {RAW_FORMAT}")
+    if about.get("clock") != "mono":
+        raise _broken(file, "the clock is not mono")
+    cpus = about.get("cpus")
+    if not isinstance(cpus, list) or not all(isinstance(c, int) and 0 <= c < 1 << 16 for c in cpus):
+        raise _broken(file, "'cpus' is not a list of numbers")
+    page_bytes = _whole(file, about, "page_bytes", low=64)
+    if page_bytes > _LARGEST_PAGE:
+        raise _broken(file, "'page_bytes' is not a size of pages")
+    return Raw(
+        directory=directory,
+        session=str(about.get("session", "")),
+        epoch=_whole(file, about, "epoch", low=-_MOST),
+        page_bytes=page_bytes,
+        cpus=tuple(dict.fromkeys(cpus)),
+        begin=_whole(file, about, "begin"),
+        end=_whole(file, about, "end") if about.get("end") else 0,
+        host=_mapping(about.get("host")),
+        recorder=_mapping(about.get("recorder")),
+        threads=_threads(directory / "statedump.json"),
+        threads_end=_threads(directory / "statedump-end.json"),
+        cgroups=_cgroups(directory / "cgroups.json"),
+        stats=_stats(directory / "stats.json"),
+    )
+
+
+# -----------------------------------------------------------------------------
+# Writes the metadata of a CTF 1.8 trace as LTTng's kernel tracer would.
+
+
+MAGIC: Final = 0xC1FC1FC1
+# More classes than the compact header has ids for need the large one.
+COMPACT_IDS: Final = 31
+
+_HEAD: Final = """\
+/* CTF 1.8 */
+
+typealias integer {{ size = 8; align = 8; signed = false; }} := uint8_t;
+typealias integer {{ size = 16; align = 8; signed = false; }} := uint16_t;
+typealias integer {{ size = 32; align = 8; signed = false; }} := uint32_t;
+typealias integer {{ size = 64; align = 8; signed = false; }} := uint64_t;
+typealias integer {{ size = 64; align = 8; signed = false; }} := unsigned long;
+typealias integer {{ size = 5; align = 1; signed = false; }} := uint5_t;
+typealias integer {{ size = 27; align = 1; signed = false; }} := uint27_t;
+
+trace {{
+	major = 1;
+	minor = 8;
+	uuid = "{uuid}";
+	byte_order = le;
+	packet.header := struct {{
+		uint32_t magic;
+		uint8_t  uuid[16];
+		uint32_t stream_id;
+		uint64_t stream_instance_id;
+	}};
+}};
+
+env {{
+{env}
+}};
+
+clock {{
+	name = "monotonic";
+	uuid = "{clock_uuid}";
+	description = "Monotonic Clock";
+	freq = 1000000000; /* Frequency, in Hz */
+	/* clock value offset from Epoch is: offset * (1/freq) */
+	offset = {epoch};
+}};
+
+"""
+
+_CLOCKS: Final = """\
+typealias integer {{
+	size = {0}; align = {1}; signed = false;
+	map = clock.monotonic.value;
+}} := uint{0}_clock_monotonic_t;
+
+"""
+
+_CONTEXT: Final = """\
+struct packet_context {
+	uint64_clock_monotonic_t timestamp_begin;
+	uint64_clock_monotonic_t timestamp_end;
+	uint64_t content_size;
+	uint64_t packet_size;
+	uint64_t packet_seq_num;
+	unsigned long events_discarded;
+	uint32_t cpu_id;
+};
+
+"""
+
+_HEADER: Final = """\
+struct event_header_{name} {{
+	enum : uint{id_bits}_t {{ compact = 0 ... {most}, extended = {extended} }} id;
+	variant <id> {{
+		struct {{
+			uint{time_bits}_clock_monotonic_t timestamp;
+		}} compact;
+		struct {{
+			uint32_t id;
+			uint64_clock_monotonic_t timestamp;
+		}} extended;
+	}} v;
+}} align(8);
+
+"""
+
+
+def _value(value: object) -> str:
+    """Return an env value as TSDL has it: text can neither end its string nor its line."""
+    if isinstance(value, int):
+        return str(value)
+    text = "".join(c if " " <= c <= "~" else "?" for c in str(value))
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def metadata(
+    classes: Sequence[EventClass],
+    *,
+    identity: uuid.UUID,
+    clock: uuid.UUID,
+    epoch: int,
+    environment: Mapping[str, object],
+) -> str:
+    """Return the text of ``metadata``.
+
+    Parameters
+    ----------
+    classes : sequence of EventClass
+        Of the one stream class.
+    identity, clock : UUID
+        Of the trace, and of its clock: the same for traces whose times may be compared.
+    epoch : int
+        Of the clock (ns).
+    environment : mapping
+        The ``env`` block; numbers and text.
+    """
+    kind = "large" if len(classes) > COMPACT_IDS else "compact"
+    parts = [
+        _HEAD.format(
+            uuid=identity,
+            clock_uuid=clock,
+            epoch=epoch,
+            env="\n".join(f"\t{name} = {_value(value)};" for name, value in environment.items()),
+        ),
+        *(_CLOCKS.format(bits, align) for bits, align in ((27, 1), (32, 8), (64, 8))),
+        _CONTEXT,
+        _HEADER.format(name="compact", id_bits=5, most=30, extended=31, time_bits=27),
+        _HEADER.format(name="large", id_bits=16, most=65534, extended=65535, time_bits=32),
+        "stream {\n\tid = 0;\n",
+        f"\tevent.header := struct event_header_{kind};\n",
+        "\tpacket.context := struct packet_context;\n\tevent.context := struct {\n",
+        f"\t\t{integer('tid', 4, signed=True)}\n",
+        f"\t\t{integer('common_flags', 1, signed=False, base=16)}\n",
+        "\t};\n};\n\n",
+    ]
+    for one in classes:
+        fields = "".join(f"\t\t{field}\n" for field in one.fields)
+        parts.append(
+            f'event {{\n\tname = "{one.name}";\n\tid = {one.id};\n\tstream_id = 0;\n'
+            f"\tfields := struct {{\n{fields}\t}};\n}};\n\n"
+        )
+    return "".join(parts)
+
+
+def packet_header(identity: uuid.UUID, instance: int) -> bytes:
+    """Return the header of every packet of a stream.
+
+    Parameters
+    ----------
+    identity : UUID
+        Of the trace.
+    instance : int
+        Which stream of the class it is.
+    """
+    return struct.pack("<I16sIQ", MAGIC, identity.bytes, 0, instance)
+
+
+# -----------------------------------------------------------------------------
+# Writes the threads that were there at the start as LTTng's statedump events.
+
+
+# The kernel's own number of the first pid namespace (PROC_PID_INIT_INO).
+FIRST_NAMESPACE: Final = 0xEFFFFFFC
+
+_FIELDS: Final = (
+    *(integer(name, 4, signed=True) for name in ("tid", "vtid", "pid", "vpid", "ppid", "vppid")),
+    characters("name", 16),
+    *(integer(name, 4, signed=True) for name in ("type", "mode", "submode", "status")),
+    integer("ns_level", 4, signed=True),
+    integer("ns_inum", 4, signed=False),
+    integer("cpu", 4, signed=False),
+)
+_CGROUP_FIELDS: Final = (
+    integer("pid", 4, signed=True),
+    integer("dst_root", 4, signed=True),
+    "string { encoding = UTF8; } _dst_path;",
+)
+_PROCESS: Final = struct.Struct("<6i16s5iII")
+
+# LTTng's numbers.
+_USER, _KERNEL = 0, 1
+_MODE_UNKNOWN, _NO_SUBMODE = 5, 0
+_UNNAMED, _WAIT_CPU, _ZOMBIE, _WAIT, _DEAD = 0, 2, 4, 5, 7
+_STATUS: Final = {
+    "R": _WAIT_CPU,  # running or about to: LTTng does not tell either
+    **dict.fromkeys("SDI", _WAIT),
+    "Z": _ZOMBIE,
+    **dict.fromkeys("Xx", _DEAD),
+}
+
+
+def statedump_classes(first: int, *, cgroups: bool = False) -> tuple[EventClass, ...]:
+    """Return the classes: start, process state, end, and control group of a process.
+
+    Parameters
+    ----------
+    first : int
+        Id of the first of them.
+    cgroups : bool
+        With the last, which is no event of LTTng's; it has the fields of the kernel's
+        ``cgroup_attach_task``.
+    """
+    return (
+        EventClass("lttng_statedump_start", first, ()),
+        EventClass("lttng_statedump_process_state", first + 1, _FIELDS),
+        EventClass("lttng_statedump_end", first + 2, ()),
+    ) + ((EventClass("critpath_statedump_cgroup", first + 3, _CGROUP_FIELDS),) if cgroups else ())
+
+
+def _virtual(thread: Thread) -> tuple[int, int, int, int]:
+    """Return vtid, vpid, vppid and the level of its namespace; 0 for what is not known."""
+    if thread.namespace == FIRST_NAMESPACE:
+        return thread.tid, thread.tgid, thread.ppid, 0
+    return 0, 0, 0, int(thread.namespace != 0)
+
+
+def _fields(thread: Thread) -> bytes:
+    vtid, vpid, vppid, level = _virtual(thread)
+    comm = thread.comm
+    if thread.kernel and comm.startswith("kworker/"):
+        # /proc adds what the worker last did, which is no part of its name in events.
+        comm = re.split("[-+]", comm, maxsplit=1)[0]
+    name = comm.encode("utf-8", "surrogateescape")[:15]
+    return _PROCESS.pack(
+        *(thread.tid, vtid, thread.tgid, vpid, thread.ppid, vppid, name.partition(b"\0")[0]),
+        _KERNEL if thread.kernel else _USER,
+        *(_MODE_UNKNOWN, _NO_SUBMODE, _STATUS.get(thread.state, _UNNAMED)),
+        *(level, thread.namespace, thread.cpu),
+    )
+
+
+def _header(number: int, time: int, *, large: bool) -> bytes:
+    """Return an event's header with its whole time, and the context of no thread."""
+    mark = b"\xff\xff" if large else b"\x1f"
+    return mark + struct.pack("<IQiB", number, time, 0, 0)
+
+
+def statedump_packet(
+    threads: Sequence[Thread],
+    cgroups: Sequence[Cgroup],
+    classes: Sequence[EventClass],
+    header: bytes,
+    *,
+    count: int,
+) -> Iterator[bytes]:
+    """Yield the packet of the statedump's stream, in parts.
+
+    Parameters
+    ----------
+    threads : sequence of Thread
+        In order of time, at least one.
+    cgroups : sequence of Cgroup
+        In order of time; none without its class.
+    classes : sequence of EventClass
+        From `statedump_classes`.
+    header : bytes
+        Packet header.
+    count : int
+        Number of event classes of the stream.
+    """
+    large = count > COMPACT_IDS
+    start, process, end, *group = classes
+    events = [_header(start.id, threads[0].time, large=large)]
+    for thread in threads:
+        events.append(_header(process.id, thread.time, large=large))
+        events.append(_fields(thread))
+    last = threads[-1].time
+    for cgroup in cgroups:
+        last = max(last, cgroup.time)
+        path = cgroup.path.encode("utf-8", "replace").partition(b"\0")[0]
+        events.append(_header(group[0].id, last, large=large))
+        events.append(struct.pack("<ii", cgroup.tgid, cgroup.hierarchy) + path + b"\0")
+    events.append(_header(end.id, last, large=large))
+    body = b"".join(events)
+    bits = 8 * (len(header) + 52 + len(body))
+    yield header
+    yield struct.pack("<6QI", threads[0].time, last, bits, bits, 0, 0, 0)
+    yield body

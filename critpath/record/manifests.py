@@ -1,0 +1,313 @@
+"""What is on disk of a recording that is not finished yet, or cannot be for now."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import platform
+import re
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.errors import CritpathError
+from critpath.model import MANIFEST, MANIFEST_FORMAT, Manifest, Run
+from critpath.model.recording import RECORDING
+from critpath.record.output import Place
+from critpath.record.reading import RUNS, noted_runs
+from critpath.record.recorder import TRACE, Recorded, Request, UnfinishedError
+from critpath.units import plural
+
+
+def first_manifest(
+    request: Request,
+    index: int,
+    *,
+    session: str,
+    recorder: str,
+    container: int,
+    notes: Sequence[str],
+) -> Manifest:
+    """Return the manifest that says whose a recording is, before there is anything of it.
+
+    Parameters
+    ----------
+    request : Request
+    index : int
+        Of the command.
+    session, recorder : str
+        The recorder's name.
+    container : int
+        Pid namespace of the container that is recorded, 0 for none.
+    notes : sequence of str
+    """
+    names = [directory.name for directory in request.directories(request.output)]
+    whole = f"process,ns={container}" if container else ""
+    return Manifest(
+        state=RECORDING,
+        session=session,
+        command=request.commands[index] if request.commands else (),
+        execution=request.execution or whole or ("process" if request.commands else ""),
+        runs=(),
+        recorder={"name": recorder},
+        profile=request.profile,
+        clock=clock_facts(),
+        host=host_facts(),
+        begin=0,
+        end=0,
+        warmup=request.warmup,
+        prepare=request.prepare,
+        timeout=request.timeout,
+        interleaved=names[1 - index] if len(names) > 1 else "",
+        container=container,
+        trace=TRACE,
+        warnings=tuple(notes),
+        critpath=request.version,
+    )
+
+
+def note_run(directory: Path, run: Run) -> str:
+    """Note a run that ended: a recorder that is killed must not lose it.
+
+    Returns
+    -------
+    str
+        What is to be said if it cannot be noted, which is no reason to end the runs.
+    """
+    line = json.dumps(asdict(run)).encode() + b"\n"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(directory / RUNS, flags, 0o600)
+        try:
+            before = os.fstat(descriptor).st_size
+            if os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, before)  # half a line would spoil the next
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return f"run {run.number} could not be noted while it recorded: {error.strerror}"
+    return ""
+
+
+def complete_manifests(
+    manifests: Mapping[Path, Manifest],
+    state: str,
+    end: int,
+    recorded: Recorded,
+    said: Sequence[str],
+) -> list[Manifest]:
+    """Write the manifests of a recording that has its trace; its runs are in there.
+
+    Parameters
+    ----------
+    manifests : mapping
+        Each recording's directory and what was known of it until now.
+    state : str
+    end : int
+        Until when it was recorded (ns).
+    recorded : Recorded
+    said : sequence of str
+        All warnings.
+
+    Returns
+    -------
+    list of Manifest
+
+    Raises
+    ------
+    UnfinishedError
+        If one cannot be written; the recording is then as unfinished as before.
+    """
+    loss = tuple(loss for loss in recorded.loss if loss.events or loss.packets)
+    changes: dict[str, Any] = {"state": state, "end": end, "loss": loss}
+    changes["warnings"] = tuple(dict.fromkeys(said))
+    done = []
+    for directory, manifest in manifests.items():
+        facts = {**manifest.recorder, **recorded.facts}
+        done.append(replace(manifest, recorder=facts, **changes))
+        try:
+            write_manifest(directory, done[-1])
+        except OSError as error:
+            raise UnfinishedError(
+                f"{directory} cannot be written: {error.strerror}", "make room there"
+            ) from None
+    for directory in manifests:
+        with contextlib.suppress(OSError):
+            (directory / RUNS).unlink()
+    return done
+
+
+def keep_unfinished(
+    place: Place, manifests: Mapping[Path, Manifest], notes: Sequence[str], error: UnfinishedError
+) -> CritpathError:
+    """Keep what was recorded, as a killed recorder leaves it, for whoever makes room.
+
+    Parameters
+    ----------
+    place : Place
+    manifests : mapping
+        Each recording's directory and what is known of it; the first has the data.
+    notes : sequence of str
+        What else is to be said of it.
+    error : UnfinishedError
+        Why there is no trace.
+
+    Returns
+    -------
+    CritpathError
+        What is to be said: an `UnfinishedError` if the recording is kept.  It is not, and
+        nothing else is, where its directory or the data in it are gone.
+    """
+    first = next(iter(manifests))
+    try:
+        place.check_unchanged()
+    except CritpathError as gone:
+        return gone
+    raw = (first / "raw" / "raw.json").is_file()
+    if not raw and not any((first / TRACE).glob("*/metadata")):
+        place.discard()
+        return CritpathError(error.what, error.do)
+    unsaid = []
+    for directory, manifest in manifests.items():
+        if raw:  # of which the trace is made again: the manifest needs the room more
+            shutil.rmtree(directory / TRACE, ignore_errors=True)
+        warnings = tuple(dict.fromkeys((*manifest.warnings, *notes, error.what)))
+        try:
+            # One of two may say by now that it has its trace.
+            write_manifest(
+                directory,
+                replace(
+                    manifest, state=RECORDING, end=error.end or manifest.end, warnings=warnings
+                ),
+            )
+        except OSError:
+            missing = len(
+                {r.number for r in manifest.runs} - {r.number for r in noted_runs(directory)}
+            )
+            if missing:
+                unsaid.append(f"; {plural(missing, 'run')} could not be noted and will be missing")
+    return UnfinishedError(
+        error.what + "".join(unsaid[:1]),
+        f"mend that, or make room there, then: critpath doctor --clean {first};"
+        " what was recorded is kept",
+    )
+
+
+# -----------------------------------------------------------------------------
+# Writes a recording's manifest, whole or not at all.
+
+
+def to_json(manifest: Manifest) -> str:
+    """Return the text of ``critpath.json``."""
+    document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
+    # In ASCII, which is read in a fourth of the memory; an argument that is no UTF-8 has
+    # surrogates, for which JSON has escapes.
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Write ``critpath.json`` into a recording's directory.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; an earlier one is then still there.
+    """
+    place = directory / MANIFEST
+    unfinished = directory / f".{MANIFEST}.{os.getpid()}"
+    try:
+        # O_EXCL: never through a link that someone else put there.
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(to_json(manifest))
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.replace(place)
+        for stale in directory.glob(f".{MANIFEST}.*"):  # of a recorder killed just there
+            stale.unlink(missing_ok=True)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+# -----------------------------------------------------------------------------
+# What a recording says of the machine and of its clock.
+
+
+# Inode number of the initial pid namespace on every kernel (PROC_PID_INIT_INO).
+INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC
+
+
+def host_facts() -> Mapping[str, object]:
+    """Return name, kernel release, machine, cpus, cpu model and memory (bytes)."""
+    system = os.uname()
+    return {
+        "name": system.nodename,
+        "kernel": system.release,
+        "machine": system.machine,
+        "cpus": os.cpu_count() or 0,
+        "cpu_model": _cpu_model(),
+        "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+def clock_facts() -> Mapping[str, object]:
+    """Return the trace's clock: its name, and what makes its times those of day (ns)."""
+    # The narrowest of some tries: a preemption between the readings would count as time.
+    tries = []
+    for _ in range(5):
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        real = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        tries.append((after - before, real - (before + after) // 2))
+    return {"name": "monotonic", "epoch": min(tries)[1]}
+
+
+def _cpu_model() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^(?:model name|Model|cpu model|cpu)\s*:\s*(.+)$", text, re.MULTILINE)
+    return found[1].strip() if found else platform.processor()
+
+
+# -----------------------------------------------------------------------------
+# Gives the second recording of an interleaved session the trace of the first.
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """Make a directory with the same files: hard links, copies where links fail.
+
+    Parameters
+    ----------
+    source : Path
+        Links in it are copied as links.
+    target : Path
+        Must not be there.
+
+    Raises
+    ------
+    UnfinishedError
+        If it cannot be made; what there is of it stays.
+    """
+    try:
+        shutil.copytree(source, target, symlinks=True, copy_function=_link)
+    except OSError as error:
+        # Of several files there is a list, of which the first says enough.
+        wrong = error.args[0] if isinstance(error, shutil.Error) else ()
+        why = str(wrong[0][-1]) if wrong else error.strerror or error
+        raise UnfinishedError(f"{target} cannot be made: {why}", "make room there") from None
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, target, follow_symlinks=False)

@@ -1,0 +1,367 @@
+"""Where a recording is put: nothing that is not ours is ever replaced or followed.
+
+Its parent and itself are held by descriptors from the check on: the parent may be of a user
+whose program is recorded as root, and names there may be exchanged at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError, UsageError
+from critpath.model import MANIFEST, MANIFEST_FORMAT
+from critpath.model.recording import MANIFEST_BYTES
+from critpath.record.dirfd import hold, identity_of, say_name, through, with_name
+from critpath.record.recorder import NORMAL, SAMPLE
+from critpath.record.user import User, hand_over_held
+from critpath.untrusted import load_json
+
+_FAMILY: Final = MANIFEST_FORMAT.rpartition("/")[0] + "/"  # any version of ours
+_ROOM: Final = 300 * 2**20  # bytes that should be free
+
+
+@dataclass
+class Place:
+    """The output directory, from the check to the finished recording.
+
+    Attributes
+    ----------
+    target : Path
+        What the user named.
+    building : Path
+        Where the recording is written: ``target``, or beside it if that is replaced.
+    identity : tuple of int
+        Device and inode of ``building`` once it is made.
+    """
+
+    target: Path
+    building: Path
+    identity: tuple[int, int] = (0, 0)
+    _was_there: bool = False
+    _owner: tuple[int, int] | None = None  # of one that was there, while it is ours
+    _parent: int = -1
+    _held: int = -1
+
+    @classmethod
+    def check(cls, output: Path, session: str, *, force: bool) -> Place:
+        """Check the output before any work.
+
+        Parameters
+        ----------
+        output : Path
+        session : str
+            For the name of what is built beside.
+        force : bool
+            A recording that is there may be replaced.
+
+        Raises
+        ------
+        UsageError
+            If it is there and not an empty directory, or a recording and ``force``; if
+            it is a link, or its parent is not a directory that can be written.
+        """
+        # Not resolve(): a link as the last component is refused, not followed.
+        target = Path(os.path.abspath(output))  # noqa: PTH100 - as above
+        try:
+            parent = os.open(target.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                _check_parent(target.parent)
+            raise _unusable(output, error) from None
+        place = cls(target, target, _parent=parent)
+        try:
+            place._check(output, session, force=force)
+        except BaseException:
+            place.close()
+            raise
+        return place
+
+    def _check(self, output: Path, session: str, *, force: bool) -> None:
+        target, another = self.target, "name another directory with -o"
+        try:
+            # "DIR/" and "DIR/." would have a link followed that "DIR" has not.
+            found = self._look(target.name or ".")
+        except FileNotFoundError:
+            _check_parent(target.parent)
+            return
+        except OSError as error:
+            raise _unusable(output, error) from None
+        if stat.S_ISLNK(found.st_mode):
+            raise UsageError(f"{output} is a link", "name the directory itself with -o")
+        if not stat.S_ISDIR(found.st_mode):
+            raise UsageError(f"{output} exists and is no directory", another)
+        try:
+            content = _content(target.name or ".", self._parent)
+        except OSError as error:
+            raise UsageError(f"cannot read {output}: {error.strerror}", another) from None
+        if not content:
+            if not os.access(target, os.W_OK | os.X_OK):
+                raise UsageError(f"cannot write to {output}", another)
+            self._was_there = True
+            return
+        if not self._is_ours(target.name):
+            raise UsageError(
+                f"{output} exists and is not empty"
+                + ", and no recording: --force does not replace it" * force,
+                another,
+            )
+        if not force:
+            raise UsageError(
+                f"{output} has a recording already", "--force replaces it; or " + another
+            )
+        _check_parent(target.parent)
+        self.building = target.parent / f".{target.name[:100]}.{session}"
+
+    @property
+    def writing(self) -> Path:
+        """Where to write: ``building``, once it is made through the descriptor of it."""
+        return self.building if self._held < 0 else through(self._held)
+
+    def named(self, text: str) -> str:
+        """Return a sentence with the name that the user knows for `writing`."""
+        return with_name(text, self.writing, self.building)
+
+    def name_in(self, error: BaseException) -> None:
+        """Give an error the name that the user knows for `writing`."""
+        say_name(error, self.writing, self.building)
+
+    def close(self) -> None:
+        """Let go of the descriptors."""
+        for descriptor in (self._held, self._parent):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._held = self._parent = -1
+
+    def room(self) -> int | None:
+        """Return the bytes that are free, if they may be too few."""
+        # A directory that is there may be a file system of its own.
+        try:
+            found = os.statvfs(self.target if self._was_there else self.target.parent)
+        except OSError:
+            return None
+        free = found.f_bavail * found.f_frsize
+        return free if found.f_blocks and free < _ROOM else None
+
+    def make(self) -> None:
+        """Make the directory, for nobody else to look into."""
+        if not self._was_there:
+            try:
+                os.mkdir(self.building.name, 0o700, dir_fd=self._parent)
+            except OSError as error:
+                raise UsageError(
+                    f"cannot make {self.building}: {error.strerror}",
+                    "name another directory with -o",
+                ) from None
+        held = hold(self.building.name, within=self._parent)
+        status = os.fstat(held)
+        with contextlib.suppress(OSError):  # not ours: what is in it is
+            os.fchmod(held, 0o700)
+            if status.st_uid != os.geteuid():
+                # What root writes there must not be exchanged by the command.
+                os.fchown(held, os.geteuid(), os.getegid())
+                self._owner = status.st_uid, status.st_gid
+        # Since nobody else can write there: what came before is not ours to give away.
+        if os.listdir(held):  # noqa: PTH208 - a descriptor
+            if self._owner is not None:
+                os.fchown(held, *self._owner)
+            os.fchmod(held, stat.S_IMODE(status.st_mode))
+            os.close(held)
+            raise CritpathError(
+                f"{self.building} was exchanged or filled just now",
+                "record again where nobody else writes",
+            )
+        self._held, self.identity = held, identity_of(status)
+
+    def check_unchanged(self) -> None:
+        """Check that the directory is the one that was made, before more is written there.
+
+        What is written goes into that one in any case; but who exchanged it would have
+        another recording, or none, under its name.
+
+        Raises
+        ------
+        CritpathError
+            If it was moved away or exchanged while recording.
+        """
+        if not self._is_there():
+            raise CritpathError(
+                f"{self.building} was moved, removed or exchanged while recording",
+                "record again, and leave it alone until the recording has ended",
+            )
+
+    def _look(self, name: str) -> os.stat_result:
+        """Return the status of a name in the parent directory, or of a link there."""
+        return os.stat(name, dir_fd=self._parent, follow_symlinks=False)
+
+    def _lexists(self, name: str) -> bool:
+        try:
+            self._look(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _is_there(self) -> bool:
+        try:
+            return identity_of(self._look(self.building.name)) == self.identity
+        except OSError:
+            return False
+
+    def _is_ours(self, name: str) -> bool:
+        return is_ours(name, self._parent)
+
+    def settle(self, user: User | None) -> str:
+        """Give the finished recording its owner and its name.
+
+        Returns
+        -------
+        str
+            What is to be said if it is there, but not wholly the user's.
+
+        Raises
+        ------
+        CritpathError
+            If it cannot replace what is there; it is then beside it, under another name.
+        """
+        if not self._is_there():
+            raise CritpathError(
+                f"{self.building} was exchanged for another directory while recording",
+                "record again where nobody else writes",
+            )
+        if user is None and self._owner is not None:
+            user = User(*self._owner, groups=(), environment={})
+        wrong = hand_over_held(self._held, user)
+        if self.building == self.target:
+            return wrong
+        # Recording may have taken hours: what was checked before it may be gone.
+        if not self._lexists(self.target.name):
+            try:
+                self._move(self.building.name, self.target.name)
+            except OSError as error:
+                raise self._beside(f"cannot make {self.target}: {error.strerror}") from None
+            return wrong
+        if not self._is_ours(self.target.name):
+            raise self._beside(f"{self.target} is no recording any more: it is not replaced")
+        old = self.building.name + ".old"
+        try:
+            self._move(self.target.name, old)
+            try:
+                self._move(self.building.name, self.target.name)
+            except OSError:
+                self._move(old, self.target.name)
+                raise
+        except OSError as error:
+            # A mount point, or a directory of a layer below.
+            raise self._beside(f"cannot replace {self.target}: {error.strerror}") from None
+        # What came under its name meanwhile is not removed.
+        if self._is_ours(old):
+            shutil.rmtree(old, ignore_errors=True, dir_fd=self._parent)
+        return wrong
+
+    def _move(self, name: str, to: str) -> None:
+        os.rename(name, to, src_dir_fd=self._parent, dst_dir_fd=self._parent)
+
+    def _beside(self, why: str) -> CritpathError:
+        """Put a finished recording beside its place; return what is to be said."""
+        beside = self.building.with_name(self.building.name.removeprefix("."))
+        try:
+            self._move(self.building.name, beside.name)
+        except OSError:
+            beside = self.building
+        return CritpathError(why, f"the new recording is {beside}")
+
+    def discard(self) -> None:
+        """Remove what was written; a directory that was there before stays, empty."""
+        if self._held < 0 or not self._is_there():
+            return
+        _empty(self._held)
+        if self._owner is not None:
+            with contextlib.suppress(OSError):
+                os.fchown(self._held, *self._owner)
+        if not self._was_there and self._is_there():
+            with contextlib.suppress(OSError):
+                os.rmdir(self.building.name, dir_fd=self._parent)
+
+    def size(self) -> int:
+        """Return the bytes that the recording takes; hard links count once."""
+        seen = {}
+        for _, _, files, place in os.fwalk(".", dir_fd=self._held):
+            for name in files:
+                status = os.stat(name, dir_fd=place, follow_symlinks=False)
+                seen[identity_of(status)] = status.st_size
+        return sum(seen.values())
+
+
+def _unusable(output: Path, error: OSError | ValueError) -> UsageError:
+    why = error.strerror if isinstance(error, OSError) else error
+    return UsageError(f"cannot use {output}: {why}", "name another directory with -o")
+
+
+def _content(name: str, parent: int) -> list[str]:
+    """Return what a directory holds, sorted."""
+    directory = hold(name, within=parent)
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208 - a descriptor
+    finally:
+        os.close(directory)
+
+
+def _empty(directory: int) -> None:
+    for name in os.listdir(directory):
+        with contextlib.suppress(OSError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, ignore_errors=True, dir_fd=directory)
+            else:
+                os.unlink(name, dir_fd=directory)
+
+
+def _check_parent(parent: Path) -> None:
+    if not parent.is_dir():
+        raise UsageError(f"{parent} is no directory", f"make it first: mkdir -p {parent}")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write to {parent}", "name another directory with -o")
+
+
+def is_ours(name: str, parent: int) -> bool:
+    """Tell whether a directory is a recording, or two that were made in alternation.
+
+    Parameters
+    ----------
+    name : str
+    parent : int
+        Descriptor of the directory that it is in.
+    """
+    try:
+        directory = hold(name, within=parent)
+    except OSError:
+        return False
+    try:
+        if _is_recording(directory):
+            return True
+        content = sorted(os.listdir(directory))  # noqa: PTH208 - a descriptor
+        if content != [NORMAL, SAMPLE]:
+            return False
+        return is_ours(NORMAL, directory) and is_ours(SAMPLE, directory)
+    except OSError:
+        return False
+    finally:
+        os.close(directory)
+
+
+def _is_recording(directory: int) -> bool:
+    """Tell whether a directory holds a manifest of ours, of whatever version."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(MANIFEST, flags, dir_fd=directory), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MANIFEST_BYTES:
+                return False
+            document = load_json(stream.read(MANIFEST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and str(document.get("format", "")).startswith(_FAMILY)

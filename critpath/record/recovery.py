@@ -1,0 +1,398 @@
+"""Finishes the recordings of recorders that were killed.
+
+A recording whose manifest says ``recording`` while its owner is gone was not finished.
+What its recorder had written by then becomes a trace, and the manifest says
+``interrupted``: every run that ended is as good as in a complete recording.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError, UnreadableError
+from critpath.model import MANIFEST, Manifest
+from critpath.model.recording import INTERRUPTED, RECORDING
+from critpath.record.dirfd import hold, is_through, say_name, through
+from critpath.record.identity import owner_of
+from critpath.record.manifests import link_tree, write_manifest
+from critpath.record.output import is_ours
+from critpath.record.reading import RUNS, noted_runs, read_manifest
+from critpath.record.recorder import NORMAL, RECORDERS, SAMPLE, TRACE, Leftover, Recorded
+from critpath.record.registry import Entry, entries, unregister
+from critpath.record.user import User, hand_over_held
+
+# What turns the raw data of a dead recorder into a trace, per recorder's module:
+# (directory, tell) -> Recorded.
+_FINISHERS: Final = {"ftrace": "finish_raw", "lttng": "finish_dead"}
+_ENTRIES: Final = 100_000  # files of a recording that are looked at
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of an unfinished recording.
+
+    Attributes
+    ----------
+    runs : int
+        That had ended before the recorder was killed.
+    lost : int
+        Events that the tracer is known to have lost.
+    """
+
+    runs: int
+    lost: int
+
+
+def unfinished_leftovers() -> Iterator[Leftover]:
+    """Yield the registered recordings whose recorders are gone."""
+    for entry in entries():
+        owner = owner_of(entry.session)
+        if owner is not None and owner.gone() is True:
+            name, remove = str(entry.directory), partial(_finish_registered, entry)
+            yield Leftover("recording", name, entry.session, remove)
+
+
+def finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
+    """Finish a recording that a dead recorder left.
+
+    Parameters
+    ----------
+    directory : Path
+        The recording, wherever it is now; of an interleaved one either half.
+    tell : callable
+        Told what is being done.
+
+    Returns
+    -------
+    Finished or None
+        None if it is finished already.
+
+    Raises
+    ------
+    CritpathError
+        If it is still being recorded, or cannot be finished; its manifest is then as
+        it was.
+    """
+    if directory.name == SAMPLE and read_manifest(directory).interleaved == NORMAL:
+        directory = directory.parent / NORMAL  # which has the trace until the end
+    paired = read_manifest(directory).interleaved == SAMPLE
+    if paired and not directory.name:  # "." is one of two
+        directory = directory.absolute()
+    top = directory.parent if paired else directory
+    with _held(top) as (_, place):
+        return _finish(place / NORMAL if paired else place, tell)
+
+
+@contextlib.contextmanager
+def _held(top: Path) -> Iterator[tuple[int, Path]]:
+    """Hold a recording that is ours, so that nothing in it can be exchanged meanwhile."""
+    try:
+        descriptor = hold(top)
+    except OSError as error:
+        raise CritpathError(
+            f"{top} cannot be opened: {error.strerror}", "name the recording's own directory"
+        ) from None
+    place = through(descriptor)
+    try:
+        _check_mine(top, os.fstat(descriptor))
+        yield descriptor, place
+    except CritpathError as error:
+        say_name(error, place, top)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _check_mine(top: Path, status: os.stat_result) -> None:
+    if not _is_mine(status):
+        raise CritpathError(
+            f"{top} is another user's, or others may write to it",
+            "run critpath doctor --clean DIR as its user, or on a copy of your own",
+        )
+
+
+def _is_mine(status: os.stat_result) -> bool:
+    """Tell whether nobody else can exchange what is there."""
+    others = stat.S_IWOTH
+    # LTTng's daemons let their group write, which is root's.
+    if not os.geteuid() and status.st_gid:
+        others |= stat.S_IWGRP
+    return status.st_uid == os.geteuid() and not status.st_mode & others
+
+
+def _finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
+    """Finish a recording in a directory that is held."""
+    manifests = {directory: read_manifest(directory)}
+    session = manifests[directory].session
+    if manifests[directory].interleaved == SAMPLE:
+        other = directory.parent / SAMPLE
+        with contextlib.suppress(UnreadableError):  # its manifest may never have come
+            if read_manifest(other).session == session:
+                manifests[other] = read_manifest(other)
+    if all(manifest.state != RECORDING for manifest in manifests.values()):
+        return None
+    owner = owner_of(session)
+    if owner is not None and owner.gone() is False:
+        raise CritpathError(
+            f"{directory} is being recorded by process {owner.pid}", "wait until it has ended"
+        )
+    _check(manifests)
+    recorded = _make_trace(directory, manifests[directory], tell)
+    done = []
+    for place, manifest in manifests.items():
+        if place != directory:
+            shutil.rmtree(place / TRACE, ignore_errors=True)
+            link_tree(directory / TRACE, place / TRACE)
+        done.append(_complete(place, manifest, recorded))
+    recorded.release()
+    if owner is not None and owner.gone():
+        unregister(session)
+    return Finished(sum(len(m.runs) for m in done), done[0].lost)
+
+
+def _check(manifests: Mapping[Path, Manifest]) -> None:
+    """Refuse what no recorder of ours leaves."""
+    for place, manifest in manifests.items():
+        if manifest.trace != TRACE:  # never a place that a manifest names: it may be anywhere
+            raise _unknown(place)
+        _check_plain(place, links=2 if len(manifests) > 1 else 1)
+
+
+def _make_trace(directory: Path, manifest: Manifest, tell: Callable[[str], None]) -> Recorded:
+    name = manifest.recorder.get("name")
+    if not isinstance(name, str) or name not in _FINISHERS:
+        raise _unknown(directory)
+    module = importlib.import_module(RECORDERS[name])
+    recorded: Recorded = getattr(module, _FINISHERS[name])(directory, tell)
+    return recorded
+
+
+def _unknown(directory: Path) -> CritpathError:
+    return CritpathError(
+        f"{directory} was made by a recorder that this critpath does not know",
+        "use the version of critpath that recorded it",
+    )
+
+
+def _complete(directory: Path, manifest: Manifest, recorded: Recorded) -> Manifest:
+    """Complete a manifest with what is known now."""
+    runs = {run.number: run for run in (*manifest.runs, *noted_runs(directory))}
+    said = "the recorder was killed; the recording was finished later"
+    if manifest.end:  # it ended its session itself, but could not make the trace
+        said = "the recording was finished later"
+    begin = manifest.begin
+    manifest = replace(
+        manifest,
+        state=INTERRUPTED,
+        runs=tuple(runs[number] for number in sorted(runs)),
+        end=manifest.end or recorded.end or max((r.end for r in runs.values()), default=begin),
+        loss=tuple(x for x in recorded.loss if x.events or x.packets) or manifest.loss,
+        recorder={**manifest.recorder, **recorded.facts},
+        warnings=tuple(dict.fromkeys((*manifest.warnings, said, *recorded.warnings))),
+    )
+    write_manifest(directory, manifest)
+    (directory / RUNS).unlink(missing_ok=True)
+    return manifest
+
+
+# ------------------------------------------------------- what the registry knows besides
+
+
+def _finish_registered(entry: Entry) -> None:
+    """Finish what a session left, give it its name and its owner, and forget the session.
+
+    Raises
+    ------
+    CritpathError
+        If it cannot be finished, or if it is but cannot be its user's.
+    """
+    wrong = ""
+    top = entry.directory.parent if entry.directory.name == NORMAL else entry.directory
+    if not _is_of(top, entry.session):
+        top = entry.directory
+    if _is_of(top, entry.session):
+        if _is_handed_over(top, entry):
+            _settle_name(top, entry)  # killed just before that
+        elif _is_mine(top.lstat()):
+            wrong = _finish_own(top, entry)
+        # Else somebody has put it there.
+    elif top.name.endswith("." + entry.session):
+        # Killed when everything had its place, but for the recording that was replaced.
+        _remove_recording(_replaced(top))
+    unregister(entry.session)
+    if wrong:
+        raise CritpathError(wrong, "it is finished; give it to its user with sudo chown -R")
+
+
+def _finish_own(top: Path, entry: Entry) -> str:
+    """Finish a recording that is ours; return what is to be said if its owner is not its user."""
+    with _held(top) as (descriptor, place):
+        directory = place if top == entry.directory else place / entry.directory.name
+        if (directory / MANIFEST).exists() and _has_data(directory):
+            _finish(directory, lambda _: None)
+            user = None if entry.owner is None else User(*entry.owner, groups=(), environment={})
+            wrong = hand_over_held(descriptor, user)
+        else:
+            # Killed before tracing was on, or while it removed everything itself.
+            _check_plain(place, links=2)
+            _discard(place, entry.session)
+            with contextlib.suppress(OSError):
+                top.rmdir()
+            return ""
+    _settle_name(top, entry)
+    return wrong
+
+
+def _is_handed_over(top: Path, entry: Entry) -> bool:
+    """Tell whether a recording was complete and its user's when its recorder was killed."""
+    return entry.owner is not None and top.lstat().st_uid == entry.owner[0] != os.geteuid()
+
+
+def _remove_recording(directory: Path) -> None:
+    """Remove what is a recording, and nothing else that may have its name now."""
+    with contextlib.suppress(OSError):
+        parent = os.open(directory.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if is_ours(directory.name, parent):
+                shutil.rmtree(directory.name, ignore_errors=True, dir_fd=parent)
+        finally:
+            os.close(parent)
+
+
+def _replaced(building: Path) -> Path:
+    """Return where the earlier recording is put while it is replaced."""
+    return building.with_name(building.name + ".old")
+
+
+def _has_data(directory: Path) -> bool:
+    """Tell whether there is anything that a trace can be made of."""
+    described = (directory / "raw" / "raw.json").is_file()
+    return described or any((directory / "trace").glob("*/metadata"))
+
+
+def _is_of(top: Path, session: str) -> bool:
+    """Tell whether a directory is what a session was writing to.
+
+    Moved, removed, replaced by a later recording or by something of the user's: then
+    nothing of the session is left there.
+    """
+    if top.is_symlink() or not top.is_dir():
+        return False
+    halves = [top / name for name in (NORMAL, SAMPLE) if (top / name).is_dir()]
+    manifests = [place for place in (top, *halves) if (place / MANIFEST).exists()]
+    try:
+        if manifests:
+            return any(read_manifest(place).session == session for place in manifests)
+    except UnreadableError:
+        return False
+    return all(_ours(place.name, session) for place in top.iterdir())
+
+
+def _ours(name: str, session: str) -> bool:
+    """Tell whether a file of a recording without a manifest may be a recorder's."""
+    known = name in {MANIFEST, "raw", ".raw-converted", "trace", RUNS, NORMAL, SAMPLE}
+    return known or name.startswith((f".{MANIFEST}.", ".trace.")) or session in name
+
+
+def _discard(directory: Path, session: str) -> None:
+    for place in directory.iterdir():
+        if not _ours(place.name, session):
+            continue  # put there by somebody else
+        if place.is_symlink() or not place.is_dir():
+            place.unlink()
+        elif place.name in {NORMAL, SAMPLE}:
+            _discard(place, session)
+        else:
+            shutil.rmtree(place)
+    with contextlib.suppress(OSError):
+        directory.rmdir()  # not the one that is held, which is a link by this name
+
+
+def _settle_name(top: Path, entry: Entry) -> None:
+    """Give a finished recording the name that it was to get."""
+    suffix = "." + entry.session
+    if not (top.name.startswith(".") and top.name.endswith(suffix)):
+        return
+    # It was to replace an earlier recording, as --force said; a long name was cut.
+    stem = top.name[1:].removesuffix(suffix)
+    target, old = top.with_name(stem), _replaced(top)
+    if len(stem) < 100 and _is_older(target, top) and _replace(target, old, top):
+        _remove_recording(old)
+    else:
+        top.rename(top.with_name(stem + suffix))
+
+
+def _is_older(target: Path, top: Path) -> bool:
+    """Tell whether a recording may take a place: there is nothing, or one made before it.
+
+    It may have waited long for being finished, and a later one have come there meanwhile.
+    """
+    if not os.path.lexists(target):
+        return True
+    made = _made(target)
+    return not target.is_symlink() and made is not None and made < (_made(top) or 0)
+
+
+def _made(top: Path) -> int | None:
+    """Return when a recording was begun (ns since 1970); None if that is not known."""
+    for place in (top, top / NORMAL):
+        with contextlib.suppress(UnreadableError):
+            manifest = read_manifest(place)
+            epoch = manifest.clock.get("epoch")
+            if manifest.begin > 0 and isinstance(epoch, int):
+                return manifest.begin + epoch
+    return None
+
+
+def _replace(target: Path, old: Path, top: Path) -> bool:
+    """Give a recording its place; False if the system refuses, and the other is there then."""
+    moved = False
+    try:
+        if os.path.lexists(target):
+            target.rename(old)
+            moved = True
+        top.rename(target)
+    except OSError:
+        if moved:
+            old.rename(target)
+        return False
+    return True
+
+
+def _check_plain(directory: Path, *, links: int) -> None:
+    """Refuse links in a recording: root must not be led to write elsewhere by its owner.
+
+    Nor to wait for ever, at a named pipe.
+    """
+    pending, seen = [directory], 0
+    while pending:
+        place = pending.pop()
+        if place.is_symlink() and not is_through(place):
+            raise _refused(place)
+        with os.scandir(place) as inside:
+            for item in inside:
+                seen += 1
+                status = item.stat(follow_symlinks=False)
+                several = stat.S_ISREG(status.st_mode) and status.st_nlink > links
+                plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+                mine = _is_mine(status)
+                if not (plain and mine) or several or seen > _ENTRIES:
+                    raise _refused(Path(item.path))
+                if stat.S_ISDIR(status.st_mode):
+                    pending.append(Path(item.path))
+
+
+def _refused(place: Path) -> CritpathError:
+    return CritpathError(
+        f"{place} is not what a recorder writes: a link, a pipe, another's file, or too many files",
+        "copy the recording without links and name the copy: critpath doctor --clean DIR",
+    )

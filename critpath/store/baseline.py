@@ -1,0 +1,500 @@
+"""What a baseline is, and what of it both directions need to know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from critpath.errors import TooMuchTimeError, UnreadableError
+from critpath.model import I64, MOST_TIME, CriticalPaths, Executions, Loss, PathSet, State
+from critpath.store import write_text
+from critpath.untrusted import LARGEST, TooLargeError, load_json
+
+FORMAT: Final = "critpath/baseline/1"
+STATES: Final = tuple(State(code).name for code in range(len(State)))
+STEP: Final = 4  # numbers per segment: kind, thread, cpu, duration
+# Of any version, and even where an unfinished merge stands above it.
+_MARK: Final = b'"critpath/baseline/'
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """Executions that were saved together.
+
+    Attributes
+    ----------
+    paths : PathSet
+    recorded : tuple of str
+        When each of its sources was recorded, as ``2026-11-21T04:35:27Z``, "" unknown.
+    left_out : int
+        Executions of the recording that are not in the baseline.
+    """
+
+    paths: PathSet
+    recorded: tuple[str, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """What is normal, of one or more sessions, the oldest first.
+
+    Attributes
+    ----------
+    sessions : tuple of Session
+    interrupts : bool
+        Interrupt work was told apart from running.
+    version : str
+        Of the critpath that wrote it.
+    """
+
+    sessions: tuple[Session, ...]
+    interrupts: bool
+    version: str
+
+
+def is_baseline_file(path: Path) -> bool:
+    """Tell whether something says that it is a baseline; never raises."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as stream:
+            return _MARK in stream.read(512)
+    except (OSError, ValueError):
+        return False
+
+
+def utf8(text: str) -> str:
+    """Return text as a file in UTF-8 holds it; a trace's may be none."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def mean_times(paths: PathSet) -> list[tuple[str, int, int]]:
+    """Return every state's time: the mean of an execution (ns, rounded down), and all of it.
+
+    The total comes first.  The means are for whoever looks at the difference between two
+    versions of a baseline; the sums tell a file that was changed by hand.
+    """
+    count = max(len(paths), 1)
+    spent = [0] * len(STATES)
+    for state in np.unique(paths.paths.state).tolist():
+        spent[state] = int(paths.paths.duration[paths.paths.state == state].sum())
+    named = [(name, ns // count, ns) for name, ns in zip(STATES, spent, strict=True) if ns]
+    return [("total", sum(spent) // count, sum(spent)), *sorted(named)]
+
+
+# -----------------------------------------------------------------------------
+# A baseline's text, checked in every respect: whoever may commit to a project wrote it.
+
+
+_END: Final = 2**63
+# Times are within this, so that no difference of two overflows; and so is which host.
+_TIME: Final = 2**62
+_HOSTS: Final = 2**31
+_LONGEST: Final = 100_000  # letters of a text
+_FEWER: Final = "save fewer executions: critpath baseline save --executions N"
+_DO: Final = "restore the file, or make it again with critpath baseline save"
+
+
+class _Wrong(Exception):  # noqa: N818 - never seen outside
+    """Something in the file is not what it should be; says where and what."""
+
+
+def load_baseline(file: Path) -> Baseline:
+    """Load what `save_baseline` saved, checked in every respect.
+
+    Raises
+    ------
+    UnreadableError
+        If the file cannot be read, is not of this format or contradicts itself; the
+        place is named.
+    """
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST + 1)
+        document = load_json(content, object_pairs_hook=_object)
+        return _baseline(document)
+    except OSError as error:
+        raise UnreadableError(f"{file}: cannot be read: {error.strerror or error}", _DO) from None
+    except UnicodeDecodeError:
+        raise UnreadableError(f"{file}: no text in UTF-8", _DO) from None
+    except json.JSONDecodeError as error:
+        what = f"{file}:{error.lineno}: no valid JSON: {error.msg}"
+        raise UnreadableError(what, _DO) from None
+    except TooLargeError as error:
+        raise UnreadableError(f"{file}: {error}", _FEWER) from None
+    except (_Wrong, RecursionError, ValueError) as error:
+        # A ValueError is a number of more digits than Python reads.
+        what = str(error).splitlines()[0] if str(error) else "damaged"
+        raise UnreadableError(f"{file}: {what}", _DO) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Wrong(f"a key is there twice among {', '.join(k for k, _ in pairs)[:80]}")
+    return found
+
+
+def _wrong(place: str, wanted: str) -> NoReturn:
+    raise _Wrong(f"{place} lacks or is not {wanted}")
+
+
+def _text(value: object, place: str) -> str:
+    if type(value) is not str or len(value) > _LONGEST:
+        _wrong(place, f"a text of at most {_LONGEST:,} letters")
+    return utf8(str(value))
+
+
+def _whole(value: object, place: str, low: int = 0, high: int = _END) -> int:
+    if type(value) is not int or not low <= value < high:
+        _wrong(place, f"a whole number from {low} to below {high}")
+    return value
+
+
+def _items(value: object, place: str, kind: type = dict) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a list, all of a kind, each with its place."""
+    if type(value) is not list:
+        _wrong(place, "a list")
+    for i, item in enumerate(value):
+        if type(item) is not kind:
+            _wrong(f"{place}[{i}]", "an object" if kind is dict else f"a {kind.__name__}")
+        yield f"{place}[{i}]", item
+
+
+def _texts(of: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
+    return tuple(_text(v, p) for p, v in _items(of.get(key), f"{place}.{key}", str))
+
+
+def _baseline(document: object) -> Baseline:
+    if type(document) is not dict:
+        raise _Wrong("no baseline: not a JSON object")
+    found = document.get("format")
+    if found != FORMAT:
+        raise _Wrong(f"format {found!r:.60}, this critpath reads {FORMAT}")
+    if type(document.get("interrupts")) is not bool:
+        _wrong("interrupts", "true or false")
+    sessions = [_session(s, place) for place, s in _items(document.get("sessions"), "sessions")]
+    if sum(s.paths.executions.time for s in sessions) >= MOST_TIME:
+        _wrong("sessions", "of executions whose times can be added up")
+    if not sessions:
+        raise _Wrong("a baseline without sessions")
+    version = _text(document.get("critpath"), "critpath")
+    return Baseline(tuple(sessions), document["interrupts"], version)
+
+
+def _session(given: Mapping[str, Any], place: str) -> Session:
+    sources = _texts(given, "sources", place)
+    recorded = _texts(given, "recorded", place)
+    if not sources or len(recorded) != len(sources):
+        _wrong(f"{place}.recorded", "a time for each of one or more sources")
+    paths = _paths(given, place, len(sources))
+    path_set = PathSet(
+        executions=paths[0],
+        paths=paths[1],
+        session=paths[2],
+        sources=sources,
+        specification=_text(given.get("specification"), f"{place}.specification"),
+        losses=tuple(_loss(v, p) for p, v in _items(given.get("losses"), f"{place}.losses")),
+        lossy=paths[3],
+        environment=tuple(
+            _environment(v, p) for p, v in _items(given.get("environment"), f"{place}.environment")
+        ),
+        events=_whole(given.get("events"), f"{place}.events"),
+        warnings=_texts(given, "warnings", place),
+    )
+    if given.get("means") != [list(pair) for pair in mean_times(path_set)]:
+        raise _Wrong(f"{place}.means are not those of its executions: the file was changed")
+    return Session(path_set, recorded, _whole(given.get("left_out"), f"{place}.left_out"))
+
+
+def _loss(given: Mapping[str, Any], place: str) -> Loss:
+    if given.keys() != {field.name for field in fields(Loss)}:
+        _wrong(place, "a loss")
+    return Loss(
+        reason=_text(given["reason"], f"{place}.reason"),
+        **{
+            field.name: _whole(given[field.name], f"{place}.{field.name}", -_TIME, _TIME)
+            for field in fields(Loss)
+            if field.name != "reason"
+        },
+    )
+
+
+def _environment(given: Mapping[str, Any], place: str) -> Mapping[str, str | int]:
+    # What others rely on: where one of the two is, the other is, and of the right kind.
+    if ("clock_epoch" in given) != ("recording" in given):
+        _wrong(place, "both of recording and clock_epoch")
+    if "clock_epoch" in given:
+        _whole(given["clock_epoch"], f"{place}.clock_epoch", -_END)
+        _text(given["recording"], f"{place}.recording")
+    return {
+        _text(key, place): _text(value, f"{place}.{key:.40}")
+        if type(value) is str
+        else _whole(value, f"{place}.{key:.40}", -_END)
+        for key, value in given.items()
+    }
+
+
+def _paths(
+    given: Mapping[str, Any], place: str, sources: int
+) -> tuple[Executions, CriticalPaths, Any, Any]:
+    """Return the executions, their paths, sources and losses."""
+    strings: dict[str, int] = {"": 0}
+    kinds, threads = _tables(given, place, strings)
+    origin = _whole(given.get("origin"), f"{place}.origin", -_END)
+    begins, ends, steps, lossy = [], [], [], []
+    columns: dict[str, list[Any]] = {name: [] for name in ("id", "label", "thread", "session")}
+    affected = []
+    spent = 0
+    for where, row in _items(given.get("executions"), f"{place}.executions"):
+        begin = origin + _whole(row.get("begin"), f"{where}.begin", -_END)
+        path = _path(row.get("path"), f"{where}.path", len(kinds), len(threads))
+        end = begin + sum(path[3::STEP])
+        if not -_TIME <= begin <= end < _TIME:
+            _wrong(f"{where}.begin", "within the range of times")
+        begins.append(begin)
+        ends.append(end)
+        spent += end - begin
+        steps.append(np.array(path, np.int64).reshape(-1, STEP))
+        columns["id"].append(_text(row.get("id"), f"{where}.id"))
+        columns["label"].append(_text(row.get("label", ""), f"{where}.label"))
+        columns["session"].append(_whole(row.get("source", 0), f"{where}.source", 0, sources))
+        columns["thread"].append(
+            threads[_whole(row.get("thread"), f"{where}.thread", 0, len(threads))]
+        )
+        if type(row.get("lossy", False)) is not bool:
+            _wrong(f"{where}.lossy", "true or false")
+        affected.append(row.get("lossy", False))
+        lossy.append(_marks(row.get("lossy_segments", []), f"{where}.lossy_segments", path))
+    if spent >= MOST_TIME:
+        _wrong(f"{place}.executions", "executions whose times can be added up")
+    texts = tuple(strings)
+    executions = Executions(
+        id=tuple(columns["id"]),
+        begin=np.array(begins, np.int64),
+        end=np.array(ends, np.int64),
+        tid=np.array([thread[0] for thread in columns["thread"]], np.int64),
+        host=np.array([thread[1] for thread in columns["thread"]], np.int64),
+        comm=tuple(texts[thread[2]] for thread in columns["thread"]),
+        label=tuple(columns["label"]),
+        incomplete=_whole(given.get("incomplete"), f"{place}.incomplete"),
+        notes=_texts(given, "notes", place),
+    )
+    table = np.concatenate([np.zeros((0, STEP), np.int64), *steps])
+    durations = [np.cumsum(each[:, 3]) for each in steps]
+    ended = np.concatenate(
+        [np.zeros(0, np.int64), *(b + d for b, d in zip(begins, durations, strict=True))]
+    ).astype(np.int64)
+    kind_table = np.array(kinds, np.int64).reshape(-1, 2)[table[:, 0]]
+    thread_table = np.array(threads, np.int64).reshape(-1, 3)[table[:, 1]]
+    paths = CriticalPaths(
+        start=np.concatenate([[0], np.cumsum([len(each) for each in steps])]).astype(np.int64),
+        begin=ended - table[:, 3],
+        end=ended,
+        state=kind_table[:, 0].astype(np.uint8),
+        detail=kind_table[:, 1].astype(np.int32),
+        comm=thread_table[:, 2].astype(np.int32),
+        tid=thread_table[:, 0],
+        host=thread_table[:, 1],
+        cpu=table[:, 2].astype(np.int32),
+        lossy=np.concatenate([np.zeros(0, np.bool_), *lossy]),
+        strings=texts,
+    )
+    return executions, paths, np.array(columns["session"], np.int64), np.array(affected, np.bool_)
+
+
+def _tables(
+    given: Mapping[str, Any], place: str, strings: dict[str, int]
+) -> tuple[list[tuple[int, int]], list[tuple[int, int, int]]]:
+    """Return kinds (state, detail) and threads (tid, host, name), texts as codes."""
+
+    def code(value: object, where: str) -> int:
+        return strings.setdefault(_text(value, where), len(strings))
+
+    kinds, threads = [], []
+    for where, kind in _items(given.get("kinds"), f"{place}.kinds", list):
+        if len(kind) != 2 or kind[0] not in STATES:
+            _wrong(where, "a state and its detail")
+        kinds.append((STATES.index(kind[0]), code(kind[1], where)))
+    for where, thread in _items(given.get("threads"), f"{place}.threads", list):
+        if len(thread) != 3:
+            _wrong(where, "a thread's tid, host and name")
+        tid, host = _whole(thread[0], where, -_END), _whole(thread[1], where, 0, _HOSTS)
+        threads.append((tid, host, code(thread[2], where)))
+    return kinds, threads
+
+
+def _path(value: object, place: str, kinds: int, threads: int) -> list[int]:
+    if type(value) is not list or len(value) % STEP or not set(map(type, value)) <= {int}:
+        _wrong(place, f"whole numbers, {STEP} for each segment")
+    for column, low, high in ((0, 0, kinds), (1, 0, threads), (2, -1, 2**31), (3, 0, _END)):
+        mine = value[column::STEP]
+        if mine and not low <= min(mine) <= max(mine) < high:
+            _wrong(place, "of known kinds and threads, cpus from -1 and durations from 0")
+    return value
+
+
+def _marks(value: object, place: str, path: Sequence[int]) -> Any:
+    marks = np.zeros(len(path) // STEP, np.bool_)
+    if type(value) is not list:
+        _wrong(place, "a list")
+    for each in value:
+        marks[_whole(each, place, 0, len(marks))] = True
+    return marks
+
+
+# -----------------------------------------------------------------------------
+# A baseline as text: one line per execution, so that version control shows what changed.
+
+
+def save_baseline(baseline: Baseline, file: Path) -> None:
+    """Save a baseline atomically; equal input gives equal bytes.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be written.
+    """
+    write_text(file, baseline_text(baseline))
+
+
+def baseline_text(baseline: Baseline) -> str:
+    """Return a baseline as JSON of known line breaks, in ASCII.
+
+    Raises
+    ------
+    TooMuchTimeError
+        If what its executions take cannot be added up by who reads it.
+    """
+    if sum(session.paths.executions.time for session in baseline.sessions) >= MOST_TIME:
+        raise TooMuchTimeError
+    head = {"format": FORMAT, "critpath": baseline.version, "interrupts": baseline.interrupts}
+    lines = [f"{_json(key)}: {_json(value)}," for key, value in head.items()]
+    sessions = ["\n".join(_session_lines(session)) for session in baseline.sessions]
+    return "\n".join(["{", *lines, '"sessions": [', ",\n".join(sessions), "]", "}", ""])
+
+
+def _json(value: object) -> str:
+    # Whatever could act on the terminal of someone who looks at a difference is escaped.
+    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
+def _clean(value: Any) -> Any:
+    """Return a value of texts and numbers with every text as UTF-8 holds it."""
+    if isinstance(value, str):
+        return utf8(value)
+    if isinstance(value, dict):
+        return {utf8(key): _clean(inner) for key, inner in value.items()}
+    return [_clean(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _with_clean_names(paths: PathSet) -> PathSet:
+    return replace(
+        paths,
+        executions=replace(paths.executions, comm=tuple(map(utf8, paths.executions.comm))),
+        paths=replace(paths.paths.resident(), strings=tuple(map(utf8, paths.paths.strings))),
+    )
+
+
+def _session_lines(session: Session) -> Iterator[str]:
+    paths = _with_clean_names(session.paths)
+    executions = paths.executions
+    origin = int(executions.begin[0]) if len(paths) else 0
+    (kinds, kind), (threads, thread) = _kinds(paths), _threads(paths)
+    single = {
+        "sources": paths.sources,
+        "recorded": session.recorded,
+        "specification": paths.specification,
+        "events": paths.events,
+        "incomplete": executions.incomplete,
+        "left_out": session.left_out,
+        "origin": origin,
+    }
+    lists: dict[str, list[Any]] = {
+        "notes": _clean(executions.notes),
+        "warnings": _clean(paths.warnings),
+        "losses": _clean([loss.saved() for loss in paths.losses]),
+        "environment": _clean([dict(e) for e in paths.environment]),
+        "means": [list(pair) for pair in mean_times(paths)],
+        "kinds": list(map(list, kinds)),
+        "threads": list(map(list, threads)),
+        "executions": list(_rows(paths, origin, kind, thread, threads)),
+    }
+    yield "{"
+    for key, value in single.items():
+        yield f"{_json(key)}: {_json(_clean(value))},"
+    last = list(lists)[-1]
+    for key, items in lists.items():
+        end = "" if key == last else ","
+        if not items:
+            yield f"{_json(key)}: []{end}"
+            continue
+        yield f"{_json(key)}: ["
+        yield ",\n".join(map(_json, items))
+        yield f"]{end}"
+    yield "}"
+
+
+def _coded(*columns: I64) -> tuple[list[tuple[int, ...]], I64]:
+    """Return the distinct rows of some columns, and which of them each row is."""
+    key = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        _, code = np.unique(column, return_inverse=True)
+        # Numbered anew each time, so that the product stays below the square of the rows.
+        joined = key * (int(code.max(initial=0)) + 1) + code.reshape(-1)
+        _, key = np.unique(joined, return_inverse=True)
+        key = key.reshape(-1)
+    _, first = np.unique(key, return_index=True)
+    rows = zip(*(column[first].tolist() for column in columns), strict=True)
+    return list(rows), np.asarray(key, np.int64)
+
+
+def _kinds(paths: PathSet) -> tuple[list[tuple[str, str]], I64]:
+    """Return every state with its detail, sorted, and the place of each segment's."""
+    of = paths.paths
+    rows, codes = _coded(of.state.astype(np.int64), of.detail.astype(np.int64))
+    named = [(STATES[state], of.strings[detail]) for state, detail in rows]
+    table = sorted(set(named))
+    place = {kind: code for code, kind in enumerate(table)}
+    return table, np.array([place[kind] for kind in named], np.int64)[codes]
+
+
+def _threads(paths: PathSet) -> tuple[list[tuple[int, int, str]], I64]:
+    """Return every thread, sorted, and the place of each segment's."""
+    of, executions = paths.paths, paths.executions
+    rows, codes = _coded(of.tid, of.host, of.comm.astype(np.int64))
+    named = [(tid, host, of.strings[comm]) for tid, host, comm in rows]
+    tids, hosts = executions.tid.tolist(), executions.host.tolist()
+    table = sorted({*named, *zip(tids, hosts, executions.comm, strict=True)})
+    place = {thread: code for code, thread in enumerate(table)}
+    return table, np.array([place[thread] for thread in named], np.int64)[codes]
+
+
+def _rows(
+    paths: PathSet, origin: int, kinds: I64, threads: I64, table: Sequence[tuple[int, int, str]]
+) -> Iterator[dict[str, Any]]:
+    """Yield what is on each execution's line; what is usual is left out."""
+    thread_of = {thread: code for code, thread in enumerate(table)}
+    of, executions = paths.paths, paths.executions
+    steps = np.column_stack([kinds, threads, of.cpu, of.duration])
+    for i, name in enumerate(executions.id):
+        mine = slice(int(of.start[i]), int(of.start[i + 1]))
+        subject = int(executions.tid[i]), int(executions.host[i]), executions.comm[i]
+        row: dict[str, Any] = {"id": utf8(name), "thread": thread_of[subject]}
+        if executions.label[i]:
+            row["label"] = utf8(executions.label[i])
+        if paths.session[i]:
+            row["source"] = int(paths.session[i])
+        row["begin"] = int(executions.begin[i]) - origin
+        if paths.lossy[i]:
+            row["lossy"] = True
+        if of.lossy[mine].any():
+            row["lossy_segments"] = np.flatnonzero(of.lossy[mine]).tolist()
+        row["path"] = steps[mine].reshape(-1).tolist()
+        yield row

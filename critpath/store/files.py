@@ -1,0 +1,347 @@
+"""Files and directories that appear under their names only when they are whole.
+
+What a killed process left beside a name is removed by the next that writes there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+from zlib import crc32
+
+from critpath.errors import UsageError
+
+_DO: Final = "choose a place that you may write to and that has room"
+
+
+@contextmanager
+def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file that appears under its name only when it is whole.
+
+    Parameters
+    ----------
+    path : Path
+        Where a symbolic link leads is replaced, not the link.  Something that is
+        not a regular file (``/dev/null``, a pipe) is written directly.
+    sweep : bool
+        Look through its directory for what a killed process left beside it: not for every
+        file of a directory of which that is done as a whole.
+
+    Yields
+    ------
+    IO[bytes]
+
+    Raises
+    ------
+    UsageError
+        If it cannot be created or written.
+    """
+    target = followed(path)
+    temporary: Path | None = None
+    try:
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            with target.open("wb") as stream:
+                yield stream
+            return
+        if sweep:
+            remove_abandoned(target)
+        with claimed_file(target) as stream:
+            temporary = Path(stream.name)
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+            # Before it is closed: until then nobody else takes it away.
+            temporary.replace(target)
+    except BaseException as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
+        raise
+
+
+@contextmanager
+def whole_directory(path: Path) -> Iterator[Path]:
+    """Make a directory that appears under its name only when it is whole.
+
+    Parameters
+    ----------
+    path : Path
+        Where a symbolic link leads is replaced, not the link.  What stands there gives
+        way when the new one is whole: that it may is for the caller to know.
+
+    Yields
+    ------
+    Path
+        An empty directory beside it, to be filled.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be created or take its place.
+    """
+    target = followed(path)
+    old = beside(target, "old")
+    remove_abandoned(target)
+    try:
+        with claimed_directory(target) as temporary:
+            try:
+                yield temporary
+                if target.exists():
+                    target.rename(old)
+                temporary.rename(target)
+            except BaseException:
+                _give_back(temporary, old, target)
+                raise
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
+    if old.is_dir():
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        old.unlink(missing_ok=True)
+
+
+@contextmanager
+def scratch_directory(path: Path) -> Iterator[Path]:
+    """Make a directory beside a file that is being written, for what is needed until then.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file; for something that is no regular file it is where ``TMPDIR`` says.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be created.
+    """
+    target = followed(path)
+    if target.exists() and not target.is_file():
+        with tempfile.TemporaryDirectory(prefix="critpath-") as name:
+            yield Path(name)
+        return
+    try:
+        with claimed_directory(target) as place:
+            try:
+                yield place
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
+
+
+def readable(stream: IO[bytes]) -> Path:
+    """Return the path of a file that `atomic` opened, to be read before it appears.
+
+    It is not to be written to any more.
+    """
+    stream.flush()
+    let_read(stream.fileno())
+    return Path(stream.name)
+
+
+def _give_back(temporary: Path, old: Path, target: Path) -> None:
+    """Leave things as they were."""
+    if old.exists() and not target.exists():
+        old.rename(target)
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically, in UTF-8; lone surrogates become ``?``.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be written; nothing is left behind then.
+    """
+    with atomic(path) as stream:
+        stream.write(text.encode("utf-8", "replace"))
+
+
+# -----------------------------------------------------------------------------
+# What is written beside its place until it is whole: whose it is, and what nobody's any more.
+
+
+_ROOM: Final = 200  # bytes of a name that are kept beside what is added to it
+_ENDS: Final = re.compile(r"[0-9a-f]{12}\.(partial|old)")
+
+
+def beside(target: Path, what: str) -> Path:
+    """Return a name beside another that nobody has; it tells of which machine it is."""
+    # Locks may not reach from one machine to another that sees the same files.
+    return target.with_name(f"{_begun_by_us(target)}{os.urandom(6).hex()}.{what}")
+
+
+def claimed_file(target: Path) -> IO[bytes]:
+    """Create a file beside a place, locked until it is closed."""
+    while True:
+        path = beside(target, "partial")
+        # "xb" under the user's umask: neither follows a link nor leaves a private mode.
+        stream = path.open("xb")
+        if _claim(stream.fileno(), path):
+            return stream
+        stream.close()
+
+
+@contextmanager
+def claimed_directory(target: Path) -> Iterator[Path]:
+    """Create a directory beside a place, locked until the end."""
+    while True:
+        path = beside(target, "partial")
+        path.mkdir()
+        with suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            if _claim(descriptor, path):
+                break
+            os.close(descriptor)
+    try:
+        yield path
+    finally:
+        os.close(descriptor)
+
+
+def remove_abandoned(target: Path) -> None:
+    """Remove what processes of this machine that were killed began beside a place.
+
+    Never what another machine or another user began, or a process that lives; what cannot
+    be removed stays, and so does what stood at the place as long as nothing new does.
+    """
+    begins = _begun_by_us(target)
+    try:
+        with os.scandir(target.parent) as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(begins)]
+    except OSError:
+        return  # whoever creates something there is told why that cannot be
+    left = [target.with_name(name) for name in names if _ENDS.fullmatch(name, len(begins))]
+    for path in left:
+        with suppress(OSError):
+            if path.lstat().st_uid != os.geteuid():
+                continue
+            if path.suffix == ".partial":
+                _remove_unclaimed(path)
+            elif target.exists():
+                _remove(path)
+
+
+def _begun_by_us(target: Path) -> str:
+    """Return how all names begin that `beside` gives of a place on this machine."""
+    whose = os.uname().nodename.encode()
+    with suppress(OSError):
+        whose += Path("/etc/machine-id").read_bytes()
+    # Of the whole name as well: another may be the same as far as there is room for it.
+    whose += b"/" + os.fsencode(target.name)
+    return f".{_cut(target.name)}.{crc32(whose):08x}."
+
+
+def _cut(name: str) -> str:
+    """Return as much of a name as leaves room for more: it has at most 255 bytes."""
+    encoded = os.fsencode(name)
+    cut = encoded[:_ROOM]
+    with suppress(UnicodeDecodeError):
+        encoded.decode("utf-8")
+        # What is no character by itself is the first part of the one that was cut.
+        cut = cut.decode("utf-8", "ignore").encode("utf-8")
+    return os.fsdecode(cut)
+
+
+def _claim(descriptor: int, path: Path) -> bool:
+    """Lock a new file or directory; return whether nobody has taken it away before."""
+    # Where a file system has no locks nobody gets one, and nothing is taken away.
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return _is_at(descriptor, path)
+
+
+def let_read(descriptor: int) -> None:
+    """Let others read what is locked: on SMB shares nobody else may while it is written."""
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _remove_unclaimed(path: Path) -> None:
+    """Remove a file or directory unless someone holds it."""
+    mode = path.lstat().st_mode
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        return
+    # NFS locks only what may be written.
+    way = os.O_RDONLY if stat.S_ISDIR(mode) else os.O_RDWR
+    descriptor = os.open(path, way | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(descriptor, path):
+            _remove(path)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+# -----------------------------------------------------------------------------
+# Where a name leads: through links, but none that another user put where everybody may write.
+
+
+_MOST_LINKS: Final = 40
+
+
+def followed(path: Path) -> Path:
+    """Return the place that a path leads to, which need not exist.
+
+    Raises
+    ------
+    UsageError
+        If it leads through a link, or to a pipe or device, of another user in a directory
+        like ``/tmp``.
+    """
+    place, todo, links = Path("/"), list(reversed(Path(os.path.abspath(path)).parts[1:])), 0  # noqa: PTH100 - resolve() follows links
+    while todo and links < _MOST_LINKS:
+        part = todo.pop()
+        if part == "..":
+            place = place.parent
+            continue
+        here = place / part
+        try:
+            status = here.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                _check(path, here, status)
+                links += 1
+                target = here.readlink()
+                place = Path("/") if target.is_absolute() else place
+                todo += reversed([p for p in target.parts if p != "/"])
+                continue
+            if not (todo or stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                _check(path, here, status)
+        except OSError:  # nothing there, or a loop: whoever opens it is told
+            break
+        place = here
+    return Path(os.path.realpath(path))
+
+
+def _check(path: Path, here: Path, status: os.stat_result) -> None:
+    above = here.parent.stat()
+    shared = above.st_mode & stat.S_ISVTX and above.st_mode & stat.S_IWOTH
+    if shared and status.st_uid not in {os.geteuid(), above.st_uid}:
+        raise UsageError(
+            f"cannot write {path}: {here} was put there by another user",
+            "name a place in a directory of your own",
+        )

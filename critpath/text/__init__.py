@@ -1,0 +1,1 @@
+"""Facts -> the sentences that people read."""

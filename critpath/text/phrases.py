@@ -1,0 +1,115 @@
+"""What a state, a thread and the time in it are called in a sentence."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from critpath.model import State
+
+IDLE: Final = "idle"  # detail of WAIT_CPU: nobody ran instead
+OTHERS: Final = "above all "  # before a name that holds no more than half
+# A single wait below this is nobody held back: an idle cpu takes as long to start a
+# thread, more so a virtual one. (A quota's period is 100 ms unless set otherwise.)
+LATE_NS: Final = 2_000_000
+LATE: Final = "(late to start it)"
+THROTTLED: Final = "(throttled: held back by a quota or an affinity)"
+
+# How a finding differs, by its kind.
+KINDS: Final[dict[str, str]] = {
+    "new-state": "new here",
+    "extra": "more often",
+    "longer": "longer",
+    "missing": "missing",
+    "shorter": "shorter",
+    "loop-count": "other rounds",
+}
+
+# {} stands for " (detail)" where there is one.
+_WHAT: Final[dict[State, str]] = {
+    State.UNKNOWN: "not observed: no event of the trace says what it did",
+    State.RUN: "running",
+    State.RUN_USER: "running in user space",
+    State.RUN_SYSCALL: "running in a system call{}",
+    State.IRQ: "interrupted by a device{}",
+    State.SOFTIRQ: "interrupted by deferred work{}",
+    State.WAIT_TASK: "waiting for another thread{}",
+    State.WAIT_DISK: "waiting for the disk{}",
+    State.WAIT_NET: "waiting for the network{}",
+    State.WAIT_TIMER: "waiting for a timer{}",
+    State.WAIT_DEVICE: "waiting for a device{}",
+    State.WAIT_SOFTIRQ: "waiting for deferred work{}",
+    State.WAIT_IPI: "waiting for an interrupt between cpus{}",
+    State.WAIT_FUTEX: "waiting for a lock or a condition (futex){}",
+    State.WAIT_POLL: "waiting in poll{}",
+    State.WAIT_PIPE: "waiting for a pipe{}",
+    State.WAIT_STOPPED: "stopped{}",
+    State.NET_TRANSIT: "waiting for a packet in flight{}",
+    State.WAIT_UNEXPLAINED: "blocked, and no event of the trace says why{}",
+}
+# The kernel's softirqs: as a detail they would not be understood without that word.
+_SOFTIRQS: Final = frozenset(
+    {"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
+)
+# Nothing was seen that could be the reason.
+UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
+
+
+def quoted(name: str) -> str:
+    """Return a name between backticks."""
+    return f"`{name}`"
+
+
+def thread_name(comm: str, tid: int = -1) -> str:
+    """Return how a thread is called: its name, and its id where that is one and known."""
+    return quoted(comm) + (f" (tid {tid})" if tid > 0 else "")
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join parts as a sentence does: ``a, b and c``."""
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]])) if parts else ""
+
+
+def doing(state: State, detail: str, thread: str = "", longest: float = math.nan) -> str:
+    """Say what a thread was doing.
+
+    Parameters
+    ----------
+    state : State
+    detail : str
+        The segment's qualifier; "" for none.
+    thread : str
+        The thread, as `thread_name` has it; "" where the sentence has named it.
+    longest : float
+        The longest single time it did so (ns): it tells being held back from many late
+        starts.  NaN says neither.
+
+    Returns
+    -------
+    str
+        For example ``waiting for the disk (virtio0-req.0) in `jbd2/vda-8` (tid 141)``.
+    """
+    where = f" in {thread}" if thread else ""
+    if state == State.UNKNOWN:
+        return f"{thread} {_WHAT[state]}".strip()
+    if state != State.WAIT_CPU:
+        if detail in _SOFTIRQS:
+            detail = f"softirq {detail}"
+        elif state == State.WAIT_FUTEX and detail == "futex":
+            detail = ""
+        return _WHAT[state].format(f" ({detail})" if detail else "") + where
+    what = f"waiting{where} for a cpu"
+    if detail == IDLE:
+        why = THROTTLED if longest >= LATE_NS else LATE
+        return f"{what} that was idle" + ("" if math.isnan(longest) else f" {why}")
+    if detail.startswith(OTHERS):
+        return f"{what} that others had, {OTHERS}{_rival(detail.removeprefix(OTHERS))}"
+    return f"{what} that {_rival(detail)} had" if detail else what
+
+
+def _rival(detail: str) -> str:
+    """Return who ran instead: a segment's detail has the thread's name and its id."""
+    known = re.fullmatch(r"(.+) \((\d+)\)", detail)
+    return thread_name(known[1], int(known[2])) if known else quoted(detail)
