@@ -3,12 +3,13 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(abspath $(VENV))/bin
+INSTALLED = $(abspath $(VENV))/installed
 # Everywhere: an editable install rebuilds changed native modules on import, with the
 # tools that stand there.
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-lttng test-versions fuzz mutations wheel bench evaluation lint build docs site screenshots tutorial clean python packages packages-test packages-lttng packages-fuzz
+.PHONY: help demo test test-long test-lttng test-versions fuzz mutations wheel bench evaluation lint build installed docs site screenshots tutorial clean python packages packages-test packages-lttng packages-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,14 +17,18 @@ help: ## list the targets
 demo: build ## find a fault, recorded here where that is possible; writes critpath-demo/report.html
 	$(BIN)/critpath demo critpath-demo
 
-test: build packages-test ## all tests, less the long ones, the benchmarks and those in the guest
-	$(BIN)/pytest -m "not benchmark and not lttng and not long"
+# PYTEST_OPTIONS= gives one process, and whatever else pytest is to be called with.
+PYTEST_OPTIONS ?= -n 2 --dist loadgroup
+PYTEST = PATH=$(INSTALLED)/bin:$$PATH $(INSTALLED)/bin/python -P -m pytest
 
-test-long: build packages-test ## tests of half a minute and more each
-	$(BIN)/pytest -m long
+test: installed packages-test ## all tests, less the long ones, the benchmarks and those in the guest
+	$(PYTEST) -m "not benchmark and not lttng and not long" $(PYTEST_OPTIONS)
 
-test-lttng: build packages-lttng ## LTTng's kernel tracer, in an emulated guest (10 minutes)
-	$(BIN)/pytest -m lttng tests/guest
+test-long: installed packages-test ## tests of more than three seconds each
+	$(PYTEST) -m long $(PYTEST_OPTIONS)
+
+test-lttng: installed packages-lttng ## LTTng's kernel tracer, in an emulated guest (10 minutes)
+	$(PYTEST) -m lttng tests/guest
 
 test-versions: $(VENV)/ready ## a wheel with the oldest and the newest Python and libraries
 	@sh .ci/versions $(VENV)/versions $(BIN)/python
@@ -70,7 +75,9 @@ lint: build ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-build: $(VENV)/built ## the virtual environment .venv, with critpath in it
+build: $(VENV)/built ## the virtual environment .venv, with critpath in it, editable
+
+installed: $(INSTALLED)/built ## an ordinary installation, which is what the tests test
 
 docs: build packages-test ## renew what README.md and docs/ show of critpath
 	$(BIN)/python docs/renew.py
@@ -121,9 +128,27 @@ $(VENV)/native.ini: | $(VENV)/ready
 
 # Meson lists the sources when it configures: the directories are prerequisites, as a new
 # or deleted file changes its directory's time.
-DIRECTORIES = critpath $(filter-out %/__pycache__/,$(wildcard critpath/*/ critpath/*/*/ critpath/*/*/*/)) fixtures/lttng-guest lttng-sessions
+DIRECTORIES = $(shell find critpath fixtures/lttng-guest lttng-sessions -type d ! -name __pycache__)
+SOURCES = $(shell find critpath fixtures/lttng-guest lttng-sessions -type f ! -name '*.pyc')
+# Both installations share one build directory: native modules are compiled once.
+MESON = --config-settings=build-dir=build/native \
+  --config-settings=setup-args=--native-file=$(abspath $(VENV)/native.ini)
 
-$(VENV)/built: $(VENV)/ready $(VENV)/native.ini meson.build critpath/meson.build $(DIRECTORIES) $(wildcard critpath/*/*.pyx critpath/*/*/*.pyx)
-	$(BIN)/pip install --quiet --no-build-isolation --editable . \
-	  --config-settings=setup-args=--native-file=$(abspath $(VENV)/native.ini)
+$(VENV)/built: $(VENV)/ready $(VENV)/native.ini meson.build critpath/meson.build $(DIRECTORIES) $(filter %.pyx,$(SOURCES))
+	$(BIN)/pip install --quiet --no-build-isolation --editable . $(MESON)
+	touch $@
+
+# Tests start thousands of processes.  One that imports an editable critpath first has Ninja
+# look for work, and Python compile every module again, as that loader saves no bytecode.  So
+# they have an environment of their own, which sees what .venv has.
+$(INSTALLED)/pyvenv.cfg: $(VENV)/ready
+	$(PYTHON) -m venv --without-pip $(INSTALLED)
+	$(BIN)/python -c 'from sysconfig import get_path as p; print(p("purelib"), p("platlib"), sep="\n")' \
+	  > "$$($(INSTALLED)/bin/python -c 'from sysconfig import get_path; print(get_path("purelib"))')/dev.pth"
+	ln -sfn ../peers $(INSTALLED)/peers
+	touch $@
+
+$(INSTALLED)/built: $(VENV)/native.ini $(INSTALLED)/pyvenv.cfg pyproject.toml meson.build $(DIRECTORIES) $(SOURCES)
+	$(BIN)/pip --python $(INSTALLED)/bin/python install --quiet --no-warn-conflicts --no-build-isolation \
+	  --no-deps --force-reinstall . $(MESON)
 	touch $@

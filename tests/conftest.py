@@ -1,14 +1,19 @@
-"""Fixtures every test may use: real traces, unpacked once per session."""
+"""Fixtures every test may use: real traces, unpacked once per run of pytest."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
 import subprocess
+import sys
 import tarfile
+import tempfile
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -16,9 +21,12 @@ import pytest
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
-ROOT = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
 FIXTURES = ROOT / "fixtures"
 SHARED = ROOT.parent / "shared"
+
+Completed = subprocess.CompletedProcess[str]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +50,17 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             default = number == signal.SIGINT
             signal.signal(number, signal.default_int_handler if default else signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one worker of pytest-xdist, as they share fixtures.
+
+    Another group is named by a mark: ``xdist_group("kernel")`` for what traces this kernel
+    or needs a quiet machine's timing, which one worker runs, one after another.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(TESTS).as_posix()))
 
 
 @pytest.fixture
@@ -75,18 +94,90 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     return compare
 
 
+@pytest.fixture(scope="session", autouse=True)
+def away_from_the_tree(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Leave the source tree: a process started there imports it, where no module is compiled."""
+    os.chdir(tmp_path_factory.mktemp("away"))
+
+
+@pytest.fixture(scope="session")
+def critpath(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Completed]:
+    """Return a function that runs ``critpath ARGUMENT...`` in this process.
+
+    It saves the start of a process; `critpath_process` is for where that is what is tested.
+    The directory has no settings; what is written is captured as the files that stdout and
+    stderr are, from processes that the command starts too.
+    """
+    elsewhere = tmp_path_factory.mktemp("nowhere")
+
+    def run(*arguments: object, cwd: Path = elsewhere) -> Completed:
+        from critpath.commands import main  # noqa: PLC0415 - not for every test
+
+        words = [str(a) for a in arguments]
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(mock.patch.dict(os.environ))
+            stack.enter_context(contextlib.chdir(cwd))
+            written = []
+            for number, name in ((1, "stdout"), (2, "stderr")):
+                file = stack.enter_context(tempfile.TemporaryFile())
+                getattr(sys, name).flush()
+                kept = os.dup(number)
+                stack.callback(os.close, kept)
+                os.dup2(file.fileno(), number)
+                stack.callback(os.dup2, kept, number)
+                stream = os.fdopen(number, "w", encoding="utf-8", closefd=False)
+                stack.enter_context(mock.patch.object(sys, name, stream))
+                written.append((file, stream))
+            code = main(words)
+            texts = []
+            for file, stream in written:
+                stream.flush()
+                file.seek(0)
+                texts.append(file.read().decode())
+        return subprocess.CompletedProcess(words, code, *texts)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def critpath_process(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Completed]:
+    """Return a function that runs ``critpath ARGUMENT...`` as a user does: in another process."""
+    elsewhere = tmp_path_factory.mktemp("nowhere")
+
+    def run(*arguments: object, cwd: Path = elsewhere, **environment: str) -> Completed:
+        # An editable install may build on import, with the tools next to this Python.
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        return subprocess.run(
+            [sys.executable, "-m", "critpath", *map(str, arguments)],
+            cwd=cwd,
+            env={**os.environ, "PATH": path, **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def unpack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Return a function that unpacks an archive once and returns its directory."""
-    done: dict[Path, Path] = {}
+    """Return a function that unpacks an archive once, for all workers, and returns its place."""
+    base = tmp_path_factory.getbasetemp()
+    home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "unpacked"
+    home.mkdir(exist_ok=True)
 
     def unpack_once(archive: Path) -> Path:
-        if archive not in done:
-            target = tmp_path_factory.mktemp(archive.name.split(".")[0])
-            with tarfile.open(archive) as tar:
-                tar.extractall(target, **DATA_ONLY)  # noqa: S202 - archives of our own
-            done[archive] = target
-        return done[archive]
+        target = home / archive.relative_to(archive.parents[2])
+        if not target.exists():
+            with (home / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not target.exists():
+                    partial = Path(f"{target}.partial")
+                    with tarfile.open(archive) as tar:
+                        tar.extractall(partial, **DATA_ONLY)  # noqa: S202 - archives of our own
+                    partial.rename(target)
+        return target
 
     return unpack_once
 

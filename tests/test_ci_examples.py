@@ -19,6 +19,8 @@ from critpath.commands.settings import effective
 from critpath.errors import UsageError
 from critpath.record import preflight
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 TEXT = (Path(__file__).resolve().parent.parent / "docs" / "ci.md").read_text(encoding="utf-8")
 WORK = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done"
 

@@ -71,7 +71,7 @@ def align_distinct(
             f" {codes.shape[1]:,} columns would take too long"
         )
         return codes, tree, (note,)
-    return refine(codes, tree, weights, model, refine), tree, ()
+    return refine_rows(codes, tree, weights, model, refine), tree, ()
 
 
 def _progressive(
@@ -218,7 +218,7 @@ def realign_split(rows: I8, side: U8, weights: F64, model: Model) -> I8 | None:
     return candidate if gain > LEAST_GAIN else None
 
 
-def refine(rows: I8, tree: Tree, weights: F64, model: Model, passes: int) -> I8:
+def refine_rows(rows: I8, tree: Tree, weights: F64, model: Model, passes: int) -> I8:
     """Improve an alignment by tree-dependent restricted partitioning (Hirosawa et al. 1995).
 
     Parameters

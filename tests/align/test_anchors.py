@@ -139,7 +139,7 @@ def test_wide_alignments_are_refined_block_by_block(family, monkeypatch):
         cuts += len(blocks) - 1
         tree = upgmb(kmer_distances(sequences, 6, 3))
         weights = np.full(6, 1 / 6)
-        better = progressive.refine(codes, tree, weights, model, 2)
+        better = progressive.refine_rows(codes, tree, weights, model, 2)
         for row, sequence in zip(better, sequences, strict=True):
             assert row[row >= 0].tolist() == sequence.tolist()
         gain = sum_of_pairs(better, weights, model) - sum_of_pairs(codes, weights, model)

@@ -25,7 +25,7 @@ from critpath.align.profiles import (
     merge_rows,
     sum_of_pairs,
 )
-from critpath.align.progressive import clustalw_weights, realign_split, refine, upgmb
+from critpath.align.progressive import clustalw_weights, realign_split, refine_rows, upgmb
 
 LETTERS = 5
 SPARE = LETTERS + 2  # an alphabet of which two states are never seen
@@ -252,7 +252,7 @@ def refined(sequences, passes):
     differ = [[float((a != b).mean()) for b in rows] for a in rows]
     tree = upgmb(np.array(differ).reshape(n, n))
     weights = clustalw_weights(tree)
-    after = refine(rows, tree, weights, model, passes)
+    after = refine_rows(rows, tree, weights, model, passes)
     return rows, after, tree, weights, model
 
 
@@ -278,7 +278,7 @@ def test_7_refinement_has_an_end(family, seed):
     """Property 7: once converged, another run of it changes nothing."""
     sequences = family(seed, count=5, length=20, letters=LETTERS, rate=0.3)
     _, after, tree, weights, model = refined(sequences, 100)
-    again = refine(after, tree, weights, model, 100)
+    again = refine_rows(after, tree, weights, model, 100)
     assert again.tolist() == after.tolist()
     for leaf in range(len(after)):
         side = np.zeros(len(after), np.uint8)

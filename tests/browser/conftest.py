@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,14 +103,17 @@ def show(driver: Any, browser: ModuleType) -> Iterator[Callable[..., Page]]:
 
 @pytest.fixture(scope="session")
 def real(
-    guest: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+    critpath: Callable[..., Any],
+    guest: Callable[[str], Path],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, dict[str, Any]]:
     """Return the page and the document of a guest's comparison, made by the command."""
     home = tmp_path_factory.mktemp("real")
-    command = [sys.executable, "-m", "critpath", "compare", str(guest("normal"))]
-    command += [str(guest("sample-lock")), "--execution", SPECIFICATION]
-    command += ["--html", "report.html", "--json", "report.json"]
-    run = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
+    run = critpath(
+        *("compare", guest("normal"), guest("sample-lock"), "--execution", SPECIFICATION),
+        *("--html", "report.html", "--json", "report.json"),
+        cwd=home,
+    )
     assert run.returncode == 1, run.stderr
     document = json.loads((home / "report.json").read_text(encoding="utf-8"))
     return home / "report.html", document

@@ -11,6 +11,8 @@ import pytest
 
 from critpath.commands import demo as demo_live
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 
 def critpath(*arguments, cwd):
     return subprocess.run(

@@ -14,6 +14,8 @@ import pytest
 from critpath.commands import main
 from critpath.record import channels, identity
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 
 @pytest.fixture
 def written(monkeypatch, tmp_path) -> Callable[[], str]:

@@ -13,30 +13,18 @@ from critpath import __version__
 from critpath.commands import VERBS
 
 
-def critpath(*arguments: str, cwd: Path, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "critpath", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        **options,
-    )
-
-
-def test_help_and_version(tmp_path):
-    done = critpath("--help", cwd=tmp_path)
+def test_help_and_version(critpath_process, tmp_path):
+    done = critpath_process("--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     for verb in VERBS:
         assert verb in done.stdout
-    done = critpath("--version", cwd=tmp_path)
+    done = critpath_process("--version", cwd=tmp_path)
     assert done.stdout == f"critpath {__version__}\n"
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_explains_itself(tmp_path, verb):
-    done = critpath(verb, "--help", cwd=tmp_path)
+def test_every_verb_explains_itself(critpath, verb):
+    done = critpath(verb, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"usage: critpath {verb}" in done.stdout
     assert "--debug" in done.stdout
@@ -54,8 +42,8 @@ def test_every_verb_explains_itself(tmp_path, verb):
         (("extract", "a"), "-o"),
     ],
 )
-def test_wrong_usage_is_two_lines_and_exit_2(tmp_path, arguments, says):
-    done = critpath(*arguments, cwd=tmp_path)
+def test_wrong_usage_is_two_lines_and_exit_2(critpath, arguments, says):
+    done = critpath(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("critpath: ")
     assert says in done.stderr
@@ -63,11 +51,11 @@ def test_wrong_usage_is_two_lines_and_exit_2(tmp_path, arguments, says):
     assert "\x1b" not in done.stderr
 
 
-def test_an_input_that_is_not_there_is_exit_4(tmp_path):
-    done = critpath("compare", "no-normal", "no-sample", cwd=tmp_path)
+def test_an_input_that_is_not_there_is_exit_4(critpath):
+    done = critpath("compare", "no-normal", "no-sample")
     assert done.returncode == 4
     assert done.stderr.splitlines()[0] == "critpath: no-normal does not exist"
-    done = critpath("path", "x\x1b[31m", cwd=tmp_path)
+    done = critpath("path", "x\x1b[31m")
     assert done.returncode == 4
     assert "\x1b" not in done.stderr
 
@@ -137,24 +125,23 @@ def test_a_reader_that_is_gone_is_no_verdict(guest):
         assert b"Traceback" not in done.stderr.read()
 
 
-def test_an_event_that_one_of_two_recordings_lacks_is_told_with_the_recording(guest, tmp_path):
+def test_an_event_that_one_of_two_recordings_lacks_is_told_with_the_recording(critpath, guest):
     normal, sample = guest("normal"), guest("sample-lock")
     events = "events:app:request_begin,app:request_ending,key=id"
-    done = critpath("compare", str(normal), str(sample), "--execution", events, cwd=tmp_path)
+    done = critpath("compare", normal, sample, "--execution", events)
     assert done.returncode == 2
     assert done.stderr.startswith(f"critpath: {normal}: no event app:request_ending among the ")
     assert len(done.stderr.splitlines()) == 2
 
 
-def test_a_comparison_of_a_recording_in_every_form(guest, tmp_path):
+def test_a_comparison_of_a_recording_in_every_form(critpath_process, guest, tmp_path):
     normal, sample = guest("normal"), guest("sample-lock")
     events = "events:app:request_begin,app:request_end,key=id"
     outputs = ("--junit", "j.xml", "--markdown", "m.md", "--github")
-    environment = {**os.environ, "GITHUB_STEP_SUMMARY": "summary"}
-    done = critpath(
-        *("compare", str(normal), str(sample), "--execution", events, *outputs),
+    done = critpath_process(
+        *("compare", normal, sample, "--execution", events, *outputs),
         cwd=tmp_path,
-        env=environment,
+        GITHUB_STEP_SUMMARY="summary",
     )
     assert (done.returncode, done.stderr) == (1, "")
     assert not [line for line in done.stdout.splitlines() if line != line.rstrip()]

@@ -31,7 +31,7 @@ def modules(*arguments: str, bare: bool = False) -> set[str]:
         capture_output=True,
         text=True,
         check=False,
-        cwd=ROOT,
+        cwd=ROOT if bare else None,
     )
     assert done.returncode == 0, done.stderr
     return set(done.stderr.split())

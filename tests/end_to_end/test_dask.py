@@ -100,9 +100,13 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in directory.iterdir()}
 
 
-def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(critpath, cluster, recordings, tmp_path):
+def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(
+    critpath_process, cluster, recordings, tmp_path
+):
     here = tmp_path / "mine"
-    saved = critpath("extract", *recordings, "--execution", REQUESTS, "-o", "local", cwd=here)
+    saved = critpath_process(
+        "extract", *recordings, "--execution", REQUESTS, "-o", "local", cwd=here
+    )
     assert saved.returncode == 0, saved.stderr
     victim, _ = cluster.worker(), cluster.worker()
     command = [
@@ -135,7 +139,7 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(critpath, cluster, re
 
 
 def test_what_cannot_be_read_is_named_once_and_leaves_nothing(
-    critpath, cluster, recordings, tmp_path
+    critpath_process, cluster, recordings, tmp_path
 ):
     here = tmp_path / "mine"
     cluster.worker()
@@ -143,12 +147,12 @@ def test_what_cannot_be_read_is_named_once_and_leaves_nothing(
     (here / "bad" / "metadata").write_text("no trace")
     engine = ("--engine", f"dask:{cluster.address}")
     before = sorted(f.name for f in here.iterdir())
-    done = critpath(
+    done = critpath_process(
         *("extract", "normal", "bad", *recordings[:4], "--execution", REQUESTS),
         *("-o", "far", *engine),
         cwd=here,
     )
-    local = critpath(
+    local = critpath_process(
         *("extract", "normal", "bad", *recordings[:4], "--execution", REQUESTS, "-o", "far"),
         cwd=here,
     )
@@ -158,7 +162,7 @@ def test_what_cannot_be_read_is_named_once_and_leaves_nothing(
     assert sorted(f.name for f in here.iterdir()) == before
 
 
-def test_what_it_refuses_before_any_work(critpath, tmp_path, guest):
+def test_what_it_refuses_before_any_work(critpath_process, tmp_path, guest):
     recording = guest("normal")
     dask = ("--engine", "dask:tcp://127.0.0.1:9")
     for options, says in (
@@ -169,6 +173,6 @@ def test_what_it_refuses_before_any_work(critpath, tmp_path, guest):
         (("-o", "x", "--jobs", "2", *dask), "--jobs is of this machine"),
         (("-o", "x", "--jobs", "0"), "--jobs"),
     ):
-        done = critpath("extract", recording, *options, cwd=tmp_path)
+        done = critpath_process("extract", recording, *options, cwd=tmp_path)
         assert (done.returncode, says in done.stderr) == (2, True), done.stderr
         assert list(tmp_path.iterdir()) == []

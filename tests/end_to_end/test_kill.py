@@ -41,7 +41,10 @@ def _why_not() -> str:
     return "" if usable else "the ftrace recorder cannot record here"
 
 
-pytestmark = pytest.mark.skipif(bool(_why_not()), reason=_why_not() or "can record")
+pytestmark = [
+    pytest.mark.xdist_group("kernel"),
+    pytest.mark.skipif(bool(_why_not()), reason=_why_not() or "can record"),
+]
 
 
 def start(output: Path, *options: str, command: tuple[str, ...] = ("sh", "-c", WORK)):

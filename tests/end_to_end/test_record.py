@@ -16,6 +16,8 @@ import pytest
 
 from critpath.record.ftrace.recorder import obstacles
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 if os.geteuid():
     pytest.skip("recording needs root", allow_module_level=True)
 if wrong := [o.what for o in obstacles(None) if o.fatal]:
@@ -58,10 +60,10 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def record(critpath, place):
+def record(critpath_process, place):
     def run(name: str, script: str, *options: str) -> Path:
         arguments = ("--recorder", "ftrace", "-n", RUNS, "--warmup", 3, "-o", name, *options)
-        done = critpath("record", *arguments, "--", *shell(script), cwd=place)
+        done = critpath_process("record", *arguments, "--", *shell(script), cwd=place)
         assert done.returncode == 0, done.stderr
         return place / name
 
@@ -125,10 +127,10 @@ def test_every_run_is_one_execution(critpath, normal):
         assert path["unexplained"] <= 0.02 * (path["end"] - path["begin"])
 
 
-def test_the_same_command_again_is_no_anomaly(critpath, place):
+def test_the_same_command_again_is_no_anomaly(critpath, critpath_process, place):
     """In alternation: a machine that others share becomes slower from one minute to the next."""
     command = shlex.join(shell(HEALTHY))
-    recorded = critpath(
+    recorded = critpath_process(
         *("record", "--recorder", "ftrace", "-n", RUNS, "--warmup", 3, "-o", "both"),
         *("--interleave", command, command),
         cwd=place,
@@ -174,12 +176,14 @@ def test_a_competitor_for_the_cpu_is_found(record, compare):
     assert any("WAIT_CPU" in states and "python" in text for text, states in causes), causes
 
 
-def test_a_lossy_recording_is_inconclusive_and_its_loss_is_the_kernels(critpath, compare, place):
+def test_a_lossy_recording_is_inconclusive_and_its_loss_is_the_kernels(
+    critpath_process, compare, place
+):
     # Above the recorder's own priority and with the smallest buffers: it cannot keep up.
     flood = ("chrt", "-f", "50", "taskset", "-c", LAST_CPU, "dd", "if=/dev/zero", "of=/dev/null")
     small = ("--buffer-size", "4K", "--profile", "syscalls", "--keep-raw")
     arguments = ("--recorder", "ftrace", "-n", 10, *small, "-o", "lossy")
-    done = critpath(
+    done = critpath_process(
         "record", *arguments, "--", *flood, "bs=1", "count=30000", "status=none", cwd=place
     )
     assert done.returncode == 0, done.stderr

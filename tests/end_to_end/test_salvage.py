@@ -177,14 +177,14 @@ def shown(run, recording: Path) -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda f: f.__name__)
-def test_what_is_lost_lies_in_its_place(inside, damaged, damage):
+def test_what_is_lost_lies_in_its_place(critpath, damaged, damage):
     """Requests that ended before the damage are not touched by it; those during it are."""
     middle = damaged.end - 15 * MS
     name = KERNEL.format(1)
     where = damaged.packet(name, middle)
     data = damaged.files[name]
     low, high = (get(data, where.fields[f"timestamp_{x}"]) for x in ("begin", "end"))
-    found = shown(inside, damaged.write(name, damage(damaged, name, middle)))
+    found = shown(critpath, damaged.write(name, damage(damaged, name, middle)))
     assert found.keys() == damaged.windows.keys()
     marked = {one for one, d in found.items() if d["loss"]["packets"]}
     # What was never finished is right as far as it goes.
@@ -199,12 +199,12 @@ def test_what_is_lost_lies_in_its_place(inside, damaged, damage):
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda f: f.__name__)
-def test_behind_the_last_request_no_loss_matters(inside, damaged, damage):
+def test_behind_the_last_request_no_loss_matters(critpath, damaged, damage):
     """The verdict stands: what was lost lies behind every execution."""
     name = KERNEL.format(1)
     after = get(damaged.files[name], damaged.places[name][-1].fields["timestamp_end"])
     recording = damaged.write(name, damage(damaged, name, after))
-    found = shown(inside, recording)
+    found = shown(critpath, recording)
     assert found.keys() == damaged.windows.keys()
     marked = {one for one, d in found.items() if d["loss"]["packets"]}
     assert not marked or damage is clock_between
@@ -212,49 +212,49 @@ def test_behind_the_last_request_no_loss_matters(inside, damaged, damage):
 
 @pytest.mark.parametrize("name", [KERNEL.format(0), UST.format(1)])
 @pytest.mark.parametrize("how", ["gone", "empty"])
-def test_a_stream_that_is_missing_is_a_loss_of_all_its_time(inside, damaged, name, how):
-    found = shown(inside, damaged.write(name, None if how == "gone" else b""))
+def test_a_stream_that_is_missing_is_a_loss_of_all_its_time(critpath, damaged, name, how):
+    found = shown(critpath, damaged.write(name, None if how == "gone" else b""))
     assert found
     assert all(d["loss"]["packets"] for d in found.values())
 
 
-def test_the_verdict_is_inconclusive_only_if_it_matters(critpath, guest, damaged):
+def test_the_verdict_is_inconclusive_only_if_it_matters(critpath_process, guest, damaged):
     """From outside, as another process: exit code 1 with a harmless loss, 3 with another."""
     options = ("--execution", REQUESTS, "--quiet")
     name = KERNEL.format(1)
     after = get(damaged.files[name], damaged.places[name][-1].fields["timestamp_end"])
     recording = damaged.write(name, truncated(damaged, name, after))
-    done = critpath("compare", guest("normal-2"), recording, *options)
+    done = critpath_process("compare", guest("normal-2"), recording, *options)
     assert done.returncode == ANOMALY, done.stdout + done.stderr
     assert "1 packet" in done.stdout
     recording = damaged.write(name, truncated(damaged, name, damaged.end - 15 * MS))
-    done = critpath("compare", guest("normal-2"), recording, *options)
+    done = critpath_process("compare", guest("normal-2"), recording, *options)
     assert done.returncode == INCONCLUSIVE, done.stdout + done.stderr
     assert "overlap a loss" in done.stdout
 
 
-def test_extract_says_what_was_lost(inside, damaged, tmp_path):
+def test_extract_says_what_was_lost(critpath, damaged, tmp_path):
     name = KERNEL.format(0)
     recording = damaged.write(name, truncated(damaged, name, damaged.end - 15 * MS))
     out = tmp_path / "paths.parquet"
-    done = inside("extract", recording, "--execution", REQUESTS, "-o", out)
+    done = critpath("extract", recording, "--execution", REQUESTS, "-o", out)
     assert done.returncode == OK
     assert " lost or damaged (truncated: trace/kernel/kernel_0 ends within" in done.stderr
     assert " executions overlap a loss" in done.stderr
 
 
-def test_nothing_that_can_be_read_is_an_error(inside, damaged):
+def test_nothing_that_can_be_read_is_an_error(critpath, damaged):
     name = KERNEL.format(0)
     recording = damaged.write(name, b"")
     for path in recording.rglob("*_[01]"):
         path.write_bytes(path.read_bytes()[:40])
-    done = inside("path", recording, "--execution", REQUESTS)
+    done = critpath("path", recording, "--execution", REQUESTS)
     assert done.returncode == UNREADABLE
     assert len(done.stderr.splitlines()) == 2
 
 
 @pytest.mark.parametrize("value", [(1 << 64) - 1, (1 << 63) - 1, 1 << 63, 1 << 62, 1 << 61])
-def test_whatever_a_packet_says_its_paths_can_be_saved(inside, damaged, tmp_path, value):
+def test_whatever_a_packet_says_its_paths_can_be_saved(critpath, damaged, tmp_path, value):
     name = KERNEL.format(0)
     for number in (0, len(damaged.places[name]) // 2, -1):
         data = bytearray(damaged.files[name])
@@ -265,10 +265,10 @@ def test_whatever_a_packet_says_its_paths_can_be_saved(inside, damaged, tmp_path
             recording = damaged.write(name, bytes(data))
             put(data, place, before)
             out = tmp_path / "paths.parquet"
-            done = inside("extract", recording, "--execution", REQUESTS, "--force", "-o", out)
+            done = critpath("extract", recording, "--execution", REQUESTS, "--force", "-o", out)
             assert done.returncode == OK, (number, field, done.stderr)
-            assert inside("path", out).returncode == OK
+            assert critpath("path", out).returncode == OK
     out = tmp_path / "baseline.json"
-    done = inside("baseline", "save", recording, "--execution", REQUESTS, "-o", out)
+    done = critpath("baseline", "save", recording, "--execution", REQUESTS, "-o", out)
     assert done.returncode == OK, done.stderr
-    assert inside("baseline", "show", out).returncode == OK
+    assert critpath("baseline", "show", out).returncode == OK

@@ -17,7 +17,10 @@ import pytest
 
 from critpath.record.ftrace.recorder import obstacles
 
-pytestmark = pytest.mark.long
+pytestmark = [
+    pytest.mark.xdist_group("kernel"),
+    pytest.mark.long,
+]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TUTORIAL = ROOT / "docs" / "tutorial.md"

@@ -14,6 +14,8 @@ import bench
 import case_study_2
 from limits import find_hierarchies
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 SENTENCE = "3 of 9 executions, +5.00 ms each: waiting for the disk (BLOCK)"
 
 

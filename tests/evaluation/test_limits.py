@@ -21,6 +21,8 @@ from limits import (
     find_hierarchies,
 )
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 ALL = Limits(quota=(1000, 10_000), memory=1 << 20, disk=("8:0", 4096))
 
 

@@ -22,6 +22,8 @@ from critpath.record import child, preflight
 from critpath.record.recorder import Obstacle
 from critpath.store import load_paths, save_paths
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 pytest_plugins = ["pytester"]
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"

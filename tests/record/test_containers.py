@@ -16,6 +16,8 @@ from critpath.record import containers
 from critpath.record.containers import resolve_container
 from critpath.record.identity import pid_namespace
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 if os.geteuid():
     pytest.skip("making pid namespaces needs root", allow_module_level=True)
 

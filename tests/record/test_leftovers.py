@@ -28,6 +28,8 @@ from critpath.record.recovery import _is_mine, finish
 from critpath.record.registry import entries, register
 from critpath.untrusted import load_json
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 
 def dead_session() -> str:
     """Return a session of a process that is gone."""

@@ -20,6 +20,8 @@ import critpath
 from critpath.record import channels, identity
 from critpath.record.marks import LONGEST, message, word
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 
 class Collector:
     """Takes marks as a recording would, with the thread that made them."""

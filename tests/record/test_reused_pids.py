@@ -14,6 +14,8 @@ import pytest
 
 from critpath.record.identity import SESSION_VARIABLE, new_name, owner_of
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 SCRIPT = """
 import os, subprocess, sys, time

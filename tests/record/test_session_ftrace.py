@@ -14,6 +14,8 @@ import pytest
 
 from critpath.read.recording import describe
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 CRITPATH = (sys.executable, "-m", "critpath")
 INSTANCES = Path("/sys/kernel/tracing/instances")
 

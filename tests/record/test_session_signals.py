@@ -17,6 +17,8 @@ from critpath.record.reading import read_manifest
 from critpath.record.recorder import Recorded, Request
 from critpath.record.session import _Session
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 SLEEPER = ("sh", "-c", "echo $$ >>pids; exec sleep 600")
 
 

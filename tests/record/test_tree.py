@@ -12,6 +12,8 @@ import pytest
 
 from critpath.record import runner
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 
 @pytest.mark.parametrize("handles", [True, False])
 def test_only_the_process_that_was_meant_gets_a_signal(monkeypatch, handles):

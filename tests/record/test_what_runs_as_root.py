@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 WITH_AUDIT = Path(__file__).with_name("with_audit.py")
 # Where root writes: the recording, its tracing instance, the note for whoever finishes it.
 WRITTEN = ("/proc/self/fd/", "/sys/kernel/tracing/instances/critpath-", "/run/critpath")

@@ -14,6 +14,8 @@ import pytest
 
 from critpath.record.ftrace.convert import convert
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 LINE = re.compile(r"\s*(?P<comm>.*)-(?P<pid>\d+) +\[(\d+)\] \S+ +(\d+)\.(\d{6}): (\w+): ?(.*)")
 STATES = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "P", 128: "I"}
 SWITCH = (

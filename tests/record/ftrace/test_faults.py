@@ -22,7 +22,10 @@ if os.geteuid():
     HINDERED = ["needs root"]
 if shutil.which("cc") is None:
     HINDERED = ["needs a C compiler"]
-pytestmark = pytest.mark.skipif(bool(HINDERED), reason="; ".join(HINDERED))
+pytestmark = [
+    pytest.mark.xdist_group("kernel"),
+    pytest.mark.skipif(bool(HINDERED), reason="; ".join(HINDERED)),
+]
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,10 @@ from critpath.record.recorder import Recorded, RecorderSettings, UnfinishedError
 from critpath.record.registry import Entry
 
 HINDERED = [o.what for o in obstacles(RecorderSettings("", Path())) if o.fatal]
-pytestmark = pytest.mark.skipif(bool(HINDERED), reason="; ".join(HINDERED))
+pytestmark = [
+    pytest.mark.xdist_group("kernel"),
+    pytest.mark.skipif(bool(HINDERED), reason="; ".join(HINDERED)),
+]
 
 PROFILE = """<?xml version="1.0" encoding="UTF-8"?>
 <sessions><session><name>x</name><domains><domain><type>KERNEL</type><channels><channel>

@@ -26,6 +26,8 @@ from critpath.record.identity import new_name
 from critpath.record.profiles import ProfileEvents, profile_events, profile_names, profile_path
 from critpath.record.recorder import RecorderSettings
 
+pytestmark = pytest.mark.xdist_group("kernel")
+
 KERNEL = (
     *("sched/sched_switch", "sched/sched_waking", "sched/sched_process_fork", "sched/sched_wakeup"),
     *("task/task_newtask", "task/task_rename", "cgroup/cgroup_attach_task", "cgroup/cgroup_mkdir"),
