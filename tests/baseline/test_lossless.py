@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath import pipeline
-from critpath.pipeline.baselines import only, portable, spread
 from critpath.documents import ComparisonDocument
+from critpath.pipeline.baselines import only, portable, spread
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.store import save_paths

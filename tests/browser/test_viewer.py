@@ -203,8 +203,8 @@ def test_a_click_pins_the_details_with_times_to_paste(show, real):
     first_canvas(page)
     # Further on, where the thread on the path is another one than before.
     segments = one.segments
-    woken = next(i for i in range(1, len(segments)) if segments[i]["tid"] != segments[i - 1]["tid"])
-    press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[woken]["column"], Keys.ENTER)
+    woken = next(i for i in range(1, len(segments)) if segments[i].tid != segments[i - 1].tid)
+    press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[woken].column, Keys.ENTER)
     panel = page.one("#aligned .details")
     assert panel.is_displayed()
     told = {
@@ -230,8 +230,8 @@ def test_a_click_pins_the_details_with_times_to_paste(show, real):
     assert codes[4] == f"{whole:%Y-%m-%dT%H:%M:%S}.{(here.begin + epoch) % 10**9:09d}Z"
     press(page, Keys.ESCAPE)
     assert not panel.is_displayed()
-    back = max(i for i in range(1, len(segments)) if segments[i]["tid"] != segments[i - 1]["tid"])
-    press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[back]["column"], Keys.ENTER)
+    back = max(i for i in range(1, len(segments)) if segments[i].tid != segments[i - 1].tid)
+    press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[back].column, Keys.ENTER)
     waker = segments[back - 1]
     assert f"woken by{waker['comm']} {waker['tid']}" in panel.get_attribute("textContent")
 
@@ -249,10 +249,10 @@ def test_times_near_the_end_of_64_bits_keep_every_digit(show, factory, tmp_path)
     page = show(place)
     first_canvas(page)
     last = one.segments[-1]
-    gaps = one.columns - 1 - last["column"]
+    gaps = one.columns - 1 - last.column
     press(page, Keys.END, *[Keys.ARROW_LEFT] * gaps, Keys.ENTER)
     codes = [code.text for code in page.all("#aligned .details td code")]
-    assert codes[:2] == [str(last["begin"]), str(2**63 - 1)]
+    assert codes[:2] == [str(last.begin), str(2**63 - 1)]
     assert codes[3] == "9223372036.854775807"
     assert "UTC" not in page.text("#aligned .details")
 
@@ -514,7 +514,7 @@ def test_executions_without_a_drawing_open_when_chosen(show, factory, tmp_path, 
     page.run(
         "const s = document.querySelector('#pick'); s.value = arguments[0];"
         "s.dispatchEvent(new Event('change'))",
-        str(last["position"]),
+        str(last.position),
     )
     inside = f"#x{last['position']}"
     page.until("return document.querySelector(arguments[0] + ' .about')?.textContent", inside)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,10 +62,11 @@ def make_paths(count: int = 2, source: str = "trace") -> PathSet:
 
 
 class Saved(msgspec.Struct):
-    """A document of one figure."""
+    """A document of one figure, or of a path."""
 
     format: str
     a: int
+    subject: dict = {}
 
 
 @dataclass
@@ -107,7 +107,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         assert isinstance(paths, CriticalPaths)
         assert losses == ()
         assert (execution, label) == (f"e{index}", "")
-        return {"format": "critpath/path/1", "subject": {"tid": tid, "comm": comm}, "n": index}
+        return Saved("critpath/path/1", index, {"tid": tid, "comm": comm})
 
     def render_html(document):
         if state.render_error is not None:
@@ -157,7 +157,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         },
         "critpath.report.document.path": {
             "path_document": path_document,
-            "path_json": lambda *a, **k: json.dumps(path_document(*a, **k)) + "\n",
+            "path_json": lambda *a, **k: (
+                msgspec.json.encode(path_document(*a, **k)).decode() + "\n"
+            ),
         },
         "critpath.report.document.as_json": {
             "load_document": lambda text: msgspec.structs.replace(state.document, a=len(text)),
@@ -167,7 +169,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             "render_comparison": lambda d, console, **_: console.print(f"comparison {d.a} [b]"),
         },
         "critpath.report.text.path": {
-            "render_path": lambda d, console: console.print(f"path {d['subject']['tid']}"),
+            "render_path": lambda d, console: console.print(f"path {d.subject['tid']}"),
         },
         "critpath.report.html.as_html": {"render_html": render_html},
     }
