@@ -128,13 +128,13 @@ $(VENV)/native.ini: | $(VENV)/ready
 
 # Meson lists the sources when it configures: the directories are prerequisites, as a new
 # or deleted file changes its directory's time.
-DIRECTORIES = $(shell find critpath fixtures/lttng-guest lttng-sessions -type d ! -name __pycache__)
-SOURCES = $(shell find critpath fixtures/lttng-guest lttng-sessions -type f ! -name '*.pyc')
+DIRECTORIES = $(shell find critpath marks/critpath_marks fixtures/lttng-guest lttng-sessions -type d ! -name __pycache__)
+SOURCES = $(shell find critpath marks/critpath_marks fixtures/lttng-guest lttng-sessions -type f ! -name '*.pyc')
 # Both installations share one build directory: native modules are compiled once.
 MESON = --config-settings=build-dir=build/native \
   --config-settings=setup-args=--native-file=$(abspath $(VENV)/native.ini)
 
-$(VENV)/built: $(VENV)/ready $(VENV)/native.ini meson.build critpath/meson.build $(DIRECTORIES) $(filter %.pyx,$(SOURCES))
+$(VENV)/built: $(VENV)/ready $(VENV)/native.ini meson.build critpath/meson.build marks/meson.build $(DIRECTORIES) $(filter %.pyx,$(SOURCES))
 	$(BIN)/pip install --quiet --no-build-isolation --editable . $(MESON)
 	touch $@
 
@@ -148,7 +148,7 @@ $(INSTALLED)/pyvenv.cfg: $(VENV)/ready
 	ln -sfn ../peers $(INSTALLED)/peers
 	touch $@
 
-$(INSTALLED)/built: $(VENV)/native.ini $(INSTALLED)/pyvenv.cfg pyproject.toml meson.build $(DIRECTORIES) $(SOURCES)
+$(INSTALLED)/built: $(VENV)/native.ini $(INSTALLED)/pyvenv.cfg pyproject.toml meson.build marks/meson.build $(DIRECTORIES) $(SOURCES)
 	$(BIN)/pip --python $(INSTALLED)/bin/python install --quiet --no-warn-conflicts --no-build-isolation \
 	  --no-deps --force-reinstall . $(MESON)
 	touch $@

@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Pyth
 if TYPE_CHECKING:
     from typing import Any
 
-    from critpath.record.marks import execution, mark
+    from critpath_marks import execution, mark
 
 __all__ = ["__version__", "execution", "mark"]
 
@@ -18,8 +18,8 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> "Any":
     # What marks need is imported when they are asked for: the command line does not.
     if name in {"execution", "mark"}:
-        from critpath.record import marks  # noqa: PLC0415 - see above
+        from critpath_marks import execution, mark  # noqa: PLC0415 - see above
 
-        globals().update(execution=marks.execution, mark=marks.mark)
+        globals().update(execution=execution, mark=mark)
         return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

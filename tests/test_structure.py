@@ -43,12 +43,13 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
         "report",
         "__init__",
     },
-    # What a program marks its executions with.
-    "__init__": {"record"},
+    "__init__": set(),
     "__main__": {"commands"},
 }
 # Libraries, and the only places that may import them.
 ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
+    # What marked programs and recorders agree on.
+    "critpath_marks": ("__init__.py", "record/", "commands/mark.py"),
     "bt2": ("read/babeltrace.py",),
     # The demo's workload is a program of its own, with a command line of its own.
     "argparse": ("commands/", "record/workload.py"),

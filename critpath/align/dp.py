@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from critpath.align import _programme
+from critpath.align import _dp
 from critpath.errors import UsageError
 from critpath.model import F64, I32, I64, U8
 
@@ -142,9 +142,7 @@ def solve(
         if not keep:
             programme.restore(first, checkpoints[number])
         trace = kept[number] if keep else programme.advance(first, last)
-        j, state, place = _programme.backtrack(
-            trace, first, last, j, state, programme.low, path, place
-        )
+        j, state, place = _dp.backtrack(trace, first, last, j, state, programme.low, path, place)
     return score, path[place:]
 
 
@@ -164,14 +162,14 @@ class _Programme:
         kind = self._scores(0, 0).dtype
         whole = kind == np.int32
         self.unit = GRID if whole else 1.0
-        self.none = _programme.NO_INT if whole else -np.inf
+        self.none = _dp.NO_INT if whole else -np.inf
         self.columns = [
             (np.concatenate(([0.0], c)) * self.unit).astype(np.int32 if whole else np.float64)
             for c in (gaps.open_a, gaps.close_a, gaps.open_b, gaps.close_b)
         ]
         self.extend = int(gaps.extend * self.unit) if whole else gaps.extend
         self.row: npt.NDArray[Any] = np.empty((3, m + 1), self.columns[0].dtype)
-        _programme.start(self.columns[2][1:], self.extend, self.none, self.row)
+        _dp.start(self.columns[2][1:], self.extend, self.none, self.row)
         self.spare = np.empty_like(self.row)
 
     def _scores(self, first: int, last: int) -> Scores:
@@ -202,7 +200,7 @@ class _Programme:
             scores = self._scores(begin, end)
             if scores.dtype == np.float32:
                 scores = scores.astype(np.float64)
-            _programme.forward(
+            _dp.forward(
                 scores,
                 open_a[1:],
                 close_a[1:],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from critpath.align import _profile, _programme
+from critpath.align import _dp
 from critpath.align.dp import GRID
 from critpath.model import F64, I32, I64, U8
 
@@ -112,7 +112,7 @@ def build_profile(rows: I8, weights: F64, model: Model) -> Profile:
     share = np.ascontiguousarray(weights / weights.sum(), np.float64)
     frequency = np.zeros((columns, len(model.ratio)))
     starts, ends = np.zeros(columns), np.zeros(columns)
-    _profile.summarise(np.ascontiguousarray(rows), share, frequency, starts, ends)
+    _dp.summarise(np.ascontiguousarray(rows), share, frequency, starts, ends)
     occupancy = frequency.sum(axis=1)
     frequency /= occupancy[:, None]
     half = model.gap_open / 2
@@ -160,7 +160,7 @@ class LogExpectation:
         width = int((high - low).max()) + 1 if rows else 0
         # Single precision: the logarithm is most of the work, and the grid takes the noise.
         scores = np.empty((rows, width), np.float32)
-        _profile.expected_ratio(
+        _dp.expected_ratio(
             self.a.frequency[first:last],
             self.model.ratio,
             self._frequency,
@@ -171,7 +171,7 @@ class LogExpectation:
         )
         np.log(scores, out=scores)
         full_a, full_b = self._full
-        _programme.to_grid(scores, full_a[first:last], full_b, self.model.centre, GRID, low, high)
+        _dp.to_grid(scores, full_a[first:last], full_b, self.model.centre, GRID, low, high)
         return scores.view(np.int32)
 
     def of_pairs(self, a: I64, b: I64) -> float:
@@ -206,7 +206,7 @@ def sum_of_pairs(rows: I8, weights: F64, model: Model, side: U8 | None = None) -
     side : uint8 [rows], optional
         Count only pairs of rows with unlike values.
     """
-    return _profile.sum_of_pairs(
+    return _dp.sum_of_pairs(
         np.ascontiguousarray(rows),
         np.ascontiguousarray(weights, np.float64),
         np.zeros(len(rows), np.uint8) if side is None else side,

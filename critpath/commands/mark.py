@@ -9,9 +9,9 @@ from typing import Final
 from critpath.commands.overview import VERBS
 from critpath.commands.parser import sentence
 from critpath.errors import CritpathError, UsageError
-from critpath.record.channels import channel
-from critpath.record.identity import pid_namespace
-from critpath.record.marks import message
+from critpath_marks.channels import find_channel
+from critpath_marks.marks import format_mark
+from critpath_marks.sessions import pid_namespace
 
 SETTINGS: tuple[str, ...] = ()
 
@@ -43,9 +43,9 @@ def run(arguments: argparse.Namespace, _: object) -> int:
     if not arguments.name:
         raise UsageError("an execution without a name", "critpath mark begin NAME")
     # The agent's start takes longer than its message would be worth.
-    to = channel(agent=False)
+    to = find_channel(agent=False)
     taken = to is not None and to.write(
-        message(arguments.what, arguments.name, arguments.key, _subject())
+        format_mark(arguments.what, arguments.name, arguments.key, _subject())
     )
     if arguments.strict and not taken:
         raise CritpathError(

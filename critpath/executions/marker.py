@@ -23,7 +23,7 @@ from critpath.executions.events import build, pair
 from critpath.executions.fields import Texts, field_texts, has_field, occurrences
 from critpath.executions.pattern import CONTEXTS, Condition, EventPattern
 from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, forked_by, owners_of
-from critpath.model import I64, Events, Executions, Kind, Wanted
+from critpath.model import I64, EventRequest, Events, Executions, Kind
 from critpath.units import plural
 
 # The event that carries a message, and its field: ftrace's trace_marker as its own
@@ -42,9 +42,9 @@ MESSAGES: Final = (
 )
 
 WANTED: Final = (
-    *(Wanted(Kind.OTHER, (name,), ((field,), *CONTEXTS)) for name, field in MESSAGES),
+    *(EventRequest(Kind.OTHER, (name,), ((field,), *CONTEXTS)) for name, field in MESSAGES),
     *(
-        Wanted(Kind.OTHER, (f"critpath:{what}",), (("name",), ("key",), *CONTEXTS))
+        EventRequest(Kind.OTHER, (f"critpath:{what}",), (("name",), ("key",), *CONTEXTS))
         for what in ("begin", "end")
     ),
 )

@@ -18,7 +18,7 @@ import numpy as np
 
 from critpath.executions.fields import field_numbers, field_texts
 from critpath.executions.scheduling import hosts_of, rows_of_kind
-from critpath.model import I64, Bool, Events, Kind, Wanted
+from critpath.model import I64, Bool, EventRequest, Events, Kind
 from critpath.units import safe_text
 
 Thread = tuple[int, int]  # host, tid
@@ -26,15 +26,15 @@ _SHOWN: Final = 5  # places that a note names
 
 # What must be read beyond the kernel's own selection.
 # LTTng before 2.12, and the ftrace recorder, have the namespaces with the state.
-PID_NAMESPACES: Final = Wanted(
+PID_NAMESPACES: Final = EventRequest(
     Kind.OTHER,
     ("lttng_statedump_process_pid_ns", "lttng_statedump_process_state"),
     (("tid",), ("ns_inum",), ("ns_level",)),
 )
-CGROUP_NAMESPACES: Final = Wanted(
+CGROUP_NAMESPACES: Final = EventRequest(
     Kind.OTHER, ("lttng_statedump_process_cgroup_ns",), (("tid",), ("ns_inum",))
 )
-CGROUPS: Final = Wanted(
+CGROUPS: Final = EventRequest(
     Kind.OTHER,
     ("cgroup_attach_task", "cgroup:cgroup_attach_task", "critpath_statedump_cgroup"),
     (("pid", "tid"), ("dst_root",), ("dst_path", "path")),
@@ -64,7 +64,7 @@ class Where:
     def __bool__(self) -> bool:
         return bool(self.ns or self.cgroup_ns or self.cgroup or self.comm)
 
-    def wanted(self) -> tuple[Wanted, ...]:
+    def wanted(self) -> tuple[EventRequest, ...]:
         """Return what must be read to tell."""
         asked = (
             (self.ns, PID_NAMESPACES),
@@ -173,7 +173,7 @@ def _below(path: str, group: str) -> bool:
     return group in {"/", path} or path.startswith(group + "/")
 
 
-def _named(events: Events, wanted: Wanted) -> I64:
+def _named(events: Events, wanted: EventRequest) -> I64:
     parts = [np.zeros(0, np.int64), *(events.rows(name) for name in wanted.names)]
     return np.sort(np.concatenate(parts))
 

@@ -19,7 +19,7 @@ from critpath.executions.pattern import (
     split_outside_brackets,
     unescape,
 )
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.units import shorten
 
 LENGTH_LIMIT: Final = 10_000
@@ -161,7 +161,7 @@ def _parse_events(rest: str, text: str) -> Specification:
     )
 
 
-def wanted(specification: Specification) -> tuple[Wanted, ...]:
+def wanted(specification: Specification) -> tuple[EventRequest, ...]:
     """Return what must be read beyond the kernel's own selection.
 
     ``process`` and ``thread`` need nothing more than the kernel events of any
@@ -173,7 +173,7 @@ def wanted(specification: Specification) -> tuple[Wanted, ...]:
 
     Returns
     -------
-    tuple of Wanted
+    tuple of EventRequest
         One per event name, with the fields of its conditions, the key, the label
         and the contexts that tell the thread.
     """
@@ -194,7 +194,7 @@ def wanted(specification: Specification) -> tuple[Wanted, ...]:
                 mine[field,] = None
         mine.update(dict.fromkeys(CONTEXTS))
     return tuple(
-        # Names in `Wanted` are fnmatch patterns; here a name means itself.
-        Wanted(Kind.OTHER, (glob.escape(name),), tuple(mine))
+        # Names in `EventRequest` are fnmatch patterns; here a name means itself.
+        EventRequest(Kind.OTHER, (glob.escape(name),), tuple(mine))
         for name, mine in fields.items()
     )

@@ -11,19 +11,88 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 
 import numpy as np
 
-include "_search.pxi"
-include "_room.pxi"
-include "_processor_rows.pxi"
-include "_pieces.pxi"
-include "_shares.pxi"
+include "_columns.pxi"
+include "_kinds.pxi"
+
+# -------------------------------------------------- rows of processors: interrupt work, and who ran
+
+# Columns of rows, those of processor p from start[p] to start[p + 1].
+ctypedef struct Stolen:
+    int64_t processors
+    const int64_t* start
+    const int64_t* begin
+    const int64_t* end
+    const uint8_t* state
+    const int32_t* detail
+
+ctypedef struct Ran:
+    int64_t processors
+    const int64_t* start
+    const int64_t* begin
+    const int64_t* end
+    const int32_t* worker
+
+
+cdef void point_stolen(Stolen* rows, const int64_t[::1] start, const int64_t[::1] begin,
+                       const int64_t[::1] end, const uint8_t[::1] state,
+                       const int32_t[::1] detail) noexcept:
+    """Point at columns, which must stay alive."""
+    rows.processors = start.shape[0] - 1
+    rows.start = &start[0]
+    if begin.shape[0]:
+        rows.begin = &begin[0]
+        rows.end = &end[0]
+        rows.state = &state[0]
+        rows.detail = &detail[0]
+
+
+cdef void point_ran(Ran* rows, const int64_t[::1] start, const int64_t[::1] begin,
+                    const int64_t[::1] end, const int32_t[::1] worker) noexcept:
+    """Point at columns, which must stay alive."""
+    rows.processors = start.shape[0] - 1
+    rows.start = &start[0]
+    if begin.shape[0]:
+        rows.begin = &begin[0]
+        rows.end = &end[0]
+        rows.worker = &worker[0]
+
+
+# ----------------------------------------------------------------------- what segments are cut into
 
 cdef enum:
-    S_RUN = 1
-    S_RUN_SYSCALL = 3
-    S_WAIT_CPU = 6
+    FIRST_PIECES = 16
+
+ctypedef struct Piece:
+    int64_t begin
+    int64_t end
+    int32_t worker
+    int32_t detail        # of a WAIT_CPU: the worker that ran, or one of the codes below
+    int32_t cpu
+    uint8_t state
+
+# How long a worker held a processor within a segment, and since when.
+ctypedef struct Share:
+    int64_t time
+    int64_t since
+    int32_t worker
+
+ctypedef struct Path:
+    Piece* pieces         # latest first
+    Share* shares         # of the one segment that spans the last cut
+    int64_t count
+    int64_t capacity
+    int64_t next          # segment, latest first
+    int64_t top           # up to where that is not accounted for
+    int64_t idle
+    int64_t share_count
+
+cdef enum:
+    # In place of who ran.
+    NOBODY_KNOWN = -1
+    IDLE = -2
 
 
-cdef class Account(Shares):
+cdef class Account:
     """Segments of paths, as walks found them, and what becomes of them.
 
     Parameters
@@ -46,6 +115,27 @@ cdef class Account(Shares):
         for whoever ran.
     """
 
+    cdef readonly int64_t pieces
+    cdef public int64_t most    # of these: beyond, accounting ends at once; 0 for no limit
+    cdef const int64_t[::1] start, begin, end, host
+    cdef const int32_t[::1] worker, detail
+    cdef int32_t[::1] cpu
+    cdef const uint8_t[::1] state
+    cdef Path* paths
+    cdef Py_ssize_t total
+    # Shares of one segment's time; those of others are put by.
+    cdef const uint8_t[::1] is_idle
+    cdef int64_t held_back
+    cdef double share
+    cdef int64_t* hint_ran
+    # Per worker, while a segment is looked at: its share; and which have one.
+    cdef int64_t* time
+    cdef int64_t* since
+    cdef int32_t* sharing
+    cdef Py_ssize_t sharing_count
+    cdef int64_t idle_time
+    cdef readonly object ran    # uint8 [workers]: it is named in a wait
+    cdef uint8_t[::1] named
     cdef const int32_t[:, ::1] processor
     cdef bint interrupts
     cdef Py_ssize_t begun
@@ -57,8 +147,13 @@ cdef class Account(Shares):
     cdef readonly Py_ssize_t left
 
     def __cinit__(self):
+        self.paths = NULL
+        self.total = 0
+        self.hint_ran = self.hint_stolen = self.time = self.since = NULL
+        self.sharing = NULL
+        self.sharing_count = 0
+        self.idle_time = 0
         self.active = NULL
-        self.hint_stolen = NULL
 
     def __init__(self, int64_t[::1] start, int64_t[::1] begin, int64_t[::1] end,
                  int32_t[::1] worker, uint8_t[::1] state, int32_t[::1] detail,
@@ -72,11 +167,20 @@ cdef class Account(Shares):
         self.interrupts, self.held_back, self.share = interrupts, held_back, share
         self.waits = False
         self.left = self.begun = self.active_count = 0
-        self.begin_paths(start.shape[0] - 1)
-        self.begin_shares(host.shape[0], processors)
+        self.paths = <Path*>calloc(start.shape[0], sizeof(Path))
+        if self.paths == NULL:
+            raise MemoryError()
+        self.total = start.shape[0] - 1
+        self.ran = np.zeros(host.shape[0], np.uint8)
+        self.named = self.ran
+        self.hint_ran = <int64_t*>calloc(processors + 1, sizeof(int64_t))
+        self.time = <int64_t*>calloc(host.shape[0] + 1, sizeof(int64_t))
+        self.since = <int64_t*>calloc(host.shape[0] + 1, sizeof(int64_t))
+        self.sharing = <int32_t*>malloc((host.shape[0] + 1) * sizeof(int32_t))
         self.active = <Py_ssize_t*>malloc((self.total + 1) * sizeof(Py_ssize_t))
         self.hint_stolen = <int64_t*>calloc(processors + 1, sizeof(int64_t))
-        if self.active == NULL or self.hint_stolen == NULL:
+        if (self.active == NULL or self.hint_stolen == NULL or self.hint_ran == NULL
+                or self.time == NULL or self.since == NULL or self.sharing == NULL):
             raise MemoryError()
         last = np.full(self.total, np.iinfo(np.int64).min, np.int64)
         cdef int64_t[::1] ends = last
@@ -90,14 +194,126 @@ cdef class Account(Shares):
         self.order = np.argsort(last, kind="stable")[::-1].astype(np.int64)
 
     def __dealloc__(self):
+        cdef Py_ssize_t i
+        if self.paths != NULL:
+            for i in range(self.total):
+                free(self.paths[i].pieces)
+                free(self.paths[i].shares)
+        free(self.paths)
+        free(self.hint_ran)
+        free(self.time)
+        free(self.since)
+        free(self.sharing)
         free(self.active)
         free(self.hint_stolen)
+
+    cdef int emit(self, Path* path, int64_t segment, int64_t begin, int64_t end, uint8_t state,
+                  int32_t detail) except -1 nogil:
+        """Add a piece before those there are, or to the first if they are of one kind."""
+        cdef Piece* piece
+        if path.count:
+            piece = &path.pieces[path.count - 1]
+            if (piece.state == state and piece.detail == detail
+                    and piece.worker == self.worker[segment] and piece.cpu == self.cpu[segment]):
+                piece.begin = begin
+                return 0
+        path.pieces = <Piece*>with_room(path.pieces, path.count, &path.capacity, FIRST_PIECES,
+                                        sizeof(Piece))
+        piece = &path.pieces[path.count]
+        piece.begin = begin
+        piece.end = end
+        piece.worker = self.worker[segment]
+        piece.state = state
+        piece.detail = detail
+        piece.cpu = self.cpu[segment]
+        path.count += 1
+        self.pieces += 1
+        return 0
+
+    # --------------------------------- who held a processor for how long while a path waited for it
+
+    cdef void divide(self, int64_t processor, int64_t low, int64_t high, Ran* rows) noexcept nogil:
+        """Add to the shares of those who held a processor in [low, high]."""
+        cdef int64_t time
+        cdef int32_t worker
+        cdef int64_t i = last_before(rows.start, rows.begin, rows.processors, processor, high,
+                                     self.hint_ran)
+        if i < 0:
+            return
+        while i >= rows.start[processor] and rows.end[i] > low:
+            time = ((rows.end[i] if rows.end[i] < high else high)
+                    - (rows.begin[i] if rows.begin[i] > low else low))
+            if time > 0:
+                self.add(rows.worker[i], time, rows.begin[i])
+            i -= 1
+
+    cdef inline void add(self, int32_t worker, int64_t time, int64_t since) noexcept nogil:
+        if self.time[worker] == 0:
+            self.sharing[self.sharing_count] = worker
+            self.sharing_count += 1
+        self.time[worker] += time
+        self.since[worker] = since
+        if self.is_idle[worker]:
+            self.idle_time += time
+
+    cdef int32_t longest(self, int64_t length) noexcept nogil:
+        """Forget the shares; return who had the largest, of equals the first to run."""
+        cdef Py_ssize_t i
+        cdef int32_t worker, best = NOBODY_KNOWN
+        for i in range(self.sharing_count):
+            worker = self.sharing[i]
+            if best < 0 or self.time[worker] > self.time[best] or (
+                    self.time[worker] == self.time[best]
+                    and self.since[worker] < self.since[best]):
+                best = worker
+        for i in range(self.sharing_count):
+            self.time[self.sharing[i]] = 0
+        if self.idle_time >= self.held_back and <double>self.idle_time >= self.share * <double>length:
+            best = IDLE
+        elif best >= 0 and self.is_idle[best]:
+            best = IDLE
+        elif best >= 0:
+            self.named[best] = 1
+        self.sharing_count = 0
+        self.idle_time = 0
+        return best
+
+    cdef int store_shares(self, Path* path) except -1 nogil:
+        """Keep the shares of a segment until its begin is reached."""
+        cdef Py_ssize_t i
+        cdef Share* share
+        path.shares = <Share*>malloc((self.sharing_count + 1) * sizeof(Share))
+        if path.shares == NULL:
+            with gil:
+                raise MemoryError()
+        for i in range(self.sharing_count):
+            share = &path.shares[i]
+            share.worker = self.sharing[i]
+            share.time = self.time[share.worker]
+            share.since = self.since[share.worker]
+            self.time[share.worker] = 0
+        path.share_count = self.sharing_count
+        path.idle = self.idle_time
+        self.sharing_count = 0
+        self.idle_time = 0
+        return 0
+
+    cdef void restore_shares(self, Path* path) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(path.share_count):
+            self.add(path.shares[i].worker, path.shares[i].time, path.shares[i].since)
+        self.idle_time = path.idle
+        free(path.shares)
+        path.shares = NULL
+        path.share_count = 0
+
+    # -------------------------------------------------------------------------- from block to block
 
     cdef void place_delays(self, Py_ssize_t index) noexcept nogil:
         """Let the time between waking and wakeup wait for the cpu the thread then ran on."""
         cdef int64_t i
         for i in range(self.start[index + 1] - 2, self.start[index] - 1, -1):
-            if (self.cpu[i] < 0 and self.state[i] == S_WAIT_CPU
+            if (self.cpu[i] < 0 and self.state[i] == STATE_WAIT_CPU
                     and self.worker[i] == self.worker[i + 1]):
                 self.cpu[i] = self.cpu[i + 1]
 
@@ -145,20 +361,20 @@ cdef class Account(Shares):
                 break
             low = self.begin[segment] if self.begin[segment] > after else after
             state = self.state[segment]
-            if state == S_WAIT_CPU:
+            if state == STATE_WAIT_CPU:
                 self.waits = True
                 if path.shares != NULL:
-                    self.take_up(path)
+                    self.restore_shares(path)
                 processor = self.processor_of(segment)
                 if processor >= 0:
                     self.divide(processor, low, at, more_ran)
                     self.divide(processor, low, at, ran)
                 if low > self.begin[segment]:
-                    self.put_by(path)
+                    self.store_shares(path)
                 else:
                     self.emit(path, segment, low, self.end[segment], state,
                               self.longest(self.end[segment] - low))
-            elif self.interrupts and S_RUN <= state <= S_RUN_SYSCALL:
+            elif self.interrupts and STATE_RUN <= state <= STATE_RUN_SYSCALL:
                 processor = self.processor_of(segment)
                 if processor >= 0:
                     at = self.carve(path, segment, processor, low, at, more_stolen)
@@ -213,6 +429,62 @@ cdef class Account(Shares):
                 else:
                     self.left -= 1
             self.active_count = kept
+
+    def take(self, const int32_t[::1] codes, const int64_t[::1] tid, const int32_t[::1] name):
+        """Return and forget the pieces.
+
+        Parameters
+        ----------
+        codes : int32 [workers + 2]
+            Detail of a wait for a cpu, by who ran: idle, not known, then the workers.
+        tid : int64 [workers]
+        name : int32 [workers]
+
+        Returns
+        -------
+        list of arrays
+            start, begin, end, state, detail, comm, tid, host, cpu.
+        """
+        cdef Py_ssize_t i, j, at, n
+        cdef Path* path
+        cdef Piece* piece
+        starts = np.zeros(self.total + 1, np.int64)
+        cdef int64_t[::1] start = starts
+        for i in range(self.total):
+            start[i + 1] = start[i] + self.paths[i].count
+        n = start[self.total]
+        out = [starts, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8),
+               np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64),
+               np.empty(n, np.int64), np.empty(n, np.int32)]
+        cdef int64_t[::1] begin = out[1], end = out[2], tids = out[6], hosts = out[7]
+        cdef uint8_t[::1] state = out[3]
+        cdef int32_t[::1] detail = out[4], comm = out[5], cpu = out[8]
+        with nogil:
+            for i in range(self.total):
+                path = &self.paths[i]
+                at = start[i + 1]
+                for j in range(path.count):
+                    piece = &path.pieces[j]
+                    at -= 1
+                    begin[at] = piece.begin
+                    end[at] = piece.end
+                    state[at] = piece.state
+                    detail[at] = piece.detail
+                    if piece.state == STATE_WAIT_CPU:
+                        detail[at] = codes[piece.detail + 2]
+                    cpu[at] = piece.cpu
+                    if piece.worker >= 0:
+                        comm[at] = name[piece.worker]
+                        tids[at] = tid[piece.worker]
+                        hosts[at] = self.host[piece.worker]
+                    else:
+                        comm[at] = 0
+                        tids[at] = -1
+                        hosts[at] = 0
+                free(path.pieces)
+                path.pieces = NULL
+                path.count = path.capacity = 0
+        return out
 
 
 def untiled(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1] end,

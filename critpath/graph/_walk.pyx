@@ -18,23 +18,238 @@ from libc.string cimport memcpy
 import numpy as np
 
 include "../model/_packed_rows.pxi"
-include "_search.pxi"
-include "_room.pxi"
-include "_block_rows.pxi"
-include "_courses.pxi"
+include "_columns.pxi"
+include "_kinds.pxi"
 
 cdef enum:
-    S_UNKNOWN = 0
-    S_WAIT_CPU = 6
-    S_WAIT_TASK = 7
-    S_WAIT_STOPPED = 17
-    S_NET_TRANSIT = 18
-
     LINK_WAKE = 0
     LINK_NET = 1
 
+# ------------------------------------ rows of a block, and of later blocks that are carried into it
 
-cdef class Walks(Courses):
+# Columns of rows, those of worker w from start[w] to start[w + 1].  Of a block they are
+# filled in worker by worker, from `data` (`critpath.model.Opened`).
+ctypedef struct Rows:
+    int64_t workers
+    const int64_t* start
+    int64_t* begin
+    int64_t* end
+    uint8_t* state
+    int32_t* detail
+    int32_t* cpu
+    int32_t* waker
+    int64_t* woken
+    uint8_t* filled
+    int64_t base
+    const char* data
+    const int64_t* at
+
+
+cdef void point(Rows* rows, const int64_t[::1] start, const int64_t[::1] begin,
+                const int64_t[::1] end, const uint8_t[::1] state, const int32_t[::1] detail,
+                const int32_t[::1] cpu, const int32_t[::1] waker,
+                const int64_t[::1] woken) noexcept:
+    """Point at columns, which must stay alive, and are written to only if not filled."""
+    rows.workers = start.shape[0] - 1
+    rows.start = &start[0]
+    rows.filled = NULL
+    if begin.shape[0]:
+        rows.begin = <int64_t*>&begin[0]
+        rows.end = <int64_t*>&end[0]
+        rows.state = <uint8_t*>&state[0]
+        rows.detail = <int32_t*>&detail[0]
+        rows.cpu = <int32_t*>&cpu[0]
+        rows.waker = <int32_t*>&waker[0]
+        rows.woken = <int64_t*>&woken[0]
+
+
+cdef void point_opened(Rows* rows, block) except *:
+    """Point at the rows of an opened block."""
+    columns, filled, base, data, at = block
+    cdef uint8_t[::1] of_filled = filled
+    cdef const uint8_t[::1] of_data = data
+    cdef const int64_t[::1] of_at = at
+    point(rows, columns[0], columns[1], columns[2], columns[3], columns[4], columns[5],
+          columns[6], columns[7])
+    rows.filled = &of_filled[0]
+    rows.base = base
+    rows.data = <const char*>&of_data[0]
+    rows.at = &of_at[0]
+
+
+cdef void fill(Rows* rows, int64_t worker, int64_t until) noexcept nogil:
+    """Read a worker's rows up to the first that begins at ``until`` or later."""
+    cdef int64_t i, last_end = rows.base
+    cdef const char* p = rows.data + rows.at[worker]
+    cdef Row row
+    for i in range(rows.start[worker], rows.start[worker + 1]):
+        p = get(p, &row, last_end)
+        last_end = row.end
+        rows.begin[i] = row.begin
+        rows.end[i] = row.end
+        rows.woken[i] = row.woken
+        rows.state[i] = row.state
+        rows.detail[i] = row.detail
+        rows.cpu[i] = row.cpu
+        rows.waker[i] = row.waker
+        if row.begin >= until:
+            return
+
+
+def fill_begins(block, int64_t until):
+    """Read of every worker of an opened block the rows that begin before a time, and one more."""
+    cdef Rows rows
+    cdef int64_t worker
+    point_opened(&rows, block)
+    with nogil:
+        for worker in range(rows.workers):
+            if not rows.filled[worker]:
+                fill(&rows, worker, until)
+
+
+cdef int covering(Rows* block, Rows* carried, int64_t worker, int64_t t, int64_t* hint,
+                  Row* row) noexcept nogil:
+    """Fill in the row that covers the moment before t; return whether there is one."""
+    cdef int64_t i = -1, k
+    cdef Rows* rows = carried
+    if worker < carried.workers:
+        k = carried.start[worker + 1] - 1
+        while k >= carried.start[worker] and carried.begin[k] >= t:
+            k -= 1
+        if k >= carried.start[worker]:
+            i = k
+    if i < 0:
+        rows = block
+        if worker < block.workers and not block.filled[worker]:
+            fill(block, worker, INT64_MAX)
+            block.filled[worker] = 1
+        i = last_before(block.start, block.begin, block.workers, worker, t, hint)
+    if i < 0 or rows.end[i] < t:
+        return 0
+    row.begin = rows.begin[i]
+    row.end = rows.end[i]
+    row.state = rows.state[i]
+    row.detail = rows.detail[i]
+    row.cpu = rows.cpu[i]
+    row.waker = rows.waker[i]
+    row.woken = rows.woken[i]
+    return 1
+
+
+def held_over(const int64_t[::1] start, const int64_t[::1] begin,
+              const int64_t[::1] carried_start, const int64_t[::1] carried_begin, int64_t cut):
+    """Return which rows of a block, and of those carried into it, begin before ``cut``.
+
+    Parameters
+    ----------
+    start, begin : int64 arrays
+        A block's rows, in order of time within each owner.
+    carried_start, carried_begin : int64 arrays
+        Rows of later blocks.
+    cut : int
+
+    Returns
+    -------
+    start : int64 [owners + 1]
+    rows : int64 array
+        Rows of the block, and -1 - row for carried ones.
+    """
+    cdef Py_ssize_t owner, owners = start.shape[0] - 1, carriers = carried_start.shape[0] - 1
+    cdef Py_ssize_t n, size = 0
+    cdef int64_t i
+    cdef int writing
+    n = owners if owners > carriers else carriers
+    starts = np.zeros(n + 1, np.int64)
+    cdef int64_t[::1] into = starts, rows
+    for writing in range(2):
+        if writing:
+            result = np.empty(size, np.int64)
+            rows = result
+            size = 0
+        with nogil:
+            for owner in range(n):
+                if owner < owners:
+                    for i in range(start[owner], start[owner + 1]):
+                        if begin[i] >= cut:
+                            break
+                        if writing:
+                            rows[size] = i
+                        size += 1
+                if owner < carriers:
+                    for i in range(carried_start[owner], carried_start[owner + 1]):
+                        if carried_begin[i] >= cut:
+                            break
+                        if writing:
+                            rows[size] = -1 - i
+                        size += 1
+                into[owner + 1] = size
+    return starts, result
+
+
+ctypedef fused Item:
+    uint8_t
+    int32_t
+    int64_t
+
+
+def gather(const Item[::1] block, const Item[::1] carried, const int64_t[::1] rows,
+           Item[::1] taken):
+    """Take one column of the rows that `held_over` found."""
+    cdef Py_ssize_t i
+    cdef int64_t row
+    with nogil:
+        for i in range(rows.shape[0]):
+            row = rows[i]
+            taken[i] = block[row] if row >= 0 else carried[-1 - row]
+
+
+# -------------------------------------------------------------------------------------------- walks
+
+cdef enum:
+    FIRST_SEGMENTS = 16
+    FIRST_FRAMES = 4
+
+ctypedef struct Link:
+    int64_t time
+    int64_t sent
+    int64_t source
+    int32_t kind
+
+ctypedef struct Segment:
+    int64_t begin
+    int64_t end
+    int32_t worker
+    int32_t detail
+    int32_t cpu
+    uint8_t state
+
+ctypedef struct Frame:
+    int64_t worker
+    int64_t lo
+    int64_t t
+    int64_t at            # where the walk last left this worker for another
+    # The last incoming link that was passed by while the worker was not waiting, and the
+    # row it arrived in: by value, for the row may be in a block that is gone.
+    Link bypassed
+    int64_t bypassed_top  # where the row's own segment ended
+    int64_t bypassed_count
+    int32_t bypassed_detail
+    int32_t bypassed_cpu
+    uint8_t bypassed_state
+    uint8_t has_bypassed
+    uint8_t rewound
+
+ctypedef struct WalkState:
+    Segment* segments
+    Frame* frames
+    int64_t count
+    int64_t capacity
+    int64_t frame_capacity
+    int32_t depth
+    int32_t next          # the next that waits for the same block, -1 none
+
+
+cdef class Walks:
     """The walks of many executions, each as far as it has got.
 
     Parameters
@@ -57,10 +272,16 @@ cdef class Walks(Courses):
     cdef int32_t* waiting     # per block, the first walk that waits for it
     cdef int64_t* hint        # per worker, the row found last
     cdef readonly Py_ssize_t left
+    cdef readonly int64_t emitted   # segments
+    cdef public int64_t most        # of these: beyond, walks end at once; 0 for no limit
+    cdef WalkState* walks
+    cdef Py_ssize_t total
 
     def __cinit__(self):
         self.waiting = NULL
         self.hint = NULL
+        self.walks = NULL
+        self.total = 0
 
     def __init__(self, const int64_t[::1] cuts, const int64_t[::1] subjects,
                  const int64_t[::1] begin, const int64_t[::1] end,
@@ -83,7 +304,10 @@ cdef class Walks(Courses):
         self.workers = parent.shape[0]
         self.blocks = cuts.shape[0]
         self.left = 0
-        self.begin_courses(subjects.shape[0])
+        self.walks = <WalkState*>calloc(subjects.shape[0] + 1, sizeof(WalkState))
+        if self.walks == NULL:
+            raise MemoryError()
+        self.total = subjects.shape[0]
         self.waiting = <int32_t*>malloc((self.blocks + 1) * sizeof(int32_t))
         self.hint = <int64_t*>calloc(self.workers + 1, sizeof(int64_t))
         if self.waiting == NULL or self.hint == NULL:
@@ -94,15 +318,53 @@ cdef class Walks(Courses):
             if end[i] <= begin[i]:
                 continue
             if subjects[i] < 0:
-                self.emit(&self.courses[i], begin[i], end[i], -1, S_UNKNOWN, 0, -1)
+                self.emit(&self.walks[i], begin[i], end[i], -1, STATE_UNKNOWN, 0, -1)
                 continue
-            self.push(&self.courses[i], subjects[i], begin[i], end[i])
+            self.push(&self.walks[i], subjects[i], begin[i], end[i])
             self.wait_for(i, end[i])
             self.left += 1
 
     def __dealloc__(self):
+        cdef Py_ssize_t i
+        if self.walks != NULL:
+            for i in range(self.total):
+                free(self.walks[i].segments)
+                free(self.walks[i].frames)
+        free(self.walks)
         free(self.waiting)
         free(self.hint)
+
+    cdef int emit(self, WalkState* c, int64_t begin, int64_t end, int64_t worker, uint8_t state,
+                  int32_t detail, int32_t cpu) except -1 nogil:
+        cdef Segment* s
+        if end <= begin:
+            return 0
+        c.segments = <Segment*>with_room(c.segments, c.count, &c.capacity, FIRST_SEGMENTS,
+                                         sizeof(Segment))
+        s = &c.segments[c.count]
+        s.begin = begin
+        s.end = end
+        s.worker = <int32_t>worker
+        s.state = state
+        s.detail = detail
+        s.cpu = cpu
+        c.count += 1
+        self.emitted += 1
+        return 0
+
+    cdef int push(self, WalkState* c, int64_t worker, int64_t lo, int64_t t) except -1 nogil:
+        cdef Frame* f
+        c.frames = <Frame*>with_room(c.frames, c.depth, &c.frame_capacity, FIRST_FRAMES,
+                                     sizeof(Frame))
+        f = &c.frames[c.depth]
+        f.worker = worker
+        f.lo = lo
+        f.t = t
+        f.at = t + 1
+        f.has_bypassed = 0
+        f.rewound = 0
+        c.depth += 1
+        return 0
 
     cdef Py_ssize_t block_of(self, int64_t t) noexcept nogil:
         """Return the first block with cut >= t, or the last."""
@@ -110,7 +372,7 @@ cdef class Walks(Courses):
 
     cdef void wait_for(self, Py_ssize_t index, int64_t t) noexcept nogil:
         cdef Py_ssize_t block = self.block_of(t)
-        self.courses[index].next = self.waiting[block]
+        self.walks[index].next = self.waiting[block]
         self.waiting[block] = <int32_t>index
 
     cdef int link_in(self, int64_t worker, Row* row, int64_t after, int64_t t,
@@ -134,7 +396,7 @@ cdef class Walks(Courses):
             found = 1
         return found
 
-    cdef int follow(self, Course* c, Link* link, int64_t s, int64_t t) except -1 nogil:
+    cdef int follow(self, WalkState* c, Link* link, int64_t s, int64_t t) except -1 nogil:
         """Emit a link's own time and go on in its source down to ``s``."""
         cdef Frame* f = &c.frames[c.depth - 1]
         cdef int64_t sent = link.sent
@@ -142,7 +404,7 @@ cdef class Walks(Courses):
             sent = t
         if sent < s:
             sent = s
-        self.emit(c, sent, t, f.worker, S_NET_TRANSIT if link.kind == LINK_NET else S_WAIT_CPU,
+        self.emit(c, sent, t, f.worker, STATE_NET_TRANSIT if link.kind == LINK_NET else STATE_WAIT_CPU,
                   0, -1)
         f.at = t
         f.t = s
@@ -150,7 +412,7 @@ cdef class Walks(Courses):
             self.push(c, link.source, s, sent)
         return 0
 
-    cdef int circular(self, Course* c, int64_t source, int64_t t) noexcept nogil:
+    cdef int circular(self, WalkState* c, int64_t source, int64_t t) noexcept nogil:
         """Whether the walk left that worker at this very moment: a zero-time cycle."""
         cdef Py_ssize_t i = c.depth - 1
         if c.frames[i].worker == source:
@@ -165,7 +427,7 @@ cdef class Walks(Courses):
     cdef int go(self, Py_ssize_t index, Rows* block, Rows* carried, int64_t after,
                 int64_t until) except -1 nogil:
         """Go on with a walk as far as the rows of (after, until] take it."""
-        cdef Course* c = &self.courses[index]
+        cdef WalkState* c = &self.walks[index]
         cdef Frame* f
         cdef Row row
         cdef Link link
@@ -187,7 +449,7 @@ cdef class Walks(Courses):
                     # Before its birth a thread's path is its creator's, down to the end.
                     if born < f.lo:
                         born = f.lo
-                    self.emit(c, born, t, f.worker, S_WAIT_CPU, 0, -1)
+                    self.emit(c, born, t, f.worker, STATE_WAIT_CPU, 0, -1)
                     f.at = t
                     f.t = f.lo
                     if born > f.lo:
@@ -207,12 +469,12 @@ cdef class Walks(Courses):
                     f.has_bypassed = 0
                     self.follow(c, &link, f.lo, link.time)
                     continue
-                self.emit(c, f.lo, t, f.worker, S_UNKNOWN, 0, -1)
+                self.emit(c, f.lo, t, f.worker, STATE_UNKNOWN, 0, -1)
                 c.depth -= 1
                 continue
             s = row.begin if row.begin > f.lo else f.lo
             if self.link_in(f.worker, &row, s, t, &link):
-                if row.state >= S_WAIT_TASK and row.state != S_WAIT_STOPPED:
+                if row.state >= STATE_WAIT_TASK and row.state != STATE_WAIT_STOPPED:
                     # A wake inside the wait did not end it; one after the window is not known.
                     if link.time == row.end and t == row.end and not (
                             link.sent >= t and self.circular(c, link.source, t)):
@@ -265,6 +527,40 @@ cdef class Walks(Courses):
               carried[5], carried[6], carried[7])
         with nogil:
             while index >= 0 and (self.most == 0 or self.emitted <= self.most):
-                following = self.courses[index].next
+                following = self.walks[index].next
                 self.go(index, &rows, &more, after, until)
                 index = following
+
+    def take(self):
+        """Return and forget the segments: start, begin, end, worker, state, detail, cpu."""
+        cdef Py_ssize_t i, j, at
+        cdef WalkState* c
+        cdef Segment* s
+        starts = np.zeros(self.total + 1, np.int64)
+        cdef int64_t[::1] start = starts
+        for i in range(self.total):
+            start[i + 1] = start[i] + self.walks[i].count
+        cdef Py_ssize_t n = start[self.total]
+        out = [starts, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32),
+               np.empty(n, np.uint8), np.empty(n, np.int32), np.empty(n, np.int32)]
+        cdef int64_t[::1] begin = out[1], end = out[2]
+        cdef int32_t[::1] worker = out[3], detail = out[5], cpu = out[6]
+        cdef uint8_t[::1] state = out[4]
+        with nogil:
+            for i in range(self.total):
+                c = &self.walks[i]
+                # The walk went backward in time.
+                at = start[i + 1]
+                for j in range(c.count):
+                    s = &c.segments[j]
+                    at -= 1
+                    begin[at] = s.begin
+                    end[at] = s.end
+                    worker[at] = s.worker
+                    state[at] = s.state
+                    detail[at] = s.detail
+                    cpu[at] = s.cpu
+                free(c.segments)
+                c.segments = NULL
+                c.count = c.capacity = 0
+        return out

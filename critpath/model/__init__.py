@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from critpath.model.clusters import Clustering, ClusterPairs, Outliers
     from critpath.model.comparison import CompareSettings, Comparison
     from critpath.model.detection import Change, Detection, StateTest
-    from critpath.model.events import Clock, EventChunk, EventClass, Events, Kind, Loss, Wanted
+    from critpath.model.events import Clock, EventChunk, EventClass, EventRequest, Events, Loss
     from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
+    from critpath.model.kinds import INTERFERENCE, RUNNING, STATES, Kind, State
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import (
         MOST_TIME,
@@ -53,15 +54,10 @@ if TYPE_CHECKING:
     )
     from critpath.model.table import F64, I32, I64, U8, Bool, Column, Rows, Table, freeze_columns
     from critpath.model.timelines import (
-        INTERFERENCE,
-        RUNNING,
-        STATES,
-        TRACE_COMPASS,
         Block,
         BlockList,
         Blocks,
         Opened,
-        State,
         Timelines,
         Workers,
         filled_in,
@@ -77,8 +73,9 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "clusters": ("ClusterPairs", "Clustering", "Outliers"),
     "comparison": ("CompareSettings", "Comparison"),
     "detection": ("Change", "Detection", "StateTest"),
-    "events": ("Clock", "EventChunk", "EventClass", "Events", "Kind", "Loss", "Wanted"),
+    "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
+    "kinds": ("INTERFERENCE", "Kind", "RUNNING", "STATES", "State"),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": (
         *("CriticalPaths", "Executions", "MOST_TIME", "PathSet", "Piece", "StoredPaths"),
@@ -90,8 +87,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
-        *("Block", "BlockList", "Blocks", "INTERFERENCE", "Opened", "RUNNING", "STATES", "State"),
-        *("TRACE_COMPASS", "Timelines", "Workers", "filled_in", "whole_block"),
+        *("Block", "BlockList", "Blocks", "Opened", "Timelines", "Workers", "filled_in"),
+        "whole_block",
     ),
     "vectors": ("Symbol", "VectorTable", "identifiers", "mid_ranks"),
 }
@@ -120,7 +117,6 @@ __all__ = [
     "RECORDING",
     "RUNNING",
     "STATES",
-    "TRACE_COMPASS",
     "U8",
     "Aligned",
     "Alignment",
@@ -144,6 +140,7 @@ __all__ = [
     "Detection",
     "EventChunk",
     "EventClass",
+    "EventRequest",
     "Events",
     "Executions",
     "FalseAlarms",
@@ -170,7 +167,6 @@ __all__ = [
     "Table",
     "Timelines",
     "VectorTable",
-    "Wanted",
     "Workers",
     "filled_in",
     "freeze_columns",

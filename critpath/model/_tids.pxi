@@ -1,6 +1,7 @@
-# Which number a thread id has: a table of pages, as kernels number threads from 1 on.
+# Which number a thread id has: a table of pages, as kernels number threads from 1 on.  Other
+# numbers go as well, the slower the larger they are.
 #
-# An included part, of the replay, the search for missing switches, and the digest.
+# An included part, of the replay, the search for missing switches, and the prefilter.
 
 cdef enum:
     TID_PAGE_BITS = 10
@@ -8,6 +9,7 @@ cdef enum:
     # Linux's PID_MAX_LIMIT: what is beyond (or negative) goes through the hash table.
     TID_BITS = 22
     TID_PAGES = 4096
+    MOST_CPUS = 32768  # of a host
 
 ctypedef struct OddTid:
     int64_t host

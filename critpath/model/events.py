@@ -4,45 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import IntEnum
 from typing import Final
 
 import numpy as np
 
+from critpath.model.kinds import Kind
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
 
 _BOUND: Final = 2**62
 
 
-class Kind(IntEnum):
-    """What an event means to critpath, whatever its tracer calls it."""
-
-    OTHER = 0  # asked for by name only (executions, tests)
-    SWITCH = 1
-    WAKING = 2
-    WAKEUP = 3
-    WAKEUP_NEW = 4
-    FORK = 5
-    EXEC = 6
-    EXIT = 7
-    IRQ_ENTRY = 8
-    IRQ_EXIT = 9
-    SOFTIRQ_ENTRY = 10
-    SOFTIRQ_EXIT = 11
-    TIMER_ENTRY = 12
-    TIMER_EXIT = 13
-    STATEDUMP = 14
-    SYSCALL_ENTRY = 15
-    SYSCALL_EXIT = 16
-    NET_SEND = 17
-    NET_RECEIVE = 18
-    VECTOR_ENTRY = 19  # x86 interrupt vectors: local timer, reschedule, function calls
-    VECTOR_EXIT = 20
-    CURRENT = 21  # the thread that has the cpu, where no switch told of it
-
-
 @dataclass(frozen=True)
-class Wanted:
+class EventRequest:
     """One class of events to decode, and the fields of it, in the order wanted.
 
     Attributes

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from critpath.model.kinds import STATES
 from critpath.model.table import I32, I64, U8, Bool, Column, Table, freeze_columns
-from critpath.model.timelines import STATES
 
 if TYPE_CHECKING:
     from critpath.model.events import Loss

@@ -4,73 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from critpath.model.kinds import STATES
 from critpath.model.table import I32, I64, U8, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
     from critpath.model.events import Loss
-
-
-class State(IntEnum):
-    """States of a thread on a path; names as in the path's JSON."""
-
-    UNKNOWN = 0
-    RUN = 1
-    RUN_USER = 2
-    RUN_SYSCALL = 3
-    IRQ = 4
-    SOFTIRQ = 5
-    WAIT_CPU = 6
-    WAIT_TASK = 7
-    WAIT_DISK = 8
-    WAIT_NET = 9
-    WAIT_TIMER = 10
-    WAIT_DEVICE = 11
-    WAIT_SOFTIRQ = 12
-    WAIT_IPI = 13
-    WAIT_FUTEX = 14
-    WAIT_POLL = 15
-    WAIT_PIPE = 16
-    WAIT_STOPPED = 17
-    NET_TRANSIT = 18
-    WAIT_UNEXPLAINED = 19
-
-
-# Names by code.
-STATES: Final = tuple(State(code).name for code in range(len(State)))
-
-RUNNING: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL})
-
-# What the machine does to an execution, rather than the execution itself.
-INTERFERENCE: Final = frozenset({State.IRQ, State.SOFTIRQ, State.WAIT_CPU})
-
-# Trace Compass's coarser names, for cross-checks with its views.
-TRACE_COMPASS: Final[dict[State, str]] = {
-    State.UNKNOWN: "UNKNOWN",
-    State.RUN: "RUNNING",
-    State.RUN_USER: "RUNNING",
-    State.RUN_SYSCALL: "RUNNING",
-    State.IRQ: "INTERRUPTED",
-    State.SOFTIRQ: "INTERRUPTED",
-    State.WAIT_CPU: "PREEMPTED",
-    State.WAIT_TASK: "BLOCKED",
-    State.WAIT_DISK: "BLOCK_DEVICE",
-    State.WAIT_NET: "NETWORK",
-    State.WAIT_TIMER: "TIMER",
-    State.WAIT_DEVICE: "INTERRUPTED",
-    State.WAIT_SOFTIRQ: "INTERRUPTED",
-    State.WAIT_IPI: "IPI",
-    State.WAIT_FUTEX: "BLOCKED",
-    State.WAIT_POLL: "BLOCKED",
-    State.WAIT_PIPE: "BLOCKED",
-    State.WAIT_STOPPED: "BLOCKED",
-    State.NET_TRANSIT: "NETWORK",
-    State.WAIT_UNEXPLAINED: "UNKNOWN",
-}
 
 
 @dataclass(frozen=True, eq=False)

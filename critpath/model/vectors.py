@@ -12,8 +12,8 @@ import numpy as np
 from critpath.model.table import I64, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
+    from critpath.model.kinds import State
     from critpath.model.table import F64
-    from critpath.model.timelines import State
 
 
 @dataclass(frozen=True, order=True)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.executions.digest import Digest
 from critpath.executions.find import find_executions, require_events
+from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
-from critpath.model import Blocks, Events, Kind, PackedBlock, PackedBlocks, Wanted
+from critpath.model import Blocks, EventRequest, Events, Kind, PackedBlock, PackedBlocks
 from critpath.read.event_names import KERNEL, names_of
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, chunks_of
@@ -106,7 +106,7 @@ def extract_recording(
     described = [Description(trace) for trace in traces]
     names = sorted({name for of in described for name in of.events})
 
-    def opener(more: Sequence[Wanted]) -> Opener:
+    def opener(more: Sequence[EventRequest]) -> Opener:
         return Opener(recording, traces, (*KERNEL, *more), settings.reader, ahead=settings.ahead)
 
     def marks() -> Events:
@@ -347,13 +347,13 @@ def _any_of(names: Collection[str], kind: Kind) -> bool:
 
 def few_events(opener: Opener, specifications: Collection[Specification]) -> Events:
     """Return what finders of executions ask about, where nothing else is needed."""
-    digest = Digest(specifications)
+    prefilter = Prefilter(specifications)
     try:
         with closing(opener()) as source:
-            source.watch(digest.feed)
+            source.watch(prefilter.feed)
             for _ in source:
                 pass
-            return digest.events(source.finish())
+            return prefilter.events(source.finish())
     except OutOfOrder as reason:
         opener.sort_whole(reason)
         return few_events(opener, specifications)
@@ -394,7 +394,7 @@ def replay_stream(
         blocks: BlockStore = SpilledBlocks() if budget.spills else PackedBlocks()
         try:
             with closing(opener()) as source:
-                done = _one_pass(source, facts, Digest(specifications), blocks, budget, complete)
+                done = _one_pass(source, facts, Prefilter(specifications), blocks, budget, complete)
             if isinstance(done, Replayed):
                 return done
             facts = done
@@ -429,7 +429,7 @@ def _missing(source: Source, facts: Facts, complete: Callable[[Events], Events])
 def _one_pass(
     source: Source,
     facts: Facts,
-    digest: Digest,
+    prefilter: Prefilter,
     blocks: BlockStore,
     budget: Budget,
     complete: Callable[[Events], Events],
@@ -452,7 +452,7 @@ def _one_pass(
         chunks = with_insertions(iter(source), put, source.classes)
     rows = 0
     for chunk in chunks:
-        digest.feed(chunk, source.classes)
+        prefilter.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
         if put is None and replayer.contradicted and not source.filled:
             return replace(facts, searched=True)
@@ -475,7 +475,7 @@ def _one_pass(
         return found
     rows += replayer.waiting
     blocks.append(replayer.finish(events.end))
-    events = replace(digest.events(events), strings=tuple(source.strings()))
+    events = replace(prefilter.events(events), strings=tuple(source.strings()))
     return Replayed(
         events,
         blocks,
@@ -600,7 +600,7 @@ class Opener:
     ----------
     recording : Path
     traces : sequence of Trace
-    wanted : sequence of Wanted
+    wanted : sequence of EventRequest
     reader : str
         As `critpath.read.recording.read_events`.
     ahead : bool
@@ -616,7 +616,7 @@ class Opener:
         self,
         recording: Path,
         traces: Sequence[Trace],
-        wanted: Sequence[Wanted],
+        wanted: Sequence[EventRequest],
         reader: str,
         *,
         ahead: bool = False,

@@ -12,15 +12,30 @@ import os
 
 import numpy as np
 
-include "_bits.pxi"
+from libc.errno cimport errno
+from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as open_file
+from posix.unistd cimport close as close_file, pread
+
 include "_program.pxi"
 include "_block.pxi"
 include "_tables.pxi"
-include "_window.pxi"
-include "_packets.pxi"
 
 
-cdef class Decoder(Packets):
+cdef inline int64_t rounded(int64_t size, int64_t page) noexcept nogil:
+    return (size + page - 1) // page * page
+
+
+cdef bint uneven(int64_t whole, int64_t content) noexcept nogil:
+    """Whether a packet is not its content (both in bits), rounded up to whole pages.
+
+    These have 4, 16 or 64 KiB on the architectures that there are.
+    """
+    cdef int64_t size = whole >> 3, filled = (content + 7) >> 3
+    return (size != rounded(filled, 4096) and size != rounded(filled, 16384)
+            and size != rounded(filled, 65536))
+
+
+cdef class Decoder:
     """Decodes stream files of one recording, one at a time.
 
     Use: `file`, then `run` until it returns None.  When `run` returns (stream, id), that
@@ -32,6 +47,29 @@ cdef class Decoder(Packets):
 
     cdef Recording recording
     cdef Tables tables
+    # The part of a stream file that is in memory.
+    cdef State s
+    cdef Glass* glass
+    cdef bytes path
+    cdef const char* name  # the path's bytes
+    cdef int fd            # -1: not open
+    cdef int why           # it could not be opened
+    cdef bint keep         # whether the file stays open between two runs
+    cdef int64_t size, at  # of the file; where in it the packet begins
+    cdef int64_t ahead     # bytes of the file at a time
+    cdef int64_t window_at, window_size
+    cdef int64_t packet[PACKET_COUNT]
+    cdef int64_t content  # bits of the packet's content that are in the file
+    # The packet, and what was seen of those before.
+    cdef Described* of
+    cdef bint inside      # a packet
+    cdef int64_t stream_index
+    cdef int64_t* packets
+    cdef int64_t packet_count, packet_room
+    cdef int64_t* regs
+    cdef int64_t regs_count
+    cdef int64_t count    # rows there are
+    cdef int64_t passed   # rows that were taken away
     # output
     cdef int64_t bound
     cdef int64_t* ts
@@ -43,6 +81,9 @@ cdef class Decoder(Packets):
     cdef bint asking      # whether it waits for an event class
     cdef readonly bint ended
     cdef int64_t need_id
+
+    def __cinit__(self):
+        self.fd = -1
 
     def __init__(self, Recording recording, int64_t bound=0):
         cdef int64_t size = 0, other = 0
@@ -66,6 +107,9 @@ cdef class Decoder(Packets):
             self.value_room = size // 8
 
     def __dealloc__(self):
+        self._shut()
+        free(self.packets)
+        free(self.regs)
         if self.bound:
             free(self.ts)
             free(self.place)
@@ -77,7 +121,7 @@ cdef class Decoder(Packets):
 
     def reject(self):
         """Answer that there is no such event class: the rest of the packet is lost."""
-        self._close_packet(BAD_EVENT)
+        self._close_packet(DAMAGE_BAD_EVENT)
 
     def file(self, Tables tables, bytes path, int64_t size, bint keep=True):
         """Begin a stream file of a trace; unless it is kept open, each run opens it."""
@@ -159,6 +203,232 @@ cdef class Decoder(Packets):
         return (take(&self.ts, count, room), take(&self.place, count, room),
                 take(&self.values, values, value_room))
 
+    # ------------------------------------------------------- the part of the file that is in memory
+
+    def close(self):
+        """Close the file; running on opens it again."""
+        self._shut()
+
+    cdef void _shut(self) noexcept nogil:
+        if self.fd >= 0:
+            close_file(self.fd)
+            self.fd = -1
+
+    cdef int _look(self) noexcept nogil:
+        """Have the file open and the window ours, whoever looked through it meanwhile."""
+        if self.fd < 0:
+            self.fd = open_file(self.name, O_RDONLY | O_CLOEXEC)
+            if self.fd < 0:
+                self.why = errno
+                return NOT_OPEN
+        if self.glass.owner != <void*>self:
+            self.glass.owner = <void*>self
+            self.window_at = self.window_size = 0
+        return OK
+
+    cdef int _fill(self, int64_t begin, int64_t size) noexcept nogil:
+        """Have some bytes of the file in the window, and slack behind them."""
+        cdef int64_t done = 0, got
+        cdef uint8_t* window = self.glass.data
+        cdef void* p
+        if begin >= self.window_at and begin + size <= self.window_at + self.window_size:
+            return OK
+        if size < self.ahead:
+            size = self.ahead
+        if size > self.size - begin:
+            size = self.size - begin
+        if self.window_at <= begin < self.window_at + self.window_size:
+            done = self.window_at + self.window_size - begin
+            memmove(window, window + (begin - self.window_at), done)
+        if size + SLACK > self.glass.room:
+            p = realloc(window, size + SLACK)
+            if p == NULL:
+                return NO_MEMORY
+            self.glass.data = window = <uint8_t*>p
+            self.glass.room = size + SLACK
+        while done < size:
+            got = pread(self.fd, window + done, size - done, begin + done)
+            if got <= 0:
+                break
+            done += got
+        memset(window + done, 0, SLACK)
+        self.window_at = begin
+        self.window_size = done
+        return OK if done == size else DAMAGE_IO_ERROR
+
+    cdef void _show(self) noexcept nogil:
+        """Let the steps see what of the packet's content is in the window."""
+        self.s.buf = self.glass.data + (self.at - self.window_at)
+        self.s.limit = 8 * (self.window_at + self.window_size - self.at)
+        if self.s.limit > self.content:
+            self.s.limit = self.content
+
+    cdef int _again(self) noexcept nogil:
+        """Move a window that was another's meanwhile to the current position."""
+        cdef int64_t begin = self.at + (self.s.pos >> 3)
+        cdef int64_t size = self.at + self.packet[PACKET_SIZE] - begin
+        if self._fill(begin, size if size < self.ahead else self.ahead) == NO_MEMORY:
+            return NO_MEMORY
+        self._show()
+        return OK
+
+    cdef int _more(self) noexcept nogil:
+        """Move the window to the current position; all that there is, if it cannot grow."""
+        cdef int64_t begin = self.at + (self.s.pos >> 3), limit = self.s.limit
+        cdef int64_t size = 2 * (self.window_at + self.window_size - begin)
+        if size < self.ahead:
+            size = self.ahead
+        if size > self.at + self.packet[PACKET_SIZE] - begin:
+            size = self.at + self.packet[PACKET_SIZE] - begin
+        if self._fill(begin, size) == NO_MEMORY:
+            return NO_MEMORY
+        self._show()
+        if self.s.limit <= limit:
+            self.content = self.s.limit
+        return OK
+
+    # -------------------------------------------------------------------------------------- packets
+
+    def file_packets(self):
+        """What was seen of every packet of the file; see `critpath.read.packet_table.Column`."""
+        result = np.empty((self.packet_count, PACKET_COUNT), np.int64)
+        cdef int64_t[:, ::1] view = result
+        if self.packet_count:
+            memcpy(&view[0, 0], self.packets, self.packet_count * PACKET_COUNT * 8)
+        return result
+
+    cdef int _prepare(self) noexcept nogil:
+        """Take over what the tables gained meanwhile."""
+        cdef void* p
+        cdef int64_t room = self.of.register_count
+        if room > self.regs_count:
+            p = realloc(self.regs, room * 8)
+            if p == NULL:
+                return NO_MEMORY
+            self.regs = <int64_t*>p
+            memset(self.regs + self.regs_count, 0, (room - self.regs_count) * 8)
+            self.regs_count = room
+        self.s.steps = self.of.steps
+        self.s.table = self.of.table
+        self.s.banks[1] = self.regs
+        return OK
+
+    cdef int64_t _position(self) noexcept nogil:
+        """Bytes of the file that are decoded."""
+        return self.at + (self.s.pos >> 3 if self.inside else 0)
+
+    cdef int _open_packet(self) noexcept nogil:
+        """Decode packet header and context; find where its content ends."""
+        cdef int64_t rest = self.size - self.at, most = rest if rest < 65536 else 65536
+        cdef int64_t size = most if most < self.ahead else self.ahead
+        cdef int result = self._header(size)
+        # A header this long is refused as going outside, which bounds what is read twice.
+        if result == DAMAGE_OUTSIDE and size < most:
+            result = self._header(most)
+        return result
+
+    cdef int _header(self, int64_t size) noexcept nogil:
+        """Decode a packet's header and context from some bytes of it."""
+        cdef State* s = &self.s
+        cdef int64_t i, present, rest = self.size - self.at, content, whole
+        cdef int result
+        memset(self.packet, 0, sizeof(self.packet))
+        self.packet[PACKET_OFFSET] = self.at
+        self.packet[PACKET_SIZE] = rest
+        self.packet[PACKET_CPU] = -1
+        self.packet[PACKET_STREAM] = -1
+        self.packet[PACKET_FIRST] = INT64_MAX
+        self.packet[PACKET_LAST] = INT64_MIN
+        self.packet[PACKET_ROW] = self.passed + self.count
+        if self.packet_count == MOST_PACKETS:
+            s.pos = 0
+            return DAMAGE_TOO_MANY
+        if self._fill(self.at, size) == NO_MEMORY:
+            return NO_MEMORY
+        s.buf = self.glass.data + (self.at - self.window_at)
+        s.pos = 0
+        s.limit = 8 * (self.window_at + self.window_size - self.at)
+        for i in range(ROLE_COUNT):
+            self.regs[i] = 0
+        present = self.of.header_present
+        result = execute(s, self.of.header_pc)
+        if present & (1 << ROLE_MAGIC) and (result == OK or s.pos >= 32):
+            if self.regs[ROLE_MAGIC] != <int64_t>0xC1FC1FC1:
+                return DAMAGE_BAD_MAGIC
+        if result != OK:
+            return result
+        self.stream_index = -1
+        for i in range(self.of.stream_count):
+            if self.of.streams[i].id == self.regs[ROLE_STREAM]:
+                self.stream_index = i
+                break
+        if not present & (1 << ROLE_STREAM) and self.of.stream_count == 1:
+            self.stream_index = 0
+        if self.stream_index < 0:
+            return DAMAGE_BAD_STREAM
+        self.packet[PACKET_STREAM] = self.stream_index
+        result = execute(s, self.of.streams[self.stream_index].context_pc)
+        if result != OK:
+            return result
+        present |= self.of.streams[self.stream_index].present
+        self.packet[PACKET_PRESENT] = present
+        for i in range(PACKET_BEGIN, PACKET_STREAM):
+            self.packet[i] = 0
+        self.packet[PACKET_BEGIN] = self.regs[ROLE_BEGIN]
+        self.packet[PACKET_END] = self.regs[ROLE_END]
+        self.packet[PACKET_SEQUENCE] = self.regs[ROLE_SEQUENCE]
+        self.packet[PACKET_DISCARDED] = self.regs[ROLE_DISCARDED]
+        self.packet[PACKET_CPU] = self.regs[ROLE_CPU] if present & (1 << ROLE_CPU) else -1
+        self.packet[PACKET_INSTANCE] = self.regs[ROLE_INSTANCE]
+        if self.packet[PACKET_CPU] < -1 or self.packet[PACKET_CPU] > 0x7FFFFFFF:
+            self.packet[PACKET_CPU] = -1
+        whole = 8 * rest
+        content = whole
+        if present & (1 << ROLE_PACKET):
+            whole = self.regs[ROLE_PACKET]
+            content = whole
+            if present & (1 << ROLE_CONTENT):
+                content = self.regs[ROLE_CONTENT]
+        elif present & (1 << ROLE_CONTENT):
+            whole = content = self.regs[ROLE_CONTENT]
+        if whole <= 0 or whole % 8 != 0 or content > whole or content < s.pos:
+            # A size below the header that told it: where the next packet begins is unknown.
+            if whole > 0 and whole % 8 == 0 and whole >= s.pos and whole <= 8 * rest:
+                self.packet[PACKET_SIZE] = whole >> 3
+            return DAMAGE_BAD_SIZE
+        self.packet[PACKET_SIZE] = whole >> 3 if whole <= 8 * rest else rest
+        self.packet[PACKET_CONTENT] = content
+        if whole > 8 * rest:
+            self.packet[PACKET_WHERE] = -1  # cut off by the end of the file
+        if present & (1 << ROLE_PACKET) and present & (1 << ROLE_CONTENT) and uneven(whole, content):
+            self.packet[PACKET_PRESENT] |= 1 << BIT_UNEVEN
+        self.content = min(content, 8 * self.packet[PACKET_SIZE])
+        self._show()
+        return OK
+
+    cdef int _close_packet(self, int damage) noexcept nogil:
+        """Note the packet and go to where the next one begins."""
+        cdef void* p
+        cdef bint cut
+        if damage != OK or self.packet[PACKET_WHERE] < 0:
+            self.packet[PACKET_DAMAGE] = damage
+            cut = self.packet[PACKET_WHERE] < 0
+            self.packet[PACKET_WHERE] = -1 - self.s.pos if cut else self.s.pos
+        if self.packet_count == self.packet_room:
+            self.packet_room = 2 * self.packet_room + 64
+            p = realloc(self.packets, self.packet_room * PACKET_COUNT * 8)
+            if p == NULL:
+                return NO_MEMORY
+            self.packets = <int64_t*>p
+        memcpy(self.packets + self.packet_count * PACKET_COUNT, self.packet,
+               sizeof(self.packet))
+        self.packet_count += 1
+        self.at += self.packet[PACKET_SIZE]
+        self.inside = False
+        return OK
+
+    # --------------------------------------------------------------------------------------- events
+
     cdef int _run(self) noexcept nogil:
         """Decode; OK at the end of the file or with as many rows as the bound allows."""
         cdef int result = self._look()
@@ -200,14 +470,15 @@ cdef class Decoder(Packets):
 
     cdef void _unwritten(self) noexcept nogil:
         """Whether a packet without an end has zeros where its content should end, not events."""
-        cdef int64_t wanted = 1 << R_CONTENT | 1 << R_END, last = (self.content >> 3) - 16
+        cdef int64_t wanted = 1 << ROLE_CONTENT | 1 << ROLE_END, last = (self.content >> 3) - 16
         cdef const uint8_t* p
-        if (self.packet[16] & wanted != wanted or self.packet[4] not in (0, -1) or last < 16
+        if (self.packet[PACKET_PRESENT] & wanted != wanted
+                or self.packet[PACKET_END] not in (0, -1) or last < 16
                 or self._fill(self.at + last, 16) != OK):
             return
         p = self.glass.data + (self.at + last - self.window_at)
         if raw64(p) == 0 and raw64(p + 8) == 0:
-            self.packet[16] |= 1 << UNWRITTEN
+            self.packet[PACKET_PRESENT] |= 1 << BIT_UNWRITTEN
 
     cdef int _behind(self) noexcept nogil:
         """Whether events go on behind the packet's content, so that its size is wrong.
@@ -216,12 +487,14 @@ cdef class Decoder(Packets):
         a class that came before, and its time is between the last event's and the packet's end.
         """
         cdef Stream* stream = &self.of.streams[self.stream_index]
-        cdef int64_t wanted = 1 << R_CONTENT | 1 << R_PACKET | 1 << R_END
-        cdef int64_t at = self.content >> 3, left = self.packet[1] - at, pos = 0, id = 0
+        cdef int64_t wanted = 1 << ROLE_CONTENT | 1 << ROLE_PACKET | 1 << ROLE_END
+        cdef int64_t at = self.content >> 3, pos = 0, id = 0
+        cdef int64_t left = self.packet[PACKET_SIZE] - at
         cdef uint64_t clock = self.s.clock
         cdef const uint8_t* p
-        if (self.packet[16] & wanted != wanted or self.packet[14] < 0 or left < 16
-                or self.content & 7 or self.content != self.packet[2] or not stream.way_count):
+        if (self.packet[PACKET_PRESENT] & wanted != wanted or self.packet[PACKET_WHERE] < 0
+                or left < 16 or self.content & 7 or self.content != self.packet[PACKET_CONTENT]
+                or not stream.way_count):
             return OK
         if self._fill(self.at + at, 16) != OK:
             return OK
@@ -229,8 +502,8 @@ cdef class Decoder(Packets):
         if raw64(p) == 0 or flat_header(p, 128, stream, &pos, &clock, &id) != OK:
             return OK
         if (0 <= id < DENSE_IDS and stream.dense[id] > 0
-                and self.s.clock <= clock <= <uint64_t>self.packet[4]):
-            return BEHIND
+                and self.s.clock <= clock <= <uint64_t>self.packet[PACKET_END]):
+            return DAMAGE_BEHIND
         return OK
 
     cdef int _grow(self, int64_t values) noexcept nogil:
@@ -290,14 +563,14 @@ cdef class Decoder(Packets):
         cdef uint64_t clock = s.clock, before = clock
         cdef int64_t* ts = self.ts
         cdef int64_t* place = self.place
-        cdef int64_t begin = pos, id, index, ns, i, count = self.packet[10]
-        cdef int64_t low = self.packet[11], high = self.packet[12]
+        cdef int64_t begin = pos, id, index, ns, i, count = self.packet[PACKET_EVENTS]
+        cdef int64_t low = self.packet[PACKET_FIRST], high = self.packet[PACKET_LAST]
         cdef int result = OK
         cdef int64_t* regs = self.regs
         cdef bint bound = self.bound != 0
         cdef Going going
         cdef Name* names = self.recording.names
-        cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[7] << 32)
+        cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[PACKET_CPU] << 32)
         cdef bint turned = False
         cdef bint direct = stream.frequency == 1000000000 and stream.shift == 0
         while pos < limit:
@@ -320,13 +593,13 @@ cdef class Decoder(Packets):
                 if result != OK:
                     break
             else:
-                regs[R_EVENT] = 0
+                regs[ROLE_EVENT] = 0
                 s.pos, s.clock = pos, clock
                 result = execute(s, stream.header_pc)
                 pos, clock = s.pos, s.clock
                 if result != OK:
                     break
-                id = regs[R_EVENT]
+                id = regs[ROLE_EVENT]
             # Only a whole timestamp can; what is fast has none that does.
             turned |= clock < before
             index = -1
@@ -361,7 +634,7 @@ cdef class Decoder(Packets):
                 pos = ((pos + known.align - 1) & -known.align) + known.bits
                 if pos > limit:
                     pos = begin
-                    result = OUTSIDE
+                    result = DAMAGE_OUTSIDE
                     break
             else:
                 s.banks[0] = self.values + self.value_count
@@ -372,7 +645,7 @@ cdef class Decoder(Packets):
                     pos = begin
                     break
             if pos == begin:
-                result = EMPTY_EVENT
+                result = DAMAGE_EMPTY_EVENT
                 break
             ts[rows] = ns
             place[rows] = cpu | known.row
@@ -381,18 +654,18 @@ cdef class Decoder(Packets):
             count += 1
             low = ns if ns < low else low
             high = ns if ns > high else high
-        if (result == OK or result == OUTSIDE) and limit < self.content:
+        if (result == OK or result == DAMAGE_OUTSIDE) and limit < self.content:
             # An event that only the window's end cuts is decoded again, as a whole.
-            if result == OUTSIDE:
+            if result == DAMAGE_OUTSIDE:
                 pos, clock = begin, before
             result = MORE
         s.pos, s.clock = pos, clock
         if turned:
-            self.packet[16] |= 1 << TURNED
+            self.packet[PACKET_PRESENT] |= 1 << BIT_TURNED
         self.count = rows
-        self.packet[10] = count
-        self.packet[11] = low
-        self.packet[12] = high
+        self.packet[PACKET_EVENTS] = count
+        self.packet[PACKET_FIRST] = low
+        self.packet[PACKET_LAST] = high
         return result
 
 

@@ -1,7 +1,6 @@
 # What the decoder knows of a trace.  Included by _decode.pyx.
 
 cdef enum:
-    PACKET_COLUMNS = 17
     DENSE_IDS = 65536
     SLACK = 16
     WINDOW = 262144  # bytes of a file at a time: more would not stay in the cache
@@ -28,7 +27,6 @@ cdef struct Way:
     int64_t ts_bits
 
 include "_fast.pxi"
-include "_walk.pxi"
 
 
 cdef struct Stream:
@@ -79,16 +77,16 @@ cdef inline int flat_header(const uint8_t* buf, int64_t limit, const Stream* str
     cdef uint64_t ts, mask
     cdef const Way* way = stream.ways
     if pos + stream.select_at + stream.select_bits > limit:
-        return OUTSIDE
+        return DAMAGE_OUTSIDE
     selector = <int64_t>bits_le(buf, pos + stream.select_at, stream.select_bits)
     for i in range(stream.way_count):
         if way.low <= selector and selector <= way.high:
             break
         way += 1
     else:
-        return BAD_OPTION
+        return DAMAGE_BAD_OPTION
     if pos + way.bits > limit:
-        return OUTSIDE
+        return DAMAGE_OUTSIDE
     id[0] = <int64_t>bits_le(buf, pos + way.id_at, way.id_bits)
     if way.ts_bits == 64:
         clock[0] = bits_le(buf, pos + way.ts_at, 64)

@@ -30,7 +30,7 @@ from typing import IO, Any
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model import I32, I64, EventClass, Events, Loss, Wanted
+from critpath.model import I32, I64, EventClass, EventRequest, Events, Loss
 from critpath.read.clocks import Clocks, Trace
 from critpath.read.compiled import choose, selection
 from critpath.read.metadata.schema import (
@@ -65,7 +65,7 @@ _SCOPES = {
 
 def read_events(
     trace_directories: Sequence[Path],
-    wanted: Sequence[Wanted],
+    wanted: Sequence[EventRequest],
     *,
     memory_limit: int = DEFAULT_MEMORY_LIMIT,
     time_limit: float | None = None,
@@ -76,7 +76,7 @@ def read_events(
     ----------
     trace_directories : sequence of Path
         Directories with a metadata file each, of one recording.
-    wanted : sequence of Wanted
+    wanted : sequence of EventRequest
     memory_limit : int
         Bytes of address space the child may take, and of its answers.
     time_limit : float, optional
@@ -472,13 +472,13 @@ class Collector:
     ----------
     directories : sequence of Path
         The traces, in the order the child reads them.
-    wanted : sequence of Wanted
+    wanted : sequence of EventRequest
     memory_limit : int
         Bytes of columns and strings at which to give up.
     """
 
     def __init__(
-        self, directories: Sequence[Path], wanted: Sequence[Wanted], memory_limit: int
+        self, directories: Sequence[Path], wanted: Sequence[EventRequest], memory_limit: int
     ) -> None:
         self.directories = directories
         self.failure = ""

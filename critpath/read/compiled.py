@@ -14,7 +14,7 @@ from uuid import UUID
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model import I64, EventClass, Kind, Wanted
+from critpath.model import I64, EventClass, EventRequest, Kind
 from critpath.read import _decode
 from critpath.read.clocks import Trace, clock_of
 from critpath.read.event_names import depending
@@ -67,10 +67,10 @@ class Selection:
 
     Parameters
     ----------
-    wanted : sequence of Wanted
+    wanted : sequence of EventRequest
     """
 
-    def __init__(self, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, wanted: Sequence[EventRequest]) -> None:
         self._wanted = wanted
         self._known: dict[str, Selected | None] = {}
         # Entries by exact name, and those with patterns.
@@ -103,12 +103,12 @@ class Selection:
 
 
 @lru_cache(maxsize=16)
-def selection(wanted: tuple[Wanted, ...]) -> Selection:
+def selection(wanted: tuple[EventRequest, ...]) -> Selection:
     """Return the selection of some entries; those asked for last stay compiled."""
     return Selection(wanted)
 
 
-def _together(matching: Sequence[Wanted]) -> Selected | None:
+def _together(matching: Sequence[EventRequest]) -> Selected | None:
     """Return what is asked of an event by all the entries that name it."""
     if not matching:
         return None

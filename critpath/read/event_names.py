@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.read.metadata.schema import EventRecordClass
 
 
@@ -37,8 +37,8 @@ _NETWORK: Final = (
 
 _WAKE: Final = (_TID, ("comm",), ("target_cpu",), ("success",))
 
-KERNEL: Final[tuple[Wanted, ...]] = (
-    Wanted(
+KERNEL: Final[tuple[EventRequest, ...]] = (
+    EventRequest(
         Kind.SWITCH,
         _both("sched", "sched_switch"),
         (
@@ -49,10 +49,10 @@ KERNEL: Final[tuple[Wanted, ...]] = (
             ("next_tid", "next_pid"),
         ),
     ),
-    Wanted(Kind.WAKING, _both("sched", "sched_waking"), _WAKE),
-    Wanted(Kind.WAKEUP, _both("sched", "sched_wakeup"), _WAKE),
-    Wanted(Kind.WAKEUP_NEW, _both("sched", "sched_wakeup_new"), _WAKE),
-    Wanted(
+    EventRequest(Kind.WAKING, _both("sched", "sched_waking"), _WAKE),
+    EventRequest(Kind.WAKEUP, _both("sched", "sched_wakeup"), _WAKE),
+    EventRequest(Kind.WAKEUP_NEW, _both("sched", "sched_wakeup_new"), _WAKE),
+    EventRequest(
         Kind.FORK,
         _both("sched", "sched_process_fork"),
         (
@@ -65,34 +65,38 @@ KERNEL: Final[tuple[Wanted, ...]] = (
             ("child_ns_inum",),
         ),
     ),
-    Wanted(
+    EventRequest(
         Kind.EXEC,
         _both("sched", "sched_process_exec"),
         (_TID, ("filename",), ("pid_ns",), ("cgroup_ns",)),
     ),
-    Wanted(Kind.EXIT, _both("sched", "sched_process_exit"), (_TID, ("comm",))),
-    Wanted(Kind.IRQ_ENTRY, _both("irq", "irq_handler_entry"), (("irq",), ("name",))),
-    Wanted(Kind.IRQ_EXIT, _both("irq", "irq_handler_exit"), (("irq",),)),
-    Wanted(Kind.SOFTIRQ_ENTRY, ("irq_softirq_entry", *_both("irq", "softirq_entry")), (("vec",),)),
-    Wanted(Kind.SOFTIRQ_EXIT, ("irq_softirq_exit", *_both("irq", "softirq_exit")), (("vec",),)),
-    Wanted(
+    EventRequest(Kind.EXIT, _both("sched", "sched_process_exit"), (_TID, ("comm",))),
+    EventRequest(Kind.IRQ_ENTRY, _both("irq", "irq_handler_entry"), (("irq",), ("name",))),
+    EventRequest(Kind.IRQ_EXIT, _both("irq", "irq_handler_exit"), (("irq",),)),
+    EventRequest(
+        Kind.SOFTIRQ_ENTRY, ("irq_softirq_entry", *_both("irq", "softirq_entry")), (("vec",),)
+    ),
+    EventRequest(
+        Kind.SOFTIRQ_EXIT, ("irq_softirq_exit", *_both("irq", "softirq_exit")), (("vec",),)
+    ),
+    EventRequest(
         Kind.TIMER_ENTRY,
         ("timer_hrtimer_expire_entry", *_both("timer", "hrtimer_expire_entry")),
         (("hrtimer",),),
     ),
-    Wanted(
+    EventRequest(
         Kind.TIMER_EXIT,
         ("timer_hrtimer_expire_exit", *_both("timer", "hrtimer_expire_exit")),
         (("hrtimer",),),
     ),
-    Wanted(
+    EventRequest(
         Kind.STATEDUMP,
         ("lttng_statedump_process_state",),
         (("tid",), ("pid",), ("name",), ("status",), ("cpu",), ("ns_inum",)),
     ),
     # LTTng before 2.5 calls entries sys_NAME, so that sys_exit_group is an entry:
     # only perf's names, which have their group in front, make it an exit.
-    Wanted(
+    EventRequest(
         Kind.SYSCALL_EXIT,
         (
             "syscall_exit_*",
@@ -102,7 +106,7 @@ KERNEL: Final[tuple[Wanted, ...]] = (
             *("syscalls:sys_exit_*", "raw_syscalls:sys_exit"),
         ),
     ),
-    Wanted(
+    EventRequest(
         Kind.SYSCALL_ENTRY,
         (
             "syscall_entry_*",
@@ -112,24 +116,24 @@ KERNEL: Final[tuple[Wanted, ...]] = (
             *("syscalls:sys_enter_*", "raw_syscalls:sys_enter"),
         ),
     ),
-    Wanted(Kind.NET_SEND, _both("net", "net_dev_queue"), _NETWORK),
-    Wanted(
+    EventRequest(Kind.NET_SEND, _both("net", "net_dev_queue"), _NETWORK),
+    EventRequest(
         Kind.NET_RECEIVE,
         ("net_if_receive_skb", *_both("net", "netif_receive_skb")),
         _NETWORK,
     ),
-    Wanted(
+    EventRequest(
         Kind.VECTOR_ENTRY,
         ("x86_irq_vectors_*_entry", "irq_vectors:*_entry"),
         (("vector",),),
     ),
-    Wanted(
+    EventRequest(
         Kind.VECTOR_EXIT,
         ("x86_irq_vectors_*_exit", "irq_vectors:*_exit"),
         (("vector",),),
     ),
     # Ours, in traces converted from ftrace.
-    Wanted(Kind.CURRENT, ("critpath_current",), (("tid",),)),
+    EventRequest(Kind.CURRENT, ("critpath_current",), (("tid",),)),
 )
 
 

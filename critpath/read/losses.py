@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.model import I64, Bool, Loss
-from critpath.read.packet_table import NEVER, Column, Packets, Tracer
+from critpath.read.packet_table import NEVER, Column, Damage, PacketBit, Packets, Tracer
 from critpath.read.program import Role
 from critpath.read.records import Record
 from critpath.units import NS_PER_S
@@ -196,13 +196,6 @@ def _pairs(table: I64, those: Bool) -> list[tuple[int, int]]:
 # Packets that contradict themselves or each other: where a trace cannot be believed.
 
 
-# Bits of `Column.PRESENT`: time ran backwards within the packet; nothing is where its content
-# should end; it is not as long as its content, rounded up to pages.
-_TURNED: Final = 16
-_UNWRITTEN: Final = 17
-_UNEVEN: Final = 18
-_OUTSIDE: Final = 1  # damage of one whose content goes beyond what there is of it
-
 # LTTng 2.1 wrote packets that overlap by 2 us, whose events do not; clocks jump farther.
 # Snapshots are taken while events go on, one buffer after the other.
 TOUCHING: Final = NS_PER_S // 1000
@@ -286,7 +279,7 @@ def _within(of: Packets, tracer: Tracer, end: int) -> Iterator[Loss]:
         (table[:, Column.FIRST] < of.begin) | of.ended & (table[:, Column.LAST] > of.end)
     )
     turned = of.ended & (of.end < of.begin)
-    backwards = table[:, Column.PRESENT] >> _TURNED & 1 != 0
+    backwards = table[:, Column.PRESENT] >> PacketBit.TURNED & 1 != 0
     declared = table[:, Column.PRESENT] >> Role.END & 1 != 0
     unfinished = declared & ~of.ended
     misnamed = np.zeros(len(table), bool)
@@ -297,8 +290,8 @@ def _within(of: Packets, tracer: Tracer, end: int) -> Iterator[Loss]:
             table[:, Column.INSTANCE] != table[:, Column.CPU]
         )
         # One that the file's end cuts is believed up to there, if its sizes may be true.
-        cut = (table[:, Column.DAMAGE] <= _OUTSIDE) & (table[:, Column.WHERE] < 0)
-        uneven = (whole | cut) & (table[:, Column.PRESENT] >> _UNEVEN & 1 != 0)
+        cut = (table[:, Column.DAMAGE] <= Damage.OUTSIDE) & (table[:, Column.WHERE] < 0)
+        uneven = (whole | cut) & (table[:, Column.PRESENT] >> PacketBit.UNEVEN & 1 != 0)
     odd = outside | turned | backwards | unfinished | misnamed | uneven
     for row in np.flatnonzero(odd).tolist():
         place = f"{of.name(row)}: packet at byte {table[row, Column.OFFSET]}"
@@ -321,7 +314,7 @@ def _within(of: Packets, tracer: Tracer, end: int) -> Iterator[Loss]:
         elif unfinished[row]:
             reason = "it was never finished"
             # It is right up to its last event, if that is one.
-            right = some[row] and not table[row, Column.PRESENT] >> _UNWRITTEN & 1
+            right = some[row] and not table[row, Column.PRESENT] >> PacketBit.UNWRITTEN & 1
             low = int(table[row, Column.LAST] if right else of.begin[row])
             spans = [(low, max(int(of.high[row]), expected[1]))]
         else:

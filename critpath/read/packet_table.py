@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -34,12 +34,44 @@ class Column(IntEnum):
     EVENTS = 10  # of any class, decoded whole
     FIRST = 11  # least timestamp (ns), the greatest int64 without events
     LAST = 12
-    DAMAGE = 13  # 0, or what was wrong
+    DAMAGE = 13  # 0, or a `Damage`
     WHERE = 14  # bit of the packet; -1 - bit if the file ends before the packet
     ROW = 15  # first row of the packet
-    PRESENT = 16  # a bit per `Role` that the packet has; bit 16: time ran backwards in it; bit
-    # 17: it has no end, and where its content should end nothing was written; bit 18: it is
-    # not its content, rounded up to pages
+    PRESENT = 16  # a bit per `Role` that the packet has, and per `PacketBit`
+
+
+class PacketBit(IntEnum):
+    """Bits of `Column.PRESENT` beyond those of the roles."""
+
+    TURNED = 16  # time runs backwards within the packet
+    UNWRITTEN = 17  # it has no end, and where its content should end nothing was written
+    UNEVEN = 18  # it is not its content, rounded up to pages
+
+
+class Damage(IntEnum):
+    """What is wrong with a packet; 0 is nothing."""
+
+    reason: str
+
+    def __new__(cls, value: int, reason: str = "unreadable") -> Self:  # noqa: D102
+        self = int.__new__(cls, value)
+        self._value_ = value
+        self.reason = reason
+        return self
+
+    OUTSIDE = 1, "a field goes beyond the packet's end"
+    BAD_OPTION = 2, "a variant selects no option"
+    BAD_UUID = 3, "the packet belongs to another trace (its UUID differs)"
+    BAD_MAGIC = 4, "no packet begins here (wrong magic number)"
+    BAD_STREAM = 5, "the metadata knows no such stream"
+    BAD_SIZE = 6, "the packet's sizes contradict each other"
+    BAD_EVENT = 7, "the metadata knows no such event"
+    EMPTY_EVENT = 8, "an event of no bits would never end"
+    BAD_SCHEMA = 9, "the metadata does not say what a field depends on"
+    BAD_VARINT = 10, "an integer of more than 64 bits"
+    IO_ERROR = 12, "the file cannot be read"
+    TOO_MANY = 13, "more packets than any tracer writes"
+    BEHIND = 14, "events go on behind the packet's content"
 
 
 NEVER: Final = (1 << 63) - 1

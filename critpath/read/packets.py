@@ -9,30 +9,12 @@ import numpy as np
 
 from critpath.model import I64, Loss
 from critpath.read.losses import contradictions, coverage, gathered
-from critpath.read.packet_table import Column, Packets, Tracer, columns_of, has_end
+from critpath.read.packet_table import Column, Damage, Packets, Tracer, columns_of, has_end
 from critpath.read.program import Role
 from critpath.read.records import Record
 from critpath.units import plural
 
-DAMAGE = {
-    1: "a field goes beyond the packet's end",
-    2: "a variant selects no option",
-    3: "the packet belongs to another trace (its UUID differs)",
-    4: "no packet begins here (wrong magic number)",
-    5: "the metadata knows no such stream",
-    6: "the packet's sizes contradict each other",
-    7: "the metadata knows no such event",
-    8: "an event of no bits would never end",
-    9: "the metadata does not say what a field depends on",
-    10: "an integer of more than 64 bits",
-    12: "the file cannot be read",
-    13: "more packets than any tracer writes",
-    14: "events go on behind the packet's content",
-}
-
-
-_BEHIND: Final = 14
-_OUTSIDE: Final = 1
+REASONS: Final = {int(damage): damage.reason for damage in Damage}
 _NOBODY: Final = Tracer()
 
 
@@ -107,7 +89,7 @@ def losses(
         table = np.asfortranarray(file.packets)  # it is gone through column by column
         if not tracer.clears:  # what lies there may be anything
             table = table.copy(order="F")
-            table[table[:, Column.DAMAGE] == _BEHIND, Column.DAMAGE] = 0
+            table[table[:, Column.DAMAGE] == Damage.BEHIND, Column.DAMAGE] = 0
         odd = np.flatnonzero((table[:, Column.DAMAGE] != 0) | (table[:, Column.WHERE] < 0))
         good = (table[:, Column.STREAM] >= 0) & (table[:, Column.DAMAGE] == 0)
         cpus = np.unique(table[good, Column.CPU]) if len(odd) else odd
@@ -247,7 +229,7 @@ def _damage(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> Loss:
             # Its times are what was damaged, or the neighbours': it is between these.
             low, high = min(low, ended), max(high, begins)
     if row[Column.EVENTS]:
-        if cut and row[Column.DAMAGE] in {0, _OUTSIDE}:
+        if cut and row[Column.DAMAGE] in {0, Damage.OUTSIDE}:
             low = row[Column.LAST]
         else:
             low, high = min(low, row[Column.FIRST]), max(high, row[Column.LAST])
@@ -259,7 +241,7 @@ def _damage(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> Loss:
     reason = (
         f"truncated: {file.name} ends within the packet at byte {row[Column.OFFSET]}"
         if cut
-        else f"damaged: {place}: {DAMAGE.get(row[Column.DAMAGE], 'unreadable')}"
+        else f"damaged: {place}: {REASONS.get(row[Column.DAMAGE], 'unreadable')}"
     )
     return Loss(low, max(low, high), file.host, cpu, 0, 1, reason)
 

@@ -43,39 +43,39 @@ _MAX_STEPS = 1 << 20
 
 
 class Code:
-    """The steps of a program, as in ``_program.pxi``."""
+    """The steps of a program, which the decoder runs."""
 
-    END: Final = 0
-    RUN: Final = 1
-    ALIGN: Final = 2
-    U8: Final = 3
+    END: Final = 0  # the program is through
+    RUN: Final = 1  # a bits follow; loads count from here
+    ALIGN: Final = 2  # to a multiple of a bits
+    U8: Final = 3  # loads at byte a, least significant byte first
     S8: Final = 4
     U16: Final = 5
     S16: Final = 6
     U32: Final = 7
     S32: Final = 8
     X64: Final = 9
-    U16B: Final = 10
+    U16B: Final = 10  # most significant byte first
     S16B: Final = 11
     U32B: Final = 12
     S32B: Final = 13
     X64B: Final = 14
-    BITS: Final = 15
-    FLOAT: Final = 16
-    TEXT: Final = 17
-    CLOCK: Final = 18
-    COPY: Final = 19
-    SWITCH: Final = 20
-    JUMP: Final = 21
-    STRING: Final = 22
-    TEXTN: Final = 23
-    SKIPN: Final = 24
-    LOOP: Final = 25
-    NEXT: Final = 26
-    LEB: Final = 27
-    CLEAR: Final = 28
-    UUID: Final = 29
-    FAIL: Final = 30
+    BITS: Final = 15  # b bits at bit a; c: 1 signed, 2 big-endian, 4 reversed
+    FLOAT: Final = 16  # 32 bits at bit a, as the bits of a double; c as BITS
+    TEXT: Final = 17  # b bytes of text at byte a; c encoding
+    CLOCK: Final = 18  # register a, b bits wide, updates the clock
+    COPY: Final = 19  # from register a
+    SWITCH: Final = 20  # by register a: b first row, c rows of the table; bank 1: signed; dst: else
+    JUMP: Final = 21  # to a
+    STRING: Final = 22  # null-terminated; a bytes a unit; c encoding
+    TEXTN: Final = 23  # register a bytes of text; c encoding
+    SKIPN: Final = 24  # register a times b bits
+    LOOP: Final = 25  # counter register a from register b (or c, if b < 0); dst: if none
+    NEXT: Final = 26  # counter register a (a + 1: where the element began); dst: once more
+    LEB: Final = 27  # variable-length integer; a: 1 signed
+    CLEAR: Final = 28  # 0 into dst
+    UUID: Final = 29  # 16 bytes at byte a must be b, c
+    FAIL: Final = 30  # the metadata cannot say what follows
 
 
 class Role(IntEnum):

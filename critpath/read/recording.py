@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.model import MANIFEST, Events, Wanted
+from critpath.model import MANIFEST, EventRequest, Events
 from critpath.read.clocks import Trace, natural
 from critpath.read.compiled import Leaf, event_leaves
 from critpath.read.event_names import names_of
@@ -147,19 +147,19 @@ def describe(path: Path) -> tuple[Description, ...]:
     return tuple(Description(trace) for trace in find_traces(path))
 
 
-def _native(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
+def _native(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Events:
     from critpath.read.streaming import read_traces  # noqa: PLC0415 - loads numpy and the decoder
 
     return read_traces(traces, wanted)
 
 
-def _babeltrace2(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
+def _babeltrace2(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Events:
     from critpath.read import babeltrace  # noqa: PLC0415 - only where it is asked for
 
     return babeltrace.read_events([t.directory for t in traces], wanted)
 
 
-Reader = Callable[[Sequence[Trace], Sequence[Wanted]], Events]
+Reader = Callable[[Sequence[Trace], Sequence[EventRequest]], Events]
 
 READERS: Final[Mapping[str, Reader]] = {
     "auto": _native,
@@ -168,14 +168,14 @@ READERS: Final[Mapping[str, Reader]] = {
 }
 
 
-def read_events(path: Path, wanted: Sequence[Wanted], *, reader: str = "auto") -> Events:
+def read_events(path: Path, wanted: Sequence[EventRequest], *, reader: str = "auto") -> Events:
     """Read the events of a recording that are wanted.
 
     Parameters
     ----------
     path : Path
         A recording: a CTF trace, or a directory with some below it.
-    wanted : sequence of Wanted
+    wanted : sequence of EventRequest
         Classes of events and their fields, for example `layout.KERNEL`.
     reader : str
         A name in `READERS`.

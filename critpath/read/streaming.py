@@ -21,7 +21,7 @@ from typing import Final, Generic, Self, TypeVar
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model import I32, I64, EventChunk, EventClass, Events, Kind, Loss, Wanted
+from critpath.model import I32, I64, EventChunk, EventClass, EventRequest, Events, Kind, Loss
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace
 from critpath.read.compiled import CompiledTrace, not_readable, selection, stream_size
@@ -130,7 +130,7 @@ class EventStream:
     ----------
     traces : sequence of Trace
         The first one's clock is the recording's.
-    wanted : sequence of Wanted
+    wanted : sequence of EventRequest
     chunk : int
         The most events a chunk has; it may have less, but at least one.
     ahead : int
@@ -158,7 +158,7 @@ class EventStream:
     def __init__(
         self,
         traces: Sequence[Trace],
-        wanted: Sequence[Wanted],
+        wanted: Sequence[EventRequest],
         chunk: int = 32768,
         *,
         ahead: int = 0,
@@ -601,14 +601,14 @@ def _read_trace(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[Strea
     return files
 
 
-def read_traces(traces: Sequence[Trace], wanted: Sequence[Wanted]) -> Events:
+def read_traces(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Events:
     """Read the traces of one recording.
 
     Parameters
     ----------
     traces : sequence of Trace
         The first one's clock is the recording's.
-    wanted : sequence of Wanted
+    wanted : sequence of EventRequest
 
     Returns
     -------

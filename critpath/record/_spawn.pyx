@@ -12,7 +12,241 @@ from libc.stdlib cimport calloc, free
 import errno
 import os
 
-include "_child.pxi"
+# ---------------------------------------- between fork and exec, in C: only async-signal-safe calls
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <grp.h>
+    #include <sched.h>
+    #include <signal.h>
+    #include <stdint.h>
+    #include <sys/prctl.h>
+    #include <sys/resource.h>
+    #include <sys/syscall.h>
+    #include <sys/types.h>
+    #include <sys/wait.h>
+    #include <time.h>
+    #include <unistd.h>
+
+    /* What the C library's wrappers do to all threads is wrong in the child. */
+    #ifdef SYS_setgroups32
+    #define CRITPATH_SETGROUPS SYS_setgroups32
+    #define CRITPATH_SETRESGID SYS_setresgid32
+    #define CRITPATH_SETRESUID SYS_setresuid32
+    #else
+    #define CRITPATH_SETGROUPS SYS_setgroups
+    #define CRITPATH_SETRESGID SYS_setresgid
+    #define CRITPATH_SETRESUID SYS_setresuid
+    #endif
+    #ifndef CLOSE_RANGE_CLOEXEC
+    #define CLOSE_RANGE_CLOEXEC (1U << 2)
+    #endif
+
+    enum { STEP_EXEC = 1, STEP_CWD, STEP_USER, STEP_DESCRIPTORS, STEP_PRIORITY };
+
+    typedef struct {
+        const char *path;       /* of the program */
+        char **argv, **envp;
+        char **shell;           /* argv for /bin/sh if the kernel knows no such format */
+        const char *cwd;        /* or NULL */
+        int change_user;
+        uid_t uid;
+        gid_t gid;
+        size_t n_groups;
+        gid_t *groups;
+        sigset_t mask;
+        sigset_t ignored;
+        int *keep;
+        size_t n_keep;
+        int death_signal;       /* 0: none */
+        int nice, policy, priority;
+        int set_nice, set_policy;
+    } critpath_plan;
+
+    typedef struct { int32_t step, error; } critpath_failure;
+
+    static void critpath_fail(int channel, int step, int error) {
+        critpath_failure failure = {step, error};
+        ssize_t ignored = write(channel, &failure, sizeof failure);
+        (void)ignored;
+        _exit(127);
+    }
+
+    static int critpath_inherit(const critpath_plan *p, int channel) {
+        if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
+            /* Linux before 5.11. */
+            long most = sysconf(_SC_OPEN_MAX);
+            if (most < 0 || most > 65536) most = 65536;
+            for (int fd = 3; fd < most; fd++) {
+                int flags = fcntl(fd, F_GETFD);
+                if (flags >= 0) (void)fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
+            }
+        }
+        for (size_t i = 0; i < p->n_keep; i++) {
+            if (p->keep[i] == channel) continue;
+            int flags = fcntl(p->keep[i], F_GETFD);
+            if (flags < 0) {
+                /* Closed meanwhile: nothing that could be inherited. */
+                if (errno == EBADF) continue;
+                return -1;
+            }
+            if (fcntl(p->keep[i], F_SETFD, flags & ~FD_CLOEXEC) != 0) return -1;
+        }
+        return 0;
+    }
+
+    static void critpath_child(const critpath_plan *p, int channel, pid_t parent) {
+        struct sigaction plain;
+        /* All signals are blocked here: no handler of the parent can run. */
+        for (int s = 1; s < NSIG; s++) {
+            if (s == SIGKILL || s == SIGSTOP) continue;
+            for (size_t i = 0; i < sizeof plain; i++) ((volatile char *)&plain)[i] = 0;
+            plain.sa_handler = sigismember(&p->ignored, s) == 1 ? SIG_IGN : SIG_DFL;
+            (void)sigaction(s, &plain, NULL);
+        }
+        if (p->set_policy) {
+            struct sched_param param;
+            param.sched_priority = p->priority;
+            if (sched_setscheduler(0, p->policy, &param) != 0)
+                critpath_fail(channel, STEP_PRIORITY, errno);
+        }
+        if (p->set_nice && setpriority(PRIO_PROCESS, 0, p->nice) != 0)
+            critpath_fail(channel, STEP_PRIORITY, errno);
+        if (critpath_inherit(p, channel) != 0)
+            critpath_fail(channel, STEP_DESCRIPTORS, errno);
+        if (p->change_user) {
+            if (syscall(CRITPATH_SETGROUPS, p->n_groups, p->groups) != 0
+                || syscall(CRITPATH_SETRESGID, p->gid, p->gid, p->gid) != 0
+                || syscall(CRITPATH_SETRESUID, p->uid, p->uid, p->uid) != 0)
+                critpath_fail(channel, STEP_USER, errno);
+        }
+        if (p->cwd && chdir(p->cwd) != 0) critpath_fail(channel, STEP_CWD, errno);
+        if (p->death_signal) {
+            /* After the change of user, which clears it. */
+            (void)prctl(PR_SET_PDEATHSIG, (unsigned long)p->death_signal, 0, 0, 0);
+            /* It died before it could be asked for. */
+            if (getppid() != parent) (void)raise(SIGKILL);
+        }
+        (void)sigprocmask(SIG_SETMASK, &p->mask, NULL);
+        (void)execve(p->path, p->argv, p->envp);
+        int error = errno;
+        if (error == ENOEXEC && p->shell) {
+            (void)execve("/bin/sh", p->shell, p->envp);
+            error = errno;
+        }
+        critpath_fail(channel, STEP_EXEC, error);
+    }
+
+    static int64_t critpath_now(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+
+    /* Returns the pid, or -1 with errno; the time is that just before the fork. */
+    static pid_t critpath_start(const critpath_plan *p, int channel, int64_t *begin) {
+        sigset_t all, before;
+        pid_t parent = getpid();
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        *begin = critpath_now();
+        pid_t pid = fork();
+        if (pid == 0) critpath_child(p, channel, parent);
+        int error = errno;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        errno = error;
+        return pid;
+    }
+
+    static ssize_t critpath_failed(int channel, critpath_failure *failure) {
+        ssize_t got;
+        do {
+            got = read(channel, failure, sizeof *failure);
+        } while (got < 0 && errno == EINTR);
+        return got;
+    }
+
+    static int critpath_subreaper(int on) {
+        int before = 0;
+        if (prctl(PR_GET_CHILD_SUBREAPER, (unsigned long)&before, 0, 0, 0) != 0
+            || prctl(PR_SET_CHILD_SUBREAPER, (unsigned long)on, 0, 0, 0) != 0)
+            return -1;
+        return before;
+    }
+
+    /* Collects the child without hanging: 0 while it runs. */
+    static pid_t critpath_collect(pid_t pid, int *status, int64_t *end) {
+        pid_t got = waitpid(pid, status, WNOHANG);
+        *end = critpath_now();
+        return got;
+    }
+    """
+    ctypedef int pid_t
+    ctypedef unsigned int uid_t
+    ctypedef unsigned int gid_t
+    ctypedef long long int64_t
+    ctypedef struct sigset_t:
+        pass
+    ctypedef struct critpath_plan:
+        const char* path
+        char** argv
+        char** envp
+        char** shell
+        const char* cwd
+        int change_user
+        uid_t uid
+        gid_t gid
+        size_t n_groups
+        gid_t* groups
+        sigset_t mask
+        sigset_t ignored
+        int* keep
+        size_t n_keep
+        int death_signal
+        int nice
+        int policy
+        int priority
+        int set_nice
+        int set_policy
+    ctypedef struct critpath_failure:
+        int step
+        int error
+    enum:
+        STEP_EXEC
+        STEP_CWD
+        STEP_USER
+        STEP_DESCRIPTORS
+        STEP_PRIORITY
+    int sigemptyset(sigset_t*)
+    int sigaddset(sigset_t*, int)
+    pid_t critpath_start(const critpath_plan*, int, int64_t*) nogil
+    ssize_t critpath_failed(int, critpath_failure*) nogil
+    pid_t critpath_collect(pid_t, int*, int64_t*) nogil
+    int critpath_subreaper(int)
+    int get_errno "(errno)"
+
+
+_STEPS = {
+    STEP_EXEC: "exec",
+    STEP_CWD: "chdir",
+    STEP_USER: "user",
+    STEP_DESCRIPTORS: "descriptors",
+    STEP_PRIORITY: "priority",
+}
+
+
+class SpawnError(OSError):
+    """The child could not become the program.
+
+    Attributes
+    ----------
+    step : str
+        At what it failed: ``exec``, ``chdir``, ``user``, ``descriptors``, ``priority``.
+    """
+
+    step = "exec"
 
 
 cdef char** _texts(list texts) except NULL:

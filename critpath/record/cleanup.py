@@ -1,7 +1,7 @@
 """Finds and removes what recorders that were killed left on this machine.
 
 Nothing is touched whose owner may be alive: a leftover carries the name of a session
-(see `critpath.record.identity`) whose process is gone.
+(see `critpath_marks.sessions`) whose process is gone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.record.identity import SESSION_VARIABLE, owner_of, pid_namespace, start_time
+from critpath.record.identity import SESSION_VARIABLE
 from critpath.record.recorder import RECORDERS, Leftover
 from critpath.record.recovery import unfinished_leftovers
 from critpath.record.registry import alone, entries, registry_directory
+from critpath_marks.sessions import owner_of, pid_namespace, start_time
 
 _PATIENCE: Final = 2.0  # seconds a process has to end after SIGTERM
 _PATIENCE_KILLED: Final = 10.0  # and after SIGKILL

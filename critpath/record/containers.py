@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import UsageError
-from critpath.record.identity import pid_namespace
 from critpath.units import plural, safe_text
+from critpath_marks.sessions import pid_namespace
 
 _PROC: Final = Path("/proc")
 _LINK: Final = re.compile(r"pid:\[(\d{1,10})\]")

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.record.identity import ALIEN_CLOCK, NO_PROC, alien_clock, no_proc, pid_namespace
+from critpath.record.identity import ALIEN_CLOCK, NO_PROC, alien_clock, no_proc
 from critpath.record.recorder import RECORDERS, Obstacle, RecorderSettings
+from critpath_marks.sessions import pid_namespace
 
 # The kernel's own pid namespace has a fixed inode number (PROC_PID_INIT_INO).
 _INITIAL_NAMESPACE: Final = 0xEFFFFFFC

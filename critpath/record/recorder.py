@@ -37,7 +37,7 @@ class RecorderSettings:
     Attributes
     ----------
     session : str
-        From `critpath.record.identity.new_name`; everything it makes outside
+        From `critpath_marks.sessions.new_name`; everything it makes outside
         ``directory`` carries this name.
     directory : Path
         The recording's directory, which exists, holds at most the manifest and belongs

@@ -22,13 +22,13 @@ from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest
 from critpath.model.recording import INTERRUPTED, RECORDING
 from critpath.record.dirfd import hold, is_through, say_name, through
-from critpath.record.identity import owner_of
 from critpath.record.manifests import link_tree, write_manifest
 from critpath.record.output import is_ours
 from critpath.record.reading import RUNS, noted_runs, read_manifest
 from critpath.record.recorder import NORMAL, RECORDERS, SAMPLE, TRACE, Leftover, Recorded
 from critpath.record.registry import Entry, entries, unregister
 from critpath.record.user import User, hand_over_held
+from critpath_marks.sessions import owner_of
 
 # What turns the raw data of a dead recorder into a trace, per recorder's module:
 # (directory, tell) -> Recorded.

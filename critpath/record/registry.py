@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from critpath.record.identity import owner_of
+from critpath_marks.sessions import owner_of
 
 _ROOT: Final = Path("/run/critpath")
 _SUFFIX: Final = ".json"
@@ -55,7 +55,7 @@ def register(
     Parameters
     ----------
     session : str
-        From `critpath.record.identity.new_name`.
+        From `critpath_marks.sessions.new_name`.
     directory : Path
         The recording's directory; made absolute.
     recorder : str

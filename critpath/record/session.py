@@ -20,15 +20,7 @@ from critpath.model.recording import COMPLETE, INTERRUPTED, QUOTA_HELD
 from critpath.record import recorder as recorders
 from critpath.record._spawn import become_subreaper
 from critpath.record.cleanup import remove_leftovers
-from critpath.record.identity import (
-    ALIEN_CLOCK,
-    NO_PROC,
-    SESSION_VARIABLE,
-    alien_clock,
-    new_name,
-    no_proc,
-    pid_namespace,
-)
+from critpath.record.identity import ALIEN_CLOCK, NO_PROC, SESSION_VARIABLE, alien_clock, no_proc
 from critpath.record.manifests import (
     INITIAL_PID_NAMESPACE,
     complete_manifests,
@@ -57,6 +49,7 @@ from critpath.record.runner import Program, Runner, find_program
 from critpath.record.signals import Caller, Signals, Stopped
 from critpath.record.user import User, invoking_user
 from critpath.units import format_ns, plural
+from critpath_marks.sessions import new_name, pid_namespace
 
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 

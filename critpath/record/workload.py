@@ -1,7 +1,7 @@
 """A program with several kinds of executions, to record and to see a fault found in.
 
 ``python -m critpath.record.workload --seed N --executions N --fault NAME`` runs each kind
-as often as the others, in a random order, marked with `critpath.record.marks.execution`:
+as often as the others, in a random order, marked with `critpath_marks.execution`:
 
 ========== ======================================================================
 compute    computes
@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from critpath.record.marks import execution
+from critpath_marks import execution
 
 KINDS: Final = ("compute", "sleep", "pipe", "lock", "write", "mix")
 # Each fault, and the kind of executions that it slows down.

@@ -12,24 +12,9 @@ from libc.string cimport memset
 import numpy as np
 
 include "../model/_tids.pxi"
+include "_kinds.pxi"
 
 cdef enum:
-    # critpath.model.Kind
-    SWITCH = 1
-    WAKING = 2
-    WAKEUP = 3
-    WAKEUP_NEW = 4
-    IRQ_ENTRY = 8
-    IRQ_EXIT = 9
-    SOFTIRQ_ENTRY = 10
-    SOFTIRQ_EXIT = 11
-    TIMER_ENTRY = 12
-    TIMER_EXIT = 13
-    VECTOR_ENTRY = 19
-    VECTOR_EXIT = 20
-    CURRENT = 21
-
-    CPUS = 32768        # of a host, at most
     # prev_state of a switch that is put in; and while it is not known yet.
     RUNNABLE = 0
     SLEEPS = 1
@@ -91,7 +76,7 @@ cdef class Search:
     cdef Thread* threads
     cdef Py_ssize_t thread_count, thread_capacity
     cdef Cpu* cpus
-    cdef int32_t* cpu_of          # [host * CPUS + cpu], plus 1
+    cdef int32_t* cpu_of          # [host * MOST_CPUS + cpu], plus 1
     cdef Py_ssize_t cpu_count, cpu_capacity
     cdef Sighting* sightings
     cdef Py_ssize_t sighting_count, sighting_capacity
@@ -123,7 +108,7 @@ cdef class Search:
 
     def __init__(self, Py_ssize_t hosts, int64_t most):
         tids_init(&self.tids, hosts)
-        self.cpu_of = <int32_t*>calloc(hosts * CPUS, sizeof(int32_t))
+        self.cpu_of = <int32_t*>calloc(hosts * MOST_CPUS, sizeof(int32_t))
         if self.cpu_of == NULL:
             raise MemoryError()
         self.thread_count = self.thread_capacity = 0
@@ -325,13 +310,13 @@ cdef class Search:
                 host = hosts[event_class[i]]
                 row = self.rows + i
                 c = NULL
-                if 0 <= cpu[i] < CPUS:
-                    place = <Py_ssize_t>host * CPUS + cpu[i]
-                    if kind == SWITCH and not self.cpu_of[place]:
+                if 0 <= cpu[i] < MOST_CPUS:
+                    place = <Py_ssize_t>host * MOST_CPUS + cpu[i]
+                    if kind == KIND_SWITCH and not self.cpu_of[place]:
                         self.new_cpu(place)
                     if self.cpu_of[place]:
                         c = &self.cpus[self.cpu_of[place] - 1]
-                if kind == SWITCH:
+                if kind == KIND_SWITCH:
                     v = &values[offset[i]]
                     self.written += 1
                     if c != NULL and c.row >= 0 and c.tid != v[1]:
@@ -343,20 +328,20 @@ cdef class Search:
                     if c != NULL:
                         self.switched(c, row, timestamp[i], event_class[i], v)
                     continue
-                if kind == WAKING or kind == WAKEUP or kind == WAKEUP_NEW:
+                if kind == KIND_WAKING or kind == KIND_WAKEUP or kind == KIND_WAKEUP_NEW:
                     thread = self.thread(host, values[offset[i]])
                     self.threads[thread].woken = row
                     if self.threads[thread].watched >= 0:
                         self.next_of(thread, SLEEPS)
                 if c == NULL:
                     continue
-                if kind == IRQ_ENTRY or kind == SOFTIRQ_ENTRY or kind == TIMER_ENTRY \
-                        or kind == VECTOR_ENTRY:
+                if kind == KIND_IRQ_ENTRY or kind == KIND_SOFTIRQ_ENTRY or kind == KIND_TIMER_ENTRY \
+                        or kind == KIND_VECTOR_ENTRY:
                     self.interrupted(c, row, 1)
-                elif kind == IRQ_EXIT or kind == SOFTIRQ_EXIT or kind == TIMER_EXIT \
-                        or kind == VECTOR_EXIT:
+                elif kind == KIND_IRQ_EXIT or kind == KIND_SOFTIRQ_EXIT or kind == KIND_TIMER_EXIT \
+                        or kind == KIND_VECTOR_EXIT:
                     self.interrupted(c, row, -1)
-                elif kind == CURRENT:
+                elif kind == KIND_CURRENT:
                     self.sighted(c, host, values[offset[i]], row)
                 c.last_row = row
         self.rows += n

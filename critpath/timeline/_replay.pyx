@@ -14,17 +14,138 @@ import numpy as np
 
 include "../model/_packed_rows.pxi"
 include "../model/_tids.pxi"
+include "_kinds.pxi"
 include "_rows.pxi"
-include "_threads.pxi"
-include "_workers.pxi"
-include "_intervals.pxi"
-include "_transitions.pxi"
 
 cdef enum:
+    # What a thread is doing now.
+    NEVER = 0       # not observed yet
+    RUNNING = 1
+    RUNNABLE = 2
+    ASLEEP = 3
+    STOPPED = 4
+    DEAD = 5
+    LOST = 6        # observed, but an event that should have been there was not
+    UNBORN = 7      # forked, not yet woken for the first time
+
+    # Interrupt contexts, as the exit event must match its entry.
+    C_IRQ = 1
+    C_SOFTIRQ = 2
+    C_TIMER = 3
+    C_VECTOR = 4
+
+    DEPTH = 16      # of interrupt contexts
+
+    # What an event class says by the fields that it has.
+    HAS_SUCCESS = 1
+    HAS_TARGET = 2
+
+    # What is known of a worker.
+    SEEN = 1              # since ThreadInfo.first
+    EXITING = 2
+
     SOON = 8              # events from now, whose threads are asked for
     MOST_INTERVALS = 3    # that one event adds
-    UNKNOWN_NAME = 255
+    KNOWN_STATES = 4352   # of a thread that leaves the cpu: those of any kernel
 
+    # Kinds, a bit each.
+    TELL_OF_IDLE = ((1 << KIND_WAKING) | (1 << KIND_WAKEUP) | (1 << KIND_WAKEUP_NEW)
+                    | (1 << KIND_CURRENT))
+
+ctypedef struct EventSemantics:
+    # Of an event class: of system calls and vectors the qualifier, and what a thread
+    # that it is about waits for (-1: not said).
+    uint8_t kind
+    uint8_t flags
+    int16_t qualifier     # which field has more to say than the class, -1: none
+    int32_t host
+    int32_t detail
+    int32_t state
+    # Which field has the thread that it changes, and the bits of it: none if it has none.
+    int32_t thread
+    int32_t thread_bits
+
+ctypedef struct Qualifier:
+    # What a field's value says: the same as a class may say.
+    int32_t detail
+    int32_t state
+
+ctypedef struct Worker:
+    # What events ask for and change: one line of the cache.
+    int64_t since
+    int64_t woken         # time of the wake that was seen, -1 none
+    int64_t last
+    int64_t row_end       # of its last row since the last cut, or the block's base
+    int32_t waker         # source worker, -1: not a thread
+    int32_t wake_detail   # what that wake means
+    int32_t name
+    int32_t cpu
+    int32_t syscall       # code of the system call the thread is in, 0 none
+    int8_t doing
+    int8_t wake_state
+    int8_t pending        # the wake came while the thread was still running
+    int8_t known          # a bit each: SEEN, EXITING
+    int8_t run_state      # what it is in while it runs: STATE_RUN while system calls are unknown
+    int8_t syscall_state  # what one asleep in it waits for, -1: not said
+    int32_t rows          # since the last cut
+
+ctypedef struct ThreadInfo:
+    # What a worker is; rarely asked for.
+    int64_t first         # event in which it was on a cpu, or changed itself; -1 none
+    int64_t tid
+    int64_t host
+    int64_t pid
+    int64_t parent
+    int64_t born
+    int32_t idle_cpu
+
+ctypedef struct Context:
+    int32_t kind
+    int32_t key
+    int32_t state         # what a thread woken from here was waiting for
+    int32_t detail
+    int32_t shown         # STATE_IRQ or STATE_SOFTIRQ
+
+ctypedef struct Processor:
+    int64_t since
+    int64_t top_since
+    int64_t current_tid   # as the last switch names it
+    int32_t current       # worker, -1 unknown
+    int32_t idle          # worker
+    int32_t host
+    int32_t cpu
+    int32_t index
+    int32_t depth
+    int32_t overflow      # contexts beyond DEPTH, to be popped unseen
+    # Network events for which it is open who ran, and when the interrupt ends: the
+    # first of a chain, -1 none.
+    int32_t net_ran
+    int32_t net_stolen
+    int32_t ran_worker    # of the last row of occupation
+    int64_t ran_end
+    Tail stolen, ran
+    Context stack[DEPTH]
+    int64_t padding[5]    # to whole lines of the cache
+
+include "_threads.pxi"
+include "_packets.pxi"
+
+cdef extern from *:
+    """
+    #define critpath_assert(condition) _Static_assert(condition, #condition)
+    """
+    void static_assert "critpath_assert"(bint) noexcept nogil
+
+
+cdef void check_sizes() noexcept nogil:
+    """Do not compile where structs are not whole lines of the cache, or kinds have no bit."""
+    static_assert(sizeof(Worker) == 64)
+    static_assert(sizeof(Processor) % 64 == 0)
+    static_assert(KIND_COUNT <= 32)
+
+
+# What Python has to know.
+CPU_LIMIT = MOST_CPUS
 
 # Fields of an event that has none: of a chunk without values.
 cdef int64_t[8] nothing
@@ -32,35 +153,49 @@ memset(nothing, 0, sizeof(nothing))
 cdef int64_t NEVER_LOST = 0x7FFFFFFFFFFFFFFF
 
 
-cdef class Replay(Transitions):
+cdef class Replay:
     """The state machine: `feed` it all events, and take the columns when it suits."""
 
-    cdef Meaning* classes
+    cdef ThreadTable table
+    cdef Network packets
+    # Packed rows of threads as they come; the owner and the size of each (_rows.pxi).
+    cdef Rows intervals, entries
+    cdef bint based               # whether the first block has a base
+    cdef int has_waking, has_syscalls
+    cdef int32_t no_wake, idle_waker, context_unknown, timer_detail, timer_state
+    cdef int64_t[:, ::1] prev_states   # per host: dead mask, stopped mask, runnable values...
+    cdef int8_t* left_as               # [host * KNOWN_STATES + state]
+    cdef public uint32_t seen          # a bit for each kind of event that came
+    cdef public int64_t contradictions
+    cdef EventSemantics* classes
     cdef Py_ssize_t class_count
-    # What a thread woken by the irq of that name waited for, per string code.
-    cdef uint8_t* irq_state
-    cdef Py_ssize_t irq_names
+    # What a value of an event's qualifying field says: a number for (kind, value), plus 1.
+    cdef Tids qualifier_of
+    cdef Qualifier* qualifiers
+    cdef Py_ssize_t qualifier_count
     cdef int32_t[::1] softirq_state, softirq_detail
     cdef int64_t[::1] loss_end, loss_host, loss_cpu
     cdef Py_ssize_t lost
     cdef public int64_t unplaced
 
-    def __cinit__(self):
-        self.classes = NULL
-        self.class_count = 0
-        self.irq_state = NULL
-        self.irq_names = 0
-
     def __dealloc__(self):
+        free_table(&self.table)
+        tids_clear(&self.qualifier_of)
+        free(self.qualifiers)
         free(self.classes)
-        free(self.irq_state)
+        free(self.left_as)
+        clear(&self.intervals)
+        clear(&self.entries)
+        clear(&self.packets.events)
+        clear(&self.packets.sleeps)
 
     def __init__(self, Py_ssize_t hosts, *, int has_waking, int has_syscalls,
                  dict details, int32_t timer_state, int32_t[::1] softirq_state,
                  int32_t[::1] softirq_detail, int64_t[:, ::1] prev_states,
                  int64_t[:, ::1] losses):
         """``losses`` has the rows end, host and cpu, in order of the ends."""
-        self.populate(hosts)
+        begin_table(&self.table, hosts)
+        tids_init(&self.qualifier_of, KIND_COUNT)
         self.know_states(prev_states)
         self.has_waking = has_waking
         self.has_syscalls = has_syscalls
@@ -75,10 +210,35 @@ cdef class Replay(Transitions):
         self.lost = 0
         self.unplaced = 0
 
-    def add_class(self, int kind, int host, int32_t detail, int32_t state, int flags):
-        """Tell what the next event class means."""
-        cdef Meaning* more = <Meaning*>realloc(self.classes,
-                                               (self.class_count + 1) * sizeof(Meaning))
+    cdef int know_states(self, int64_t[:, ::1] prev_states) except -1:
+        """Look up once what each state says; of as many hosts as are known."""
+        cdef Py_ssize_t host, state
+        self.prev_states = prev_states
+        self.left_as = <int8_t*>malloc(max(self.table.hosts, 1) * KNOWN_STATES)
+        if self.left_as == NULL:
+            raise MemoryError()
+        for host in range(self.table.hosts):
+            for state in range(KNOWN_STATES):
+                self.left_as[host * KNOWN_STATES + state] = self.leaves(host, state)
+        return 0
+
+    cdef int8_t leaves(self, Py_ssize_t host, int64_t state) noexcept nogil:
+        """Return what a thread does that leaves the cpu in a state."""
+        cdef Py_ssize_t i
+        for i in range(2, self.prev_states.shape[1]):
+            if state == self.prev_states[host, i]:
+                return RUNNABLE
+        if state & self.prev_states[host, 0]:
+            return DEAD
+        if state & self.prev_states[host, 1]:
+            return STOPPED
+        return ASLEEP
+
+    def add_class(self, int kind, int host, int32_t detail, int32_t state, int qualifier,
+                  bint has_success, bint has_target):
+        """Add the next event class: see `critpath.timeline.replay.EventSemantics`."""
+        cdef EventSemantics* more = <EventSemantics*>realloc(
+            self.classes, (self.class_count + 1) * sizeof(EventSemantics))
         if more == NULL:
             raise MemoryError()
         self.classes = more
@@ -88,32 +248,394 @@ cdef class Replay(Transitions):
         more.host = host
         more.detail = detail
         more.state = state
-        more.flags = <uint8_t>flags
-        more.thread = 4 if kind == SWITCH else 0
+        more.qualifier = <int16_t>qualifier
+        more.flags = HAS_SUCCESS * has_success | HAS_TARGET * has_target
+        more.thread = 4 if kind == KIND_SWITCH else 0
         more.thread_bits = 0
-        if kind == SWITCH or kind == WAKING or kind == WAKEUP or kind == WAKEUP_NEW:
+        if kind == KIND_SWITCH or kind == KIND_WAKING or kind == KIND_WAKEUP or kind == KIND_WAKEUP_NEW:
             more.thread_bits = (1 << TID_BITS) - 1
 
-    def name_irq(self, int32_t code, int state):
-        """Tell what a thread waited for that an interrupt of a name woke."""
-        cdef Py_ssize_t names
-        cdef uint8_t* more
-        if code >= self.irq_names:
-            names = max(2 * self.irq_names, code + 1)
-            more = <uint8_t*>realloc(self.irq_state, names)
-            if more == NULL:
-                raise MemoryError()
-            memset(more + self.irq_names, UNKNOWN_NAME, names - self.irq_names)
-            self.irq_state = more
-            self.irq_names = names
-        self.irq_state[code] = <uint8_t>state
+    def add_qualifier(self, int kind, int64_t value, int32_t detail, int32_t state):
+        """Say what a value of the qualifying field means, in all events of a kind."""
+        cdef Qualifier* more = <Qualifier*>realloc(
+            self.qualifiers, (self.qualifier_count + 1) * sizeof(Qualifier))
+        if more == NULL:
+            raise MemoryError()
+        self.qualifiers = more
+        more[self.qualifier_count].detail = detail
+        more[self.qualifier_count].state = state
+        self.qualifier_count += 1
+        tid_number(&self.qualifier_of, kind, value)[0] = <int32_t>self.qualifier_count
+
+    cdef inline int qualify(self, const EventSemantics* of, const int64_t* v,
+                            Qualifier* found) except -1 nogil:
+        """Fill in what an event's qualifying field says, or its class; 0 if that is not known."""
+        cdef int32_t number
+        if of.qualifier < 0:
+            found.detail = of.detail
+            found.state = of.state
+            return 1
+        number = tid_number(&self.qualifier_of, of.kind, v[of.qualifier])[0]
+        if number == 0:
+            return 0
+        found[0] = self.qualifiers[number - 1]
+        return 1
+
+    # ---------------------- intervals of threads, interrupt work of processors: written as they end
+
+    # The rows that an event may add are reserved before it, so that adding one cannot fail.
+
+    cdef void emit(self, int32_t worker, int64_t end, int32_t state, int32_t detail,
+                   int32_t cpu) noexcept nogil:
+        """End what a worker did without being woken."""
+        cdef Worker* w = &self.table.workers[worker]
+        cdef char* p = self.intervals.data + self.intervals.size
+        if end > w.since:
+            self.count(worker, end, put_row(p, w.since, end, detail, cpu, <uint8_t>state,
+                                                 w.row_end) - p)
+
+    cdef void emit_woken(self, int32_t worker, int64_t end, int32_t state, int32_t detail,
+                         int32_t cpu, int32_t waker, int64_t woken) noexcept nogil:
+        cdef Worker* w = &self.table.workers[worker]
+        cdef char* p = self.intervals.data + self.intervals.size
+        if end > w.since:
+            self.count(worker, end, put_woken(p, w.since, end, woken, detail, cpu, waker,
+                                                   <uint8_t>state, w.row_end) - p)
+
+    cdef inline void count(self, int32_t worker, int64_t end, Py_ssize_t size) noexcept nogil:
+        """Account for a row that was written behind the others."""
+        cdef Worker* w = &self.table.workers[worker]
+        self.intervals.size += size
+        (<int64_t*>self.entries.data)[self.entries.size] = <int64_t>worker << SIZE_BITS | size
+        self.entries.size += 1
+        w.rows += 1
+        w.row_end = end
+
+    cdef inline void emit_cpu_interval(self, Processor* p, int64_t end, int32_t worker) noexcept nogil:
+        cdef char* at = p.ran.bytes.data + p.ran.bytes.size
+        count_tail(&p.ran, end, put_ran(at, p.since, end, worker, p.ran.end) - at)
+        if p.net_ran >= 0:
+            packet_senders(&self.packets, &self.table, p, end, worker)
+        p.ran_end = end
+        p.ran_worker = worker
+
+    cdef void close(self, int32_t index, int64_t t) noexcept nogil:
+        """End what a worker is doing at ``t``, where no event of its own explains it better."""
+        cdef Worker* w = &self.table.workers[index]
+        if w.doing == RUNNING:
+            self.emit_run(index, t)
+        elif w.doing == RUNNABLE:
+            self.emit(index, t, STATE_WAIT_CPU, 0, w.cpu)
+        elif w.doing == ASLEEP or w.doing == STOPPED:
+            self.emit_sleep(index, t)
+        elif w.doing == LOST:
+            self.emit(index, t, STATE_UNKNOWN, 0, -1)
+
+    cdef inline void emit_run(self, int32_t index, int64_t t) noexcept nogil:
+        cdef Worker* w = &self.table.workers[index]
+        self.emit(index, t, w.run_state, w.syscall if w.run_state == STATE_RUN_SYSCALL else 0, w.cpu)
+
+    cdef void emit_sleep(self, int32_t index, int64_t t) noexcept nogil:
+        """End a sleep at ``t`` by the wake that was seen, or unexplained."""
+        cdef Worker* w = &self.table.workers[index]
+        cdef int32_t state, detail
+        if w.doing == STOPPED:
+            self.emit(index, t, STATE_WAIT_STOPPED, 0, w.cpu)
+            return
+        if w.woken < 0:
+            self.emit(index, t, STATE_WAIT_UNEXPLAINED, self.no_wake, w.cpu)
+            return
+        state = w.wake_state
+        detail = w.wake_detail
+        if state == STATE_WAIT_UNEXPLAINED and w.syscall and w.syscall_state >= 0:
+            state = w.syscall_state
+            detail = w.syscall
+        elif state == STATE_WAIT_TASK and w.syscall:
+            detail = w.syscall
+            # A disk or network call woken by a thread is still a wait for that thread.
+            if STATE_WAIT_FUTEX <= w.syscall_state <= STATE_WAIT_PIPE:
+                state = w.syscall_state
+        if state == STATE_WAIT_NET and w.waker < 0 and t > w.since:
+            note_sleep(&self.packets, index, t, w.woken)
+        self.emit_woken(index, t, state, detail, w.cpu, w.waker, w.woken)
+
+    cdef inline void note_wake(self, Worker* w, Processor* p, int64_t t) noexcept nogil:
+        """Remember who wakes ``w`` from the context that ``p`` is in."""
+        cdef Context* top
+        w.woken = t
+        w.waker = -1
+        if p.depth:
+            top = &p.stack[p.depth - 1]
+            w.wake_state = <int8_t>top.state
+            w.wake_detail = top.detail
+        elif p.current < 0:
+            w.wake_state = STATE_WAIT_UNEXPLAINED
+            w.wake_detail = self.context_unknown
+        elif p.current == p.idle:
+            w.wake_state = STATE_WAIT_UNEXPLAINED
+            w.wake_detail = self.idle_waker
+        else:
+            w.wake_state = STATE_WAIT_TASK
+            w.wake_detail = 0
+            w.waker = p.current
+
+    cdef int32_t new_incarnation(self, int64_t host, int64_t tid, int64_t t) except -2 nogil:
+        """Return a new life of a tid: the old one, if any, has ended."""
+        cdef int32_t* number = tid_number(&self.table.tids, host, tid)
+        cdef int32_t fresh = new_worker(&self.table, host, tid, t)
+        if number[0]:
+            self.close(number[0] - 1, t)
+            self.table.workers[number[0] - 1].doing = DEAD
+        number[0] = fresh + 1
+        return fresh
+
+    cdef inline void enter(self, Processor* p, int64_t t, int kind, int32_t key, int32_t state,
+                           int32_t detail, int shown) noexcept nogil:
+        cdef Context* top
+        if p.depth == DEPTH:
+            p.overflow += 1
+            return
+        self.flush(p, t)
+        top = &p.stack[p.depth]
+        top.kind = kind
+        top.key = key
+        top.state = state
+        top.detail = detail
+        top.shown = shown
+        p.depth += 1
+        p.top_since = t
+
+    cdef inline void leave(self, Processor* p, int64_t t, int kind, int32_t key) noexcept nogil:
+        cdef int i
+        if p.overflow:
+            p.overflow -= 1
+            return
+        # Down to the matching entry: contexts above it have lost their exit.
+        i = p.depth - 1
+        while i >= 0 and not (p.stack[i].kind == kind and p.stack[i].key == key):
+            i -= 1
+        if i < 0:
+            return
+        self.flush(p, t)
+        p.depth = i
+        p.top_since = t
+
+    cdef inline void flush(self, Processor* p, int64_t t) noexcept nogil:
+        cdef char* at = p.stolen.bytes.data + p.stolen.bytes.size
+        if p.depth and t > p.top_since:
+            count_tail(&p.stolen, t, put_stolen(at, p.top_since, t,
+                                                <uint8_t>p.stack[p.depth - 1].shown,
+                                                p.stack[p.depth - 1].detail, p.stolen.end) - at)
+            if p.net_stolen >= 0:
+                packet_interrupts(&self.packets, p, p.top_since, t)
+
+    # ------------------------------ what an event makes of the threads and processors that it names
+
+    cdef inline int on_switch(self, Processor* p, int64_t t, const int64_t* v) except -1 nogil:
+        cdef int32_t prev, following
+        cdef Worker* w
+        cdef int32_t doing
+        cdef int64_t state = v[2]
+        prev = p.idle if v[1] == 0 else worker_of(&self.table, p.host, v[1], t)
+        w = &self.table.workers[prev]
+        # Out of idle, if it can have been woken, or where the trace tells who is current, a
+        # switch that is missing may be put in again.
+        if p.current >= 0 and v[1] != p.current_tid and v[1] and self.seen & (
+                TELL_OF_IDLE if p.current == p.idle else <uint32_t>1 << KIND_CURRENT):
+            self.contradictions += 1
+        w = mark_seen(&self.table, prev, t)
+        w.name = <int32_t>v[0]
+        if p.current == prev:
+            self.emit_cpu_interval(p, t, prev)
+        elif p.current >= 0 and p.current != p.idle and self.table.workers[p.current].doing == RUNNING:
+            # Its own switch-out is missing: from its last sure moment on, nothing is known.
+            self.table.workers[p.current].doing = LOST
+        if w.doing == RUNNING and w.cpu == p.cpu:
+            self.emit_run(prev, t)
+        elif w.doing != NEVER and w.doing != UNBORN:
+            self.emit(prev, t, STATE_UNKNOWN, 0, -1)
+        # What it does from now on.
+        if prev == p.idle:
+            doing = RUNNABLE
+        else:
+            if 0 <= state < KNOWN_STATES:
+                doing = self.left_as[p.host * KNOWN_STATES + state]
+            else:
+                doing = self.leaves(p.host, state)
+            if w.known & EXITING and doing != RUNNABLE:
+                doing = DEAD
+        w.doing = doing
+        w.since = t
+        if not w.pending:
+            w.woken = -1
+            w.waker = -1
+        # Next.
+        following = p.idle if v[4] == 0 else worker_of(&self.table, p.host, v[4], t)
+        w = &self.table.workers[following]
+        if w.doing == DEAD and following != p.idle:
+            following = self.new_incarnation(p.host, v[4], t)
+            w = &self.table.workers[following]
+        mark_seen(&self.table, following, t)
+        w.name = <int32_t>v[3]
+        if following == p.idle:
+            pass
+        elif w.doing == RUNNABLE:
+            # It queued where it left or where its wake sent it; the cpu that it then got may
+            # have been another, idle or busy with something else meanwhile.
+            self.emit(following, t, STATE_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu)
+        elif w.doing == ASLEEP or w.doing == STOPPED:
+            if w.woken >= 0 and w.pending:
+                # The wake raced the switch-out: it never really slept.
+                self.emit(following, t, STATE_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu)
+            elif w.woken >= 0:
+                # Waking without wakeup: runnable from the waking on.
+                self.emit_sleep(following, w.woken)
+                w.since = w.woken
+                self.emit(following, t, STATE_WAIT_CPU, 0, p.cpu)
+            else:
+                self.emit_sleep(following, t)
+        elif w.doing == RUNNING or w.doing == LOST or w.doing == UNBORN:
+            # Since its fork, where no sched_wakeup_new says when it became runnable.
+            self.emit(following, t, STATE_UNKNOWN, 0, -1)
+        w.doing = RUNNING
+        w.since = t
+        w.cpu = p.cpu
+        w.woken = -1
+        w.waker = -1
+        w.pending = 0
+        p.current = following
+        p.current_tid = v[4]
+        p.since = t
+        return 0
+
+    cdef inline int on_wake(self, Processor* p, int64_t t, int64_t tid, int64_t cpu,
+                            int kind) except -1 nogil:
+        if tid == 0:
+            return 0
+        cdef int32_t index = worker_of(&self.table, p.host, tid, t)
+        cdef Worker* w = &self.table.workers[index]
+        # Any number, if the trace is damaged.
+        if not 0 <= cpu < MOST_CPUS:
+            cpu = -1
+        if w.doing == DEAD:
+            if kind != KIND_WAKEUP_NEW:
+                return 0
+            index = self.new_incarnation(p.host, tid, t)
+            w = &self.table.workers[index]
+        # A thread's life starts when it is first seen on a cpu; a wake before that tells
+        # what it does from then on, not that it was there before.
+        w.last = t
+        if w.doing == ASLEEP or w.doing == STOPPED:
+            if kind == KIND_WAKING:
+                if w.woken < 0 or w.pending:
+                    w.pending = 0
+                    self.note_wake(w, p, t)
+                return 0
+            if w.woken < 0 or w.pending:
+                if w.pending and self.has_waking:
+                    # The late half of the wake that raced the switch-out.
+                    return 0
+                w.pending = 0
+                if self.has_waking:
+                    w.woken = t
+                    w.waker = -1
+                    w.wake_state = STATE_WAIT_UNEXPLAINED
+                    w.wake_detail = self.context_unknown
+                else:
+                    self.note_wake(w, p, t)
+            self.emit_sleep(index, t)
+            w.doing = RUNNABLE
+            w.since = t
+            w.cpu = <int32_t>cpu
+        elif w.doing == RUNNING:
+            if kind == KIND_WAKING or not self.has_waking:
+                self.note_wake(w, p, t)
+                w.pending = 1
+        elif w.doing == NEVER or w.doing == UNBORN:
+            if kind == KIND_WAKEUP_NEW and self.table.infos[index].parent < 0 and p.depth == 0 \
+                    and p.current >= 0 and p.current != p.idle:
+                self.table.infos[index].parent = p.current
+            if kind == KIND_WAKEUP_NEW:
+                self.table.infos[index].born = t
+            if kind != KIND_WAKING or w.doing == NEVER:
+                w.doing = RUNNABLE
+                w.since = t
+                w.cpu = <int32_t>cpu
+        return 0
+
+    cdef int on_fork(self, Processor* p, int64_t t, const int64_t* v) except -1 nogil:
+        # Idle is a thread per cpu: no one thread 0 creates anything.
+        cdef int32_t parent = worker_of(&self.table, p.host, v[0], t) if v[0] else -1, child
+        cdef Worker* w
+        cdef ThreadInfo* info
+        child = self.new_incarnation(p.host, v[2], t)
+        w = &self.table.workers[child]
+        info = &self.table.infos[child]
+        info.parent = parent
+        info.born = t
+        info.pid = v[3]
+        w.name = <int32_t>v[5]
+        w.run_state = STATE_RUN_USER if self.has_syscalls else STATE_RUN
+        w.doing = UNBORN
+        w.since = t
+        if parent >= 0:
+            mark_seen(&self.table, parent, t)
+        if parent >= 0 and self.table.infos[parent].pid < 0:
+            self.table.infos[parent].pid = v[1]
+        return 0
+
+    cdef int on_life(self, Processor* p, int64_t t, const int64_t* v, int kind) except -1 nogil:
+        """A thread executes a program, ends, or was there when the recording began."""
+        cdef int32_t index
+        cdef Worker* w
+        cdef ThreadInfo* info
+        if v[0] == 0:
+            return 0
+        index = worker_of(&self.table, p.host, v[0], t)
+        w = &self.table.workers[index]
+        if kind == KIND_STATEDUMP:
+            info = &self.table.infos[index]
+            if info.pid < 0:
+                info.pid = v[1]
+            if w.name == 0:
+                w.name = <int32_t>v[2]
+            # LTTng's thread status: 5 waits for an event.
+            if w.doing == NEVER and v[3] == 5:
+                w.doing = ASLEEP
+                w.since = t
+            return 0
+        mark_seen(&self.table, index, t)
+        if kind == KIND_EXIT:
+            w.known |= EXITING
+            if v[1]:
+                w.name = <int32_t>v[1]
+        return 0
+
+    cdef int on_loss(self, int64_t end, int64_t host, int64_t cpu) except -1 nogil:
+        """Nothing is sure any more about what cpus are in that lost events."""
+        cdef Py_ssize_t j
+        cdef Processor* p
+        self.reserve_intervals(self.table.processor_count)
+        for j in range(self.table.processor_count):
+            p = &self.table.processors[j]
+            if p.host == host and (cpu < 0 or p.cpu == cpu):
+                p.depth = 0
+                p.overflow = 0
+                if p.current >= 0 and p.current != p.idle \
+                        and self.table.workers[p.current].doing == RUNNING:
+                    self.emit_run(p.current, end)
+                    self.table.workers[p.current].since = end
+                p.current = -1
+        return 0
+
+    # -------------------------------------------------------------------------- from event to event
 
     cdef int room(self, Py_ssize_t events) except -1 nogil:
         """Reserve what some events may add."""
         self.reserve_intervals(MOST_INTERVALS * events)
         self.reserve_tails(events)
-        reserve(&self.net_events, events, sizeof(NetEvent))
-        reserve(&self.net_sleeps, MOST_INTERVALS * events, sizeof(NetSleep))
+        reserve(&self.packets.events, events, sizeof(NetEvent))
+        reserve(&self.packets.sleeps, MOST_INTERVALS * events, sizeof(NetSleep))
         return 0
 
     def feed(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
@@ -121,8 +643,8 @@ cdef class Replay(Transitions):
              const int64_t[::1] values, Py_ssize_t begin):
         """Replay events from one of them on.
 
-        Returns where it stopped: at the end, at an interrupt of a name that `name_irq`
-        does not know yet, or at a cpu that no machine has.
+        Returns where it stopped: at the end, at an event with a qualifier that
+        `add_qualifier` did not explain yet, or at a cpu that no machine has.
         """
         cdef Py_ssize_t i = begin, n = timestamp.shape[0], end
         cdef const int64_t* all_values = &nothing[0]
@@ -135,47 +657,48 @@ cdef class Replay(Transitions):
             while i < n:
                 end = min(i + SLICE, n)
                 self.room(SLICE)
-                i = self.replayed(&timestamp[0], &cpu[0], &event_class[0], &offset[0],
+                i = self.replay_slice(&timestamp[0], &cpu[0], &event_class[0], &offset[0],
                                   all_values, max(values.shape[0], 1), i, end)
                 if i < end:
                     break
         return i
 
-    cdef inline void expect(self, const Meaning* meaning, int64_t tid) noexcept nogil:
+    cdef inline void expect(self, const EventSemantics* semantics, int64_t tid) noexcept nogil:
         """Ask for what is known of a thread that an event will change soon.
 
         Without a branch on what the event is: those would be guessed wrong once more.
         """
-        cdef size_t thread = <size_t>tid & <size_t>meaning.thread_bits
-        cdef int32_t* numbers = self.tids.pages[
-            (<size_t>meaning.host << (TID_BITS - TID_PAGE_BITS)) + (thread >> TID_PAGE_BITS)]
+        cdef size_t thread = <size_t>tid & <size_t>semantics.thread_bits
+        cdef int32_t* numbers = self.table.tids.pages[
+            (<size_t>semantics.host << (TID_BITS - TID_PAGE_BITS)) + (thread >> TID_PAGE_BITS)]
         if numbers != NULL:
             # Of a thread that has no number yet: some line that nobody needs.
-            prefetch(<void*>(<char*>self.workers
+            prefetch(<void*>(<char*>self.table.workers
                              + <Py_ssize_t>numbers[thread & (TID_PAGE - 1)] * sizeof(Worker)
                              - sizeof(Worker)))
 
-    cdef Py_ssize_t replayed(self, const int64_t* timestamp, const int32_t* cpu,
+    cdef Py_ssize_t replay_slice(self, const int64_t* timestamp, const int32_t* cpu,
                              const int32_t* event_class, const int64_t* offset,
                              const int64_t* values, Py_ssize_t value_count,
                              Py_ssize_t begin, Py_ssize_t end) except -1 nogil:
         cdef Py_ssize_t i, soon
         cdef int64_t t
         cdef int kind
-        cdef int32_t place, j, state
+        cdef int32_t place, j
+        cdef Qualifier qualifier
         cdef Processor* p
         cdef Worker* w
-        cdef Meaning* meaning
+        cdef EventSemantics* semantics
         cdef const int64_t* v
         cdef int64_t next_loss = self.next_loss()
         for i in range(begin, end):
             soon = min(i + SOON, end - 1)
-            meaning = &self.classes[event_class[soon]]
-            self.expect(meaning, values[min(offset[soon] + meaning.thread, value_count - 1)])
-            meaning = &self.classes[event_class[i]]
-            kind = meaning.kind
+            semantics = &self.classes[event_class[soon]]
+            self.expect(semantics, values[min(offset[soon] + semantics.thread, value_count - 1)])
+            semantics = &self.classes[event_class[i]]
+            kind = semantics.kind
             # Also of events that mean nothing here: the trace is damaged.
-            if cpu[i] >= CPUS:
+            if cpu[i] >= MOST_CPUS:
                 return i
             if kind == 0:
                 continue
@@ -189,68 +712,63 @@ cdef class Replay(Transitions):
             self.seen |= <uint32_t>1 << kind
             if cpu[i] < 0:
                 self.unplaced += 1
-                if kind == NET_SEND or kind == NET_RECEIVE:
-                    self.net_event(NULL, t, 0)
+                if kind == KIND_NET_SEND or kind == KIND_NET_RECEIVE:
+                    note_packet(&self.packets, &self.table, NULL, t, 0)
                 continue
-            place = self.processor_of[<size_t>meaning.host * CPUS + <size_t>cpu[i]]
+            place = self.table.processor_of[<size_t>semantics.host * MOST_CPUS + <size_t>cpu[i]]
             if place == 0:
-                self.new_processor(meaning.host, cpu[i], t)
-                place = <int32_t>self.processor_count
-            p = &self.processors[place - 1]
+                new_processor(&self.table, semantics.host, cpu[i], t)
+                place = <int32_t>self.table.processor_count
+            p = &self.table.processors[place - 1]
             v = values + offset[i]
-            if kind == SYSCALL_ENTRY or kind == SYSCALL_EXIT:
+            if kind == KIND_SYSCALL_ENTRY or kind == KIND_SYSCALL_EXIT:
                 if p.current >= 0 and p.current != p.idle:
                     # It was seen when it came.
-                    w = &self.workers[p.current]
+                    w = &self.table.workers[p.current]
                     w.last = t
                     if w.doing == RUNNING:
                         self.emit_run(p.current, t)
                         w.since = t
-                    w.syscall = meaning.detail
-                    w.syscall_state = <int8_t>meaning.state
+                    w.syscall = semantics.detail
+                    w.syscall_state = <int8_t>semantics.state
                     if self.has_syscalls:
-                        w.run_state = S_RUN_SYSCALL if kind == SYSCALL_ENTRY else S_RUN_USER
-            elif kind == SWITCH:
+                        w.run_state = STATE_RUN_SYSCALL if kind == KIND_SYSCALL_ENTRY else STATE_RUN_USER
+            elif kind == KIND_SWITCH:
                 self.on_switch(p, t, v)
-            elif kind == WAKING or kind == WAKEUP or kind == WAKEUP_NEW:
-                if meaning.flags & HAS_SUCCESS and v[3] == 0:
+            elif kind == KIND_WAKING or kind == KIND_WAKEUP or kind == KIND_WAKEUP_NEW:
+                if semantics.flags & HAS_SUCCESS and v[3] == 0:
                     continue
-                self.on_wake(p, t, v[0], v[2] if meaning.flags & HAS_TARGET else -1, kind)
-            elif kind == IRQ_ENTRY:
-                j = meaning.detail
-                state = meaning.state
-                if meaning.flags & HAS_NAME:
-                    j = <int32_t>v[1]
-                    if j >= self.irq_names or self.irq_state[j] == UNKNOWN_NAME:
-                        return i
-                    state = self.irq_state[j]
-                self.enter(p, t, C_IRQ, <int32_t>v[0], state, j, S_IRQ)
-            elif kind == IRQ_EXIT:
+                self.on_wake(p, t, v[0], v[2] if semantics.flags & HAS_TARGET else -1, kind)
+            elif kind == KIND_IRQ_ENTRY:
+                if not self.qualify(semantics, v, &qualifier):
+                    return i
+                self.enter(p, t, C_IRQ, <int32_t>v[0], qualifier.state, qualifier.detail, STATE_IRQ)
+            elif kind == KIND_IRQ_EXIT:
                 self.leave(p, t, C_IRQ, <int32_t>v[0])
-            elif kind == SOFTIRQ_ENTRY:
+            elif kind == KIND_SOFTIRQ_ENTRY:
                 j = <int32_t>self.softirq_state.shape[0] - 1
                 if 0 <= v[0] < j:
                     j = <int32_t>v[0]
                 self.enter(p, t, C_SOFTIRQ, <int32_t>v[0], self.softirq_state[j],
-                           self.softirq_detail[j], S_SOFTIRQ)
-            elif kind == SOFTIRQ_EXIT:
+                           self.softirq_detail[j], STATE_SOFTIRQ)
+            elif kind == KIND_SOFTIRQ_EXIT:
                 self.leave(p, t, C_SOFTIRQ, <int32_t>v[0])
-            elif kind == TIMER_ENTRY:
-                self.enter(p, t, C_TIMER, 0, self.timer_state, self.timer_detail, S_IRQ)
-            elif kind == TIMER_EXIT:
+            elif kind == KIND_TIMER_ENTRY:
+                self.enter(p, t, C_TIMER, 0, self.timer_state, self.timer_detail, STATE_IRQ)
+            elif kind == KIND_TIMER_EXIT:
                 self.leave(p, t, C_TIMER, 0)
-            elif kind == VECTOR_ENTRY:
-                self.enter(p, t, C_VECTOR, meaning.detail, meaning.state, meaning.detail, S_IRQ)
-            elif kind == VECTOR_EXIT:
-                self.leave(p, t, C_VECTOR, meaning.detail)
-            elif kind == FORK:
+            elif kind == KIND_VECTOR_ENTRY:
+                self.enter(p, t, C_VECTOR, semantics.detail, semantics.state, semantics.detail, STATE_IRQ)
+            elif kind == KIND_VECTOR_EXIT:
+                self.leave(p, t, C_VECTOR, semantics.detail)
+            elif kind == KIND_FORK:
                 self.on_fork(p, t, v)
-            elif kind == EXEC or kind == EXIT or kind == STATEDUMP:
+            elif kind == KIND_EXEC or kind == KIND_EXIT or kind == KIND_STATEDUMP:
                 self.on_life(p, t, v, kind)
-            elif kind == NET_SEND:
-                self.net_event(p, t, 0)
-            elif kind == NET_RECEIVE:
-                self.net_event(p, t, 1)
+            elif kind == KIND_NET_SEND:
+                note_packet(&self.packets, &self.table, p, t, 0)
+            elif kind == KIND_NET_RECEIVE:
+                note_packet(&self.packets, &self.table, p, t, 1)
         return end
 
     cdef inline int64_t next_loss(self) noexcept nogil:
@@ -264,14 +782,100 @@ cdef class Replay(Transitions):
         cdef Processor* p
         with nogil:
             # One row of each thread, one of each kind of each processor.
-            self.reserve_intervals(self.worker_count)
-            reserve(&self.net_sleeps, self.worker_count, sizeof(NetSleep))
+            self.reserve_intervals(self.table.worker_count)
+            reserve(&self.packets.sleeps, self.table.worker_count, sizeof(NetSleep))
             self.reserve_tails(1)
-            for j in range(<int32_t>self.worker_count):
-                if self.persons[j].idle_cpu < 0:
+            for j in range(<int32_t>self.table.worker_count):
+                if self.table.infos[j].idle_cpu < 0:
                     self.close(j, end)
-            for j in range(<int32_t>self.processor_count):
-                p = &self.processors[j]
+            for j in range(<int32_t>self.table.processor_count):
+                p = &self.table.processors[j]
                 self.flush(p, end)
                 if p.current >= 0 and end > p.since:
-                    self.occupied(p, end, p.current)
+                    self.emit_cpu_interval(p, end, p.current)
+
+    # -------------------------------------------------------------------------- from block to block
+
+    @property
+    def waiting(self):
+        """Rows since the last cut."""
+        cdef Py_ssize_t i, rows = self.entries.size
+        for i in range(self.table.processor_count):
+            rows += self.table.processors[i].stolen.rows + self.table.processors[i].ran.rows
+        return rows
+
+    cdef int reserve_intervals(self, Py_ssize_t count) except -1 nogil:
+        reserve(&self.intervals, ROW * count + BEHIND, 1)
+        reserve(&self.entries, count, sizeof(int64_t))
+        return 0
+
+    cdef int reserve_tails(self, Py_ssize_t count) except -1 nogil:
+        cdef Py_ssize_t i
+        for i in range(self.table.processor_count):
+            reserve(&self.table.processors[i].stolen.bytes, ROW * count + BEHIND, 1)
+            reserve(&self.table.processors[i].ran.bytes, ROW * count + BEHIND, 1)
+        return 0
+
+    cdef void begin_block(self, int64_t base) noexcept nogil:
+        """Have a base for the first block."""
+        if not self.based:
+            self.based = True
+            self.table.base = base
+
+    def packed(self, int last, int64_t cut, take, keep):
+        """Return and forget the block: its base, and its tables.
+
+        What threads did, interrupt work, who ran: of each how many owners and rows there
+        are, and the rows as `critpath.model.packing` reads them.  ``take`` gives memory for
+        a number of bytes to work in, ``keep`` memory that will be kept.  The next block
+        has the cut for a base.
+        """
+        base = self.table.base
+        tables = [sorted_intervals(&self.table, &self.intervals, &self.entries, take, keep), joined_tails(&self.table, 0, keep),
+                  joined_tails(&self.table, 1, keep)]
+        self.table.base = cut
+        for i in range(self.table.worker_count):
+            self.table.workers[i].row_end = cut
+            self.table.workers[i].rows = 0
+        for i in range(self.table.processor_count):
+            forget_tail(&self.table.processors[i].stolen, last, cut)
+            forget_tail(&self.table.processors[i].ran, last, cut)
+        forget(&self.intervals, last)
+        forget(&self.entries, last)
+        return base, tables
+
+    def forget_sleeps(self, int64_t before):
+        """Forget sleeps that a packet ended before a time: no packet of later can have."""
+        forget_sleeps(&self.packets, before)
+
+    def network(self):
+        """Return what `critpath.timeline.network.NetRecord` has, in its order."""
+        return network_columns(&self.packets, &self.table)
+
+    def worker_table(self):
+        """Return the workers' columns as a dict of arrays."""
+        cdef Py_ssize_t i, n = self.table.worker_count
+        names = ("host", "tid", "pid", "first", "last", "parent", "born")
+        columns = {name: np.empty(n, np.int64) for name in names}
+        columns["name"] = np.empty(n, np.int32)
+        columns["idle_cpu"] = np.empty(n, np.int32)
+        cdef int64_t[::1] host = columns["host"], tid = columns["tid"], pid = columns["pid"]
+        cdef int64_t[::1] first = columns["first"], last = columns["last"]
+        cdef int64_t[::1] parent = columns["parent"], born = columns["born"]
+        cdef int32_t[::1] name_ = columns["name"], idle_cpu = columns["idle_cpu"]
+        for i in range(n):
+            host[i] = self.table.infos[i].host
+            tid[i] = self.table.infos[i].tid
+            pid[i] = self.table.infos[i].pid
+            first[i] = self.table.infos[i].first
+            last[i] = self.table.workers[i].last
+            parent[i] = self.table.infos[i].parent
+            born[i] = self.table.infos[i].born
+            name_[i] = self.table.workers[i].name
+            idle_cpu[i] = self.table.infos[i].idle_cpu
+        return columns
+
+    def processor_table(self):
+        """Return (host, cpu) of every processor seen."""
+        return tuple((self.table.processors[i].host, self.table.processors[i].cpu)
+                     for i in range(self.table.processor_count))

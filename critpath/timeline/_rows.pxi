@@ -1,4 +1,5 @@
-# Tables that grow row by row, and their packed rows sorted by owners.  Included by _replay.pyx.
+# Row buffers: tables that grow row by row, and their packed rows sorted by owners.  Included by
+# _replay.pyx.
 #
 # Rows are packed as they come, which is little memory to write, to sort and to copy.  It is
 # used again from block to block, because touching memory for the first time costs more than
@@ -22,22 +23,16 @@ cdef enum:
     COPIED = 24           # bytes of a row that are copied without a look at how long it is
     SIZE_BITS = 8         # of the size of a row, beside its owner or its place
 
-ctypedef struct NetEvent:
-    int64_t moment
-    int64_t end           # of the interrupt work around it
-    int32_t worker        # who was on the cpu, -1: nobody, or not known
-    int32_t next_ran      # the chains that `Processor` begins, -1 none
-    int32_t next_stolen
-
-ctypedef struct NetSleep:
-    int64_t woken
-    int64_t end
-    int32_t worker
-
 ctypedef struct Rows:
     char* data
     Py_ssize_t size
     Py_ssize_t capacity
+
+ctypedef struct Tail:
+    # Packed rows of one processor since the last cut.
+    Rows bytes
+    int64_t rows
+    int64_t end           # of the last one, or the block's base
 
 cdef int reserve(Rows* rows, Py_ssize_t count, Py_ssize_t item) except -1 nogil:
     """Make room for some more rows."""
@@ -83,6 +78,18 @@ cdef int forget(Rows* rows, int last) noexcept nogil:
         clear(rows)
     rows.size = 0
     return 0
+
+cdef inline void count_tail(Tail* tail, int64_t end, Py_ssize_t size) noexcept nogil:
+    """Account for a row that was written behind the others."""
+    tail.bytes.size += size
+    tail.end = end
+    tail.rows += 1
+
+
+cdef void forget_tail(Tail* tail, int last, int64_t base) noexcept nogil:
+    forget(&tail.bytes, last)
+    tail.rows = 0
+    tail.end = base
 
 
 cdef char* put_sorted(char* p, const char* bytes_, const int64_t* entry, Py_ssize_t rows,

@@ -1,141 +1,181 @@
-# What the replay knows of threads and processors.  Included by _replay.pyx.
+# Threads and processors: which worker a thread id is, which place a cpu, and their tables of packed
+# rows.  Included by _replay.pyx.
 
-cdef enum:
-    # critpath.model.Kind
-    SWITCH = 1
-    WAKING = 2
-    WAKEUP = 3
-    WAKEUP_NEW = 4
-    FORK = 5
-    EXEC = 6
-    EXIT = 7
-    IRQ_ENTRY = 8
-    IRQ_EXIT = 9
-    SOFTIRQ_ENTRY = 10
-    SOFTIRQ_EXIT = 11
-    TIMER_ENTRY = 12
-    TIMER_EXIT = 13
-    STATEDUMP = 14
-    SYSCALL_ENTRY = 15
-    SYSCALL_EXIT = 16
-    NET_SEND = 17
-    NET_RECEIVE = 18
-    VECTOR_ENTRY = 19
-    VECTOR_EXIT = 20
-    CURRENT = 21
+ctypedef struct ThreadTable:
+    # The workers and processors seen so far.
+    Worker* workers
+    ThreadInfo* infos
+    Py_ssize_t worker_count, worker_capacity
+    Tids tids                 # living worker of (host, tid), plus 1
+    Processor* processors
+    Py_ssize_t processor_count, processor_capacity
+    int32_t* processor_of     # [host * MOST_CPUS + cpu], plus 1
+    Py_ssize_t hosts
+    int64_t base              # of the block: see _packed_rows.pxi
 
-    # critpath.model.State
-    S_UNKNOWN = 0
-    S_RUN = 1
-    S_RUN_USER = 2
-    S_RUN_SYSCALL = 3
-    S_IRQ = 4
-    S_SOFTIRQ = 5
-    S_WAIT_CPU = 6
-    S_WAIT_TASK = 7
-    S_WAIT_NET = 9
-    S_WAIT_STOPPED = 17
-    S_WAIT_UNEXPLAINED = 19
 
-    # What a thread is doing now.
-    NEVER = 0       # not observed yet
-    RUNNING = 1
-    RUNNABLE = 2
-    ASLEEP = 3
-    STOPPED = 4
-    DEAD = 5
-    LOST = 6        # observed, but an event that should have been there was not
-    UNBORN = 7      # forked, not yet woken for the first time
+cdef void* grown(void* old, Py_ssize_t used, Py_ssize_t more, Py_ssize_t item) except NULL nogil:
+    """Return a larger piece of memory that begins at a line of the cache."""
+    cdef void* fresh = NULL
+    if posix_memalign(&fresh, 64, more * item):
+        with gil:
+            raise MemoryError()
+    if used:
+        memcpy(fresh, old, used * item)
+    free(old)
+    return fresh
 
-    # Interrupt contexts, as the exit event must match its entry.
-    C_IRQ = 1
-    C_SOFTIRQ = 2
-    C_TIMER = 3
-    C_VECTOR = 4
 
-    DEPTH = 16
-    CPUS = 32768    # of a host, at most
+cdef int begin_table(ThreadTable* table, Py_ssize_t hosts) except -1:
+    table.hosts = hosts
+    table.worker_count = 0
+    table.worker_capacity = 1024
+    table.workers = <Worker*>grown(NULL, 0, table.worker_capacity, sizeof(Worker))
+    table.infos = <ThreadInfo*>grown(NULL, 0, table.worker_capacity, sizeof(ThreadInfo))
+    tids_init(&table.tids, hosts)
+    table.processor_count = 0
+    table.processor_capacity = 16
+    table.processors = <Processor*>grown(NULL, 0, table.processor_capacity, sizeof(Processor))
+    # Memory of calloc that is not touched costs nothing.
+    table.processor_of = <int32_t*>calloc(hosts * MOST_CPUS, sizeof(int32_t))
+    if table.processor_of == NULL:
+        raise MemoryError()
+    return 0
 
-    # What an event class says by the fields that it has.
-    HAS_SUCCESS = 1
-    HAS_NAME = 2
-    HAS_TARGET = 4
 
-    # What is known of a worker.
-    SEEN = 1              # since Person.first
-    EXITING = 2
+cdef int32_t new_worker(ThreadTable* table, int64_t host, int64_t tid, int64_t t) except -2 nogil:
+    cdef Py_ssize_t n = table.worker_count
+    if n == table.worker_capacity:
+        table.workers = <Worker*>grown(table.workers, n, 2 * n, sizeof(Worker))
+        table.infos = <ThreadInfo*>grown(table.infos, n, 2 * n, sizeof(ThreadInfo))
+        table.worker_capacity = 2 * n
+    cdef Worker* w = &table.workers[n]
+    memset(w, 0, sizeof(Worker))
+    w.last = -1
+    w.doing = NEVER
+    w.cpu = -1
+    w.row_end = table.base
+    w.since = t
+    w.waker = -1
+    w.woken = -1
+    w.run_state = STATE_RUN
+    w.syscall_state = -1
+    cdef ThreadInfo* info = &table.infos[n]
+    info.tid = tid
+    info.first = -1
+    info.host = host
+    info.pid = -1
+    info.parent = -1
+    info.born = -1
+    info.idle_cpu = -1
+    table.worker_count += 1
+    return <int32_t>n
 
-ctypedef struct Meaning:
-    # Of an event class: of system calls and vectors the qualifier, and what a thread
-    # that it is about waits for (-1: not said).
-    uint8_t kind
-    uint8_t flags
-    int32_t host
-    int32_t detail
-    int32_t state
-    # Which field has the thread that it changes, and the bits of it: none if it has none.
-    int32_t thread
-    int32_t thread_bits
 
-ctypedef struct Worker:
-    # What events ask for and change: one line of the cache.
-    int64_t since
-    int64_t woken         # time of the wake that was seen, -1 none
-    int64_t last
-    int64_t row_end       # of its last row since the last cut, or the block's base
-    int32_t waker         # source worker, -1: not a thread
-    int32_t wake_detail   # what that wake means
-    int32_t name
-    int32_t cpu
-    int32_t syscall       # code of the system call the thread is in, 0 none
-    int8_t doing
-    int8_t wake_state
-    int8_t pending        # the wake came while the thread was still running
-    int8_t known          # a bit each: SEEN, EXITING
-    int8_t run_state      # what it is in while it runs: S_RUN while system calls are unknown
-    int8_t syscall_state  # what one asleep in it waits for, -1: not said
-    int32_t rows          # since the last cut
+cdef inline int32_t worker_of(ThreadTable* table, int64_t host, int64_t tid, int64_t t) except -2 nogil:
+    """Return the living worker of a tid, made now if it was never seen."""
+    cdef int32_t* number = tid_number(&table.tids, host, tid)
+    if not number[0]:
+        number[0] = new_worker(table, host, tid, t) + 1
+    return number[0] - 1
 
-ctypedef struct Person:
-    # What a worker is; rarely asked for.
-    int64_t first         # event in which it was on a cpu, or changed itself; -1 none
-    int64_t tid
-    int64_t host
-    int64_t pid
-    int64_t parent
-    int64_t born
-    int32_t idle_cpu
 
-ctypedef struct Context:
-    int32_t kind
-    int32_t key
-    int32_t state         # what a thread woken from here was waiting for
-    int32_t detail
-    int32_t shown         # S_IRQ or S_SOFTIRQ
+cdef int new_processor(ThreadTable* table, int64_t host, int32_t cpu,
+                       int64_t t) except -1 nogil:
+    cdef Py_ssize_t n = table.processor_count
+    cdef int32_t idle = new_worker(table, host, 0, t)
+    cdef Processor* p
+    table.infos[idle].idle_cpu = cpu
+    table.infos[idle].pid = 0
+    if n == table.processor_capacity:
+        table.processors = <Processor*>grown(table.processors, n, 2 * n, sizeof(Processor))
+        table.processor_capacity = 2 * n
+    p = &table.processors[n]
+    memset(p, 0, sizeof(Processor))
+    p.host = <int32_t>host
+    p.cpu = cpu
+    p.index = <int32_t>n
+    p.current = -1
+    p.since = t
+    p.idle = idle
+    p.net_ran = -1
+    p.net_stolen = -1
+    p.ran_worker = -1
+    p.stolen.end = p.ran.end = table.base
+    reserve(&p.stolen.bytes, ROW * SLICE + BEHIND, 1)
+    reserve(&p.ran.bytes, ROW * SLICE + BEHIND, 1)
+    table.processor_count += 1
+    table.processor_of[host * MOST_CPUS + cpu] = <int32_t>table.processor_count
+    return 0
 
-ctypedef struct Tail:
-    # Packed rows of one processor since the last cut.
-    Rows bytes
-    int64_t rows
-    int64_t end           # of the last one, or the block's base
 
-ctypedef struct Processor:
-    int64_t since
-    int64_t top_since
-    int64_t current_tid   # as the last switch names it
-    int32_t current       # worker, -1 unknown
-    int32_t idle          # worker
-    int32_t host
-    int32_t cpu
-    int32_t index
-    int32_t depth
-    int32_t overflow      # contexts beyond DEPTH, to be popped unseen
-    # Network events for which it is open who ran, and when the interrupt ends: the
-    # first of a chain, -1 none.
-    int32_t net_ran
-    int32_t net_stolen
-    int32_t ran_worker    # of the last row of occupation
-    int64_t ran_end
-    Tail stolen, ran
-    Context stack[DEPTH]
-    int64_t padding[5]    # to whole lines of the cache
+cdef inline Worker* mark_seen(ThreadTable* table, int64_t index, int64_t t) noexcept nogil:
+    cdef Worker* w = &table.workers[index]
+    if not w.known & SEEN:
+        w.known |= SEEN
+        table.infos[index].first = t
+    w.last = t
+    return w
+
+
+cdef void free_table(ThreadTable* table) noexcept:
+    cdef Py_ssize_t i
+    for i in range(table.processor_count):
+        clear(&table.processors[i].stolen.bytes)
+        clear(&table.processors[i].ran.bytes)
+    free(table.workers)
+    free(table.infos)
+    free(table.processors)
+    free(table.processor_of)
+    tids_clear(&table.tids)
+
+
+# ---------------------------------------------------------------------------- tables of packed rows
+
+cdef sorted_intervals(ThreadTable* table, const Rows* intervals, const Rows* entries, take, keep):
+    """Return the table of what threads did."""
+    cdef Py_ssize_t i, owners = table.worker_count, rows = entries.size
+    cdef int64_t heads = 0
+    # Places and sizes are of 32 bits; only what is not cut into blocks has so much.
+    if intervals.size >> 32:
+        raise MemoryError()
+    cdef int32_t[::1] start = take(4 * (owners + 2)).view(np.int32)
+    cdef uint32_t[::1] order = take(4 * (rows + 1)).view(np.uint32)
+    with nogil:
+        start[0] = start[1] = 0
+        for i in range(owners):
+            start[i + 2] = start[i + 1] + table.workers[i].rows
+            heads += owner_bytes(table.workers[i].rows)
+    data = keep(heads + intervals.size + BEHIND)
+    cdef uint8_t[::1] out = data
+    cdef char* end
+    with nogil:
+        end = put_sorted(<char*>&out[0], intervals.data, <int64_t*>entries.data,
+                         rows, &start[0], owners, &order[0])
+        memset(end, 0, BEHIND)
+    return owners, rows, data
+
+
+cdef joined_tails(ThreadTable* table, int which, keep):
+    """Return the table of interrupt work, or of who ran."""
+    cdef Py_ssize_t i, owners = table.processor_count, rows = 0
+    cdef int64_t size = 0
+    cdef Tail* tail
+    for i in range(owners):
+        tail = &table.processors[i].ran if which else &table.processors[i].stolen
+        rows += tail.rows
+        size += owner_bytes(tail.rows) + tail.bytes.size
+    data = keep(size + BEHIND)
+    cdef uint8_t[::1] out = data
+    cdef char* own = <char*>&out[0]
+    cdef char* p = own
+    for i in range(owners):
+        tail = &table.processors[i].ran if which else &table.processors[i].stolen
+        p = put_owner(p, tail.rows)
+    for i in range(owners):
+        tail = &table.processors[i].ran if which else &table.processors[i].stolen
+        own = put_size(own, tail.rows, tail.bytes.size)
+        memcpy(p, tail.bytes.data, tail.bytes.size)
+        p += tail.bytes.size
+    memset(p, 0, BEHIND)
+    return owners, rows, data

@@ -21,7 +21,7 @@ from critpath.model import (
     Workers,
 )
 from critpath.model.packing import Arena, Desk, PackedTable
-from critpath.timeline._replay import Replay
+from critpath.timeline._replay import CPU_LIMIT, Replay
 from critpath.timeline.contexts import (
     SOFTIRQS,
     device_state,
@@ -35,9 +35,6 @@ from critpath.timeline.network import PACKETS, NetRecord, linked_packets, networ
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_MOST_CPUS: Final = 32768
-_IRQ_NAME: Final = 1  # field of an interrupt's entry, in the canonical order
 
 
 class Replayer:
@@ -94,7 +91,7 @@ class Replayer:
             **fixed_tables(code),
         )
         self._desk, self._arena = Desk(), Arena()
-        self._classes = 0
+        self._classes: list[EventSemantics] = []
         self._network = False
         self.last = int(np.iinfo(np.int64).min)
 
@@ -116,20 +113,22 @@ class Replayer:
         n = len(chunk.timestamp)
         if not n:
             return
-        for event_class in classes[self._classes :]:
-            self._core.add_class(*meaning_of(event_class, self._code))
+        for event_class in classes[len(self._classes) :]:
+            self._classes.append(event_semantics(event_class, self._code))
+            self._core.add_class(*self._classes[-1])
             self._network |= event_class.kind in PACKETS
-        self._classes = len(classes)
         columns = (chunk.timestamp, chunk.cpu, chunk.event_class, chunk.offset, chunk.values)
         at = self._core.feed(*columns, 0)
         while at < n:
-            if chunk.cpu[at] >= _MOST_CPUS:
+            if chunk.cpu[at] >= CPU_LIMIT:
                 raise UnreadableError(
                     f"the trace names cpu {chunk.cpu[at]}, which no machine has",
                     "the trace is damaged; record it again",
                 )
-            name = int(chunk.values[chunk.offset[at] + _IRQ_NAME])
-            self._core.name_irq(name, int(device_state(self._text(name))))
+            semantics = self._classes[chunk.event_class[at]]
+            value = int(chunk.values[chunk.offset[at] + semantics.qualifier])
+            meaning = qualify(semantics.kind, value, self._code, self._text)
+            self._core.add_qualifier(semantics.kind, value, *meaning)
             at = self._core.feed(*columns, at)
         self.last = int(chunk.timestamp[-1])
         if not self._network:
@@ -278,51 +277,68 @@ _DETAILS: Final = (
 )
 _WAKES: Final = frozenset({Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW})
 _NOT_SAID: Final = -1
-_HAS_SUCCESS, _HAS_NAME, _HAS_TARGET = 1, 2, 4
+# What a thread waits for that is woken from what an event begins, by the event's qualifier.
+_STATES: Final[dict[Kind, Callable[[str], State]]] = {Kind.IRQ_ENTRY: device_state}
 
 
-class Meaning(NamedTuple):
+class EventSemantics(NamedTuple):
     """What an event class says by its name and its fields.
 
     Attributes
     ----------
     kind, host : int
     detail : int
-        Code of the qualifier: system call, vector.
+        Code of what the class's name says: system call, vector.
     state : int
         What a thread waits for that it is about, -1 if that is open.
-    flags : int
-        Bit 0 where a wake has a ``success`` field, bit 1 where an interrupt has a name,
-        bit 2 where a wake has a ``target_cpu``.
+    qualifier : int
+        Field of `Kind.qualifier`, which says detail and state instead; -1 where there is none.
+    has_success, has_target : bool
+        Whether a wake has a ``success`` field and a ``target_cpu``.
     """
 
-    kind: int
+    kind: Kind
     host: int
-    detail: int
-    state: int
-    flags: int
+    detail: int = 0
+    state: int = 0
+    qualifier: int = -1
+    has_success: bool = False
+    has_target: bool = False
 
 
-def meaning_of(event_class: EventClass, code: Callable[[str], int]) -> Meaning:
+def event_semantics(event_class: EventClass, code: Callable[[str], int]) -> EventSemantics:
     """Return what an event class means; ``code`` interns the names it gives."""
-    c = event_class
-    has = {f for f, t in zip(c.fields, c.types, strict=True) if t != "absent"}
-    detail, state, flags = 0, 0, 0
-    if c.kind == Kind.SYSCALL_ENTRY:
-        name = syscall_name(c.name)
-        detail = code(name)
+    kind, host = event_class.kind, event_class.host
+    types = dict(zip(event_class.fields, event_class.types, strict=True))
+    if kind == Kind.SYSCALL_ENTRY:
+        name = syscall_name(event_class.name)
         waits = syscall_state(name)
-        state = _NOT_SAID if waits is None else int(waits)
-    elif c.kind in {Kind.VECTOR_ENTRY, Kind.VECTOR_EXIT}:
-        name = vector_name(c.name)
-        detail, state = code(name), int(vector_state(name))
-    elif c.kind == Kind.IRQ_ENTRY:
+        return EventSemantics(kind, host, code(name), _NOT_SAID if waits is None else int(waits))
+    if kind in {Kind.VECTOR_ENTRY, Kind.VECTOR_EXIT}:
+        name = vector_name(event_class.name)
+        return EventSemantics(kind, host, code(name), int(vector_state(name)))
+    if kind in _WAKES:
+        has = {field for field, its in types.items() if its != "absent"}
+        return EventSemantics(
+            kind, host, has_success="success" in has, has_target="target_cpu" in has
+        )
+    detail, state, qualifier = 0, 0, -1
+    if kind == Kind.IRQ_ENTRY:
         detail, state = code("irq"), int(device_state("irq"))
-        flags = _HAS_NAME if ("name", "str") in zip(c.fields, c.types, strict=True) else 0
-    elif c.kind in _WAKES:
-        flags = _HAS_SUCCESS if "success" in has else 0
-        flags |= _HAS_TARGET if "target_cpu" in has else 0
-    return Meaning(int(c.kind), c.host, detail, state, flags)
+    if kind.qualifier is not None and types.get(kind.qualifier.field) in kind.qualifier.types:
+        qualifier = event_class.fields.index(kind.qualifier.field)
+    return EventSemantics(kind, host, detail, state, qualifier)
+
+
+def qualify(
+    kind: Kind, value: int, code: Callable[[str], int], text: Callable[[int], str]
+) -> tuple[int, int]:
+    """Return the detail (a code) and the state that a value of the qualifying field says."""
+    detail = value
+    if kind.qualifier is not None and kind.qualifier.form:
+        detail = code(kind.qualifier.text(value))
+    state = _STATES[kind](text(detail)) if kind in _STATES else State.UNKNOWN
+    return detail, int(state)
 
 
 def fixed_tables(code: Callable[[str], int]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from critpath.record.ftrace.tracefs import mount
-from critpath.record.identity import new_name
+from critpath_marks.sessions import new_name
 
 TRIPS = 2000
 SWITCH = re.compile(r"\[(\d+)\].*sched_switch: .*prev_pid=(\d+) .*next_pid=(\d+)")

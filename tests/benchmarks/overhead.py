@@ -29,8 +29,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from critpath.record.identity import new_name
 from critpath.record.recorder import RECORDERS, RecorderSettings
+from critpath_marks.sessions import new_name
 
 HERE = Path(__file__).resolve().parent
 PAPER = 4.79  # percent: Janecek, Ezzati-Jivan and Hamou-Lhadj (2022), their minimal events

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.pipeline import extract
 from critpath.read import babeltrace
 from critpath.read.recording import read_events
 
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 EVENTS = 30_000
 SMALL = {"cpus": 4, "threads": 200, "executions": 20}
 WAKES = ("sched_waking", "sched_wakeup", "sched_wakeup_new")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from critpath.commands import main
-from critpath.record import channels, identity
+from critpath_marks import channels, sessions
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -67,7 +67,7 @@ def instance() -> Iterator[Path]:
     root = Path("/sys/kernel/tracing")
     if not (root / "instances").is_dir():
         subprocess.run(["mount", "-t", "tracefs", "nodev", root], check=False, capture_output=True)
-    path = root / "instances" / identity.new_name()
+    path = root / "instances" / sessions.new_name()
     try:
         path.mkdir()
     except OSError as error:

@@ -33,7 +33,7 @@ MODULES: Final = (
     "model/_packing",
     "graph/_processors",
     "graph/_walk",
-    "executions/_digest",
+    "executions/_prefilter",
     "vectors/_count",
 )
 

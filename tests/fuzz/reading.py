@@ -11,7 +11,7 @@ from contract import ContractError
 
 from critpath.errors import CritpathError
 from critpath.graph.critical_path import join_sets
-from critpath.model import Kind, PathSet, Wanted
+from critpath.model import EventRequest, Kind, PathSet
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 from critpath.pipeline.limits import Budget
 from critpath.read.event_names import KERNEL
@@ -19,7 +19,7 @@ from critpath.read.recording import find_traces, read_events
 from critpath.read.streaming import EventStream, OutOfOrder
 from critpath.vectors.table import Coder, vectors_of
 
-EVERYTHING: Final = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING: Final = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 SPECIFICATIONS: Final = (
     "thread",
     "process",
@@ -91,7 +91,7 @@ def read_all(recording: Path, way: Way) -> None:
             raise ContractError(f"durations by {vector} do not add up to the windows")
 
 
-def both_ways(recording: Path, wanted: tuple[Wanted, ...]) -> None:
+def both_ways(recording: Path, wanted: tuple[EventRequest, ...]) -> None:
     """Read the events as a stream and as a whole: they must be the same."""
     traces = find_traces(recording)
     refusal, whole = None, None

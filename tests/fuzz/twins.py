@@ -11,12 +11,12 @@ from contract import ContractError
 from oracle.ctf_decode import Trace as Twin
 
 from critpath.errors import UnreadableError
-from critpath.model import Events, Kind, Wanted
+from critpath.model import EventRequest, Events, Kind
 from critpath.read.clocks import Trace
 from critpath.read.metadata.schema import TraceClass
 from critpath.read.streaming import read_traces
 
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 _MOST = (1 << 63) - 1
 
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.read import babeltrace
 from critpath.read.babeltrace import Collector, read_events
 from critpath.read.recording import find_traces
 from critpath.read.recording import read_events as read_recording
 
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +78,10 @@ def test_public_traces_with_variants_and_addresses(shared, name):
 @pytest.mark.usefixtures("bt2")
 def test_only_what_is_wanted_is_kept(guest):
     wanted = (
-        Wanted(
+        EventRequest(
             Kind.SWITCH, ("sched_switch",), (("next_tid",), ("no_such", "next_comm"), ("none",))
         ),
-        Wanted(Kind.WAKEUP, ("sched_wak*",), (("tid",), ("cpu_id",))),
+        EventRequest(Kind.WAKEUP, ("sched_wak*",), (("tid",), ("cpu_id",))),
     )
     events = read_events([guest("normal") / "trace/kernel"], wanted)
     assert 0 < len(events) < events.total

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from critpath.errors import UnreadableError
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.read.clocks import Trace
 from critpath.read.metadata.schema import (
     ArrayClass,
@@ -25,7 +25,7 @@ from critpath.read.metadata.schema import (
 from critpath.read.records import replace
 from critpath.read.streaming import read_traces
 
-VALUES = (Wanted(Kind.OTHER, ("tick",), (("value",), ("comm",), ("nothing",), ("cpu_id",))),)
+VALUES = (EventRequest(Kind.OTHER, ("tick",), (("value",), ("comm",), ("nothing",), ("cpu_id",))),)
 
 
 def integer(bits, role="", **more):
@@ -266,8 +266,8 @@ def test_hosts_come_from_the_environment(tmp_path):
 
 def test_a_field_asked_for_twice_stands_twice_behind_the_canonical_ones(tmp_path):
     wanted = (
-        Wanted(Kind.OTHER, ("tick",), (("comm",), ("cpu_id",))),
-        Wanted(Kind.EXIT, ("tick",), (("value", "x"), ("comm",))),
+        EventRequest(Kind.OTHER, ("tick",), (("comm",), ("cpu_id",))),
+        EventRequest(Kind.EXIT, ("tick",), (("value", "x"), ("comm",))),
     )
     events = read_traces([trace(tmp_path, {"s": packet(0, 9, [tick(5, 1)])})], wanted)
     (of,) = events.classes

@@ -15,11 +15,11 @@ from oracle.ctf_decode import Trace as Twin
 from oracle.ctf_write import Generator
 
 from critpath.errors import UnreadableError
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.read.clocks import Trace
 from critpath.read.streaming import read_traces
 
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 
 
 def fields_of(events, row):

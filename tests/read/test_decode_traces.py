@@ -8,11 +8,11 @@ import subprocess
 import numpy as np
 import pytest
 
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.read.event_names import KERNEL
 from critpath.read.recording import describe, read_events
 
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 # What the replay needs, for traces too large to read every field of in Python.
 SCHEDULER = tuple(w for w in KERNEL if w.fields and w.kind.name in {"SWITCH", "WAKEUP", "FORK"})
 
@@ -223,7 +223,7 @@ def test_network_headers_are_read_by_their_dotted_names(shared):
 
 
 def test_kernel_and_user_space_events_are_one_timeline(guest):
-    wanted = (*KERNEL, Wanted(Kind.OTHER, ("app:*",), (("id",), ("type",), ("vtid", "tid"))))
+    wanted = (*KERNEL, EventRequest(Kind.OTHER, ("app:*",), (("id",), ("type",), ("vtid", "tid"))))
     events = read_events(guest("full"), wanted)
     assert not events.warnings  # both count one clock, whatever their offsets say
     assert (np.diff(events.timestamp) >= 0).all()

@@ -7,8 +7,9 @@ import struct
 import pytest
 
 from critpath.errors import MetadataError
-from critpath.model import Kind, Wanted
-from critpath.read.metadata.load import read_metadata_bytes, tsdl
+from critpath.model import EventRequest, Kind
+from critpath.read.metadata import tsdl
+from critpath.read.metadata.load import read_metadata_bytes
 from critpath.read.recording import describe, find_traces, read_events
 from critpath.read.records import Record, replace
 
@@ -32,7 +33,7 @@ EVENT = """event {{
 }};
 """
 SIMPLE = "uint8_t _a; integer { size = 32; align = 8; signed = 1; } _b[3]; string _text;"
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 
 
 def metadata(fields=None, count=400):
@@ -75,7 +76,7 @@ def test_events_parsed_later_are_those_parsed_at_once(monkeypatch):
 def test_a_length_in_the_events_header(tmp_path):
     text = metadata({2: "uint8_t data[id]; uint8_t after;"})
     path = write(tmp_path / "t", text, (2, 5, b"ab\x07"), (2, 6, b"ab\x08"))
-    events = read_events(path, (Wanted(Kind.OTHER, ("event_2",), (("after",),)),))
+    events = read_events(path, (EventRequest(Kind.OTHER, ("event_2",), (("after",),)),))
     assert events.values.tolist() == [7, 8]
 
 
@@ -159,7 +160,7 @@ def test_the_place_of_damage_far_into_a_packet(tmp_path):
 
 def test_fields_that_no_event_has_are_0(tmp_path):
     path = write(tmp_path / "t", metadata({8: "uint8_t a;"}), *((8, n, b"\7") for n in range(99)))
-    wanted = (Wanted(Kind.OTHER, ("event_8",), (("nowhere",), ("nor here",))),)
+    wanted = (EventRequest(Kind.OTHER, ("event_8",), (("nowhere",), ("nor here",))),)
     for _ in range(2):  # the second time in memory that was used before
         values = read_events(path, wanted).values
         assert values.tolist() == [0] * 198

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from oracle.ctf2_as_lttng import NAMESPACE, as_ctf2
 
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.pipeline import ExtractSettings, extract_file
 from critpath.read.metadata.load import read_metadata
 from critpath.read.recording import read_events
 
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 
 

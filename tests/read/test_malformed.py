@@ -7,11 +7,11 @@ import time
 import pytest
 
 from critpath.errors import UnreadableError
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 
 # Events that are whole in the traces that babeltrace2's authors call valid.
 VALID = {

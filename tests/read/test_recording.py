@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from critpath.errors import EXIT_UNREADABLE, EXIT_USAGE, UnreadableError, UsageError
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.read.recording import READERS, describe, find_traces, read_events
 
 METADATA = """/* CTF 1.8 */
@@ -25,7 +25,7 @@ stream {{
 }};
 event {{ name = "tick"; id = 0; fields := struct {{ uint32_t _value; uint32_t __odd; }}; }};
 """
-TICKS = (Wanted(Kind.OTHER, ("tick",), (("value",), ("_odd",))),)
+TICKS = (EventRequest(Kind.OTHER, ("tick",), (("value",), ("_odd",))),)
 
 
 def event(time, value):
@@ -116,9 +116,9 @@ def test_unknown_readers_are_a_usage_error(tmp_path):
 
 def test_an_event_of_every_pattern_is_found(tmp_path):
     write(tmp_path / "t", {"c_0": (0, [(5, 1)])})
-    assert len(read_events(tmp_path, (Wanted(Kind.OTHER, ("t?ck",)),))) == 1
-    assert len(read_events(tmp_path, (Wanted(Kind.OTHER, ("tock", "ti*")),))) == 1
-    nothing = read_events(tmp_path, (Wanted(Kind.OTHER, ("tock",)),))
+    assert len(read_events(tmp_path, (EventRequest(Kind.OTHER, ("t?ck",)),))) == 1
+    assert len(read_events(tmp_path, (EventRequest(Kind.OTHER, ("tock", "ti*")),))) == 1
+    nothing = read_events(tmp_path, (EventRequest(Kind.OTHER, ("tock",)),))
     assert (len(nothing), nothing.total, nothing.begin, nothing.end) == (0, 1, 5, 5)
 
 

@@ -30,7 +30,7 @@ from read.test_decode_packets import (
 )
 
 from critpath.errors import UnreadableError
-from critpath.model import EventChunk, Kind, Wanted
+from critpath.model import EventChunk, EventRequest, Kind
 from critpath.read.clocks import Trace
 from critpath.read.event_names import KERNEL
 from critpath.read.metadata.schema import (
@@ -44,7 +44,7 @@ from critpath.read.metadata.schema import (
 from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream, OutOfOrder, chunks_of, read_traces
 
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 PUBLIC = [
     "bt-multi-domains",
     "bt-tracefile-rotation",
@@ -138,7 +138,7 @@ def assert_same(traces, wanted, size):
 @pytest.mark.parametrize("name", ["full", "lossy", "python", "sample-lock"])
 def test_guest_recordings(guest, name, size):
     traces = find_traces(guest(name))
-    assert assert_same(traces, (*KERNEL, Wanted(Kind.OTHER, ("app:*",), (("*",),))), size)
+    assert assert_same(traces, (*KERNEL, EventRequest(Kind.OTHER, ("app:*",), (("*",),))), size)
 
 
 @pytest.mark.parametrize("size", [1000, 65536])

@@ -14,7 +14,7 @@ import pytest
 from critpath.errors import UsageError
 from critpath.record import containers
 from critpath.record.containers import resolve_container
-from critpath.record.identity import pid_namespace
+from critpath_marks.sessions import pid_namespace
 
 pytestmark = pytest.mark.xdist_group("kernel")
 

@@ -19,7 +19,6 @@ from critpath.errors import CritpathError
 from critpath.model import Manifest
 from critpath.record import registry
 from critpath.record.cleanup import remove_leftovers
-from critpath.record.identity import pid_namespace
 from critpath.record.lttng.program import trusted_program
 from critpath.record.manifests import write_manifest
 from critpath.record.output import Place
@@ -27,6 +26,7 @@ from critpath.record.recorder import RECORDERS
 from critpath.record.recovery import finish
 from critpath.record.registry import entries, register
 from critpath.record.user import User
+from critpath_marks.sessions import pid_namespace
 
 SESSION = "critpath-1-2-3-00000000"
 MANIFEST = Manifest("recording", SESSION, (), "", (), {"name": "ftrace"}, "", {}, {}, 0, 0)

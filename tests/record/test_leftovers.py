@@ -20,13 +20,14 @@ from critpath.model import CpuLoss, Manifest, Run
 from critpath.model.recording import MANIFEST_BYTES, MANIFEST_RUNS
 from critpath.record import cleanup, registry
 from critpath.record.cleanup import all_leftovers, remove_leftovers
-from critpath.record.identity import SESSION_VARIABLE, new_name, pid_namespace
+from critpath.record.identity import SESSION_VARIABLE
 from critpath.record.manifests import to_json, write_manifest
 from critpath.record.reading import RUNS, read_manifest
 from critpath.record.recorder import RECORDERS, Leftover, Recorded
 from critpath.record.recovery import _is_mine, finish
 from critpath.record.registry import entries, register
 from critpath.untrusted import load_json
+from critpath_marks.sessions import new_name, pid_namespace
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -141,7 +142,8 @@ def test_other_processes_are_left_alone(tmp_path, children):
         sleeper("critpath-1"),
     ]
     inner = (
-        "import time; from critpath.record import registry as r, identity as i; "
+        "import time; from critpath_marks import sessions as i; "
+        "from critpath.record import registry as r; "
         f"from pathlib import Path; r._ROOT = Path({str(registry._ROOT)!r}); "
         f"r.register(i.new_name(), Path({str(tmp_path / 'inner')!r}), 'ftrace'); "
         "print(flush=True); time.sleep(300)"
@@ -174,8 +176,8 @@ def test_who_cleans_is_not_cleaned_away(tmp_path):
         "sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1], 'x']))"
     )
     inside = (
-        "from critpath.record import leftovers; "
-        f"print([x.name for x in leftovers._processes({{{session!r}}})])"
+        "from critpath.record import cleanup; "
+        f"print([x.name for x in cleanup._processes({{{session!r}}})])"
     )
     environment = {**os.environ, SESSION_VARIABLE: session}
     out = subprocess.check_output([sys.executable, "-c", code, inside], env=environment, text=True)

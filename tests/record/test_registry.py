@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from critpath.record import registry
-from critpath.record.identity import new_name
 from critpath.record.registry import Entry, entries, register, unregister
+from critpath_marks.sessions import new_name
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from critpath.record.identity import SESSION_VARIABLE, new_name, owner_of
+from critpath.record.identity import SESSION_VARIABLE
+from critpath_marks.sessions import new_name, owner_of
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -20,8 +21,9 @@ ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 SCRIPT = """
 import os, subprocess, sys, time
 from pathlib import Path
-from critpath.record import leftovers
-from critpath.record.identity import SESSION_VARIABLE, owner_of, pid_namespace, start_time
+from critpath.record import cleanup
+from critpath.record.identity import SESSION_VARIABLE
+from critpath_marks.sessions import owner_of, pid_namespace, start_time
 
 def process(session="", pid=0):
     if pid:
@@ -48,7 +50,7 @@ assert owner_of(session).gone() is True
 
 # Found, ended, and its pid taken by a stranger before it is removed.
 member = process(session)
-[found] = leftovers._processes({session})
+[found] = cleanup._processes({session})
 assert found.name == str(member.pid)
 end(member)
 stranger = process(pid=member.pid)
@@ -59,7 +61,7 @@ assert stranger.poll() is None
 for swap_first in (True, False):
     end(stranger)
     member = process(session, pid=stranger.pid)
-    [found] = leftovers._processes({session})
+    [found] = cleanup._processes({session})
     opened = os.pidfd_open
     def swapped(pid):
         global stranger
@@ -75,7 +77,7 @@ for swap_first in (True, False):
 # And while it is looked for: the start is of one, the environment of another.
 end(stranger)
 member = process(session, pid=stranger.pid)
-looked = leftovers.session_of
+looked = cleanup.session_of
 def late(pid):
     global stranger
     said = looked(pid)
@@ -83,14 +85,14 @@ def late(pid):
         end(member)
         stranger = process(pid=pid)
     return said
-leftovers.session_of = late
-for found in leftovers._processes({session}):
+cleanup.session_of = late
+for found in cleanup._processes({session}):
     found.remove()
 assert stranger.poll() is None
 # It does end who is meant.
-leftovers.session_of = looked
+cleanup.session_of = looked
 member = process(session)
-[found] = leftovers._processes({session})
+[found] = cleanup._processes({session})
 found.remove()
 assert member.wait(10) == -15
 assert again.poll() is None
@@ -114,7 +116,7 @@ def test_a_recorder_in_another_time_namespace_is_not_taken_for_dead():
     inside = ("unshare", "--time", "--boottime", "100000", "--fork", "--kill-child")
     if run(*inside, "true").returncode:
         pytest.skip("no time namespace can be made here")
-    code = "from critpath.record.identity import *; print(new_name(), flush=True); input()"
+    code = "from critpath_marks.sessions import *; print(new_name(), flush=True); input()"
     recorder = subprocess.Popen(
         [*inside, sys.executable, "-P", "-c", code],
         stdin=subprocess.PIPE,

@@ -13,8 +13,8 @@ import pytest
 
 from critpath.errors import CritpathError
 from critpath.record import session as choose
-from critpath.record.identity import owner_of
 from critpath.record.recorder import RecorderSettings
+from critpath_marks.sessions import owner_of
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.drain import Drain
 from critpath.record.ftrace.tracefs import Instance, scan
-from critpath.record.identity import owner_of
 from critpath.record.recorder import Leftover
 from critpath.record.registry import entries
+from critpath_marks.sessions import owner_of
 
 _LAST: Final = 1 << 17  # bytes: two pages, of any size that there is
 _BESIDE: Final = 1 << 20  # bytes of what is written beside the pages

@@ -28,11 +28,10 @@ from critpath.record.ftrace.preflight import CLOCK, buffer_bytes, obstacles
 from critpath.record.ftrace.tracefs import Instance, scan
 from critpath.record.profiles import profile_events
 from critpath.record.recorder import Recorded, Recorder, RecorderSettings, UnfinishedError
+from critpath_marks.channels import DESCRIPTOR, MARKER
 
 __all__ = ["FtraceRecorder", "finish_raw", "leftovers", "obstacles", "open_recorder"]
 
-MARKER_VARIABLE: Final = "CRITPATH_MARKER"
-MARKER_DESCRIPTOR_VARIABLE: Final = "CRITPATH_MARKER_FD"
 _SETTLE: Final = 0.001  # s
 
 
@@ -111,8 +110,8 @@ class FtraceRecorder:
         """Return where a command writes its markers: a path for root, and a descriptor."""
         instance = self._running()
         return {
-            MARKER_VARIABLE: str(instance.path / "trace_marker"),
-            MARKER_DESCRIPTOR_VARIABLE: str(self._marker),
+            MARKER: str(instance.path / "trace_marker"),
+            DESCRIPTOR: str(self._marker),
         }
 
     def descriptors(self) -> tuple[int, ...]:

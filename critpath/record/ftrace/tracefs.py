@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.record.identity import pid_namespace
+from critpath_marks.sessions import pid_namespace
 
 MOUNT_POINT: Final = Path("/sys/kernel/tracing")
 MOUNT_COMMAND: Final = f"mount -t tracefs nodev {MOUNT_POINT}"

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.record.identity import SESSION_VARIABLE, owner_of, start_time
+from critpath.record.identity import SESSION_VARIABLE
 from critpath.record.lttng.program import reachable, sessions, trusted_program
 from critpath.units import safe_text
+from critpath_marks.sessions import owner_of, start_time
 
 # In our daemon's environment, with the session it was started for.  Not SESSION_VARIABLE,
 # which marks what descends from a command: a daemon is ended after its sessions, in

@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.record.identity import pid_namespace
 from critpath.record.lttng import program
 from critpath.record.recorder import Obstacle
+from critpath_marks.sessions import pid_namespace
 
 if TYPE_CHECKING:
     from critpath.record.recorder import RecorderSettings

@@ -20,7 +20,6 @@ from xml.etree import ElementTree as ET
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.model import CpuLoss
 from critpath.record.dirfd import for_children
-from critpath.record.identity import owner_of
 from critpath.record.lttng import program
 from critpath.record.lttng.daemon import end_daemon, end_orphans, own_daemons, start_daemon
 from critpath.record.lttng.preflight import obstacles
@@ -28,6 +27,8 @@ from critpath.record.lttng.program import Channel, LttngError, channels, install
 from critpath.record.profiles import profile_path
 from critpath.record.reading import read_manifest
 from critpath.record.recorder import Leftover, Recorded, UnfinishedError
+from critpath_marks.channels import RECORDER
+from critpath_marks.sessions import owner_of
 
 if TYPE_CHECKING:
     from critpath.record.recorder import Recorder, RecorderSettings
@@ -85,7 +86,7 @@ class LttngRecorder:
 
     def environment(self) -> Mapping[str, str]:
         """Return which way marks take."""
-        return {"CRITPATH_RECORDER": "lttng" if self._agent else "lttng-logger"}
+        return {RECORDER: "lttng" if self._agent else "lttng-logger"}
 
     def descriptors(self) -> tuple[int, ...]:
         """Return none: /proc/lttng-logger is open to everybody."""

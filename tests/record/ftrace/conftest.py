@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.read.recording import read_events
-from critpath.record.identity import new_name
+from critpath_marks.sessions import new_name
 
-EVERYTHING = (Wanted(Kind.OTHER, ("*",), (("*",),)),)
+EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 TRACEFS = Path("/sys/kernel/tracing")
 SCHED = ("switch", "waking", "wakeup_new", "process_fork", "process_exec", "process_exit")
 EVENTS = (

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from critpath.model import Kind, Loss, Manifest, Wanted
+from critpath.model import EventRequest, Kind, Loss, Manifest
 from critpath.read.manifest import with_counted_losses
 from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream
 from critpath.record.reading import read_manifest
 
 SOURCE = Path(__file__).with_name("numbered.c")
-CALL = (Wanted(Kind.OTHER, ("syscall_entry_lseek",), (("fd",), ("offset",), ("whence",))),)
+CALL = (EventRequest(Kind.OTHER, ("syscall_entry_lseek",), (("fd",), ("offset",), ("whence",))),)
 MOST, EVERY, STAMPS = 8, 256, 1 << 20
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.model import CpuLoss, Kind, Wanted
+from critpath.model import CpuLoss, EventRequest, Kind
 from critpath.read.recording import read_events
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace import convert as module
@@ -58,7 +58,7 @@ def test_control_groups_at_the_start_are_in_the_statedump(raw, tmp_path):
     (raw / "cgroups.json").write_text(json.dumps(rows))
     done = convert(raw, tmp_path / "trace", quiet)
     assert done.events == plain.events + 2
-    wanted = (Wanted(Kind.OTHER, ("critpath_statedump_cgroup",), (("pid",), ("dst_path",))),)
+    wanted = (EventRequest(Kind.OTHER, ("critpath_statedump_cgroup",), (("pid",), ("dst_path",))),)
     for reader in ("native", "babeltrace2"):
         events = read_events(tmp_path / "trace", wanted, reader=reader)
         at = events.rows("critpath_statedump_cgroup")

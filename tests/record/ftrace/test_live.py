@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError, UsageError
-from critpath.model import Kind, Wanted
+from critpath.model import EventRequest, Kind
 from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
 from critpath.record import profiles
@@ -25,9 +25,9 @@ from critpath.record.ftrace import drain, tracefs
 from critpath.record.ftrace import recorder as module
 from critpath.record.ftrace.preflight import obstacles
 from critpath.record.ftrace.recorder import FtraceRecorder, finish_raw, leftovers, open_recorder
-from critpath.record.identity import new_name
 from critpath.record.recorder import Recorded, RecorderSettings, UnfinishedError
 from critpath.record.registry import Entry
+from critpath_marks.sessions import new_name
 
 HINDERED = [o.what for o in obstacles(RecorderSettings("", Path())) if o.fatal]
 pytestmark = [
@@ -153,7 +153,7 @@ def test_a_command_with_its_processes_is_in_the_trace(settings):
     count = recorded.facts["event_count"]
     assert count == sum(c["read events"] for c in counts.values())
     dumped = {"critpath_current", "lttng_statedump_process_state"}
-    found = read_events(made.directory / "trace", (Wanted(Kind.OTHER, tuple(dumped)),))
+    found = read_events(made.directory / "trace", (EventRequest(Kind.OTHER, tuple(dumped)),))
     assert {c.name for c in found.classes} >= dumped - {"critpath_current"}
     assert found.total > count
 
@@ -455,7 +455,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from critpath.record.ftrace.recorder import open_recorder
-from critpath.record.identity import new_name
+from critpath_marks.sessions import new_name
 from critpath.record.recorder import RecorderSettings
 settings = RecorderSettings(new_name(), Path(sys.argv[1]))
 open_recorder(settings).start()

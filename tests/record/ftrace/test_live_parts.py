@@ -22,9 +22,9 @@ from critpath.record.ftrace.events import shortened, wanted
 from critpath.record.ftrace.preflight import buffer_bytes, obstacles
 from critpath.record.ftrace.recorder import Watch, scan_cgroups
 from critpath.record.ftrace.tracefs import scan
-from critpath.record.identity import new_name
 from critpath.record.profiles import ProfileEvents, profile_events, profile_names, profile_path
 from critpath.record.recorder import RecorderSettings
+from critpath_marks.sessions import new_name
 
 pytestmark = pytest.mark.xdist_group("kernel")
 

@@ -13,7 +13,6 @@ import pytest
 from critpath.errors import CritpathError, UsageError
 from critpath.model import Manifest
 from critpath.model.recording import RECORDING
-from critpath.record import identity
 from critpath.record.lttng import program
 from critpath.record.lttng import recorder as ending
 from critpath.record.lttng import recorder as recorder_module
@@ -21,6 +20,7 @@ from critpath.record.lttng.daemon import start_daemon
 from critpath.record.lttng.recorder import finish_dead, leftovers, obstacles, open_recorder
 from critpath.record.manifests import write_manifest
 from critpath.record.recorder import RecorderSettings, UnfinishedError
+from critpath_marks import sessions
 
 ENOUGH = {"sched_switch", "sched_waking", "lttng_logger"}
 
@@ -30,7 +30,7 @@ def settings(tmp_path):
     def make(**more):
         directory = tmp_path / "a b&c"
         directory.mkdir(exist_ok=True)
-        return RecorderSettings(identity.new_name(), directory, **more)
+        return RecorderSettings(sessions.new_name(), directory, **more)
 
     return make
 
@@ -53,7 +53,7 @@ def end(recorder):
 
 def dead_name():
     """A session's name whose process is gone."""
-    code = "from critpath.record.identity import new_name; print(new_name())"
+    code = "from critpath_marks.sessions import new_name; print(new_name())"
     return subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.strip()
@@ -293,7 +293,7 @@ def test_an_unknown_profile_names_those_there_are(machine, settings):
 
 def test_the_session_of_a_dead_recorder_is_a_leftover(machine):
     machine.start_foreign_daemon()
-    dead, alive = dead_name(), identity.new_name()
+    dead, alive = dead_name(), sessions.new_name()
     for name in (dead, alive, "critpath-odd", "mine"):
         machine.add_session(name)
     found = leftovers()
@@ -320,7 +320,7 @@ def test_the_daemon_of_a_dead_recorder_is_a_leftover_once_its_sessions_are_gone(
 def test_the_next_recording_ends_the_daemon_of_a_dead_recorder(machine, settings):
     first = own_daemon_for(dead_name())
     record(settings())
-    assert identity.start_time(first) == 0
+    assert sessions.start_time(first) == 0
     assert not machine.daemon_runs()
 
 

@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""Picks the few events of a recording that the finders of executions ask about.
+"""Keeps the few events of a recording that the finders of executions ask about.
 
-The rule for switches is that of `critpath.executions.digest`, which says why it is enough.
+The rule for switches is that of `critpath.executions.prefilter`, which says why it is enough.
 
 What may be asked of a thread or a cpu is its last switch.  While a chunk goes on that is
 a place in it; what is still open at its end is copied then, once and not at every switch.
@@ -14,17 +14,10 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 include "../model/_tids.pxi"
+include "_actions.pxi"
 
 cdef enum:
-    # What is done with the events of a class, bit by bit; `digest` has the same names.
-    KEEP = 1
-    MARK = 2      # who had its cpu just then is asked for
-    SWITCH = 4
-    BIRTH = 8     # the thread in its first field begins anew
-    FORK = 16     # the thread in its third field does
-
     FIELDS = 5    # of a switch: prev_comm, prev_tid, prev_state, next_comm, next_tid
-    MOST_CPUS = 32768
 
 ctypedef struct Row:
     int64_t row           # position in the recording, -1 none
@@ -33,21 +26,21 @@ ctypedef struct Row:
     int32_t event_class
     int64_t values[FIELDS]
 
-ctypedef struct Seat:
+ctypedef struct CpuState:
     # What a cpu has seen: its last switch, and whether the next one is asked for.
     int32_t at            # its place in this chunk, -1: `last` has it
     int32_t ask
-    int32_t known         # it is among the picker's seats
+    int32_t known         # it is among the filter's cpus
     Row last
 
 ctypedef struct Thread:
     int64_t comm          # as last mentioned, -1 never in this life
-    int32_t at            # the last mention's place in this chunk, -1: `Picker.last` has it
+    int32_t at            # the last mention's place in this chunk, -1: `EventFilter.last` has it
     int32_t kept          # whether it is among the rows already
 
 ctypedef struct Host:
     Tids tids
-    Seat* seats           # by cpu
+    CpuState* cpu_states           # by cpu
 
 ctypedef struct Chunk:
     int64_t row           # of its first event
@@ -65,7 +58,7 @@ ctypedef struct Kept:
     int32_t event_class
 
 
-cdef class Picker:
+cdef class EventFilter:
     """Takes chunks of events one after the other; the kept ones pile up."""
 
     cdef Kept* kept
@@ -74,8 +67,8 @@ cdef class Picker:
     cdef Py_ssize_t value_count, value_room
     cdef Host* hosts
     cdef Py_ssize_t host_count
-    cdef Seat** seats            # those that had events
-    cdef Py_ssize_t seat_count, seat_room
+    cdef CpuState** cpu_states            # those that had events
+    cdef Py_ssize_t cpu_state_count, cpu_state_room
     cdef Thread* threads
     cdef Row* last               # of each thread
     cdef int32_t* some           # places of events in the chunk
@@ -93,9 +86,9 @@ cdef class Picker:
         free(self.last)
         free(self.mentioned)
         free(self.some)
-        free(self.seats)
+        free(self.cpu_states)
         for i in range(self.host_count):
-            free(self.hosts[i].seats)
+            free(self.hosts[i].cpu_states)
             tids_clear(&self.hosts[i].tids)
         free(self.hosts)
 
@@ -163,36 +156,36 @@ cdef class Picker:
             host = &self.hosts[self.host_count]
             # Memory of cpus that never come up is never touched: their last row is 0 where
             # others say -1, so rows count from 1 here.
-            host.seats = <Seat*>calloc(MOST_CPUS, sizeof(Seat))
-            if host.seats == NULL:
+            host.cpu_states = <CpuState*>calloc(MOST_CPUS, sizeof(CpuState))
+            if host.cpu_states == NULL:
                 raise MemoryError
             try:
                 tids_init(&host.tids, 1)
             except MemoryError:
-                free(host.seats)
+                free(host.cpu_states)
                 tids_clear(&host.tids)
                 raise
             self.host_count += 1
         return 0
 
-    cdef Seat* seat(self, int64_t host, int32_t cpu) except? NULL nogil:
+    cdef CpuState* state(self, int64_t host, int32_t cpu) except? NULL nogil:
         """What is known of a cpu, NULL for one that no machine has."""
-        cdef Seat* seat
+        cdef CpuState* state
         cdef void* more
         if cpu < 0 or cpu >= MOST_CPUS:
             return NULL
-        seat = &self.hosts[host].seats[cpu]
-        if not seat.known:
-            if self.seat_count == self.seat_room:
-                more = realloc(self.seats, (2 * self.seat_room + 16) * sizeof(Seat*))
+        state = &self.hosts[host].cpu_states[cpu]
+        if not state.known:
+            if self.cpu_state_count == self.cpu_state_room:
+                more = realloc(self.cpu_states, (2 * self.cpu_state_room + 16) * sizeof(CpuState*))
                 if more == NULL:
                     with gil:
                         raise MemoryError
-                self.seats, self.seat_room = <Seat**>more, 2 * self.seat_room + 16
-            self.seats[self.seat_count] = seat
-            self.seat_count += 1
-            seat.known, seat.at = 1, -1
-        return seat
+                self.cpu_states, self.cpu_state_room = <CpuState**>more, 2 * self.cpu_state_room + 16
+            self.cpu_states[self.cpu_state_count] = state
+            self.cpu_state_count += 1
+            state.known, state.at = 1, -1
+        return state
 
     cdef int more_threads(self) except -1 nogil:
         cdef Py_ssize_t room = 2 * self.thread_room + 1024
@@ -266,32 +259,32 @@ cdef class Picker:
         t.at = at
         return 0
 
-    cdef int on_switch(self, int64_t host, int32_t at, int keep, Seat* seat,
+    cdef int on_switch(self, int64_t host, int32_t at, int keep, CpuState* state,
                        int64_t width) except -1 nogil:
         cdef const int64_t* v = self.chunk.values + self.chunk.offset[at]
         self.mention(host, v[1], v[0], at, &keep)
         self.mention(host, v[4], v[3], at, &keep)
-        if seat != NULL:
-            keep |= seat.ask
+        if state != NULL:
+            keep |= state.ask
             # A mark that is a switch answers for itself, not for the next.
-            seat.ask = 0
-            seat.at = at
+            state.ask = 0
+            state.at = at
             if keep:
-                seat.at = -1
-                seat.last.row = 0
+                state.at = -1
+                state.last.row = 0
         if keep:
             self.put_event(at, width)
         return 0
 
-    cdef int on_mark(self, Seat* seat) except -1 nogil:
+    cdef int on_mark(self, CpuState* state) except -1 nogil:
         """Keep the last switch of a cpu, and ask for the next."""
-        if seat.at >= 0:
-            self.put_event(seat.at, FIELDS)
-        elif seat.last.row:
-            self.put_row(&seat.last)
-        seat.at = -1
-        seat.last.row = 0
-        seat.ask = 1
+        if state.at >= 0:
+            self.put_event(state.at, FIELDS)
+        elif state.last.row:
+            self.put_row(&state.last)
+        state.at = -1
+        state.last.row = 0
+        state.ask = 1
         return 0
 
     cdef void end_chunk(self) noexcept nogil:
@@ -304,10 +297,10 @@ cdef class Picker:
                 self.copy_row(t.at, &self.last[self.mentioned[i]])
             t.at = -1
         self.mentioned_count = 0
-        for i in range(self.seat_count):
-            if self.seats[i].at >= 0:
-                self.copy_row(self.seats[i].at, &self.seats[i].last)
-                self.seats[i].at = -1
+        for i in range(self.cpu_state_count):
+            if self.cpu_states[i].at >= 0:
+                self.copy_row(self.cpu_states[i].at, &self.cpu_states[i].last)
+                self.cpu_states[i].at = -1
 
     def feed(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
              const int32_t[::1] event_class, const int64_t[::1] offset,
@@ -319,7 +312,7 @@ cdef class Picker:
         cdef int action
         cdef const int64_t* v
         cdef int64_t host
-        cdef Seat* seat
+        cdef CpuState* state
         if not n:
             return
         for i in range(<int32_t>class_host.shape[0]):
@@ -340,18 +333,18 @@ cdef class Picker:
                 c = event_class[i]
                 action = actions[c]
                 host = class_host[c]
-                seat = NULL
-                if action & (MARK | SWITCH):
-                    seat = self.seat(host, cpu[i])
-                if action & MARK and seat != NULL:
-                    self.on_mark(seat)
-                if action & SWITCH:
-                    self.on_switch(host, i, action & KEEP, seat, widths[c])
+                state = NULL
+                if action & (ACTION_MARK | ACTION_SWITCH):
+                    state = self.state(host, cpu[i])
+                if action & ACTION_MARK and state != NULL:
+                    self.on_mark(state)
+                if action & ACTION_SWITCH:
+                    self.on_switch(host, i, action & ACTION_KEEP, state, widths[c])
                     continue
                 v = self.chunk.values + offset[i]
-                if action & BIRTH:
+                if action & ACTION_BIRTH:
                     self.born(host, v[0])
-                if action & FORK:
+                if action & ACTION_FORK:
                     self.born(host, v[2])
                 self.put_event(i, widths[c])
             self.end_chunk()

@@ -1,11 +1,12 @@
-"""Where marks go: to the recording that a program is part of, else to any there is.
+"""Channels that take marks: the recording that a program is part of, else any there is.
 
-Chosen at the first mark, anew after a fork, and when what was chosen takes no more:
+A process chooses its channel at the first mark, again after a fork, and again when the chosen
+one takes no more marks:
 
 1. what the recorder put into the environment of its command: ``CRITPATH_MARKER_FD``, an
    inherited descriptor (for programs that may not open the file), ``CRITPATH_MARKER``,
-   the file's path, or ``CRITPATH_RECORDER``, which says that LTTng records;
-2. for a program that was there before the recorder (``critpath record -a``): the tracefs
+   the file's path, or ``CRITPATH_RECORDER``, for LTTng;
+2. for a program that was started before the recorder (``critpath record -a``): the tracefs
    instances of live recorders, where they may be opened, else LTTng's logger file.
 """
 
@@ -14,11 +15,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import Iterator
+    from typing import Final
 
 MARKER: Final = "CRITPATH_MARKER"
 DESCRIPTOR: Final = "CRITPATH_MARKER_FD"
@@ -29,8 +31,9 @@ LOGGER_FILE: Final = "/proc/lttng-logger"
 INSTANCES: Final = ("/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances")
 
 _RESCAN_S: Final = 1.0
+_WRITE: Final = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)  # other systems only import this
 # Daemons close low descriptors, known or not, and get the same numbers again for other
-# files; nobody reaches as high by accident.
+# files; none of them goes this high.
 _HIGH: Final = 800
 
 
@@ -38,22 +41,22 @@ class Channel(Protocol):
     """Something that takes marks."""
 
     def ready(self) -> bool:
-        """Tell whether a mark would be taken, at next to no cost where not."""
+        """Return whether it would take a mark, at next to no cost where not."""
 
     def write(self, message: bytes) -> bool:
-        """Write a mark; False if it was not taken."""
+        """Write a mark; return False if it was not taken."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the files."""
 
 
-def channel(*, agent: bool = True) -> Channel | None:
-    """Return what takes marks now, None if nothing does.
+def find_channel(*, agent: bool = True) -> Channel | None:
+    """Return the channel that takes marks now, None if there is none.
 
     Parameters
     ----------
     agent : bool
-        Whether LTTng's Python agent may be used, whose start takes its time.
+        Whether LTTng's Python agent, which is slow to start, may be used.
     """
     global _chosen  # noqa: PLW0603 - the state of the process, as sys.stdout is
     chosen = _chosen
@@ -62,8 +65,8 @@ def channel(*, agent: bool = True) -> Channel | None:
     return chosen if chosen.ready() else None
 
 
-def forget() -> None:
-    """Let go of what was chosen, and choose anew at the next mark."""
+def forget_channel() -> None:
+    """Close the chosen channel, and choose again at the next mark."""
     global _chosen
     before, _chosen = _chosen, None
     if before is not None:
@@ -71,14 +74,14 @@ def forget() -> None:
 
 
 _chosen: Channel | None = None
-# Instances that take no more: their names are never used again.
+# Instances that take no more marks: their names are never used again.
 _ended: set[str] = set()
 
 
 def _candidates(*, agent: bool) -> Iterator[Channel]:
     environment = os.environ
     link = environment.get(MARKER, "")
-    inherited = _inherited(environment.get(DESCRIPTOR, ""))
+    inherited = _open_inherited(environment.get(DESCRIPTOR, ""))
     if inherited is not None:
         yield inherited
     if os.path.isabs(link) and os.path.basename(link) == "trace_marker" and link not in _ended:  # noqa: PTH117, PTH119 - pathlib is slow to import
@@ -87,7 +90,7 @@ def _candidates(*, agent: bool) -> Iterator[Channel]:
             yield _File(descriptor, link)
     recorder = environment.get(RECORDER, "")
     if recorder == "lttng" and agent:
-        logger = _agent()
+        logger = _start_agent()
         if logger is not None:
             yield logger
     yield _Any(logger_first=recorder.startswith("lttng"))
@@ -95,13 +98,13 @@ def _candidates(*, agent: bool) -> Iterator[Channel]:
 
 def _open(path: str) -> int | None:
     try:
-        return _high(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        return _move_high(os.open(path, _WRITE))
     except OSError:
         return None
 
 
-def _high(descriptor: int) -> int:
-    """Move a descriptor out of the way."""
+def _move_high(descriptor: int) -> int:
+    """Move a descriptor to where daemons do not close it."""
     import fcntl  # noqa: PLC0415 - only where something records
 
     try:
@@ -112,16 +115,16 @@ def _high(descriptor: int) -> int:
     return moved
 
 
-def _inherited(text: str) -> Channel | None:
-    """Return the channel of an inherited descriptor, if it still is what it was."""
+def _open_inherited(text: str) -> Channel | None:
+    """Return the channel of an inherited descriptor, if it is still a trace marker."""
     if not (text.isascii() and text.isdigit() and len(text) < 8):
         return None
     try:
-        link = os.readlink(f"/proc/self/fd/{int(text)}")  # noqa: PTH115 - pathlib is slow to import
+        link = os.readlink(f"/proc/self/fd/{int(text)}")
         if not link.endswith("/trace_marker") or link in _ended:
             return None
         # The original stays for the children, and for others in this process.
-        return _File(_high(os.dup(int(text))), link)
+        return _File(_move_high(os.dup(int(text))), link)
     except OSError:
         return None
 
@@ -134,28 +137,28 @@ class _File:
         self._path = path
 
     def ready(self) -> bool:
-        """Tell that it is there."""
+        """Return True: it was opened."""
         return True
 
     def write(self, message: bytes) -> bool:
-        """Write, or turn to another channel for good if this one takes no more."""
+        """Write, or change to another channel for good if this one takes no more."""
         descriptor = self._descriptor
         if descriptor >= 0:
             try:
                 os.write(descriptor, message)
             except OSError as error:
-                return self._failed(error, descriptor, message)
+                return self._handle_error(error, descriptor, message)
             return True
-        return self._elsewhere(message)
+        return self._write_to_next(message)
 
     def close(self) -> None:
-        """Close the file, which the recorder wants to remove one day."""
+        """Close the file: the recorder removes it after the recording."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             with suppress(OSError):
                 os.close(descriptor)
 
-    def _failed(self, error: OSError, descriptor: int, message: bytes) -> bool:
+    def _handle_error(self, error: OSError, descriptor: int, message: bytes) -> bool:
         import errno  # noqa: PLC0415 - at the end of a recording
 
         if error.errno not in {errno.EBADF, errno.EINVAL, errno.ENODEV, errno.EPERM, errno.EIO}:
@@ -166,24 +169,24 @@ class _File:
             # no longer keeps the recorder from removing its instance.
             os.close(descriptor)
         except OSError:
-            pass  # somebody closed it: the file may still be good
+            pass  # the program closed it: the file may still be good
         else:
             _ended.add(self._path)
-        return self._elsewhere(message)
+        return self._write_to_next(message)
 
-    def _elsewhere(self, message: bytes) -> bool:
+    def _write_to_next(self, message: bytes) -> bool:
         global _chosen  # noqa: PLW0603 - as above
         if _chosen is self:
             _chosen = None
-        other = channel()
+        other = find_channel()
         return other is not None and other is not self and other.write(message)
 
 
 class _Any:
-    """Whatever records the whole machine, looked for once a second at most.
+    """Recorders of the whole machine, looked for once a second at most.
 
-    An instance's file is opened for every mark: a program that lives on and is silent
-    would otherwise keep its recorder from removing it.
+    An instance's file is opened for every mark: a long-lived program that makes no marks
+    would otherwise keep the recorder from removing it.
     """
 
     def __init__(self, *, logger_first: bool) -> None:
@@ -193,7 +196,7 @@ class _Any:
         self._logger: int | None = None
 
     def ready(self) -> bool:
-        """Tell whether anything was there within the last second."""
+        """Return whether a recorder was there within the last second."""
         if monotonic() >= self._next:
             self._look()
         return bool(self._files) or self._logger is not None
@@ -203,7 +206,7 @@ class _Any:
         if self._logger is None and self._logger_first:
             self._logger = _open(LOGGER_FILE)
         first = self._logger_first and self._logger is not None
-        self._files = () if first else tuple(_instances())
+        self._files = () if first else tuple(_list_instances())
         if self._logger is None and not self._files:
             self._logger = _open(LOGGER_FILE)
 
@@ -212,7 +215,7 @@ class _Any:
         taken = False
         for path in self._files:
             try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+                descriptor = os.open(path, _WRITE)
             except OSError:
                 self._drop(path)
                 continue
@@ -239,11 +242,11 @@ class _Any:
                 os.close(descriptor)
 
     def _drop(self, path: str) -> None:
-        """Leave a file alone until the next look."""
+        """Ignore a file until the next look."""
         self._files = tuple(f for f in self._files if f != path)
 
 
-def _instances() -> Iterator[str]:
+def _list_instances() -> Iterator[str]:
     """Yield the marker files of live recorders' instances."""
     for place in INSTANCES:
         try:
@@ -252,7 +255,7 @@ def _instances() -> Iterator[str]:
             continue
         names = [n for n in names if n.startswith("critpath-")]
         if names:
-            from critpath.record.identity import owner_of  # noqa: PLC0415 - slow to import
+            from critpath_marks.sessions import owner_of  # noqa: PLC0415 - slow to import
 
             owners = {n: owner_of(n) for n in names}
             yield from (
@@ -264,7 +267,7 @@ def _instances() -> Iterator[str]:
 
 
 class _Agent:
-    """LTTng-UST's Python agent: records of our logger, given to its handler alone."""
+    """LTTng-UST's Python agent: takes records of our logger through its own handlers."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
@@ -274,27 +277,27 @@ class _Agent:
         return [h for h in self._logger.root.handlers if type(h).__module__.startswith("lttngust")]
 
     def ready(self) -> bool:
-        """Tell whether a session records loggers of Python."""
+        """Return whether a session records loggers of Python."""
         return bool(self._handlers()) or self._else.ready()
 
     def write(self, message: bytes) -> bool:
-        """Hand a record to the agent; the program's own handlers never see it."""
+        """Give a record to the agent's handlers, none to the program's own."""
         handlers = self._handlers()
-        if not handlers:  # it did not reach the session daemon, or the session is over
+        if not handlers:  # it did not reach the session daemon, or the session has ended
             return self._else.ready() and self._else.write(message)
         text = message.decode("ascii").rstrip("\n")
-        # With a function's name, which the agent takes for granted.
+        # With a function's name, which the agent needs.
         record = self._logger.makeRecord(LOGGER, 20, "critpath", 0, text, (), None, "mark")
         for handler in handlers:
             handler.handle(record)
         return True
 
     def close(self) -> None:
-        """Let go of the logger file; the agent has threads of its own."""
+        """Close the logger file; the agent's threads are its own."""
         self._else.close()
 
 
-def _agent() -> Channel | None:
+def _start_agent() -> Channel | None:
     import logging  # noqa: PLC0415 - LTTng only
     from importlib import import_module  # noqa: PLC0415 - LTTng only
 
@@ -303,7 +306,7 @@ def _agent() -> Channel | None:
     try:
         # Connects to the session daemon, and waits for it (5 s at most).
         import_module("lttngust")
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, the program goes on
+    except Exception:  # noqa: BLE001 - a broken agent must not stop the program
         return None
     finally:
         # The agent makes the root logger let everything pass, into the program's own

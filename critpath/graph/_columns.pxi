@@ -1,4 +1,5 @@
-# Searches in what is in order of time.  Included by _walk.pyx and _processors.pyx.
+# Searches in columns in order of time, and room for tables that grow.  Included by _walk.pyx and
+# _processors.pyx.
 
 cdef inline int64_t first_from(const int64_t* times, int64_t low, int64_t high, int64_t t,
                                bint beyond) noexcept nogil:
@@ -58,3 +59,19 @@ cdef inline int64_t last_before(const int64_t* start, const int64_t* begin, int6
         return -1
     hint[owner] = low
     return low
+
+
+cdef void* with_room(void* data, int64_t count, int64_t* capacity, int64_t first,
+                     size_t item) except NULL nogil:
+    """Return a table with room for one more: ``first`` of them at first, then twice as many."""
+    cdef void* more
+    cdef int64_t wanted
+    if count < capacity[0]:
+        return data
+    wanted = 2 * capacity[0] if capacity[0] else first
+    more = realloc(data, wanted * item)
+    if more == NULL:
+        with gil:
+            raise MemoryError()
+    capacity[0] = wanted
+    return more

@@ -21,37 +21,37 @@ from typing import Final
 
 import numpy as np
 
-from critpath.executions._digest import Picker
+from critpath.executions._prefilter import EventFilter
 from critpath.executions.specification import Specification
 from critpath.model import I64, U8, EventChunk, EventClass, Events, Kind
 
 
-class _Action(IntFlag):
-    """What is done with the events of a class; `_digest.pyx` has the same bits."""
+class Action(IntFlag):
+    """What is done with the events of a class."""
 
     DROP = 0
     KEEP = 1
-    MARK = 2
+    MARK = 2  # the thread that has its cpu just then is asked for
     SWITCH = 4
-    BIRTH = 8
-    FORK = 16
+    BIRTH = 8  # the thread in its first field begins anew
+    FORK = 16  # the thread in its third field does
 
 
 # What finders ask of the kernel's own events; every other of them is left out.
 _KINDS: Final = {
-    Kind.OTHER: _Action.KEEP | _Action.MARK,
-    Kind.SWITCH: _Action.SWITCH,
-    Kind.WAKEUP_NEW: _Action.KEEP | _Action.BIRTH,
-    Kind.FORK: _Action.KEEP | _Action.FORK,
-    Kind.EXEC: _Action.KEEP,
-    Kind.EXIT: _Action.KEEP,
-    Kind.STATEDUMP: _Action.KEEP,
-    Kind.NET_SEND: _Action.KEEP,
-    Kind.NET_RECEIVE: _Action.KEEP,
+    Kind.OTHER: Action.KEEP | Action.MARK,
+    Kind.SWITCH: Action.SWITCH,
+    Kind.WAKEUP_NEW: Action.KEEP | Action.BIRTH,
+    Kind.FORK: Action.KEEP | Action.FORK,
+    Kind.EXEC: Action.KEEP,
+    Kind.EXIT: Action.KEEP,
+    Kind.STATEDUMP: Action.KEEP,
+    Kind.NET_SEND: Action.KEEP,
+    Kind.NET_RECEIVE: Action.KEEP,
 }
 
 
-class Digest:
+class Prefilter:
     """Keeps of a stream of events what `find_executions` needs.
 
     Parameters
@@ -63,7 +63,7 @@ class Digest:
     def __init__(self, specifications: Collection[Specification]) -> None:
         patterns = [p for s in specifications for p in (s.begin, s.end) if p is not None]
         self._named = {pattern.name for pattern in patterns}
-        self._picker = Picker()
+        self._filter = EventFilter()
         self._known = 0
         self._actions: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)
@@ -83,7 +83,7 @@ class Digest:
             self._actions = np.array([self._action(c) for c in classes], np.uint8)
             self._hosts = np.array([c.host for c in classes], np.int64)
             self._widths = np.array([len(c.fields) for c in classes], np.int64)
-        self._picker.feed(
+        self._filter.feed(
             chunk.timestamp,
             chunk.cpu,
             chunk.event_class,
@@ -102,7 +102,7 @@ class Digest:
         recording : Events
             Everything but the columns.
         """
-        timestamp, cpu, event_class, offset, values = self._picker.take()
+        timestamp, cpu, event_class, offset, values = self._filter.take()
         return replace(
             recording,
             timestamp=timestamp,
@@ -112,6 +112,6 @@ class Digest:
             values=values,
         )
 
-    def _action(self, of: EventClass) -> _Action:
-        action = _KINDS.get(of.kind, _Action.DROP)
-        return action | _Action.KEEP | _Action.MARK if of.name in self._named else action
+    def _action(self, of: EventClass) -> Action:
+        action = _KINDS.get(of.kind, Action.DROP)
+        return action | Action.KEEP | Action.MARK if of.name in self._named else action

@@ -17,8 +17,8 @@ from urllib.parse import unquote
 import pytest
 
 import critpath
-from critpath.record import channels, identity
-from critpath.record.marks import LONGEST, message, word
+from critpath_marks import channels, sessions
+from critpath_marks.marks import LONGEST, escape_word, format_mark
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -83,7 +83,7 @@ def nobody(monkeypatch) -> None:
     "text", ["job", "two words", "100%", "@7", "a\tb\n", "%41", "ä€", "\u2028", "a" * LONGEST]
 )
 def test_words_are_lossless(text):
-    written = word(text)
+    written = escape_word(text)
     assert re.fullmatch(r"[!-~]+", written)
     assert not written.startswith("@")
     assert unquote(written) == text
@@ -91,17 +91,17 @@ def test_words_are_lossless(text):
 
 def test_long_words_stay_distinct_and_fit():
     texts = ["x" * 5000, "x" * 5000 + "y", "ä" * 5000, "ä" * 4999]
-    words = [word(t) for t in texts]
+    words = [escape_word(t) for t in texts]
     assert len(set(words)) == len(texts)
     assert max(map(len, words)) <= LONGEST
     assert all("\ufffd" not in unquote(w) for w in words)
 
 
 def test_messages():
-    assert message("begin", "job") == b"critpath:begin job\n"
-    assert message("end", "job", 7) == b"critpath:end job 7\n"
-    assert message("end", "job", "", thread="12") == b"critpath:end job @12\n"
-    assert message("end", "job", 0) == b"critpath:end job 0\n"
+    assert format_mark("begin", "job") == b"critpath:begin job\n"
+    assert format_mark("end", "job", 7) == b"critpath:end job 7\n"
+    assert format_mark("end", "job", "", thread="12") == b"critpath:end job @12\n"
+    assert format_mark("end", "job", 0) == b"critpath:end job 0\n"
 
 
 @pytest.mark.usefixtures("nobody")
@@ -292,11 +292,11 @@ def test_a_descriptor_that_is_something_else_is_left_alone(monkeypatch, tmp_path
         monkeypatch.setenv(channels.DESCRIPTOR, str(file.fileno()))
         assert critpath.mark("begin", "x") is False
     monkeypatch.setenv(channels.MARKER, str(tmp_path / "data"))
-    channels.forget()
+    channels.forget_channel()
     assert critpath.mark("begin", "x") is False
     for wrong in ("", "-1", "x", "99999999999", "700"):
         monkeypatch.setenv(channels.DESCRIPTOR, wrong)
-        channels.forget()
+        channels.forget_channel()
         assert critpath.mark("begin", "x") is False
     assert (tmp_path / "data").read_bytes() == b""
 
@@ -369,7 +369,7 @@ def instance() -> Iterator[Path]:
         subprocess.run(["mount", "-t", "tracefs", "nodev", root], check=False, capture_output=True)
     if not (root / "instances").is_dir():
         pytest.skip("tracefs cannot be mounted here")
-    path = root / "instances" / identity.new_name()
+    path = root / "instances" / sessions.new_name()
     try:
         path.mkdir()
     except OSError as error:
@@ -378,7 +378,7 @@ def instance() -> Iterator[Path]:
         (path / "trace_clock").write_text("mono")
         yield path
     finally:
-        channels.forget()
+        channels.forget_channel()
         path.rmdir()
 
 
@@ -436,15 +436,15 @@ def test_threads_and_children_mark_in_the_kernel(instance, way):
 def test_a_recording_that_ends_is_let_go_and_the_next_is_found(instance, monkeypatch):
     monkeypatch.setenv(channels.MARKER, str(instance / "trace_marker"))
     monkeypatch.delenv(channels.DESCRIPTOR, raising=False)
-    channels.forget()
+    channels.forget_channel()
     assert critpath.mark("begin", "one")
     (instance / "tracing_on").write_text("0")
     critpath.mark("end", "one")  # says that it is over
-    other = instance.with_name(identity.new_name())
+    other = instance.with_name(sessions.new_name())
     other.mkdir()
     try:
         instance.rmdir()  # nobody holds it
-        channels.forget()
+        channels.forget_channel()
         assert critpath.mark("begin", "two")
         assert "begin two" in [text for _, text in recorded(other)]
     finally:
@@ -455,7 +455,7 @@ def test_a_recording_that_ends_is_let_go_and_the_next_is_found(instance, monkeyp
 def test_a_closed_descriptor_does_no_harm(instance, monkeypatch, tmp_path):
     monkeypatch.setenv(channels.MARKER, str(instance / "trace_marker"))
     monkeypatch.delenv(channels.DESCRIPTOR, raising=False)
-    channels.forget()
+    channels.forget_channel()
     assert critpath.mark("begin", "one")
     os.closerange(channels._HIGH, channels._HIGH + 20)  # as daemons do
     with contextlib.ExitStack() as stack:

@@ -3,9 +3,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-U8: TypeAlias = npt.NDArray[np.uint8]
+F64: TypeAlias = npt.NDArray[np.float64]
 F32: TypeAlias = npt.NDArray[np.float32]
 I64: TypeAlias = npt.NDArray[np.int64]
+I8: TypeAlias = npt.NDArray[np.int8]
+U8: TypeAlias = npt.NDArray[np.uint8]
 Numbers: TypeAlias = npt.NDArray[Any]  # int32 or float64, all of one call alike
 
 NO_INT: int
@@ -32,3 +34,23 @@ def forward(
 def backtrack(
     trace: U8, first: int, i: int, j: int, state: int, low: I64, path: U8, place: int
 ) -> tuple[int, int, int]: ...
+def summarise(rows: I8, share: F64, frequency: F64, gap_starts: F64, gap_ends: F64) -> None: ...
+def expected_ratio(
+    a: F64,
+    ratio: F64,
+    b: F32,
+    least: float,
+    low: I64,
+    high: I64,
+    out: F32,
+) -> None: ...
+def sum_of_pairs(
+    codes: I8,
+    weights: F64,
+    side: U8,
+    crossing: bool,
+    log_ratio: F64,
+    gap_open: float,
+    extend: float,
+    centre: float,
+) -> float: ...

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.executions.digest import Digest
 from critpath.executions.find import find_executions
+from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification, wanted
 from critpath.model import EventChunk, Events
 from critpath.read.event_names import KERNEL
@@ -43,10 +43,10 @@ def chunks(events: Events, size: int):
 
 
 def digested(events: Events, text: str, size: int = 1000) -> Events:
-    digest = Digest([parse_specification(text)])
+    prefilter = Prefilter([parse_specification(text)])
     for chunk in chunks(events, size):
-        digest.feed(chunk, events.classes)
-    return digest.events(events)
+        prefilter.feed(chunk, events.classes)
+    return prefilter.events(events)
 
 
 def assert_same_executions(events: Events, text: str, size: int = 1000) -> int:

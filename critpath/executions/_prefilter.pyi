@@ -1,6 +1,6 @@
 from critpath.model import I32, I64, U8
 
-class Picker:
+class EventFilter:
     def feed(
         self,
         timestamp: I64,

@@ -1,0 +1,125 @@
+"""What events mean, and what threads do: the one table of each.
+
+The build writes the same numbers for the native modules, as ``KIND_SWITCH`` and ``STATE_RUN``
+(``tools/cython_enums.py``).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple, Self
+
+
+class Qualifier(NamedTuple):
+    """The field of an event that says more about what begins with it: a segment's detail.
+
+    Attributes
+    ----------
+    field : str
+        The field's first spelling (`EventRequest.fields`).
+    form : str
+        How a number becomes a text, for `str.format`; "" where the field is a text.
+    scale : float
+        What the number is multiplied by before.
+    """
+
+    field: str
+    form: str = ""
+    scale: float = 1.0
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Types of the field (`EventClass.types`) that can be read so."""
+        return frozenset({"int", "uint"} if self.form else {"str"})
+
+    def text(self, value: int) -> str:
+        """Return a number as the detail has it."""
+        return self.form.format(value * self.scale)
+
+
+class Kind(IntEnum):
+    """What an event means to critpath, whatever its tracer calls it.
+
+    Attributes
+    ----------
+    qualifier : Qualifier or None
+    """
+
+    qualifier: Qualifier | None
+
+    def __new__(cls, value: int, qualifier: Qualifier | None = None) -> Self:  # noqa: D102
+        self = int.__new__(cls, value)
+        self._value_ = value
+        self.qualifier = qualifier
+        return self
+
+    OTHER = 0  # asked for by name only (executions, tests)
+    SWITCH = 1
+    WAKING = 2
+    WAKEUP = 3
+    WAKEUP_NEW = 4
+    FORK = 5
+    EXEC = 6
+    EXIT = 7
+    IRQ_ENTRY = 8, Qualifier("name")
+    IRQ_EXIT = 9
+    SOFTIRQ_ENTRY = 10
+    SOFTIRQ_EXIT = 11
+    TIMER_ENTRY = 12
+    TIMER_EXIT = 13
+    STATEDUMP = 14
+    SYSCALL_ENTRY = 15
+    SYSCALL_EXIT = 16
+    NET_SEND = 17
+    NET_RECEIVE = 18
+    VECTOR_ENTRY = 19  # x86 interrupt vectors: local timer, reschedule, function calls
+    VECTOR_EXIT = 20
+    CURRENT = 21  # the thread that has the cpu, where no switch told of it
+
+
+class State(IntEnum):
+    """States of a thread on a path; names as in the path's JSON.
+
+    Attributes
+    ----------
+    trace_compass : str
+        Trace Compass' coarser name, for cross-checks with its views.
+    """
+
+    trace_compass: str
+
+    def __new__(cls, value: int, trace_compass: str = "UNKNOWN") -> Self:  # noqa: D102
+        self = int.__new__(cls, value)
+        self._value_ = value
+        self.trace_compass = trace_compass
+        return self
+
+    UNKNOWN = 0, "UNKNOWN"
+    RUN = 1, "RUNNING"
+    RUN_USER = 2, "RUNNING"
+    RUN_SYSCALL = 3, "RUNNING"
+    IRQ = 4, "INTERRUPTED"
+    SOFTIRQ = 5, "INTERRUPTED"
+    WAIT_CPU = 6, "PREEMPTED"
+    WAIT_TASK = 7, "BLOCKED"
+    WAIT_DISK = 8, "BLOCK_DEVICE"
+    WAIT_NET = 9, "NETWORK"
+    WAIT_TIMER = 10, "TIMER"
+    WAIT_DEVICE = 11, "INTERRUPTED"
+    WAIT_SOFTIRQ = 12, "INTERRUPTED"
+    WAIT_IPI = 13, "IPI"
+    WAIT_FUTEX = 14, "BLOCKED"
+    WAIT_POLL = 15, "BLOCKED"
+    WAIT_PIPE = 16, "BLOCKED"
+    WAIT_STOPPED = 17, "BLOCKED"
+    NET_TRANSIT = 18, "NETWORK"
+    WAIT_UNEXPLAINED = 19, "UNKNOWN"
+
+
+# Names by code.
+STATES: Final = tuple(State(code).name for code in range(len(State)))
+
+RUNNING: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL})
+
+# What the machine does to an execution, rather than the execution itself.
+INTERFERENCE: Final = frozenset({State.IRQ, State.SOFTIRQ, State.WAIT_CPU})
