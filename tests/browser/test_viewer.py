@@ -277,7 +277,7 @@ def test_filters_hide_and_count_what_does_not_match(show, real, tmp_path):
     # Two threads of one kind, one entry of the filter.
     having = {one.position for one in ranked[:2]}
     for i, one in enumerate(ranked[:2]):
-        one.segments[0].update(comm=f"reporter-{i}", tid=-1 if i else 15729)
+        one.segments[0].comm, one.segments[0].tid = f"reporter-{i}", -1 if i else 15729
     place = tmp_path / "report.html"
     place.write_text(render_html(document), encoding="utf-8")
     page = show(place)

@@ -88,6 +88,7 @@ def test_compare_writes_files_and_still_prints(run, tmp_path):
     assert json.loads((tmp_path / "c.json").read_text()) == {
         "format": "critpath/comparison/1",
         "a": 1,
+        "subject": {},
     }
 
 
