@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
+from msgspec import structs
 
 from critpath.report.document.as_json import load_document
 from critpath.report.document.comparison import comparison_document
@@ -217,14 +218,14 @@ def test_a_click_pins_the_details_with_times_to_paste(show, real):
     assert told["thread"] == f"{here.comm} {here.tid}"
     assert told["cpu"] == str(here.cpu)
     # The first change of thread is one going to sleep, the last one a wake.
-    assert told["here while this sleeps"] == f"{before['comm']} {before['tid']}"
+    assert told["here while this sleeps"] == f"{before.comm} {before.tid}"
     if here.state == "WAIT_CPU":
         assert told["ran instead"] == here.detail
     codes = [code.text for code in page.all("#aligned .details td code")]
     epoch = document.sets.sample.epochs[0]
     assert codes[:2] == [str(here.begin), str(here.end)]
     assert codes[2:4] == [
-        f"{here[name] // 10**9}.{here[name] % 10**9:09d}" for name in ("begin", "end")
+        f"{moment // 10**9}.{moment % 10**9:09d}" for moment in (here.begin, here.end)
     ]
     whole = datetime.fromtimestamp((here.begin + epoch) // 10**9, UTC)
     assert codes[4] == f"{whole:%Y-%m-%dT%H:%M:%S}.{(here.begin + epoch) % 10**9:09d}Z"
@@ -389,7 +390,7 @@ def test_a_group_of_many_rows_scrolls_inside_its_drawing(show, factory, tmp_path
     document = comparison_document(factory.comparison(normals=17, samples=1, anomalous=1))
     one = document.aligned[0]
     one.rows = [
-        {**one.rows[i % 17], "id": f"n{i}"} for i in range(200)
+        structs.replace(one.rows[i % 17], id=f"n{i}") for i in range(200)
     ] + one.rows[-1:]  # fmt: skip
     place = tmp_path / "report.html"
     place.write_text(render_html(document), encoding="utf-8")
@@ -516,9 +517,9 @@ def test_executions_without_a_drawing_open_when_chosen(show, factory, tmp_path, 
         "s.dispatchEvent(new Event('change'))",
         str(last.position),
     )
-    inside = f"#x{last['position']}"
+    inside = f"#x{last.position}"
     page.until("return document.querySelector(arguments[0] + ' .about')?.textContent", inside)
-    assert page.driver.current_url.endswith(f"#execution={last['execution']}")
+    assert page.driver.current_url.endswith(f"#execution={last.execution}")
     assert "left out for size" in page.text(f"{inside} figcaption")
     assert page.text(f"{inside} .rank") == "1"
     # The table of executions leads there as well, though its link needs the script.
