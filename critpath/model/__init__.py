@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from critpath.model.alignment import LETTERS, Alignment, Loop, in_doublings
+    from critpath.model.alignment import LETTERS, Alignment, Loop, label_duration
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from critpath.model.comparison import CompareSettings, Comparison
     from critpath.model.detection import Change, Detection, StateTest
     from critpath.model.events import Clock, EventChunk, EventClass, EventRequest, Events, Loss
-    from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
+    from critpath.model.findings import (
+        Aligned,
+        Cause,
+        ColumnStatistics,
+        Context,
+        Finding,
+        Member,
+    )
     from critpath.model.kinds import INTERFERENCE, RUNNING, STATES, Kind, State
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import (
@@ -57,16 +64,18 @@ if TYPE_CHECKING:
         Block,
         BlockList,
         Blocks,
-        Opened,
+        BlockStore,
+        OpenColumns,
+        ReplayedRecording,
         Timelines,
         Workers,
-        filled_in,
-        whole_block,
+        make_single_block,
+        open_filled,
     )
     from critpath.model.vectors import Symbol, VectorTable, identifiers, mid_ranks
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
+    "alignment": ("Alignment", "LETTERS", "Loop", "label_duration"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
@@ -74,7 +83,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "comparison": ("CompareSettings", "Comparison"),
     "detection": ("Change", "Detection", "StateTest"),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
-    "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
+    "findings": ("Aligned", "Cause", "ColumnStatistics", "Context", "Finding", "Member"),
     "kinds": ("INTERFERENCE", "Kind", "RUNNING", "STATES", "State"),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": (
@@ -87,8 +96,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
-        *("Block", "BlockList", "Blocks", "Opened", "Timelines", "Workers", "filled_in"),
-        "whole_block",
+        *("Block", "BlockList", "BlockStore", "Blocks", "OpenColumns", "ReplayedRecording"),
+        *("Timelines", "Workers", "make_single_block", "open_filled"),
     ),
     "vectors": ("Symbol", "VectorTable", "identifiers", "mid_ranks"),
 }
@@ -122,6 +131,7 @@ __all__ = [
     "Alignment",
     "Block",
     "BlockList",
+    "BlockStore",
     "Blocks",
     "Bool",
     "Calibration",
@@ -134,6 +144,7 @@ __all__ = [
     "ColumnStatistics",
     "CompareSettings",
     "Comparison",
+    "Context",
     "CpuLoss",
     "CriticalPaths",
     "Detectable",
@@ -150,14 +161,16 @@ __all__ = [
     "Loop",
     "Loss",
     "Manifest",
+    "Member",
     "Missing",
-    "Opened",
+    "OpenColumns",
     "Outliers",
     "PackedBlock",
     "PackedBlocks",
     "PathSet",
     "Piece",
     "Rate",
+    "ReplayedRecording",
     "Rows",
     "Run",
     "State",
@@ -168,12 +181,12 @@ __all__ = [
     "Timelines",
     "VectorTable",
     "Workers",
-    "filled_in",
     "freeze_columns",
     "identifiers",
-    "in_doublings",
     "join_paths",
     "join_stored",
+    "label_duration",
+    "make_single_block",
     "mid_ranks",
-    "whole_block",
+    "open_filled",
 ]

@@ -211,7 +211,7 @@ class Gate:
             sessions = pipeline.make_sessions(parts, _EXECUTIONS)
             made = Baseline(sessions, settings["interrupts"], __version__)
             save_baseline(made, file)
-            self.note(f"{file}: made of {pipeline.said_of(made)}")
+            self.note(f"{file}: made of {pipeline.describe_baseline(made)}")
             return None
         if not (self.update or self.accept):
             normal = _joined(_extract([file], settings))
@@ -231,7 +231,7 @@ class Gate:
         save_baseline(outcome.baseline, file)
         anew = outcome.comparison.verdict != "ok"
         how = "begun anew with" if anew else "has now"
-        self.note(f"{file}: {how} {pipeline.said_of(outcome.baseline)}")
+        self.note(f"{file}: {how} {pipeline.describe_baseline(outcome.baseline)}")
         return None if anew else outcome.comparison
 
     def _judged(self, comparison: Comparison, kept: Path | None = None) -> dict[str, Any]:

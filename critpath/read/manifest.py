@@ -213,13 +213,13 @@ def _unfinished(manifest: Manifest, recording: Path) -> tuple[str, ...]:
 
 
 def with_manifest(events: Events, manifest: Manifest) -> Events:
-    """Add what a manifest knows to the events of its recording: loss, circumstances.
+    """Add what a manifest knows to the events of its recording: losses, environment.
 
     Returns
     -------
     Events
         With the losses of `with_counted_losses`, and an ``environment`` of its own with
-        what two recordings should have in common (`critpath.detect.circumstances`).
+        what two recordings should have in common (`critpath.detect.comparability`).
     """
     said = {
         "recorded_on": manifest.host.get("name"),

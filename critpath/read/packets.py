@@ -1,21 +1,77 @@
-"""What the packets of a trace say about what is missing from it."""
+"""The packets of one stream as columns: what they and their events say of their times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Final, Self
 
 import numpy as np
 
-from critpath.model import I64, Loss
-from critpath.read.losses import contradictions, coverage, gathered
-from critpath.read.packet_table import Column, Damage, Packets, Tracer, columns_of, has_end
+from critpath.model import I64, Bool
 from critpath.read.program import Role
 from critpath.read.records import Record
-from critpath.units import plural
 
-REASONS: Final = {int(damage): damage.reason for damage in Damage}
-_NOBODY: Final = Tracer()
+
+class Column(IntEnum):
+    """Columns of the decoder's table of packets."""
+
+    OFFSET = 0  # bytes from the begin of the file
+    SIZE = 1  # bytes, within the file
+    CONTENT = 2  # bits
+    BEGIN = 3  # raw clock values
+    END = 4
+    SEQUENCE = 5
+    DISCARDED = 6
+    CPU = 7
+    STREAM = 8  # position of the stream class, -1 if unknown
+    INSTANCE = 9
+    EVENTS = 10  # of any class, decoded whole
+    FIRST = 11  # least timestamp (ns), the greatest int64 without events
+    LAST = 12
+    DAMAGE = 13  # 0, or a `Damage`
+    WHERE = 14  # bit of the packet; -1 - bit if the file ends before the packet
+    ROW = 15  # first row of the packet
+    PRESENT = 16  # a bit per `Role` that the packet has, and per `PacketBit`
+
+
+class PacketBit(IntEnum):
+    """Bits of `Column.PRESENT` beyond those of the roles."""
+
+    TURNED = 16  # time runs backwards within the packet
+    UNWRITTEN = 17  # it has no end, and where its content should end nothing was written
+    UNEVEN = 18  # it is not its content, rounded up to pages
+
+
+class Damage(IntEnum):
+    """What is wrong with a packet; 0 is nothing."""
+
+    reason: str
+
+    def __new__(cls, value: int, reason: str = "unreadable") -> Self:  # noqa: D102
+        self = int.__new__(cls, value)
+        self._value_ = value
+        self.reason = reason
+        return self
+
+    OUTSIDE = 1, "a field goes beyond the packet's end"
+    BAD_OPTION = 2, "a variant selects no option"
+    BAD_UUID = 3, "the packet belongs to another trace (its UUID differs)"
+    BAD_MAGIC = 4, "no packet begins here (wrong magic number)"
+    BAD_STREAM = 5, "the metadata knows no such stream"
+    BAD_SIZE = 6, "the packet's sizes contradict each other"
+    BAD_EVENT = 7, "the metadata knows no such event"
+    EMPTY_EVENT = 8, "an event of no bits would never end"
+    BAD_SCHEMA = 9, "the metadata does not say what a field depends on"
+    BAD_VARINT = 10, "an integer of more than 64 bits"
+    IO_ERROR = 12, "the file cannot be read"
+    TOO_MANY = 13, "more packets than any tracer writes"
+    BEHIND = 14, "events go on behind the packet's content"
+
+
+NEVER: Final = (1 << 63) - 1
 
 
 class StreamFile(Record):
@@ -45,245 +101,165 @@ class StreamFile(Record):
     host: int
 
 
-class _Packet(Record):
-    """One row of the table, for those that have something to tell."""
+class Tracer(Record):
+    """Who wrote a trace, as far as that tells what else is true of its packets.
 
-    stream: int
-    begin: int
-    end: int
-    sequence: int | None
-    discarded: int | None
-    cpu: int
-    bits: tuple[int, int]
-    nanoseconds: Callable[[int, int], int]
-
-    def time(self, raw: int) -> int:
-        return self.nanoseconds(self.stream, raw)
-
-
-def losses(
-    files: Sequence[StreamFile],
-    begin: int,
-    end: int,
-    tracer: Tracer = _NOBODY,
-) -> tuple[list[Loss], list[str]]:
-    """Return everything a trace's packets say is missing, and warnings.
-
-    Counters of discarded events are compared from one packet to the next of the same
-    stream, as babeltrace2 does: the events were lost between the two packets' ends.
-
-    Parameters
+    Attributes
     ----------
-    files : sequence of StreamFile
-        Of one trace.
-    begin, end : int
-        Range of the recording, for what cannot be placed (ns).
-    tracer : Tracer
-        Who wrote the trace.
+    lttng : bool
+    stops_together : bool
+        When it has stopped it writes all buffers, those without an event as well.
+    clears : bool
+        Behind a packet's content there is nothing: its kernel tracer gives pages away, and
+        takes empty ones.  Snapshots and user space have older events there.
     """
-    if not files:
-        return [], []
-    found: list[Loss] = []
-    streams: dict[tuple[int, int, int], list[tuple[StreamFile, I64]]] = {}
-    for number, file in enumerate(files):
-        table = np.asfortranarray(file.packets)  # it is gone through column by column
-        if not tracer.clears:  # what lies there may be anything
-            table = table.copy(order="F")
-            table[table[:, Column.DAMAGE] == Damage.BEHIND, Column.DAMAGE] = 0
-        odd = np.flatnonzero((table[:, Column.DAMAGE] != 0) | (table[:, Column.WHERE] < 0))
-        good = (table[:, Column.STREAM] >= 0) & (table[:, Column.DAMAGE] == 0)
-        cpus = np.unique(table[good, Column.CPU]) if len(odd) else odd
-        found += gathered(
-            (_damage(file, at, begin, end, cpus) for at in odd.tolist()),
-            f"damaged: {file.name}",
-        )
-        for key, rows in _by_stream(table, number):
-            streams.setdefault(key, []).append((file, rows))
-    overlapping = 0
-    of_class: dict[int, list[Packets]] = {}
-    for (stream, _, _), parts in streams.items():
-        columns = columns_of(parts, (begin, end))
-        found += contradictions(columns, tracer, files[0].wraps[stream][1], end)
-        of_class.setdefault(stream, []).append(columns)
-        pairs, overlaps = _telling(parts)
-        for before, after in pairs:
-            found += _lost_packets(before, after, files[0].host)
-            found += _discarded(before, after, files[0].host)
-        overlapping += overlaps
-    for same in of_class.values():
-        found += coverage(same, tracer, begin, end)
-    warnings = []
-    if overlapping:
-        warnings.append(
-            f"{files[0].name.rpartition('/')[0]}: {plural(overlapping, 'pair')} of packets"
-            " overlap in time, which babeltrace2 refuses: their events were ordered by time"
-        )
-    return found, warnings
+
+    lttng: bool = False
+    stops_together: bool = False
+    clears: bool = False
 
 
-def _by_stream(table: I64, number: int) -> Iterator[tuple[tuple[int, int, int], I64]]:
-    """Yield the packets of a file whose header could be read, by the stream they are of."""
-    present = table[:, Column.PRESENT]
-    known = (table[:, Column.STREAM] >= 0) & (present >> Role.BEGIN & 1 != 0)
-    if not known.all():
-        table = table[known]
-    # Without an instance id every file is a stream of its own.
-    named = table[:, Column.PRESENT] >> Role.INSTANCE & 1
-    instance = np.where(named != 0, table[:, Column.INSTANCE], number)
-    if not len(table):
-        return
-    keys = (table[:, Column.STREAM], instance, named)
-    if all((key == key[0]).all() for key in keys):  # nearly always; what follows is slow
-        stream, of, name = (int(key[0]) for key in keys)
-        yield (stream, of, name), table
-        return
-    different, first, of_row = np.unique(
-        np.column_stack(keys), axis=0, return_index=True, return_inverse=True
-    )
-    by_key = np.split(np.argsort(of_row, kind="stable"), np.cumsum(np.bincount(of_row))[:-1])
-    for at in np.argsort(first).tolist():
-        stream, of, name = different[at].tolist()
-        yield (stream, of, name), table[by_key[at]]
+# Directories that `lttng snapshot record` and `lttng rotate` name, the latter as well while
+# a chunk is written.
+_PART: Final = re.compile(r".*-\d{8}-\d{6}-\d+|\d{8}T\d{6}[+-]\d{4}-(\d{8}T\d{6}[+-]\d{4}-)?\d+")
+_LEVELS: Final = 5  # down to ust/uid/0/64-bit
 
 
-def _telling(
-    parts: Sequence[tuple[StreamFile, I64]],
-) -> tuple[list[tuple[_Packet | None, _Packet]], int]:
-    """Return packets of a stream whose counters tell of a loss, each behind the one before.
+def tracer_of(environment: Mapping[str, str | int], directory: Path | None = None) -> Tracer:
+    """Return who wrote a trace, by its ``env`` and by the directories it is in.
 
-    And how many of all packets begin before the one before them has ended.
+    A snapshot, or a chunk of a session that is rotated, is written while events go on: one
+    buffer after the other.
     """
-    file = parts[0][0]
-    table = np.concatenate([rows for _, rows in parts]) if len(parts) > 1 else parts[0][1]
-    events, packets = (np.uint64((1 << b) - 1) for b in file.wraps[table[0, Column.STREAM]])
-    told = table.view(np.uint64)
-    if (told[1:, Column.BEGIN] < told[:-1, Column.BEGIN]).any():
-        order = np.argsort(told[:, Column.BEGIN], kind="stable")
-        table, told = table[order], told[order]
-    present = table[:, Column.PRESENT]
-    end = np.where(has_end(table), told[:, Column.END], told[:, Column.BEGIN])
-    numbered = present >> Role.SEQUENCE & 1 != 0
-    counted = present >> Role.DISCARDED & 1 != 0
-    steps = np.diff(told[:, Column.SEQUENCE]) - np.uint64(1) & packets
-    more = np.diff(told[:, Column.DISCARDED]) & events
-    tells = np.zeros(len(table), bool)
-    tells[1:] = numbered[1:] & numbered[:-1] & (steps != 0)
-    tells[1:] |= counted[1:] & counted[:-1] & (more != 0)
-    first = np.append(True, ~counted[:-1])  # it has nothing to be compared with
-    tells |= first & counted & (told[:, Column.DISCARDED] & events != 0)
-    rows = np.flatnonzero(tells).tolist()
-    pairs = [
-        (
-            _packet(file, table[row - 1].tolist()) if row else None,
-            _packet(file, table[row].tolist()),
-        )
-        for row in rows
-    ]
-    return pairs, int((told[1:, Column.BEGIN] < end[:-1]).sum())
+    lttng = str(environment.get("tracer_name", "")).startswith("lttng-")
+    major, minor = (environment.get(f"tracer_{part}", 0) for part in ("major", "minor"))
+    version = (major, minor) if isinstance(major, int) and isinstance(minor, int) else (0, 0)
+    parts = directory.parts[-_LEVELS:] if directory is not None else ()
+    partial = any(_PART.fullmatch(part) for part in parts)
+    kernel = environment.get("tracer_name", "") == "lttng-modules"
+    return Tracer(lttng, lttng and version >= (2, 9) and not partial, kernel and not partial)
 
 
-def _packet(file: StreamFile, row: list[int]) -> _Packet:
-    """Return what one row of the table tells."""
-    present = row[Column.PRESENT]
-    bits = file.wraps[row[Column.STREAM]]
-    return _Packet(
-        row[Column.STREAM],
-        row[Column.BEGIN] % (1 << 64),
-        row[Column.END if has_end(np.array([row]))[0] else Column.BEGIN] % (1 << 64),
-        row[Column.SEQUENCE] % (1 << bits[1]) if present >> Role.SEQUENCE & 1 else None,
-        row[Column.DISCARDED] % (1 << bits[0]) if present >> Role.DISCARDED & 1 else None,
-        row[Column.CPU],
-        bits,
-        file.nanoseconds,
-    )
+class Packets(Record):
+    """The packets of one stream as columns, in the order of their begins.
 
-
-def _damage(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> Loss:
-    """Return the loss that a damaged packet is, or one that the file's end cuts.
-
-    ``cpus`` are those of the file's undamaged packets.
-
-    What was damaged is found out where it makes no sense any more, and that may be far
-    behind it: the whole packet is in doubt.  A file that was cut is right up to there.
+    Attributes
+    ----------
+    table : int64 [packets, columns]
+    begin, end : int64 [packets]
+        What they say (ns); the end is that of the last event where they say none.
+    ended : bool [packets]
+        Whether they say an end.
+    low, high : int64 [packets]
+        What their events, too, say of their time.
+    before, after : int64 [packets]
+        Last event of the packet before in the same file and begin of the next, else those
+        of the recording.
+    back : int64 [packets]
+        For a packet that begins before the one before it in the file, and for no other: the
+        least begin from there on, or what is before both.
+    files : tuple of str
+    file : int64 [packets]
+        Which of the files a packet is in.
+    host : int
     """
-    table = file.packets
-    row = table[at].tolist()
-    cut, where = row[Column.WHERE] < 0, row[Column.WHERE]
-    if cut:
-        where = -1 - where
-    low, high = _times(file, row, begin, end)
-    if at and row[Column.STREAM] < 0:
-        # Or the packet before says a wrong size, and then it is in doubt as well.
-        low = min(_times(file, table[at - 1].tolist(), begin, end))
-        low = max(low, begin)
-    # Where the next packet begins is not known if this one does not say how long it is.
-    if at + 1 < len(table):
-        following = _times(file, table[at + 1].tolist(), begin, end)[0]
-        high = following if row[Column.STREAM] < 0 else max(high, row[Column.LAST])
-    elif cut or not row[Column.CONTENT]:
-        high = max(high, end)
-    if row[Column.DAMAGE]:
-        ended = _times(file, table[at - 1].tolist(), begin, begin)[1] if at else begin
-        begins = _times(file, table[at + 1].tolist(), end, end)[0] if at + 1 < len(table) else end
-        if not ended <= low <= high <= begins:
-            # Its times are what was damaged, or the neighbours': it is between these.
-            low, high = min(low, ended), max(high, begins)
-    if row[Column.EVENTS]:
-        if cut and row[Column.DAMAGE] in {0, Damage.OUTSIDE}:
-            low = row[Column.LAST]
-        else:
-            low, high = min(low, row[Column.FIRST]), max(high, row[Column.LAST])
-    cpu = row[Column.CPU]
-    if row[Column.DAMAGE] or row[Column.STREAM] < 0:
-        # Its own may be what was damaged.
-        cpu = int(cpus[0]) if len(cpus) == 1 else -1
-    place = f"{file.name} at byte {row[Column.OFFSET] + where // 8}"
-    reason = (
-        f"truncated: {file.name} ends within the packet at byte {row[Column.OFFSET]}"
-        if cut
-        else f"damaged: {place}: {REASONS.get(row[Column.DAMAGE], 'unreadable')}"
+
+    table: I64
+    begin: I64
+    end: I64
+    ended: Bool
+    low: I64
+    high: I64
+    before: I64
+    after: I64
+    back: I64
+    files: tuple[str, ...]
+    file: I64
+    host: int
+
+    def name(self, row: int) -> str:
+        """Return the file that a packet is in."""
+        return self.files[int(self.file[row])]
+
+
+def has_end(rows: I64) -> Bool:
+    """Return which packets say when they end.
+
+    LTTng writes 0 when it begins a packet and the end when it is through with it; all ones
+    are memory that was never written.
+    """
+    end = rows[:, Column.END]
+    found: Bool = rows[:, Column.PRESENT] >> Role.END & 1 != 0
+    found &= ((end != 0) | (rows[:, Column.BEGIN] == 0)) & (end != -1)
+    return found
+
+
+def columns_of(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -> Packets:
+    """Return the packets of a stream of a recording that lasts from some time to another."""
+    several = [_of_file(file, rows, span) for file, rows in parts]
+    if len(several) == 1:
+        (table, low, high, ended, before, unsure, follows, back), (_, rows) = several[0], parts[0]
+        number = np.zeros(len(rows), np.int64)
+    else:
+        table, low, high, ended, before, unsure, follows, back = (
+            np.concatenate(of) for of in zip(*several, strict=True)
+        )
+        number = np.repeat(np.arange(len(parts)), [len(rows) for _, rows in parts])
+    if (low[1:] < low[:-1]).any():
+        order = np.argsort(low, kind="stable")
+        ended, unsure = ended[order], unsure[order]
+        table, low, high, before, follows, back, number = (
+            of[order] for of in (table, low, high, before, follows, back, number)
+        )
+    some = table[:, Column.EVENTS] > 0
+    # Of a packet that is out of order nobody knows when the next one should begin.
+    lost = unsure | (follows < before)
+    first = np.where(some, np.minimum(low, table[:, Column.FIRST]), low)
+    final = np.where(some, np.maximum(high, table[:, Column.LAST]), np.maximum(low, high))
+    return Packets(
+        table,
+        low,
+        high,
+        ended,
+        np.minimum(first, high),
+        final,
+        before,
+        np.where(lost, np.maximum(follows, span[1]), follows),
+        back,
+        tuple(file.name for file, _ in parts),
+        number,
+        parts[0][0].host,
     )
-    return Loss(low, max(low, high), file.host, cpu, 0, 1, reason)
 
 
-def _times(file: StreamFile, row: list[int], begin: int, end: int) -> tuple[int, int]:
-    """Return when a packet says that it begins and ends, the recording's where it does not."""
-    present = row[Column.PRESENT]
-    if row[Column.STREAM] >= 0:
-        if present >> Role.BEGIN & 1:
-            begin = file.nanoseconds(row[Column.STREAM], row[Column.BEGIN] % (1 << 64))
-        if has_end(np.array([row]))[0]:
-            end = file.nanoseconds(row[Column.STREAM], row[Column.END] % (1 << 64))
-    return begin, end
+def _of_file(
+    file: StreamFile, rows: I64, span: tuple[int, int]
+) -> tuple[I64, I64, I64, Bool, I64, Bool, I64, I64]:
+    """Return the columns of one file's packets, in the order of the file.
 
-
-def _lost_packets(before: _Packet | None, after: _Packet, host: int) -> list[Loss]:
-    if before is None or before.sequence is None or after.sequence is None:
-        return []
-    missing = (after.sequence - before.sequence - 1) % (1 << after.bits[1])
-    # Numbers that go back belong to packets out of order, which is no loss.
-    if missing == 0 or missing >= 1 << (after.bits[1] - 1):
-        return []
-    begin, end = before.time(before.end), after.time(after.begin)
-    if end <= begin:
-        # No time is left for those that are missing: one of the two says a wrong one.
-        end = max(begin, after.time(after.end))
-    return [Loss(begin, end, host, after.cpu, 0, missing, "packets lost")]
-
-
-def _discarded(before: _Packet | None, after: _Packet, host: int) -> list[Loss]:
-    if after.discarded is None:
-        return []
-    if before is None or before.discarded is None:
-        if after.discarded == 0:
-            return []
-        # The tracer counts from the begin of the session.  What it counted before the
-        # first packet we have is of unknown size unless that is the first of all.
-        count = after.discarded if after.sequence == 0 else 0
-        begin, end = after.time(after.begin), after.time(after.end)
-        return [Loss(begin, max(begin, end), host, after.cpu, count, 0, "discarded")]
-    count = (after.discarded - before.discarded) % (1 << after.bits[0])
-    if count == 0 or count >= 1 << (after.bits[0] - 1):
-        return []
-    begin, end = before.time(before.end), after.time(after.end)
-    return [Loss(begin, max(begin, end), host, after.cpu, count, 0, "discarded")]
+    They are its table, when packets begin and end, whether they say so, the last event of
+    the one before, whether that one had events beyond its end, the begin of the next, and
+    the least begin from there on (`Packets`).
+    """
+    stream = int(rows[0, Column.STREAM]) if len(rows) else 0
+    low = file.times(stream, rows[:, Column.BEGIN])
+    ended = has_end(rows)
+    some, last = rows[:, Column.EVENTS] > 0, rows[:, Column.LAST]
+    high = np.where(some, np.maximum(low, last), low)
+    if ended.all():
+        high = file.times(stream, rows[:, Column.END])
+    elif ended.any():
+        high[ended] = file.times(stream, rows[ended, Column.END])
+    before = np.empty_like(low)
+    before[:1], before[1:] = span[0], np.where(some, np.minimum(high, last), high)[:-1]
+    unsure = np.zeros(len(rows), bool)
+    unsure[1:] = (some & (last > high))[:-1]
+    follows = np.empty_like(low)
+    follows[-1:], follows[:-1] = span[1], low[1:]
+    back = np.full(len(rows), NEVER)
+    turned = low[1:] < low[:-1]
+    if turned.any():
+        least = np.minimum.accumulate(low[::-1])[::-1]
+        # The one before it may be the one that is wrong: then it should be where it left off.
+        back[1:][turned] = np.minimum(least[1:], before[:-1])[turned]
+    return rows, low, high, ended, before, unsure, follows, back

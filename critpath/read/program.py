@@ -15,9 +15,16 @@ import numpy as np
 
 from critpath.errors import UnreadableError
 from critpath.model import I64
-from critpath.read.metadata.schema import (
+from critpath.read.metadata.layout import (
     ENDLESS,
     TIMESTAMP,
+    alignment,
+    encoding_of,
+    fixed_size,
+    is_text,
+    packable,
+)
+from critpath.read.metadata.schema import (
     ArrayClass,
     FieldClass,
     FieldPath,
@@ -28,11 +35,6 @@ from critpath.read.metadata.schema import (
     TextClass,
     VariantClass,
     VarintClass,
-    alignment,
-    encoding_of,
-    fixed_size,
-    is_text,
-    packable,
 )
 
 # -----------------------------------------------------------------------------

@@ -10,10 +10,9 @@ from typing import Final
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import MANIFEST, EventRequest, Events
 from critpath.read.clocks import Trace, natural
-from critpath.read.compiled import Leaf, event_leaves
-from critpath.read.event_names import names_of
 from critpath.read.metadata.load import read_metadata
-from critpath.read.metadata.schema import EventRecordClass, StreamClass
+from critpath.read.metadata.schema import EventRecordClass, StreamClass, names_of
+from critpath.read.selection import Leaf, event_leaves
 
 _DEEPEST = 16  # levels of directories; LTTng needs five
 

@@ -12,24 +12,25 @@ import resource
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model import I32, I64, EventChunk, EventClass, EventRequest, Events, Kind, Loss
+from critpath.model import I32, I64, EventChunk, EventClass, EventRequest, Events, Loss
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace
-from critpath.read.compiled import CompiledTrace, not_readable, selection, stream_size
-from critpath.read.event_names import late_warnings
-from critpath.read.losses import Channels, absent
-from critpath.read.metadata.schema import TraceClass, decoded
-from critpath.read.packet_table import Column, tracer_of
-from critpath.read.packets import StreamFile, losses
+from critpath.read.compiled_trace import CompiledTrace, not_readable, stream_size
+from critpath.read.losses import Channels, NamedCpus, absent, losses
+from critpath.read.metadata.layout import decoded
+from critpath.read.metadata.schema import TraceClass, late_warnings
+from critpath.read.packets import Column, StreamFile, tracer_of
+from critpath.read.selection import selection
 
 # Rows that all decoders together keep waiting, so that they stay in the cache; a decoder
 # gets its share of them within bounds.
@@ -414,66 +415,6 @@ class Ahead(Generic[T]):
 
 
 # -----------------------------------------------------------------------------
-# Which cpus the events of a trace name: one without a stream is missing.
-
-
-_WAKES: Final = {Kind.WAKEUP, Kind.WAKEUP_NEW, Kind.WAKING}
-# Threads are woken everywhere all the time: some of the events tell as much as all.  Which
-# ones does not depend on how they come: the first, and some of every so many.
-_FIRST, _SOME, _EVERY = 1 << 18, 1 << 16, 1 << 22
-_TWICE: Final = 2  # a single event may be damaged
-_MOST_CPUS: Final = 1 << 16
-
-
-class NamedCpus:
-    """Gathers where threads were woken, by host, from some of the events."""
-
-    def __init__(self) -> None:
-        self._seen = 0
-        self._found: dict[tuple[int, int], int] = {}
-
-    def look(
-        self, event_class: I32, offset: I64, values: I64, classes: Sequence[EventClass]
-    ) -> None:
-        """Look at the next chunk."""
-        begin, end = self._seen, self._seen + len(event_class)
-        self._seen = end
-        for low, high in _looked_at(begin, end):
-            of = slice(max(low - begin, 0), high - begin)
-            self._count(event_class[of], offset[of], values, classes)
-
-    def _count(
-        self, event_class: I32, offset: I64, values: I64, classes: Sequence[EventClass]
-    ) -> None:
-        for number, of in enumerate(classes):
-            if of.kind not in _WAKES or "target_cpu" not in of.fields:
-                continue
-            place = of.fields.index("target_cpu")
-            if of.types[place] == "absent":
-                continue
-            rows = np.flatnonzero(event_class == number)
-            cpus, counts = np.unique(values[offset[rows] + place], return_counts=True)
-            for cpu, count in zip(cpus.tolist(), counts.tolist(), strict=True):
-                if 0 <= cpu < _MOST_CPUS:
-                    key = of.host, cpu
-                    self._found[key] = self._found.get(key, 0) + count
-
-    def of(self, host: int) -> set[int]:
-        """Return the cpus of a host that several events name."""
-        return {cpu for (at, cpu), count in self._found.items() if at == host and count >= _TWICE}
-
-
-def _looked_at(begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield which of some rows of the recording are looked at."""
-    if begin < _FIRST:
-        yield begin, min(end, _FIRST)
-    for low in range(begin - begin % _EVERY, end, _EVERY):
-        high = min(low + _SOME, end)
-        if low >= _FIRST and high > begin:
-            yield max(low, begin), high
-
-
-# -----------------------------------------------------------------------------
 # What is known of a recording once its stream files have been read to their ends.
 
 
@@ -640,3 +581,101 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Even
     about.named.look(event_class, offset, values, about.classes)
     columns = (timestamp, cpu, event_class, offset, values)
     return about.events(columns, tuple(decoded(recording.texts())), back)
+
+
+# Looks at a chunk and the classes that are known with it.
+Look = Callable[["EventChunk", Sequence["EventClass"]], None]
+
+
+class Source(Protocol):
+    """The events of a recording in the order of time, read once from begin to end."""
+
+    @property
+    def filled(self) -> bool:
+        """Whether switches that the kernel left out have been put in."""
+
+    @property
+    def classes(self) -> Sequence[EventClass]:
+        """Those known now; it grows."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every machine of the recording."""
+
+    @property
+    def environment(self) -> tuple[Mapping[str, str | int], ...]:
+        """What the traces say of themselves."""
+
+    def __iter__(self) -> Iterator[EventChunk]: ...
+
+    def watch(self, look: Look) -> None:
+        """Have a function look at every chunk before it is delivered."""
+
+    def code(self, text: str) -> int:
+        """Return the code of a text of ours."""
+
+    def text(self, code: int) -> str:
+        """Return the text of a code."""
+
+    def strings(self) -> Sequence[str]:
+        """Return the texts known now."""
+
+    def finish(self) -> Events:
+        """Return everything but the events."""
+
+    def close(self) -> None:
+        """Give up what is open."""
+
+
+class WholeRecording:
+    """Events that are all in memory, as a `Source`."""
+
+    def __init__(self, events: Events) -> None:
+        self.filled = True
+        self._events = events
+        self._strings = list(events.strings) or [""]
+        self._codes = {text: code for code, text in reversed(list(enumerate(self._strings)))}
+        self.classes: Sequence[EventClass] = events.classes
+        self.hosts = events.hosts
+        self.environment = events.environment
+        self._look: Look | None = None
+
+    def __iter__(self) -> Iterator[EventChunk]:
+        for chunk in chunks_of(self._events):
+            if self._look is not None:
+                self._look(chunk, self.classes)
+            yield chunk
+
+    def watch(self, look: Look) -> None:
+        """Have a function look at every chunk before it is delivered."""
+        self._look = look
+
+    def code(self, text: str) -> int:
+        """Return the code of a text of ours."""
+        if text not in self._codes:
+            self._codes[text] = len(self._strings)
+            self._strings.append(text)
+        return self._codes[text]
+
+    def text(self, code: int) -> str:
+        """Return the text of a code."""
+        return self._strings[code]
+
+    def strings(self) -> Sequence[str]:
+        """Return the texts known now."""
+        return self._strings
+
+    def finish(self) -> Events:
+        """Return everything but the events."""
+        none = np.zeros(0, np.int64)
+        return replace(
+            self._events,
+            timestamp=none,
+            cpu=none.astype(np.int32),
+            event_class=none.astype(np.int32),
+            offset=none,
+            values=none,
+        )
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -17,21 +17,11 @@ LATE_NS: Final = 2_000_000
 LATE: Final = "(late to start it)"
 THROTTLED: Final = "(throttled: held back by a quota or an affinity)"
 
-# How a finding differs, by its kind.
-KINDS: Final[dict[str, str]] = {
-    "new-state": "new here",
-    "extra": "more often",
-    "longer": "longer",
-    "missing": "missing",
-    "shorter": "shorter",
-    "loop-count": "other rounds",
-}
-
 # {} stands for " (detail)" where there is one.
 _WHAT: Final[dict[State, str]] = {
     State.UNKNOWN: "not observed: no event of the trace says what it did",
-    State.RUN: "running",
-    State.RUN_USER: "running in user space",
+    State.RUN: "running{}",
+    State.RUN_USER: "running in user space{}",
     State.RUN_SYSCALL: "running in a system call{}",
     State.IRQ: "interrupted by a device{}",
     State.SOFTIRQ: "interrupted by deferred work{}",
@@ -53,6 +43,15 @@ _WHAT: Final[dict[State, str]] = {
 _SOFTIRQS: Final = frozenset(
     {"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
 )
+# How a finding differs from the normal executions.
+KINDS: Final[dict[str, str]] = {
+    "new-state": "new here",
+    "extra": "more often",
+    "longer": "longer",
+    "missing": "missing",
+    "shorter": "shorter",
+    "loop-count": "other rounds",
+}
 # Nothing was seen that could be the reason.
 UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
 

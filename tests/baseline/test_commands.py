@@ -13,8 +13,8 @@ import pytest
 
 from critpath import pipeline
 from critpath.commands import main
-from critpath.pipeline.baselines import spread
 from critpath.store import load_paths, save_paths
+from critpath.store.baseline import stratified_sample
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 NAMES = ("normal", "normal-2", "sample-lock")
@@ -83,13 +83,15 @@ def test_fewer_executions_are_said_everywhere(run):
     assert "70 of 105 executions are not in the baseline" in run("compare", "b.json", "normal").out
 
 
+@pytest.mark.long
 def test_every_command_that_reads_paths_reads_a_baseline(run, tmp_path):
     run("baseline", "save", "normal", "-o", "b.json")
     assert run("extract", "b.json", "-o", "p.parquet").code == 0
     assert run("compare", "p.parquet", "sample-lock").code == 1
     assert run("compare", "sample-lock", "b.json").code == 0
     assert run("report", "b.json").out == run("report", "normal").out
-    assert run("path", "b.json").out == run("path", "normal").out
+    one = ("--id", "8")
+    assert run("path", "b.json", *one).out == run("path", "normal", *one).out
     assert run("baseline", "save", "b.json", "-o", "c.json").code == 0
     ours = json.loads((tmp_path / "b.json").read_text())
     again = json.loads((tmp_path / "c.json").read_text())
@@ -208,7 +210,7 @@ def test_show_config_of_an_action(run):
 
 def test_show_is_safe_on_a_terminal(run, tmp_path, recordings):
     hostile = "\x1b[2J\u202e::error::\n</ScRiPt>"
-    paths = pipeline.saved_paths(recordings / "sample-lock.parquet")
+    paths = pipeline.load_saved_paths(recordings / "sample-lock.parquet")
     executions = replace(paths.executions, label=(hostile,) * len(paths))
     environment = tuple(dict.fromkeys(e, hostile) for e in paths.environment[:-1])
     paths = replace(
@@ -306,10 +308,10 @@ def test_a_program_is_known_by_its_name_alone(run, tmp_path, recordings):
 @pytest.mark.parametrize("period", [2, 3, 4])
 @pytest.mark.parametrize("count", [600, 900, 1200])
 def test_what_is_kept_does_not_beat_with_the_program(period, count):
-    rows = spread([""] * count, 300, 7)
+    rows = stratified_sample([""] * count, 300, 7)
     assert len(set(rows.tolist())) == 300
     assert [300 * r // count for r in rows.tolist()] == list(range(300))
     kept = np.bincount(rows % period, minlength=period)
     share = 300 / period
     assert np.abs(kept - share).max() < 5 * share**0.5
-    assert spread([""] * count, 300, 7).tolist() == rows.tolist()
+    assert stratified_sample([""] * count, 300, 7).tolist() == rows.tolist()

@@ -234,7 +234,7 @@ def test_a_click_pins_the_details_with_times_to_paste(show, real):
     back = max(i for i in range(1, len(segments)) if segments[i].tid != segments[i - 1].tid)
     press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[back].column, Keys.ENTER)
     waker = segments[back - 1]
-    assert f"woken by{waker['comm']} {waker['tid']}" in panel.get_attribute("textContent")
+    assert f"woken by{waker.comm} {waker.tid}" in panel.get_attribute("textContent")
 
 
 def test_times_near_the_end_of_64_bits_keep_every_digit(show, factory, tmp_path):
@@ -302,7 +302,7 @@ def test_filters_hide_and_count_what_does_not_match(show, real, tmp_path):
     assert all(article.is_displayed() for article in page.all(ARTICLE))
     assert page.one("#filter-thread").get_attribute("value") == ""
     # A thread whose tid is not known has no number.
-    second = f"#x{ranked[1]['position']}"
+    second = f"#x{ranked[1].position}"
     page.run("document.querySelector(arguments[0]).scrollIntoView()", second)
     page.until("return document.querySelector(arguments[0] + ' canvas')", second)
     page.one(f"{second} canvas").send_keys(Keys.HOME)

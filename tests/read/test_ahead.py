@@ -171,7 +171,7 @@ def test_what_fails_while_a_class_is_compiled_is_raised(tmp_path, monkeypatch):
     def fails(*_):
         raise UnreadableError("what", "do")
 
-    monkeypatch.setattr("critpath.read.compiled.CompiledTrace.answer", fails)
+    monkeypatch.setattr("critpath.read.compiled_trace.CompiledTrace.answer", fails)
     with pytest.raises(UnreadableError):
         next(stream)
     assert names() == []

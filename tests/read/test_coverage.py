@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from critpath.model import Loss
-from critpath.read.losses import Channels, absent
-from critpath.read.packet_table import Tracer, tracer_of
-from critpath.read.packets import Column, StreamFile, losses
+from critpath.read.losses import Channels, absent, losses
+from critpath.read.packets import Column, StreamFile, Tracer, tracer_of
 from critpath.read.program import Role
 
 MS = 1_000_000
@@ -151,12 +150,12 @@ def test_a_stream_that_names_no_cpu_is_no_missing_cpu():
 
 def test_many_damaged_packets_and_streams_are_gathered():
     # As many as would take minutes if every one looked at all others.
-    damaged = stream(0, 0, 1000 * MS, packets=100_000)
+    damaged = stream(0, 0, 1000 * MS, packets=20_000)
     damaged.packets[:, Column.DAMAGE] = 1
     found = lost([damaged])
     assert sum("damaged" in loss.reason for loss in found) == 101
-    many = stream(0, 0, 1000 * MS, packets=10_000)
-    many.packets[:, Column.INSTANCE] = np.arange(10_000)
+    many = stream(0, 0, 1000 * MS, packets=3_000)
+    many.packets[:, Column.INSTANCE] = np.arange(3_000)
     assert lost([many])
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.read import packets
-from critpath.read.packets import Column, StreamFile, losses
+from critpath.read import losses as loss_rules
+from critpath.read.losses import losses
+from critpath.read.packets import Column, StreamFile
 from critpath.read.program import Role
 
 ALL = 1 << Role.BEGIN | 1 << Role.END | 1 << Role.SEQUENCE | 1 << Role.DISCARDED
@@ -61,7 +62,7 @@ def file_of(name: str, table: np.ndarray, wraps: tuple[tuple[int, int], ...]) ->
 
 def packet_by_packet(parts: list) -> tuple[list, int]:
     """What every packet of a stream tells, beside the one before it, one at a time."""
-    told = [packets._packet(file, row) for file, rows in parts for row in rows.tolist()]
+    told = [loss_rules._packet(file, row) for file, rows in parts for row in rows.tolist()]
     told.sort(key=lambda p: p.begin)
     pairs = list(zip([None, *told], told, strict=False))
     return pairs, sum(b is not None and a.begin < b.end for b, a in pairs)
@@ -71,7 +72,7 @@ def packet_by_packet(parts: list) -> tuple[list, int]:
 def test_columns_tell_what_each_packet_tells(files: list[StreamFile]) -> None:
     quick = losses(files, 0, 1000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packets, "_telling", packet_by_packet)
+        patch.setattr(loss_rules, "_telling", packet_by_packet)
         assert losses(files, 0, 1000) == quick
 
 
@@ -83,5 +84,5 @@ def test_a_complete_stream_is_seen_to_be() -> None:
     table[:, Column.SEQUENCE] = np.arange(300) % 256  # as a counter of 8 bits has them
     file = file_of("kernel/0", table, ((8, 8),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packets, "_packet", None)  # not called
+        patch.setattr(loss_rules, "_packet", None)  # not called
         assert losses([file], 0, 3000) == ([], [])

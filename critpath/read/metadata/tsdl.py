@@ -10,12 +10,12 @@ from threading import RLock
 from typing import TypeGuard
 
 from critpath.errors import MetadataError
-from critpath.read.event_names import EventClasses
 from critpath.read.metadata.lexer import Shape, SyntaxFault, Tokens
 from critpath.read.metadata.schema import (
     SCOPES,
     ArrayClass,
     ClockClass,
+    EventClasses,
     EventRecordClass,
     FieldClass,
     IntegerClass,

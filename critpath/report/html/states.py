@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from critpath.detect.rules import RULES
 from critpath.documents import ComparisonDocument, DetectionEntry, StateEntry
 from critpath.report.html.elements import paragraph, said, table, terms, text
 from critpath.report.palette import BLUE, LOOKS, VERMILLION
@@ -151,7 +152,8 @@ def _flagged(detection: DetectionEntry, state: StateEntry) -> str:
     if state.flagged:
         return "yes, new" if state.new_state else "yes"
     alpha, floor = detection.alpha, detection.floor
-    if detection.rule != "gate" or alpha is None or floor is None:
+    rule = RULES.get(detection.rule)
+    if rule is None or not rule.permutation_test or alpha is None or floor is None:
         return ""
     if state.p_value is None or state.effect is None:
         return ""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
-from fnmatch import translate
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,209 +11,25 @@ from uuid import UUID
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model import I64, EventClass, EventRequest, Kind
+from critpath.model import I64, EventClass
 from critpath.read import _decode
 from critpath.read.clocks import Trace, clock_of
-from critpath.read.event_names import depending
+from critpath.read.metadata.layout import fixed_layout, flat_header, selectors
 from critpath.read.metadata.schema import (
-    ArrayClass,
     ClockClass,
-    EventRecordClass,
     FieldClass,
     FieldPath,
-    FloatClass,
     IntegerClass,
     StreamClass,
-    StringClass,
     StructureClass,
-    TextClass,
     TraceClass,
-    VariantClass,
-    VarintClass,
-    fixed_layout,
-    flat_header,
-    is_text,
-    packable,
-    selectors,
+    depending,
 )
 from critpath.read.packets import StreamFile
 from critpath.read.program import Compiler, Program, Role
 from critpath.read.records import Record, replace
+from critpath.read.selection import NO_FIELDS, Selection, choose, leaves
 from critpath.units import NS_PER_S
-
-# -----------------------------------------------------------------------------
-# Which events were asked for, and where their fields lie.
-
-
-EVERYTHING = (("*",),)
-
-
-class Selected(Record):
-    """What was asked of the events of one name."""
-
-    kind: Kind
-    fields: tuple[tuple[str, ...], ...]
-    own: int  # fields at the begin that belong to the kind
-
-
-_WILD = re.compile(r"[*?\[]")
-
-
-class Selection:
-    """Tells what is asked of events by their names.
-
-    Parameters
-    ----------
-    wanted : sequence of EventRequest
-    """
-
-    def __init__(self, wanted: Sequence[EventRequest]) -> None:
-        self._wanted = wanted
-        self._known: dict[str, Selected | None] = {}
-        # Entries by exact name, and those with patterns.
-        self._exact: dict[str, list[int]] = {}
-        self._patterns: list[tuple[int, re.Pattern[str]]] = []
-        every = []
-        for index, entry in enumerate(wanted):
-            wild = [name for name in entry.names if _WILD.search(name)]
-            for name in entry.names:
-                if name not in wild:
-                    self._exact.setdefault(name, []).append(index)
-            if wild:
-                pattern = "|".join(translate(name) for name in wild)
-                self._patterns.append((index, re.compile(pattern)))
-                every.append(pattern)
-        self._any = re.compile("|".join(every)) if every else None
-
-    def of(self, name: str) -> Selected | None:
-        """Return what is asked of events of that name, or None.
-
-        The first entry with a kind decides the kind and the first fields, whose places
-        the replay relies on; fields that entries of kind OTHER ask for come behind them.
-        """
-        if name not in self._known:
-            matching = set(self._exact.get(name, ()))
-            if self._any is not None and self._any.match(name):
-                matching.update(i for i, pattern in self._patterns if pattern.match(name))
-            self._known[name] = _together([self._wanted[i] for i in sorted(matching)])
-        return self._known[name]
-
-
-@lru_cache(maxsize=16)
-def selection(wanted: tuple[EventRequest, ...]) -> Selection:
-    """Return the selection of some entries; those asked for last stay compiled."""
-    return Selection(wanted)
-
-
-def _together(matching: Sequence[EventRequest]) -> Selected | None:
-    """Return what is asked of an event by all the entries that name it."""
-    if not matching:
-        return None
-    kinds = [w for w in matching if w.kind is not Kind.OTHER]
-    others = [w for w in matching if w.kind is Kind.OTHER]
-    fields: list[tuple[str, ...]] = []
-    for entry in kinds[:1] + others:
-        if entry.fields == EVERYTHING:
-            return Selected(entry.kind if not kinds else kinds[0].kind, EVERYTHING, 0)
-        fields += [f for f in entry.fields if f not in fields]
-    own = len(kinds[0].fields) if kinds else 0
-    return Selected(kinds[0].kind if kinds else Kind.OTHER, tuple(fields), own)
-
-
-class Leaf(Record):
-    """A field that has a value: where it lies, and its type (see `EventClass`)."""
-
-    path: FieldPath
-    type: str
-    extra: bool = False  # for the reader's own use: not part of "every field"
-
-    @property
-    def name(self) -> str:
-        """The dotted name, without the scope."""
-        return ".".join(self.path[1:])
-
-
-def leaves(of: FieldClass | None, path: FieldPath, *, strip: bool) -> Iterator[Leaf]:
-    """Yield the fields with a value below a field, in order; options of a variant all."""
-    match of:
-        case StructureClass():
-            for member in of.members:
-                bare = strip and member.name.startswith("_")
-                name = member.name[1:] if bare else member.name
-                yield from leaves(member.field, (*path, name), strip=strip)
-        case VariantClass():
-            for option in of.options:
-                yield from leaves(option.field, path, strip=strip)
-        case IntegerClass() | VarintClass():
-            yield Leaf(path, "int" if of.signed else "uint", bool(of.roles))
-        case FloatClass(bits=32 | 64):
-            yield Leaf(path, "float")
-        case StringClass() | TextClass(blob=False):
-            yield Leaf(path, "str")
-        case ArrayClass() if is_text(of):
-            yield Leaf(path, "str")
-        case ArrayClass() if packable(of):
-            yield Leaf(path, "uint", extra=True)
-
-
-def event_leaves(stream: StreamClass, event: EventRecordClass, *, strip: bool) -> dict[str, Leaf]:
-    """Return the fields of an event by dotted name; the payload wins over contexts."""
-    found: dict[str, Leaf] = {}
-    for scope, of in (
-        ("event-payload", event.payload),
-        ("event-specific-context", event.context),
-        ("event-common-context", stream.event_context),
-        ("packet-context", stream.packet_context),
-    ):
-        for leaf in leaves(of, (scope,), strip=strip):
-            before = found.setdefault(leaf.name, leaf)
-            if before.path == leaf.path and {before.type, leaf.type} == {"int", "uint"}:
-                # Options that differ in sign: read both as signed.
-                found[leaf.name] = Leaf(leaf.path, "int", before.extra)
-    return found
-
-
-class Chosen(Record):
-    """The fields of one event class as they will stand in `Events.values`.
-
-    ``outputs`` maps a field's path to its places and its type.
-    """
-
-    names: tuple[str, ...]
-    types: tuple[str, ...]
-    outputs: dict[FieldPath, tuple[tuple[int, ...], str]]
-
-
-NO_FIELDS = Chosen((), (), {})
-
-
-def choose(
-    stream: StreamClass, event: EventRecordClass, selected: Selected, *, strip: bool
-) -> Chosen:
-    """Find the fields that were asked for in one event class."""
-    if not selected.fields:
-        return NO_FIELDS
-    found = event_leaves(stream, event, strip=strip)
-    if selected.fields == EVERYTHING:
-        every = [leaf for leaf in found.values() if not leaf.extra]
-        return Chosen(
-            tuple(leaf.name for leaf in every),
-            tuple(leaf.type for leaf in every),
-            {leaf.path: ((place,), leaf.type) for place, leaf in enumerate(every)},
-        )
-    types: list[str] = []
-    outputs: dict[FieldPath, tuple[tuple[int, ...], str]] = {}
-    for place, spellings in enumerate(selected.fields):
-        leaf = next((found[s] for s in spellings if s in found), None)
-        if leaf is None or (leaf.path in outputs and place < selected.own):
-            # Also where one field would answer twice: perf's pid is a thread, and it
-            # says nothing of the process.
-            types.append("absent")
-        else:
-            types.append(leaf.type)
-            outputs[leaf.path] = ((*outputs.get(leaf.path, ((), ""))[0], place), leaf.type)
-    return Chosen(tuple(s[0] for s in selected.fields), tuple(types), outputs)
-
 
 _FAR_SECONDS = (1 << 62) // NS_PER_S  # and no clock is shifted by more than as much again
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
