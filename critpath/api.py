@@ -401,13 +401,13 @@ class Comparison:
     """
 
     def __init__(
-        self, document: ComparisonDocument, analysis: model.Comparison | None = None
+        self, document: ComparisonDocument, analysis: model.Analysis | None = None
     ) -> None:
         self._document = document
         self._analysis = analysis
 
     @classmethod
-    def _of(cls, analysis: model.Comparison) -> Comparison:
+    def _of(cls, analysis: model.Analysis) -> Comparison:
         from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 
         return cls(comparison_document(analysis), analysis)
@@ -467,7 +467,7 @@ class Comparison:
         return self.analysis.sample
 
     @property
-    def analysis(self) -> model.Comparison:
+    def analysis(self) -> model.Analysis:
         """Every stage's outcome, for experiments: its parts may change between versions.
 
         Raises

@@ -16,11 +16,11 @@ from critpath.documents import ComparisonDocument
 from critpath.model import (
     Aligned,
     Alignment,
+    Analysis,
     Cause,
     Clustering,
     ClusterPairs,
     ColumnStatistics,
-    Comparison,
     CriticalPaths,
     Detection,
     Executions,
@@ -275,7 +275,7 @@ def comparison(
     seed: int = 7,
     losses: tuple[Loss, ...] = (),
     **changes: Any,
-) -> Comparison:
+) -> Analysis:
     """Build a comparison; ``changes`` replace fields of it."""
     names = names or Names()
     rng = np.random.default_rng(seed)
@@ -383,7 +383,7 @@ def comparison(
         "causes": tuple(causes),
         "settings": {"alpha": 0.01, "rule": "gate", "floor": 0.1, "t2": None, "k": math.inf},
     }
-    return Comparison(**{**fields, **changes})
+    return Analysis(**{**fields, **changes})
 
 
 def unnamed(document: ComparisonDocument) -> None:

@@ -51,9 +51,9 @@ from critpath.model import (
     F64,
     I64,
     Aligned,
+    Analysis,
     Clustering,
     ClusterPairs,
-    Comparison,
     Finding,
     PathSet,
     State,
@@ -69,12 +69,12 @@ _MOST_LOSSES: Final = 200
 _END_OF_DATES: Final = 253_402_300_800 * NS_PER_S  # the year 10000
 
 
-def comparison_document(comparison: Comparison) -> ComparisonDocument:
+def comparison_document(comparison: Analysis) -> ComparisonDocument:
     """Build the versioned document of one comparison.
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Analysis
         The outcome of every stage.
 
     Returns
@@ -227,12 +227,12 @@ def _tracers(paths: PathSet) -> list[str]:
     return sorted(found)
 
 
-def _alphabet(comparison: Comparison) -> Sequence[Any]:
+def _alphabet(comparison: Analysis) -> Sequence[Any]:
     # Both tables share one alphabet; a set without executions may come without one.
     return max(comparison.normal_vectors.symbols, comparison.sample_vectors.symbols, key=len)
 
 
-def _detection(comparison: Comparison) -> DetectionEntry:
+def _detection(comparison: Analysis) -> DetectionEntry:
     detection, settings = comparison.detection, comparison.settings
     return DetectionEntry(
         rule=detection.rule,
@@ -328,7 +328,7 @@ def _pairs(pairs: ClusterPairs) -> list[PairEntry]:
     ]
 
 
-def _executions(comparison: Comparison, which: SetName, paths: PathSet) -> list[ExecutionEntry]:
+def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> list[ExecutionEntry]:
     executions = paths.executions
     sample = which == "sample"
     clusters = comparison.sample_clusters if sample else comparison.normal_clusters
@@ -377,11 +377,11 @@ def _executions(comparison: Comparison, which: SetName, paths: PathSet) -> list[
     return entries
 
 
-def _symbol_name(comparison: Comparison, code: int) -> str:
+def _symbol_name(comparison: Analysis, code: int) -> str:
     return "total" if code < 0 else str(_alphabet(comparison)[code].name)
 
 
-def _finding(comparison: Comparison, finding: Finding) -> FindingEntry:
+def _finding(comparison: Analysis, finding: Finding) -> FindingEntry:
     return FindingEntry(
         execution=comparison.sample.executions.id[finding.execution],
         position=int(finding.execution),
@@ -412,7 +412,7 @@ def _finding(comparison: Comparison, finding: Finding) -> FindingEntry:
     )
 
 
-def _aligned(comparison: Comparison, aligned: Aligned) -> AlignedEntry:
+def _aligned(comparison: Analysis, aligned: Aligned) -> AlignedEntry:
     """Return one anomalous execution with its normal group; its row is the last."""
     alignment, statistics = aligned.alignment, aligned.statistics
     symbols, durations = alignment.symbols, alignment.column_durations
@@ -475,7 +475,7 @@ def _numbers(values: F64) -> list[float | None]:
     return [_finite(value) for value in values.tolist()]
 
 
-def _segments(comparison: Comparison, aligned: Aligned) -> list[AlignedSegment]:
+def _segments(comparison: Analysis, aligned: Aligned) -> list[AlignedSegment]:
     alignment = aligned.alignment
     # Stored paths have this one in memory since it was aligned.
     paths = comparison.sample.paths.take(np.array([aligned.execution], np.int64))
