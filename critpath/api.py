@@ -206,7 +206,7 @@ def load(file: Source) -> PathSet:
             f"{path} holds no saved paths",
             "extract() reads recordings, and load_comparison() what Comparison.save wrote",
         )
-    return pipeline.saved_paths(path)
+    return pipeline.load_saved_paths(path)
 
 
 def load_comparison(file: Source) -> Comparison:
@@ -399,14 +399,12 @@ class Comparison:
     as an answer can be elsewhere.
     """
 
-    def __init__(
-        self, document: Mapping[str, Any], analysis: model.Comparison | None = None
-    ) -> None:
+    def __init__(self, document: Mapping[str, Any], analysis: model.Analysis | None = None) -> None:
         self._document = dict(document)
         self._analysis = analysis
 
     @classmethod
-    def _of(cls, analysis: model.Comparison) -> Comparison:
+    def _of(cls, analysis: model.Analysis) -> Comparison:
         from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 
         return cls(comparison_document(analysis), analysis)
@@ -466,7 +464,7 @@ class Comparison:
         return self.analysis.sample
 
     @property
-    def analysis(self) -> model.Comparison:
+    def analysis(self) -> model.Analysis:
         """Every stage's outcome, for experiments: its parts may change between versions.
 
         Raises

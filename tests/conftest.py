@@ -195,7 +195,7 @@ def tracefs_instance() -> Iterator[Path]:
     """Make a private instance of this kernel's tracefs; skips where that is not possible."""
     from critpath_marks import sessions  # noqa: PLC0415 - not for every test
 
-    path = Path("/sys/kernel/tracing/instances") / sessions.new_name()
+    path = Path("/sys/kernel/tracing/instances") / sessions.new_session_name()
     try:
         path.mkdir()
     except OSError as error:

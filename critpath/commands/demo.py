@@ -190,9 +190,9 @@ def why_not() -> str:
     """Return why this machine cannot be recorded here and now, "" if it can."""
     if os.name != "posix" or os.geteuid() != 0:
         return "recording needs root (sudo critpath demo)"
-    from critpath.record.preflight import look  # noqa: PLC0415 - start-up time
+    from critpath.record.preflight import check_machine  # noqa: PLC0415 - start-up time
 
-    found = look(Path.cwd())
+    found = check_machine(Path.cwd())
     if found.recorder is not None:
         return ""
     fatal = [o for o in (*found.obstacles, *sum(found.recorders.values(), ())) if o.fatal]
@@ -257,7 +257,7 @@ def _user() -> User | None:
 
 def _record(place: Path, options: tuple[str, ...], directory: Path, *, quiet: bool) -> None:
     from critpath import __version__  # noqa: PLC0415 - the version only
-    from critpath.record.recorder import Request  # noqa: PLC0415 - start-up time
+    from critpath.record.recorder import RecordRequest  # noqa: PLC0415 - start-up time
     from critpath.record.session import record  # noqa: PLC0415 - start-up time
 
     # -P: a module of the current directory must not take the place of one of Python's.
@@ -271,7 +271,7 @@ def _record(place: Path, options: tuple[str, ...], directory: Path, *, quiet: bo
     try:
         with _before_others():
             outcome = record(
-                Request(
+                RecordRequest(
                     output=place,
                     commands=(command,),
                     version=__version__,

@@ -23,7 +23,7 @@ from critpath.units import NS_PER_S, format_ns, format_share, plural
 
 if TYPE_CHECKING:
     from critpath.model import Manifest, Run
-    from critpath.record.recorder import Outcome, Request
+    from critpath.record.recorder import Outcome, RecordRequest
 
 SETTINGS = ("execution", *RECORDING)
 
@@ -114,16 +114,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return outcome.exit_code
 
 
-def _request(arguments: argparse.Namespace, settings: Settings) -> Request:
+def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest:
     import critpath  # noqa: PLC0415 - the version only
-    from critpath.record.recorder import Request  # noqa: PLC0415 - start-up time
+    from critpath.record.recorder import RecordRequest  # noqa: PLC0415 - start-up time
 
     commands = _commands(arguments)
     specification = settings["execution"] or ""
     if specification:
         _check_execution(specification)
     name = arguments.container or (commands[0][0] if commands else "all")
-    return Request(
+    return RecordRequest(
         output=arguments.output or _default_output(name),
         commands=commands,
         version=critpath.__version__,
@@ -277,7 +277,7 @@ _FEW = 10  # runs below which the gate can hardly say anything
 _SHOWN = 5
 
 
-def describe_outcome(outcome: Outcome, request: Request) -> Iterator[str]:
+def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
     """Yield the lines of the summary; those that must be read begin with ``warning: ``."""
     if not outcome.recordings:
         yield "critpath: ended before there was anything to keep: no recording"
@@ -390,7 +390,7 @@ def _worth(manifest: Manifest) -> Iterator[str]:
         yield "over an hour: --interleave keeps a slow drift of the machine out of the comparison"
 
 
-def _next(outcome: Outcome, request: Request) -> str:
+def _next(outcome: Outcome, request: RecordRequest) -> str:
     places = [shlex.quote(str(recording.directory)) for recording in outcome.recordings]
     if len(places) > 1:
         return f"next: critpath compare {' '.join(places)}"

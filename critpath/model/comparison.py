@@ -85,7 +85,7 @@ class CompareSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Analysis:
     """The answer: every stage's outcome for one normal and one sample set.
 
     Attributes

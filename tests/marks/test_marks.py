@@ -425,7 +425,7 @@ def test_a_recording_that_ends_is_let_go_and_the_next_is_found(instance, monkeyp
     assert critpath.mark("begin", "one")
     (instance / "tracing_on").write_text("0")
     critpath.mark("end", "one")  # says that it is over
-    other = instance.with_name(sessions.new_name())
+    other = instance.with_name(sessions.new_session_name())
     other.mkdir()
     try:
         instance.rmdir()  # nobody holds it
