@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     finally:
         tell.close()
     for line in describe_outcome(outcome, request):
-        # What makes a recording worth less is said to those who want quiet, too.
+        # What makes a recording worth less is printed even with --quiet.
         hint(line, quiet=quiet and not line.startswith("warning: "))
     return outcome.exit_code
 
@@ -270,7 +270,7 @@ class ProgressReporter:
 
 
 # -----------------------------------------------------------------------------
-# What is said of a recording when it is there: what it has, what it is worth, what next.
+# The summary of a finished recording: what it has, what it is worth, what to do next.
 
 
 _FEW = 10  # runs below which the gate can hardly say anything
@@ -395,8 +395,8 @@ def _next(outcome: Outcome, request: RecordRequest) -> str:
     if len(places) > 1:
         return f"next: critpath compare {' '.join(places)}"
     other = "other" if request.output.name != "other" else "sample"
-    said = bool(request.commands or request.execution or request.container)
+    marked = bool(request.commands or request.execution or request.container)
     return (
         f"next: record the other state with -o {other}, then: critpath compare {places[0]} {other}"
-        + " (--execution SPEC where nothing there is marked by critpath)" * (not said)
+        + " (--execution SPEC where nothing there is marked by critpath)" * (not marked)
     )
