@@ -88,19 +88,6 @@ def write_reports(document: ComparisonDocument, outputs: Outputs) -> None:
     Everything is rendered before anything is written, and files are there all or none.
     They come first, as a reader of stdout may close early; but the verdict and the
     annotations are printed even where a file could not be written.
-<<<<<<< HEAD
-
-    Parameters
-    ----------
-    document : ComparisonDocument
-    outputs : Outputs
-
-    Raises
-    ------
-    CritpathError
-        If something could not be written, after everything else was.
-=======
->>>>>>> origin/house
     """
     texts = {place: _render(name, document) for name, place in outputs.places.items()}
     for_github = prepare(document) if outputs.github else None
@@ -285,19 +272,8 @@ def _say(message: str) -> None:
 # Documents that commands saved, read back.
 
 
-<<<<<<< HEAD
 def load_saved(file: str) -> Document:
-    """Read the document in a file, or on stdin for ``-``.
-
-    Raises
-    ------
-    UnreadableError
-        If it is not there, or not a document of critpath's.
-    """
-=======
-def load_saved(file: str) -> dict[str, Any]:
     """Read the document in a file, or on stdin for ``-``."""
->>>>>>> origin/house
     from critpath.report.document.as_json import load_document  # noqa: PLC0415 - start-up time
 
     if file != STDOUT:
