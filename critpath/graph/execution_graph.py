@@ -13,7 +13,7 @@ import numpy as np
 
 from critpath.errors import UsageError
 from critpath.graph._walk import Walks
-from critpath.graph.critical_path import ROWS, nothing_carried, sweep_paths
+from critpath.graph.critical_path import ROWS, empty_boundary_rows, sweep_paths
 from critpath.model import (
     I64,
     U8,
@@ -21,9 +21,9 @@ from critpath.model import (
     CriticalPaths,
     State,
     Timelines,
-    filled_in,
     freeze_columns,
-    whole_block,
+    make_single_block,
+    open_filled,
 )
 
 WAKE, NET = 0, 1
@@ -85,25 +85,7 @@ class ExecutionGraph:
         return len(self.start) - 1
 
     def to_networkx(self, begin: int, end: int, cuts: Iterable[tuple[int, int]] = ()) -> Any:
-        """Return the part of the graph inside a window as a networkx graph.
-
-        Parameters
-        ----------
-        begin, end : int
-            The window (ns).
-        cuts : iterable of (int, int)
-            More moments, as (worker, time), to cut intervals at.
-
-        Returns
-        -------
-        networkx.MultiDiGraph
-            Nodes ``(worker, time)``.  Edges run forward in time and carry ``kind``
-            (``interval``, ``wake``, ``net``, ``create``), ``state`` (its name, for
-            intervals), ``interval`` (its position in the graph's columns, -1 for
-            links) and ``duration`` (ns).  Intervals are cut at the window and at
-            every moment a link leaves from or arrives at: the pieces of one have the
-            same ``interval``.
-        """
+        """Return the part of the graph inside a window as a networkx graph."""
         import networkx as nx  # noqa: PLC0415 - 0.2 s that only this export needs
 
         graph = nx.MultiDiGraph(begin=begin, end=end)
@@ -213,20 +195,9 @@ def critical_paths(
     *,
     interrupts: bool = True,
 ) -> CriticalPaths:
-    """Extract the critical path of every execution: `sweep_paths` over one block.
-
-    Parameters
-    ----------
-    timelines : Timelines
-    subjects : int64 [executions]
-        Worker of each execution; -1 where the thread never appears in the trace.
-    begin, end : int64 [executions]
-        Windows (ns).
-    interrupts : bool
-        Take interrupt work out of running time, as IRQ and SOFTIRQ.
-    """
+    """Extract the critical path of every execution: `sweep_paths` over one block."""
     return sweep_paths(
-        BlockList([whole_block(timelines)]),
+        BlockList([make_single_block(timelines)]),
         timelines.workers,
         timelines.strings,
         timelines.processors,
@@ -242,21 +213,7 @@ def critical_paths(
 def walk_paths(
     graph: ExecutionGraph, workers: I64, begin: I64, end: I64
 ) -> tuple[I64, I64, I64, I64, I64, U8]:
-    """Walk the graph backward from the end of each execution.
-
-    Parameters
-    ----------
-    graph : ExecutionGraph
-    workers, begin, end : int64 [executions]
-        Subject and window (ns) of each execution.
-
-    Returns
-    -------
-    start : int64 [executions + 1]
-    begin, end, worker, interval, state : arrays [segments]
-        Segments in order of time; ``interval`` is -1 for a link's own time and for
-        time that no interval covers.
-    """
+    """Walk the graph backward from the end of each execution."""
     walks = Walks(
         np.array([np.iinfo(np.int64).max]),
         workers,
@@ -283,7 +240,7 @@ def walk_paths(
         np.full(size, -1, np.int32),
         np.full(size, -1, np.int64),
     )
-    walks.advance(0, filled_in(rows), nothing_carried(ROWS))
+    walks.advance(0, open_filled(rows), empty_boundary_rows(ROWS))
     start, low, high, worker, state, position, cpu = walks.take()
     interval = np.where(cpu >= 0, position, -1).astype(np.int64)
     return start, low, high, worker.astype(np.int64), interval, state

@@ -10,7 +10,7 @@ import numpy as np
 
 from critpath.errors import InconclusiveError
 from critpath.model import I64, CompareSettings, Missing
-from critpath.pipeline.comparison import Judgement, judge, with_switches
+from critpath.pipeline.comparison import Judgement, judge, note_repaired_switches
 from critpath.text import notes
 from critpath.units import plural
 
@@ -332,7 +332,7 @@ def _trial(pool: _Pool, split: Split, judgement: Judgement, floor: float) -> Tri
 
 
 def _with_new(table: VectorTable) -> VectorTable:
-    """Return a table with one state more, last, in which nobody has ever been."""
+    """Return a table with one more state, the last, in which no time is spent."""
     from critpath.model import State, Symbol, VectorTable
 
     nothing = np.zeros((len(table), 1), np.int64)
@@ -344,7 +344,8 @@ def _with_new(table: VectorTable) -> VectorTable:
 def _warnings(normal: PathSet) -> tuple[str, ...]:
     from critpath.detect.comparability import recording_differences
 
-    result = list(dict.fromkeys((*with_switches(normal).warnings, *normal.executions.notes)))
+    repaired = note_repaired_switches(normal)
+    result = list(dict.fromkeys((*repaired.warnings, *normal.executions.notes)))
     result += recording_differences(normal)
     lossy = int(normal.lossy.sum())
     if lossy:
@@ -384,22 +385,7 @@ def least_normal(sample: int) -> int:
 
 
 def shuffled_splits(total: int, sample: int, count: int, random_seed: int) -> list[Split]:
-    """Divide the executions of all recordings at random.
-
-    Parameters
-    ----------
-    total : int
-        Executions there are.
-    sample : int
-        Executions in the sample; the normal set has the others, at most 100.
-    count : int
-    random_seed : int
-
-    Returns
-    -------
-    list of Split
-        None if there are too few executions.
-    """
+    """Divide the executions of all recordings at random."""
     if total < sample + least_normal(sample):
         return []
     rng = np.random.default_rng([random_seed, sample, 0])
@@ -412,21 +398,7 @@ def shuffled_splits(total: int, sample: int, count: int, random_seed: int) -> li
 
 
 def session_splits(session: I64, sample: int, count: int, random_seed: int) -> list[Split]:
-    """Draw the sample from one recording, and the normal set from the others.
-
-    Parameters
-    ----------
-    session : int64 [executions]
-    sample : int
-    count : int
-        Splits, but at least ten of every recording.
-    random_seed : int
-
-    Returns
-    -------
-    list of Split
-        As many of every recording that is large enough.
-    """
+    """Draw the sample from one recording, and the normal set from the others."""
     rng = np.random.default_rng([random_seed, sample, 1])
     fitting = _fitting(session, sample)
     draws = max(_LEAST_DRAWS, count // max(len(fitting), 1))
@@ -448,13 +420,7 @@ def _fitting(session: I64, sample: int) -> list[int]:
 
 
 def missing(session: I64, sample: int) -> list[Missing]:
-    """Say what the recordings lack for a size.
-
-    Parameters
-    ----------
-    session : int64 [executions]
-    sample : int
-    """
+    """Say what the recordings lack for a size."""
     result = []
     lacking = sample + least_normal(sample) - len(session)
     if lacking > 0:

@@ -75,7 +75,7 @@ class Failure:
         return kinds.get(self.exit_code, CritpathError)(self.what, self.do)
 
 
-def guarded(work: Callable[[Task], Result], task: Task) -> Result | Failure:
+def catch_failure(work: Callable[[Task], Result], task: Task) -> Result | Failure:
     """Do a task; an error that a user can cause becomes a `Failure`."""
     try:
         return work(task)
@@ -83,18 +83,8 @@ def guarded(work: Callable[[Task], Result], task: Task) -> Result | Failure:
         return Failure(error.exit_code, error.what, error.do)
 
 
-def jobs_for(jobs: int | None, recordings: Sequence[Path], limit: int = 0) -> int:
-    """Return how many processes read some recordings.
-
-    Parameters
-    ----------
-    jobs : int or None
-        As many as asked for; None for as many as pay: no more than processors, one for
-        every 64 MB of trace, and as many as there is memory for.
-    recordings : sequence of Path
-    limit : int
-        Bytes that none of them goes beyond; 0 for no limit.
-    """
+def choose_jobs(jobs: int | None, recordings: Sequence[Path], limit: int = 0) -> int:
+    """Return how many processes read some recordings."""
     most = len(recordings)
     if jobs is not None or most < 2:
         return max(1, min(jobs or 1, most))
@@ -198,7 +188,7 @@ def _results(
     from concurrent.futures import BrokenExecutor, CancelledError, as_completed
 
     with uninterrupted():
-        futures = {engine.submit(guarded, work, task): n for n, task in tasks.items()}
+        futures = {engine.submit(catch_failure, work, task): n for n, task in tasks.items()}
     done = total - len(tasks)
     try:
         for future in as_completed([*futures]):
@@ -342,7 +332,7 @@ def dask_engine(address: str) -> Iterator[Engine]:
     Raises
     ------
     UsageError
-        If dask.distributed is not installed, or nobody answers there.
+        If dask.distributed is not installed, or no scheduler answers there.
     CritpathError
         If the scheduler is lost, or too many workers die of one task.
     """
@@ -407,11 +397,6 @@ def _within(seconds: float, work: Callable[[], Result]) -> Result:
     """Do something that may never end, and wait so long for it.
 
     It goes on in its thread, which ends with this process.
-
-    Raises
-    ------
-    _LateError
-        If it is not done.
     """
     import queue
     import threading

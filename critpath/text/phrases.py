@@ -9,9 +9,9 @@ from typing import Final
 
 from critpath.model import State
 
-IDLE: Final = "idle"  # detail of WAIT_CPU: nobody ran instead
+IDLE: Final = "idle"  # detail of WAIT_CPU: no thread ran instead
 OTHERS: Final = "above all "  # before a name that holds no more than half
-# A single wait below this is nobody held back: an idle cpu takes as long to start a
+# A single wait below this is no throttling: an idle cpu takes as long to start a
 # thread, more so a virtual one. (A quota's period is 100 ms unless set otherwise.)
 LATE_NS: Final = 2_000_000
 LATE: Final = "(late to start it)"
@@ -20,8 +20,8 @@ THROTTLED: Final = "(throttled: held back by a quota or an affinity)"
 # {} stands for " (detail)" where there is one.
 _WHAT: Final[dict[State, str]] = {
     State.UNKNOWN: "not observed: no event of the trace says what it did",
-    State.RUN: "running",
-    State.RUN_USER: "running in user space",
+    State.RUN: "running{}",
+    State.RUN_USER: "running in user space{}",
     State.RUN_SYSCALL: "running in a system call{}",
     State.IRQ: "interrupted by a device{}",
     State.SOFTIRQ: "interrupted by deferred work{}",
@@ -82,7 +82,7 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
     thread : str
         The thread, as `thread_name` has it; "" where the sentence has named it.
     longest : float
-        The longest single time it did so (ns): it tells being held back from many late
+        The longest single time it did so (ns): it tells throttling from many late
         starts.  NaN says neither.
 
     Returns

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -16,12 +16,12 @@ from critpath.commands import main
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.pipeline.engines import dask_address
 from critpath.store import (
+    atomic_directory,
     is_paths_file,
     load_paths,
     part_name,
     save_paths,
     seal,
-    whole_directory,
 )
 
 
@@ -61,6 +61,14 @@ def make_paths(count: int = 2, source: str = "trace") -> PathSet:
     )
 
 
+class Saved(msgspec.Struct):
+    """A document of one figure, or of a path."""
+
+    format: str
+    a: int
+    subject: dict = {}
+
+
 @dataclass
 class Fake:
     """What the fakes were asked, and what they are to answer."""
@@ -69,7 +77,7 @@ class Fake:
     verdict: str = "ok"
     warnings: tuple[str, ...] = ()
     paths: PathSet = field(default_factory=make_paths)
-    document: dict = field(default_factory=lambda: {"format": "critpath/comparison/1", "a": 1})
+    document: Saved = field(default_factory=lambda: Saved("critpath/comparison/1", 1))
     error: BaseException | None = None
     render_error: BaseException | None = None
 
@@ -99,12 +107,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         assert isinstance(paths, CriticalPaths)
         assert losses == ()
         assert (execution, label) == (f"e{index}", "")
-        return {"format": "critpath/path/1", "subject": {"tid": tid, "comm": comm}, "n": index}
+        return Saved("critpath/path/1", index, {"tid": tid, "comm": comm})
 
     def render_html(document):
         if state.render_error is not None:
             raise state.render_error
-        return f"<p>{document['a']} \N{GREEK SMALL LETTER MU}</p>"
+        return f"<p>{document.a} \N{GREEK SMALL LETTER MU}</p>"
 
     def extracted(sources, **_):
         # What extract saved is read as it is, and damaged files are refused.
@@ -123,7 +131,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         return paths
 
     def extracted_dataset(sources, directory, settings, **options):
-        with whole_directory(directory) as place:
+        with atomic_directory(directory) as place:
             paths = extracted_file(sources, place / part_name(0), settings, **options)
             seal(place, [], {})
         return paths
@@ -135,31 +143,33 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             "ExtractSettings": SimpleNamespace,
             "dask_address": dask_address,
             "extract": answering("extract", extracted),
-            "saved_paths": answering("saved_paths", lambda source: extracted([source])),
+            "load_saved_paths": answering("load_saved_paths", lambda source: extracted([source])),
             "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),
             "compare": answering(
                 "compare",
                 lambda *_: SimpleNamespace(verdict=state.verdict, warnings=state.warnings),
             ),
             "CompareSettings": SimpleNamespace,
-            "with_switches": lambda paths: paths,
+            "note_repaired_switches": lambda paths: paths,
         },
         "critpath.report.document.comparison": {
             "comparison_document": lambda _: state.document,
         },
         "critpath.report.document.path": {
             "path_document": path_document,
-            "path_json": lambda *a, **k: json.dumps(path_document(*a, **k)) + "\n",
+            "path_json": lambda *a, **k: (
+                msgspec.json.encode(path_document(*a, **k)).decode() + "\n"
+            ),
         },
         "critpath.report.document.as_json": {
-            "load_document": lambda text: {**state.document, "a": len(text)},
+            "load_document": lambda text: msgspec.structs.replace(state.document, a=len(text)),
             "to_json": to_json,
         },
         "critpath.report.text.as_text": {
-            "render_comparison": lambda d, console, **_: console.print(f"comparison {d['a']} [b]"),
+            "render_comparison": lambda d, console, **_: console.print(f"comparison {d.a} [b]"),
         },
         "critpath.report.text.path": {
-            "render_path": lambda d, console: console.print(f"path {d['subject']['tid']}"),
+            "render_path": lambda d, console: console.print(f"path {d.subject['tid']}"),
         },
         "critpath.report.html.as_html": {"render_html": render_html},
     }

@@ -18,8 +18,8 @@ from limits import Group, Limits, NoLimitError, ended_properly
 from short_slice import shorten
 
 from critpath import pipeline
-from critpath.model import Comparison, PathSet
-from critpath.record.ftrace.recorder import obstacles
+from critpath.model import Analysis, PathSet
+from critpath.record.ftrace.recorder import missing_requirements
 
 HERE: Final = Path(__file__).resolve().parent
 # The application and what competes with it has this many times the turns of another group
@@ -43,7 +43,7 @@ def why_not() -> str:
         return "recording needs root"
     if shutil.which("cc") is None:
         return "no C compiler"
-    return next((o.what for o in obstacles(None) if o.fatal), "")
+    return next((o.what for o in missing_requirements(None) if o.fatal), "")
 
 
 def disk() -> str:
@@ -198,7 +198,7 @@ class FirstCause:
     sentence: str = ""
 
 
-def first_cause(comparison: Comparison) -> FirstCause:
+def first_cause(comparison: Analysis) -> FirstCause:
     """Return the first cause of a comparison, all empty where there is none."""
     if not comparison.causes:
         return FirstCause()

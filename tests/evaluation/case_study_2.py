@@ -32,7 +32,7 @@ from limits import PREFIX, Group, Limits, NoLimitError, disk_of, ended_properly
 
 from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
-from critpath.timeline.missing_switches import with_missing_switches
+from critpath.timeline.missing_switches import repair_switches
 from critpath.timeline.replay import replay
 
 CALM: Final = 0.2  # share of the cpu that others may have before something is recorded
@@ -237,7 +237,7 @@ def wait_for_calm(cpu: int) -> None:
 
 def others_share(recording: Path, cpu: int) -> float:
     """Return the share of a cpu that neither the application nor idle had."""
-    timelines = replay(with_missing_switches(read_events(recording, KERNEL)))
+    timelines = replay(repair_switches(read_events(recording, KERNEL)))
     place = timelines.processors.index((0, cpu))
     rows = slice(int(timelines.ran_start[place]), int(timelines.ran_start[place + 1]))
     worker = timelines.ran_worker[rows]

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from critpath.documents import ComparisonDocument
 from critpath.model import (
     Aligned,
     Alignment,
+    Analysis,
     Cause,
     Clustering,
     ClusterPairs,
     ColumnStatistics,
-    Comparison,
     CriticalPaths,
     Detection,
     Executions,
@@ -274,7 +275,7 @@ def comparison(
     seed: int = 7,
     losses: tuple[Loss, ...] = (),
     **changes: Any,
-) -> Comparison:
+) -> Analysis:
     """Build a comparison; ``changes`` replace fields of it."""
     names = names or Names()
     rng = np.random.default_rng(seed)
@@ -382,20 +383,20 @@ def comparison(
         "causes": tuple(causes),
         "settings": {"alpha": 0.01, "rule": "gate", "floor": 0.1, "t2": None, "k": math.inf},
     }
-    return Comparison(**{**fields, **changes})
+    return Analysis(**{**fields, **changes})
 
 
-def unnamed(document: dict[str, Any]) -> None:
+def unnamed(document: ComparisonDocument) -> None:
     """Name a document's executions as where the trace has no name for them: TID@BEGIN."""
     names = {"normal": {}, "sample": {}}
-    for row in document["executions"]:
-        begin = 38_420_289_508_189 + row["position"] * 73_311
-        row["id"] = names[row["set"]][row["position"]] = f"{15_894 + row['position'] % 2}@{begin}"
-    for one in document["aligned"]:
-        one["execution"] = names["sample"][one["position"]]
-        for position, row in enumerate(one["rows"][:-1]):
-            row["id"] = names["normal"][position]
-    for cause in document["causes"]:
-        cause["executions"] = [names["sample"][position] for position in cause["positions"]]
-    for finding in document["findings"]:
-        finding["execution"] = names["sample"][finding["position"]]
+    for row in document.executions:
+        begin = 38_420_289_508_189 + row.position * 73_311
+        row.id = names[row.set][row.position] = f"{15_894 + row.position % 2}@{begin}"
+    for one in document.aligned:
+        one.execution = names["sample"][one.position]
+        for position, row in enumerate(one.rows[:-1]):
+            row.id = names["normal"][position]
+    for cause in document.causes:
+        cause.executions = [names["sample"][position] for position in cause.positions]
+    for finding in document.findings:
+        finding.execution = names["sample"][finding.position]
