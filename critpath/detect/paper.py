@@ -131,8 +131,7 @@ def _fisher(x: I64, n: int, y: I64, m: int) -> F64:
     return np.array([hypergeometric_tail(a + b, m, n, b) for a, b in counts])
 
 
-# -----------------------------------------------------------------------------
-# How often the paper's rules fire where there is nothing to find.
+# False alarms of the paper's rules.
 
 
 _SPLITS = 200
