@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Rate,
     )
     from critpath.model.clusters import Clustering, ClusterPairs, Outliers
-    from critpath.model.comparison import CompareSettings, Comparison
+    from critpath.model.comparison import Analysis, CompareSettings
     from critpath.model.detection import Change, Detection, StateTest
     from critpath.model.events import Clock, EventChunk, EventClass, EventRequest, Events, Loss
     from critpath.model.findings import (
@@ -80,7 +80,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
     "clusters": ("ClusterPairs", "Clustering", "Outliers"),
-    "comparison": ("CompareSettings", "Comparison"),
+    "comparison": ("CompareSettings", "Analysis"),
     "detection": ("Change", "Detection", "StateTest"),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Context", "Finding", "Member"),
@@ -129,6 +129,7 @@ __all__ = [
     "U8",
     "Aligned",
     "Alignment",
+    "Analysis",
     "Block",
     "BlockList",
     "BlockStore",
@@ -143,7 +144,6 @@ __all__ = [
     "Column",
     "ColumnStatistics",
     "CompareSettings",
-    "Comparison",
     "Context",
     "CpuLoss",
     "CriticalPaths",

@@ -234,7 +234,7 @@ class Cause:
     sentence : str
         "4 of 11 executions, +30.1 ms each: waiting for a timer in `worker-#`..."
     findings : tuple of int
-        Positions in `Comparison.findings`.
+        Positions in `Analysis.findings`.
     executions : tuple of int
         Positions in the sample set, ascending.
     contribution : float

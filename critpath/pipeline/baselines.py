@@ -14,7 +14,7 @@ from critpath.text import notes, reasons
 from critpath.units import plural
 
 if TYPE_CHECKING:
-    from critpath.model import CompareSettings, Comparison, PathSet
+    from critpath.model import Analysis, CompareSettings, PathSet
     from critpath.store.baseline import Baseline, Session
 
 
@@ -124,7 +124,7 @@ class Update:
 
     Attributes
     ----------
-    comparison : Comparison
+    comparison : Analysis
         The new recording as sample, the baseline as the normal set.
     baseline : Baseline or None
         What to save; None if the update is refused.
@@ -132,7 +132,7 @@ class Update:
         Recordings that made way.
     """
 
-    comparison: Comparison
+    comparison: Analysis
     baseline: Baseline | None
     dropped: tuple[str, ...] = ()
 

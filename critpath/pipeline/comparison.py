@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         U8,
         Aligned,
         Alignment,
+        Analysis,
         Clustering,
         ClusterPairs,
-        Comparison,
         Detection,
         Finding,
         Outliers,
@@ -42,7 +42,7 @@ def compare(
     settings: CompareSettings | None = None,
     *,
     progress: Progress | None = None,
-) -> Comparison:
+) -> Analysis:
     """Compare a sample set with a normal set.
 
     Raises
@@ -64,7 +64,7 @@ def compare(
         set_warnings,
     )
     from critpath.detect.verdict import decide
-    from critpath.model import Comparison
+    from critpath.model import Analysis
     from critpath.vectors.table import Coder, vectors_of, with_like_states
 
     settings = settings or CompareSettings()
@@ -104,7 +104,7 @@ def compare(
         differences=environment_differences(normal, sample) if settings.strict_environment else (),
         note=partial,
     )
-    result = Comparison(
+    result = Analysis(
         verdict=verdict,
         reasons=reasons,
         warnings=(
@@ -231,13 +231,13 @@ def judge(
 
 
 def explain(
-    comparison: Comparison, coder: Coder, settings: CompareSettings, tell: Progress
-) -> Comparison:
+    comparison: Analysis, coder: Coder, settings: CompareSettings, tell: Progress
+) -> Analysis:
     """Align the executions that stand out with their normal group, and name the causes.
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Analysis
         Everything up to the outliers.
     coder : Coder
         Of both sets.
@@ -299,7 +299,7 @@ class _Groups:
 
     def __init__(
         self,
-        comparison: Comparison,
+        comparison: Analysis,
         coder: Coder,
         chosen: list[int],
         settings: CompareSettings,
@@ -380,7 +380,7 @@ def _keeping(path_set: PathSet, rows: I64) -> PathSet:
 
 
 def _explain_one(
-    comparison: Comparison, groups: _Groups, execution: int
+    comparison: Analysis, groups: _Groups, execution: int
 ) -> tuple[Aligned, tuple[Finding, ...]]:
     from critpath.localize.columns import column_statistics
     from critpath.localize.findings import find_differences
