@@ -125,7 +125,7 @@ ctypedef struct Processor:
     int64_t ran_end
     Tail stolen, ran
     Context stack[DEPTH]
-    int64_t padding[5]    # to whole lines of the cache
+    int64_t padding[5]    # to whole lines of the cache: `check_sizes`
 
 include "_threads.pxi"
 include "_packets.pxi"
