@@ -1,4 +1,38 @@
-"""Which sample executions are outliers of the normal cluster they are paired with."""
+"""Which sample executions are outliers of the normal cluster they are paired with.
+
+Per column (symbols and the total) an execution has two z, of its duration and of
+the logarithm of it: the deviation from its type's mean in standard deviations,
+these shrunk towards those of all types.  The geometric mean of the two (0 where
+either is not positive) is large only if the excess is large both absolutely and
+relative to what is usual.  The score is the root of the sum of their squares.  In
+simulations the largest z of the plain durations finds a little more; of the
+recorded executions with known bugs it missed those of `sample-fsync`.
+
+Types can look alike by their counts, so an execution is scored against every
+type that its counts would fit, and the least score is taken: what some normal
+type explains is not abnormal.  Normal executions are scored the same way.  Where
+labels tell the type, only that type counts.
+
+p-values are full conformal (Vovk, Gammerman and Shafer 2005), over all types
+together: the sample execution joins the normal ones, every member of that bag is
+scored against the others, and p is the share that scores at least as much.  It is
+exact where all are of a kind.  Sets too large for that are scored without the
+sample execution in the bag, and a note says so.  Beyond the largest reference
+score the tail is a Pareto tail (Hill 1975) fitted to the top tenth, as 105 normal
+executions could otherwise never convict one among eleven.  A p below ``1 / (n + 1)``
+is thus extrapolated: it holds its level where tails are of one piece, as in the
+simulations (docs/evaluation-simulated.md), and marks a healthy hiccup that is rarer
+than one in n, which nothing in n executions tells from a fault.
+
+The verdict is Benjamini and Hochberg's (1995) at ``level`` over the sample; and
+the excess of a column must reach the floor.  Half of the level is for another way:
+membership in a type whose sample executions are slower together in a column
+(`shifted_columns`), slower by the floor as a whole, and more than k * std above its
+mean in that column.  Twelve executions of a type that are all slower than its twelve
+normal ones have each a p of 1/13 at the best, and that alone marks none.  The level
+is of the type's test: where only some of a type's executions have a fault, one in
+ten of the others may be marked with them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +78,7 @@ def outliers(
     floor: float = 0.05,
     types_known: bool = False,
 ) -> Outliers:
-    """Judge every sample execution against its paired normal cluster.
+    """Judge every sample execution against its paired normal cluster (method: see the module).
 
     Parameters
     ----------
@@ -61,7 +95,7 @@ def outliers(
     floor : float
         Least excess, as a share of the cluster's mean total, that counts.
     types_known : bool
-        Types come from labels: an execution is held against its own alone.
+        Types come from labels: an execution is compared with its own alone.
 
     Returns
     -------
@@ -73,41 +107,6 @@ def outliers(
     ------
     ValueError
         If the tables have different symbols or there is no normal execution.
-
-    Notes
-    -----
-    Per column (symbols and the total) an execution has two z, of its duration and of
-    the logarithm of it: the deviation from its type's mean in standard deviations,
-    these shrunk towards those of all types.  The geometric mean of the two (0 where
-    either is not positive) is large only if the excess is large both absolutely and
-    relative to what is usual.  The score is the root of the sum of their squares.  In
-    simulations the largest z of the plain durations finds a little more; of the
-    recorded executions with known bugs it missed those of `sample-fsync`.
-
-    Types can look alike by their counts, so an execution is scored against every
-    type that its counts would fit, and the least score is taken: what some normal
-    type explains is not abnormal.  Normal executions are scored the same way.  Where
-    labels tell the type, only that type counts.
-
-    p-values are full conformal (Vovk, Gammerman and Shafer 2005), over all types
-    together: the sample execution joins the normal ones, every member of that bag is
-    scored against the others, and p is the share that scores at least as much.  It is
-    exact where all are of a kind.  Sets too large for that are scored without the
-    sample execution in the bag, and a note says so.  Beyond the largest reference
-    score the tail is a Pareto tail (Hill 1975) fitted to the top tenth, as 105 normal
-    executions could otherwise never convict one among eleven.  A p below ``1 / (n + 1)``
-    is thus extrapolated: it holds its level where tails are of one piece, as in the
-    simulations (docs/evaluation-simulated.md), and marks a healthy hiccup that is rarer
-    than one in n, which nothing in n executions tells from a fault.
-
-    The verdict is Benjamini and Hochberg's (1995) at ``level`` over the sample; and
-    the excess of a column must reach the floor.  Half of the level is for another way:
-    membership in a type whose sample executions are slower together in a column
-    (`shifted_columns`), slower by the floor as a whole, and more than k * std above its
-    mean in that column.  Twelve executions of a type that are all slower than its twelve
-    normal ones have each a p of 1/13 at the best, and that alone marks none.  The level
-    is of the type's test: where only some of a type's executions have a fault, one in
-    ten of the others may be marked with them.
     """
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
@@ -125,24 +124,12 @@ def outliers(
     else:
         ours, theirs = _fitting(normal, normal_clusters, sample, partner)
     score, z = sample_scores(types, both_observed, theirs)
-    size = bag_size(types, ours)
-    exact = size <= BAG_LIMIT and size * len(observed) <= EXACT_LIMIT
-    if exact:
-        p_value, beyond = np.ones(len(observed)), np.zeros(len(observed), np.bool_)
-        for i, null in bag_scores(types, both, ours, both_observed, partner):
-            p_value[i] = conformal(null, score[i : i + 1])[0]
-            beyond[i] = score[i] > null.max(initial=0.0)
-    else:
-        null = reference_scores(types, both, ours)[supported]
-        p_value, beyond = conformal(null, score), score > null.max(initial=0.0)
+    p_value, beyond, exact = _p_values(types, both, ours, both_observed, partner, score, supported)
     mean, squares = types.mean[:, : raw.shape[1]], types.squares[:, : raw.shape[1]]
     excess = observed - mean[partner]
     least = floor * mean[partner, -1]
     large = (excess >= least[:, None]) & (excess > 0)
-    std = np.sqrt(squares / np.maximum(types.sizes - 1, 1)[:, None])
-    above = excess > k * std[partner]
-    above &= excess > 1e-9 * mean[partner]  # a mean's rounding is no excess
-    above &= types.sizes[partner, None] > 1  # one execution has no standard deviation
+    above = _above(excess, k, mean, squares, types.sizes, partner)
     paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
     # Single executions: the columns that made the score must carry the excess.
     alone = level * (1 - _GROUP_LEVEL)
@@ -176,6 +163,38 @@ def outliers(
             *_novel_notes(pairs.novel[sample_clusters.labels], anomalous),
         ),
     )
+
+
+def _p_values(
+    types: Types,
+    both: F64,
+    ours: Bool,
+    both_observed: F64,
+    partner: I64,
+    score: F64,
+    supported: Bool,
+) -> tuple[F64, Bool, bool]:
+    """Return p-values, who scores beyond all others, and whether that is full conformal."""
+    size = bag_size(types, ours)
+    exact = size <= BAG_LIMIT and size * len(score) <= EXACT_LIMIT
+    if exact:
+        p_value, beyond = np.ones(len(score)), np.zeros(len(score), np.bool_)
+        for i, null in bag_scores(types, both, ours, both_observed, partner):
+            p_value[i] = conformal(null, score[i : i + 1])[0]
+            beyond[i] = score[i] > null.max(initial=0.0)
+    else:
+        null = reference_scores(types, both, ours)[supported]
+        p_value, beyond = conformal(null, score), score > null.max(initial=0.0)
+    return p_value, beyond, exact
+
+
+def _above(excess: F64, k: float, mean: F64, squares: F64, sizes: F64, partner: I64) -> Bool:
+    """Return which columns are k standard deviations above their type's mean."""
+    std = np.sqrt(squares / np.maximum(sizes - 1, 1)[:, None])
+    above = excess > k * std[partner]
+    above &= excess > 1e-9 * mean[partner]  # a mean's rounding is no excess
+    above &= sizes[partner, None] > 1  # one execution has no standard deviation
+    return np.asarray(above, dtype=np.bool_)
 
 
 def _columns(table: VectorTable) -> F64:
@@ -242,8 +261,7 @@ def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[str, ...]:
     return (notes.new_type(int(novel.sum()), int((novel & anomalous).sum())),)
 
 
-# -----------------------------------------------------------------------------
-# Scores of executions against execution types: how far above what is usual there.
+# Scores of executions against types.
 
 
 LOW_SUPPORT = 5  # below this a type's own variance says nothing
@@ -488,8 +506,7 @@ def _both(z: F64) -> F64:
     return np.asarray(high[..., :columns] * high[..., columns:])
 
 
-# -----------------------------------------------------------------------------
-# Evidence that several executions of one type share: a type that is slower as a whole.
+# Types that are slower as a whole.
 
 
 _EXACT = 20_000
@@ -552,7 +569,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
 
 
 def _ways(size: int, picks: int) -> float:
-    """Count the assignments; inf where there are more than anybody would count."""
+    """Count the assignments; inf where there are too many."""
     logarithm = math.lgamma(size + 1) - math.lgamma(picks + 1) - math.lgamma(size - picks + 1)
     return float(math.comb(size, picks)) if logarithm < 100 else math.inf
 
@@ -594,8 +611,7 @@ def _standard(values: F64) -> F64:
     return scaled
 
 
-# -----------------------------------------------------------------------------
-# From scores to p-values, and from p-values to a verdict.
+# From scores to p-values to a verdict.
 
 
 _TAIL = 0.1  # share of the null scores that the tail is fitted to

@@ -1,4 +1,9 @@
-"""Coarse detection: two VectorTables -> Detection."""
+"""Coarse detection: two VectorTables -> Detection.
+
+The executions as a whole and every state of them are tested at one level together
+(`critpath.detect.effects`).  A state's ``p_value`` is adjusted for all of it; the total's
+is that of the whole.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from critpath.detect.effects import (
     flag,
     two_families,
 )
-from critpath.detect.gate import floor_share, permutable, seed, ways
+from critpath.detect.gate import GateTest, floor_share, permutable, seed, ways
 from critpath.detect.paper import algorithm1, false_alarms
 from critpath.detect.rules import RULES, Evidence
 from critpath.errors import InconclusiveError, UsageError
@@ -49,37 +54,30 @@ def detect(
     normal, sample : VectorTable
         Over the same symbols.
     rule : str
-        A key of `critpath.detect.rules.RULES`; every rule's figures are in the result, this
-        one decides.
+        A key of `critpath.detect.rules.RULES`: the one that decides.
     alpha : float
         Family-wise level of the gate, in (0, 1).
     floor : float
-        Least effect that the gate reports, as a share of the normal mean total;
-        raised to three standard deviations of the normal sessions' means where
-        several sessions are known.
+        Least effect that counts, as a share of the normal mean total; see `floor_share`.
     t1, t2, y_reference
         Settings of the paper's rules; see `critpath.detect.paper.algorithm1`.
-        ``t2`` None means Fisher's exact test.
     permutations : int
         Random assignments, where enumerating all of them is too much.
     normal_type, sample_type : int64, optional
-        Execution types (normal clusters, and the ones that sample executions are
-        paired with).  With them a different mix of types is no slow-down, and a
-        slow-down of one type is found.
+        Execution types, those of the sample as paired with normal ones: a different mix
+        of them is no slow-down, and a slow-down of one type is found.
     normal_session, sample_session : int64, optional
         Recording session of every execution.
     judged : tuple of VectorTable, optional
-        The sets as single executions are judged on (interrupts folded into running
-        time); the sets themselves where not given.
+        The sets with interrupts folded into running time; themselves by default.
     screening : bool
         Find out how often the paper's rules alarm; costs more than the rest.
 
     Returns
     -------
     Detection
-        With types, ``normal_mean`` and ``effect`` are adjusted to the sample's
-        mix; ``p_value`` of a state is the smaller of its p over all types and
-        within one type.  The paper's figures never are adjusted.
+        ``normal_mean`` and ``effect`` are adjusted to the sample's mix of types, ``p_value``
+        is the smaller of those over all types and within one; the paper's are unadjusted.
 
     Raises
     ------
@@ -87,13 +85,60 @@ def detect(
         If a set is empty.
     UsageError
         If so few permutations could never reach the level.
-
-    Notes
-    -----
-    The gate tests the executions as a whole and every state of them, at one level
-    together: see `critpath.detect.effects`.  ``p_value`` is adjusted for all of it; the
-    total's is that of the whole.
     """
+    _check(normal, sample, rule, alpha, floor, permutations)
+    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
+    strata = _strata(normal, sample, normal_type, sample_type)
+    names = (*(s.name for s in normal.symbols), "total")
+    by_paper = partial(algorithm1, t1=t1, t2=t2, y_reference=y_reference, alpha=alpha)
+    paper = by_paper(x, y, names=names)
+    least = alpha * min(WHOLE, 1 - WHOLE)
+    sessions, why_not = permutable(normal_session, sample_session, least)
+    families = two_families(
+        x, y, judged or (normal, sample), strata,
+        alpha=alpha, permutations=permutations, sessions=sessions,
+    )  # fmt: skip
+    whole = families.whole
+    if RULES[rule].permutation_test and not whole.exact:
+        _require_permutations(permutations, alpha, least)
+    found = effects(x, y, *strata, seed(y, x))
+    share = floor_share(floor, x[:, -1], strata[0], normal_session)
+    enough = whole.ways * least >= 1
+    flags = flag(families, found, alpha=alpha, floor=share)
+    floor_ns = share * float(found.normal_mean[-1])
+    evidence = Evidence(paper, families, found, flags, floor_ns)
+    flagged = RULES[rule].flag(evidence)
+    ordinal = ordinal_effects(x, y, *strata) if screening else None
+    slower, slight = changes(families, found, flags, names, alpha=alpha, floor=share)
+    remarks = [*paper.notes, *([why_not] if why_not else []), *_test_notes(whole, permutations)]
+    remarks += [notes.raised_floor(floor, share)] if share > floor else []
+    remarks += _notes(evidence, strata, slower, names, alpha, enough=enough)
+    known = enough and len(x) > 1
+    return Detection(
+        rule=rule,
+        states=_states(normal, evidence, t2, flagged, ordinal),
+        flagged=bool(flagged.any()),
+        alpha=alpha,
+        floor=floor_ns,
+        detectable=detectable_shift(x[:, -1], *strata, whole.critical, floor_ns) if known else None,
+        permutations=whole.permutations,
+        enough=enough,
+        needed=0 if enough else _needed(*strata, least),
+        paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)) if screening else 0.0,
+        slower=slower,
+        slight=slight,
+        notes=tuple(remarks),
+    )
+
+
+def _check(
+    normal: VectorTable,
+    sample: VectorTable,
+    rule: str,
+    alpha: float,
+    floor: float,
+    permutations: int,
+) -> None:
     if rule not in RULES:
         raise ValueError(f"rule {rule!r}: choose from {', '.join(RULES)}")
     if not 0 < alpha < 1 or floor < 0 or permutations < 1:
@@ -106,79 +151,40 @@ def detect(
                 f"the {name} set has no execution",
                 "check the execution specification, or record the workload again",
             )
-    x = np.column_stack([normal.durations, normal.total])
-    y = np.column_stack([sample.durations, sample.total])
-    normal_stratum, sample_stratum = _strata(normal, sample, normal_type, sample_type)
-    names = (*(s.name for s in normal.symbols), "total")
-    by_paper = partial(algorithm1, t1=t1, t2=t2, y_reference=y_reference, alpha=alpha)
-    paper = by_paper(x, y, names=names)
-    least = alpha * min(WHOLE, 1 - WHOLE)
-    sessions, why_not = permutable(normal_session, sample_session, least)
-    families = two_families(
-        x, y, judged or (normal, sample), (normal_stratum, sample_stratum),
-        alpha=alpha, permutations=permutations, sessions=sessions,
-    )  # fmt: skip
-    whole = families.whole
-    if RULES[rule].permutation_test and not whole.exact and (permutations + 1) * least < 1:
+
+
+def _require_permutations(permutations: int, alpha: float, least: float) -> None:
+    if (permutations + 1) * least < 1:
         raise UsageError(
             f"{permutations} permutations cannot reach the level {alpha:g}",
             f"give --permutations {math.ceil(1 / least)} or more",
         )
-    found = effects(x, y, normal_stratum, sample_stratum, seed(y, x))
-    share = floor_share(floor, x[:, -1], normal_stratum, normal_session)
-    enough = whole.ways * least >= 1
-    flags = flag(families, found, alpha=alpha, floor=share)
-    floor_ns = share * float(found.normal_mean[-1])
-    evidence = Evidence(paper, families, found, flags, floor_ns)
-    flagged = RULES[rule].flag(evidence)
-    ordinal = ordinal_effects(x, y, normal_stratum, sample_stratum) if screening else None
-    slower, slight = changes(families, found, flags, names, alpha=alpha, floor=share)
-    remarks = [*paper.notes]
-    remarks += [why_not] if why_not else []
-    remarks += [notes.sessions_permuted()] if whole.by_session else []
+
+
+def _test_notes(whole: GateTest, permutations: int) -> list[str]:
+    """Return how the permutations were drawn, where that is not as usual."""
+    result = [notes.sessions_permuted()] if whole.by_session else []
     if not whole.exact and whole.permutations < permutations:
-        remarks.append(notes.few_permutations(whole.permutations))
-    if share > floor:
-        remarks.append(notes.raised_floor(floor, share))
-    if not enough:
-        remarks.append(notes.too_small_sets(len(x), len(y), alpha))
-    remarks += _notes(evidence, normal_stratum, sample_stratum, slower, names, alpha)
-    return Detection(
-        rule=rule,
-        states=_states(normal, evidence, t2, flagged, ordinal),
-        flagged=bool(flagged.any()),
-        alpha=alpha,
-        floor=floor_ns,
-        detectable=detectable_shift(
-            x[:, -1], normal_stratum, sample_stratum, whole.critical, floor_ns
-        )
-        if enough and len(x) > 1
-        else None,
-        permutations=whole.permutations,
-        enough=enough,
-        needed=0 if enough else _needed(normal_stratum, sample_stratum, least),
-        paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)) if screening else 0.0,
-        slower=slower,
-        slight=slight,
-        notes=tuple(remarks),
-    )
+        result.append(notes.few_permutations(whole.permutations))
+    return result
 
 
 def _notes(
     evidence: Evidence,
-    normal_stratum: I64,
-    sample_stratum: I64,
+    strata: tuple[I64, I64],
     slower: tuple[Change, ...],
     names: tuple[str, ...],
     alpha: float,
+    *,
+    enough: bool,
 ) -> list[str]:
     """Return what else differs: a faster total, the mix of types, single types."""
     found = evidence.effects
-    result = []
+    result = [] if enough else [notes.too_small_sets(len(strata[0]), len(strata[1]), alpha)]
     change = float(found.sample_mean[-1] - found.normal_mean[-1])
     if change <= -evidence.floor and change < 0:
         result.append(notes.faster_sample(-change))
-    mix = mix_shift(normal_stratum, sample_stratum)
+    mix = mix_shift(*strata)
     if mix <= alpha:
         result.append(notes.other_mix(mix))
     if found.orphans:
@@ -262,8 +268,7 @@ def _states(
     )
 
 
-# -----------------------------------------------------------------------------
-# Effect sizes that outliers do not move: how often slower, and by what factor typically.
+# Effect sizes that outliers do not move.
 
 
 _MOST = 500  # executions of a type a side, for the ratio of all pairs
@@ -329,8 +334,7 @@ def _typical(x: I64, y: I64) -> float:
     return middle if np.isfinite(middle) else float("nan")
 
 
-# -----------------------------------------------------------------------------
-# Does the sample have another mix of execution types?  A finding, not a slow-down.
+# The mix of types: another one is a finding, no slow-down.
 
 
 _PERMUTATIONS = 9_999

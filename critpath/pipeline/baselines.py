@@ -34,7 +34,7 @@ def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
         If one recording is there twice.
     """
     from critpath.detect.gate import seed
-    from critpath.report.document.sets import set_document
+    from critpath.report.document.comparison import begin_dates
     from critpath.store.baseline import Session, anonymize, stratified_sample
 
     _check_new(parts, set(), "")
@@ -44,7 +44,7 @@ def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
         rows = stratified_sample(part.executions.label, most, seed(moments))
         kept = part if len(rows) == len(part) else part.take(rows)
         out = before + len(part) - len(rows)
-        sessions.append(Session(kept, tuple(set_document(part)["recorded"]), out))
+        sessions.append(Session(kept, tuple(begin_dates(part)), out))
     return tuple(sessions)
 
 
@@ -86,13 +86,7 @@ def _drop_left_out_note(part: PathSet) -> tuple[PathSet, int]:
 
 
 def split_baseline(baseline: Baseline, file: Path, *, interrupts: bool) -> list[PathSet]:
-    """Return the path sets of a baseline, with a warning where it is not the whole recording.
-
-    Raises
-    ------
-    UsageError
-        If it was made with other paths than are to be compared with it.
-    """
+    """Return the path sets of a baseline, with a warning where it is not the whole recording."""
     if baseline.interrupts != interrupts:
         made = "with" if baseline.interrupts else "without"
         raise UsageError(

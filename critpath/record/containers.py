@@ -1,4 +1,4 @@
-"""Which pid namespace a container is: found in /proc alone, whatever runs the container."""
+"""Finds the pid namespace of a container in /proc alone, whatever runs the container."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CLONE_NEWUTS: Final = 0x04000000
 
 
 @dataclass(frozen=True)
-class _Process:
+class _NamespaceMember:
     """A process, as this pid namespace numbers it."""
 
     pid: int
@@ -63,21 +63,21 @@ def resolve_container(name: str) -> int:
         raise UsageError("a container without a name", "give --container the name of one")
     mine = pid_namespace()
     processes = [p for p in _processes() if p.namespace != mine]
-    for matches in _ways(wanted, mine):
+    for matches in _matchers(wanted, mine):
         found = sorted({p.namespace for p in processes if matches(p)})
         if len(found) == 1:
             return found[0]
         if found:
             raise UsageError(
                 f"{safe_text(wanted)} is in {len(found)} pid namespaces: "
-                + _listed(found, processes),
+                + _format_namespaces(found, processes),
                 "name one by its number: --container NUMBER",
             )
     raise _not_found(wanted, mine, processes)
 
 
-def _ways(wanted: str, mine: int) -> Iterator[Callable[[_Process], bool]]:
-    """Yield what a name may mean, the most certain first."""
+def _matchers(wanted: str, mine: int) -> Iterator[Callable[[_NamespaceMember], bool]]:
+    """Yield a predicate for each meaning of a name, the most certain first."""
     link = _LINK.fullmatch(wanted)
     if link:
         yield lambda p: p.namespace == int(link[1])
@@ -91,7 +91,7 @@ def _ways(wanted: str, mine: int) -> Iterator[Callable[[_Process], bool]]:
             yield lambda p: p.namespace == own
     cgroups: dict[int, tuple[str, ...]] = {}
 
-    def components(process: _Process) -> tuple[str, ...]:
+    def components(process: _NamespaceMember) -> tuple[str, ...]:
         if process.pid not in cgroups:
             cgroups[process.pid] = tuple(_components(process.pid))
         return cgroups[process.pid]
@@ -103,12 +103,12 @@ def _ways(wanted: str, mine: int) -> Iterator[Callable[[_Process], bool]]:
     yield lambda p: hosts.of(p.pid) == wanted
 
 
-def _processes() -> Iterator[_Process]:
+def _processes() -> Iterator[_NamespaceMember]:
     for entry in os.listdir(_PROC):  # noqa: PTH208 - names are all that is needed
         if entry.isdigit():
             namespace = pid_namespace(entry)
             if namespace:  # else it is gone, or not ours to look at
-                yield _Process(int(entry), namespace)
+                yield _NamespaceMember(int(entry), namespace)
 
 
 def _components(pid: int) -> Iterator[str]:
@@ -116,16 +116,13 @@ def _components(pid: int) -> Iterator[str]:
         text = (_PROC / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return
-    yield from names_in(text)
+    yield from cgroup_names(text)
 
 
-def names_in(text: str) -> Iterator[str]:
-    """Yield the components of the paths in a process's cgroup file, whole and stripped.
+def cgroup_names(text: str) -> Iterator[str]:
+    """Yield the components of a cgroup file's paths, whole and without affixes.
 
-    Parameters
-    ----------
-    text : str
-        Lines ``HIERARCHY:CONTROLLERS:PATH``, see cgroups(7).
+    `text` has lines ``HIERARCHY:CONTROLLERS:PATH``, see cgroups(7).
     """
     for line in text.splitlines():
         for component in line.split(":", 2)[-1].split("/"):
@@ -137,15 +134,15 @@ def names_in(text: str) -> Iterator[str]:
 class _HostNames:
     """Host names of UTS namespaces, each looked up once.
 
-    A host name is no file of another process's /proc; it is read by a thread that
-    enters the UTS namespace for a moment, which needs CAP_SYS_ADMIN.
+    /proc does not show another process's host name: a thread enters its UTS namespace for
+    a moment, which needs CAP_SYS_ADMIN.
     """
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
 
     def of(self, pid: int) -> str:
-        """Return the host name that a process sees, "" if it cannot be known."""
+        """Return the host name that a process sees, "" if unknown."""
         path = f"/proc/{pid}/ns/uts"
         try:
             inode = os.stat(path).st_ino  # noqa: PTH116 - no object per process
@@ -178,7 +175,7 @@ def _host_name(path: str) -> str:
     return found[0] if found else ""
 
 
-def _not_found(wanted: str, mine: int, processes: list[_Process]) -> UsageError:
+def _not_found(wanted: str, mine: int, processes: list[_NamespaceMember]) -> UsageError:
     shown = safe_text(wanted)
     number = wanted.removeprefix("pid:[").removesuffix("]")
     if number == str(mine):
@@ -197,14 +194,15 @@ def _not_found(wanted: str, mine: int, processes: list[_Process]) -> UsageError:
             f"no container {shown}: no process is in another pid namespace",
             "start the container first; as root all of them are seen (lsns -t pid)",
         )
+    listed = _format_namespaces(there, processes)
     return UsageError(
-        f"no container {shown} among the pid namespaces here: {_listed(there, processes)}",
+        f"no container {shown} among the pid namespaces here: {listed}",
         "name one by its number: --container NUMBER",
     )
 
 
-def _listed(namespaces: list[int], processes: list[_Process]) -> str:
-    """Return namespaces with the name and pid of the first process in each."""
+def _format_namespaces(namespaces: list[int], processes: list[_NamespaceMember]) -> str:
+    """Format namespaces with the name and pid of the first process in each."""
     parts = []
     for namespace in namespaces[:_SHOWN]:
         # The namespace's init process is its oldest; pids may have wrapped around, but

@@ -1,4 +1,4 @@
-"""What is on disk of a recording that is not finished yet, or cannot be for now."""
+"""Reads and writes what a recording says of itself: ``critpath.json`` and the runs so far."""
 
 from __future__ import annotations
 
@@ -9,23 +9,32 @@ import os
 import platform
 import re
 import shutil
+import stat
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from critpath.errors import CritpathError
-from critpath.model import MANIFEST, MANIFEST_FORMAT, Manifest, Run
-from critpath.model.recording import RECORDING
-from critpath.record.output import Place
-from critpath.record.reading import RUNS, noted_runs
-from critpath.record.recorder import TRACE, Recorded, Request, UnfinishedError
+from critpath.errors import CritpathError, UnreadableError
+from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Manifest, Run
+from critpath.model.recording import MANIFEST_BYTES, RECORDING
+from critpath.record.output import OutputDirectory
+from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
 from critpath.units import plural
+from critpath.untrusted import load_json
+
+# Runs that ended, one JSON object a line, written while the recording goes on.
+RUNS: Final = "runs.jsonl"
+_KINDS: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("state", "session", "interleaved", "trace"), str),
+    **dict.fromkeys(("begin", "end"), int),
+    **dict.fromkeys(("clock", "recorder"), dict),
+}
 
 
-def first_manifest(
-    request: Request,
+def initial_manifest(
+    request: RecordRequest,
     index: int,
     *,
     session: str,
@@ -33,18 +42,9 @@ def first_manifest(
     container: int,
     notes: Sequence[str],
 ) -> Manifest:
-    """Return the manifest that says whose a recording is, before there is anything of it.
+    """Return the manifest of the command number `index`, written before anything is recorded.
 
-    Parameters
-    ----------
-    request : Request
-    index : int
-        Of the command.
-    session, recorder : str
-        The recorder's name.
-    container : int
-        Pid namespace of the container that is recorded, 0 for none.
-    notes : sequence of str
+    `container` is the pid namespace that is recorded, 0 for none.
     """
     names = [directory.name for directory in request.directories(request.output)]
     whole = f"process,ns={container}" if container else ""
@@ -71,13 +71,10 @@ def first_manifest(
     )
 
 
-def note_run(directory: Path, run: Run) -> str:
-    """Note a run that ended: a recorder that is killed must not lose it.
+def append_run(directory: Path, run: Run) -> str:
+    """Append a finished run to the list on disk, in case the recorder is killed.
 
-    Returns
-    -------
-    str
-        What is to be said if it cannot be noted, which is no reason to end the runs.
+    Returns a warning if that fails, else ""; it is no reason to end the recording.
     """
     line = json.dumps(asdict(run)).encode() + b"\n"
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -99,34 +96,29 @@ def complete_manifests(
     manifests: Mapping[Path, Manifest],
     state: str,
     end: int,
-    recorded: Recorded,
-    said: Sequence[str],
+    recorded: RecorderResult,
+    warnings: Sequence[str],
 ) -> list[Manifest]:
-    """Write the manifests of a recording that has its trace; its runs are in there.
+    """Write the final manifest of each recording and remove the lists of runs.
 
     Parameters
     ----------
     manifests : mapping
-        Each recording's directory and what was known of it until now.
+        Each recording's directory and its manifest so far, with its runs.
     state : str
     end : int
-        Until when it was recorded (ns).
-    recorded : Recorded
-    said : sequence of str
-        All warnings.
-
-    Returns
-    -------
-    list of Manifest
+        When recording ended (ns).
+    recorded : RecorderResult
+    warnings : sequence of str
 
     Raises
     ------
     UnfinishedError
-        If one cannot be written; the recording is then as unfinished as before.
+        If one cannot be written; the recording stays unfinished.
     """
     loss = tuple(loss for loss in recorded.loss if loss.events or loss.packets)
     changes: dict[str, Any] = {"state": state, "end": end, "loss": loss}
-    changes["warnings"] = tuple(dict.fromkeys(said))
+    changes["warnings"] = tuple(dict.fromkeys(warnings))
     done = []
     for directory, manifest in manifests.items():
         facts = {**manifest.recorder, **recorded.facts}
@@ -144,36 +136,29 @@ def complete_manifests(
 
 
 def keep_unfinished(
-    place: Place, manifests: Mapping[Path, Manifest], notes: Sequence[str], error: UnfinishedError
+    output: OutputDirectory,
+    manifests: Mapping[Path, Manifest],
+    notes: Sequence[str],
+    error: UnfinishedError,
 ) -> CritpathError:
-    """Keep what was recorded, as a killed recorder leaves it, for whoever makes room.
-
-    Parameters
-    ----------
-    place : Place
-    manifests : mapping
-        Each recording's directory and what is known of it; the first has the data.
-    notes : sequence of str
-        What else is to be said of it.
-    error : UnfinishedError
-        Why there is no trace.
+    """Keep what was recorded as a killed recorder would leave it, to be finished later.
 
     Returns
     -------
     CritpathError
-        What is to be said: an `UnfinishedError` if the recording is kept.  It is not, and
-        nothing else is, where its directory or the data in it are gone.
+        The error to raise: an `UnfinishedError` if the recording is kept.  Nothing is kept
+        where the directory or the data in it are gone.
     """
     first = next(iter(manifests))
     try:
-        place.check_unchanged()
+        output.check_unchanged()
     except CritpathError as gone:
         return gone
     raw = (first / "raw" / "raw.json").is_file()
     if not raw and not any((first / TRACE).glob("*/metadata")):
-        place.discard()
+        output.discard()
         return CritpathError(error.what, error.do)
-    unsaid = []
+    missing_runs = []
     for directory, manifest in manifests.items():
         if raw:  # of which the trace is made again: the manifest needs the room more
             shutil.rmtree(directory / TRACE, ignore_errors=True)
@@ -188,22 +173,23 @@ def keep_unfinished(
             )
         except OSError:
             missing = len(
-                {r.number for r in manifest.runs} - {r.number for r in noted_runs(directory)}
+                {r.number for r in manifest.runs} - {r.number for r in read_runs(directory)}
             )
             if missing:
-                unsaid.append(f"; {plural(missing, 'run')} could not be noted and will be missing")
+                missing_runs.append(
+                    f"; {plural(missing, 'run')} could not be noted and will be missing"
+                )
     return UnfinishedError(
-        error.what + "".join(unsaid[:1]),
+        error.what + "".join(missing_runs[:1]),
         f"mend that, or make room there, then: critpath doctor --clean {first};"
         " what was recorded is kept",
     )
 
 
-# -----------------------------------------------------------------------------
-# Writes a recording's manifest, whole or not at all.
+# Writing critpath.json
 
 
-def to_json(manifest: Manifest) -> str:
+def manifest_to_json(manifest: Manifest) -> str:
     """Return the text of ``critpath.json``."""
     document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
     # In ASCII, which is read in a fourth of the memory; an argument that is no UTF-8 has
@@ -212,20 +198,14 @@ def to_json(manifest: Manifest) -> str:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Write ``critpath.json`` into a recording's directory.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; an earlier one is then still there.
-    """
+    """Replace ``critpath.json`` atomically; after an OSError the earlier one is still there."""
     place = directory / MANIFEST
     unfinished = directory / f".{MANIFEST}.{os.getpid()}"
     try:
         # O_EXCL: never through a link that someone else put there.
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-            stream.write(to_json(manifest))
+            stream.write(manifest_to_json(manifest))
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(place)
@@ -236,16 +216,90 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
         raise
 
 
-# -----------------------------------------------------------------------------
-# What a recording says of the machine and of its clock.
+# Reading back
 
 
-# Inode number of the initial pid namespace on every kernel (PROC_PID_INIT_INO).
-INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC
+def read_manifest(directory: Path) -> Manifest:
+    """Read a recording's manifest.
+
+    Raises
+    ------
+    UnreadableError
+        If there is none, or it is malformed.
+    """
+    place = directory / MANIFEST
+    try:
+        document = load_json(_read(place).encode())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnreadableError(
+            f"{place}: not a manifest ({error})", "name a recording's directory"
+        ) from None
+    if not isinstance(document, dict) or document.get("format") != MANIFEST_FORMAT:
+        raise UnreadableError(
+            f"{place}: not a manifest of the format {MANIFEST_FORMAT}",
+            "use the version of critpath that recorded it",
+        )
+    known = {f.name for f in fields(Manifest)}
+    values: dict[str, Any] = {name: v for name, v in document.items() if name in known}
+    try:
+        values["runs"] = tuple(_run(r) for r in values.get("runs", ()))
+        values["loss"] = tuple(CpuLoss(**x) for x in values.get("loss", ()))
+        values["command"] = tuple(map(str, values.get("command", ())))
+        values["warnings"] = tuple(map(str, values.get("warnings", ())))
+        _check_kinds(values)
+        return Manifest(**values)
+    except (TypeError, ValueError) as error:
+        raise UnreadableError(
+            f"{place}: not a manifest ({error})", "name a recording's directory"
+        ) from None
+
+
+def _check_kinds(values: Mapping[str, object]) -> None:
+    """Check the types of the fields that callers rely on; raises TypeError."""
+    for name, kind in _KINDS.items():
+        if not isinstance(values.get(name, kind()), kind):
+            raise TypeError(f"{name} is not as it should be")
+
+
+def read_runs(directory: Path) -> Iterator[Run]:
+    """Yield the runs that were appended while recording; the last line may be cut off."""
+    try:
+        text = _read(directory / RUNS)
+    except OSError:
+        return
+    for line in text.splitlines():
+        try:
+            yield _run(json.loads(line))
+        except (TypeError, ValueError, RecursionError):
+            continue
+
+
+def _run(values: Any) -> Run:
+    """Make a run from a JSON object; raises TypeError or ValueError if it is malformed."""
+    if not isinstance(values, Mapping):
+        raise TypeError("a run is an object")
+    known = {f.name for f in fields(Run)}
+    run = Run(**{name: value for name, value in values.items() if name in known})
+    for name in ("number", "pid", "begin", "end", "exit_code", "outlived"):
+        if type(getattr(run, name)) is not int:
+            raise ValueError(f"{name} of a run is not a whole number")
+    return run
+
+
+def _read(place: Path) -> str:
+    """Read a small regular file, not through a link."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("not a file")
+        return stream.read(MANIFEST_BYTES).decode("utf-8", "replace")
+
+
+# Facts about the machine and its clock
 
 
 def host_facts() -> Mapping[str, object]:
-    """Return name, kernel release, machine, cpus, cpu model and memory (bytes)."""
+    """Return name, kernel release, machine, CPU count, CPU model and memory (bytes)."""
     system = os.uname()
     return {
         "name": system.nodename,
@@ -258,7 +312,7 @@ def host_facts() -> Mapping[str, object]:
 
 
 def clock_facts() -> Mapping[str, object]:
-    """Return the trace's clock: its name, and what makes its times those of day (ns)."""
+    """Return the trace clock's name and its offset from the Unix epoch (ns)."""
     # The narrowest of some tries: a preemption between the readings would count as time.
     tries = []
     for _ in range(5):
@@ -278,24 +332,13 @@ def _cpu_model() -> str:
     return found[1].strip() if found else platform.processor()
 
 
-# -----------------------------------------------------------------------------
-# Gives the second recording of an interleaved session the trace of the first.
+# The trace of an interleaved session, shared by both recordings
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """Make a directory with the same files: hard links, copies where links fail.
+    """Copy a directory with hard links, or copies where links fail.
 
-    Parameters
-    ----------
-    source : Path
-        Links in it are copied as links.
-    target : Path
-        Must not be there.
-
-    Raises
-    ------
-    UnfinishedError
-        If it cannot be made; what there is of it stays.
+    `target` must not exist.  Raises UnfinishedError, and leaves what was made.
     """
     try:
         shutil.copytree(source, target, symlinks=True, copy_function=_link)

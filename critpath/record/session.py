@@ -1,4 +1,4 @@
-"""A recording from its beginning to its end: `record` is the story."""
+"""Records from beginning to end; `record` is the entry."""
 
 from __future__ import annotations
 
@@ -20,47 +20,54 @@ from critpath.model.recording import COMPLETE, INTERRUPTED, QUOTA_HELD
 from critpath.record import recorder as recorders
 from critpath.record._spawn import become_subreaper
 from critpath.record.cleanup import remove_leftovers
-from critpath.record.identity import ALIEN_CLOCK, NO_PROC, SESSION_VARIABLE, alien_clock, no_proc
-from critpath.record.manifests import (
+from critpath.record.identity import (
+    FOREIGN_CLOCK,
     INITIAL_PID_NAMESPACE,
+    NO_PROC,
+    SESSION_VARIABLE,
+    has_foreign_clock,
+    lacks_proc,
+)
+from critpath.record.manifests import (
+    append_run,
     complete_manifests,
-    first_manifest,
+    initial_manifest,
     keep_unfinished,
     link_tree,
-    note_run,
     write_manifest,
 )
-from critpath.record.output import Place
+from critpath.record.output import OutputDirectory
 from critpath.record.recorder import (
     TRACE,
     Leftover,
-    Obstacle,
     Outcome,
-    Recorded,
     Recorder,
+    RecorderResult,
     RecorderSettings,
     Recording,
-    Request,
-    Tell,
+    RecordRequest,
+    Reporter,
+    Requirement,
     UnfinishedError,
 )
 from critpath.record.registry import register, unregister
-from critpath.record.runner import Program, Runner, find_program
-from critpath.record.signals import Caller, Signals, Stopped
+from critpath.record.runner import Executable, Runner, find_executable
+from critpath.record.signals import InheritedState, Signals, StopRequested
 from critpath.record.user import User, invoking_user
 from critpath.units import format_ns, plural
-from critpath_marks.sessions import new_name, pid_namespace
+from critpath_marks.sessions import new_session_name, pid_namespace
 
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 
-def record(request: Request, tell: Tell) -> Outcome:
+def record(request: RecordRequest, reporter: Reporter) -> Outcome:
     """Record what was asked for.
 
     Parameters
     ----------
-    request : Request
-    tell : Tell
+    request : RecordRequest
+    reporter : Reporter
+        Receives progress and warnings.
 
     Returns
     -------
@@ -75,44 +82,44 @@ def record(request: Request, tell: Tell) -> Outcome:
     CritpathError
         If recording failed; nothing is left, on disk or in the tracer.
     """
-    caller = Caller.now()
-    user = invoking_user(caller.environment, as_root=request.as_root)
-    session = new_name()
-    place = Place.check(request.output, session, force=request.force)
-    programs = tuple(find_program(c, caller.environment) for c in request.commands)
+    inherited = InheritedState.capture()
+    user = invoking_user(inherited.environment, as_root=request.as_root)
+    session = new_session_name()
+    output = OutputDirectory.check(request.output, session, force=request.force)
+    programs = tuple(find_executable(c, inherited.environment) for c in request.commands)
     container = container_namespace(request.container)
     settings = RecorderSettings(
         session=session,
-        directory=request.directories(place.building)[0],
+        directory=request.directories(output.building)[0],
         profile=request.profile,
         buffer_bytes=request.buffer_bytes,
         trace_format=request.trace_format,
         keep_raw=request.keep_raw,
     )
-    with Signals(caller, tell.say) as signals, subreaper():
+    with Signals(inherited, reporter.say) as signals, subreaper():
         with signals.watching():
-            sweep(tell)
+            remove_stale(reporter)
             choice = choose_recorder(request.recorder, settings)
-        tell.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
-        free = place.room()
+        reporter.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
+        free = output.low_free_space()
         if free is not None:
-            tell.say(f"warning: only {free / 2**20:.0f} MiB are free for {place.target}")
-        runner = Runner(caller, user, signals, tell.say)
+            reporter.say(f"warning: only {free / 2**20:.0f} MiB are free for {output.target}")
+        runner = Runner(inherited, user, signals, reporter.say)
         running = _Session(
-            request, tell, place, programs, container, settings, choice, user, signals, runner
+            request, reporter, output, programs, container, settings, choice, user, signals, runner
         )
         return running.record()
 
 
 @dataclass
 class _Session:
-    request: Request
-    tell: Tell
-    place: Place
-    programs: tuple[Program, ...]
+    request: RecordRequest
+    reporter: Reporter
+    output: OutputDirectory
+    programs: tuple[Executable, ...]
     container: int
     settings: RecorderSettings
-    choice: Choice
+    choice: RecorderChoice
     user: User | None
     signals: Signals
     runner: Runner
@@ -120,7 +127,7 @@ class _Session:
     manifests: list[Manifest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failed: CritpathError | None = None
-    recorded: Recorded | None = None
+    recorded: RecorderResult | None = None
     throttling: Throttling | None = None
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
@@ -128,66 +135,64 @@ class _Session:
 
     def record(self) -> Outcome:
         """Record, and leave nothing behind if that fails."""
-        # Before there is a directory: whoever finds the session finds what is in it.
+        # Before the directory exists, so that a registered session always leads to it.
         owner = (self.user.uid, self.user.gid) if self.user else None
         register(self.settings.session, self.directories[0], self.choice.name, owner)
         try:
-            self.place.make()
+            self.output.make()
             try:
                 return self._record()
-            except Stopped:
-                return self._stopped()
+            except StopRequested:
+                return self._keep_readable()
         except UnfinishedError as error:
-            self.place.name_in(error)
+            self.output.restore_name_in_error(error)
             error.end = error.end or self.end
             found = dict(zip(self.directories, self.manifests, strict=True))
-            wrong = keep_unfinished(self.place, found, self.notes, error)
+            wrong = keep_unfinished(self.output, found, self.notes, error)
             self.kept = isinstance(wrong, UnfinishedError)
-            self.place.name_in(wrong)
+            self.output.restore_name_in_error(wrong)
             raise wrong from None
         except BaseException as error:
             self._abort()
             if not self.complete:
-                self.place.discard()
-            self.place.name_in(error)
+                self.output.discard()
+            self.output.restore_name_in_error(error)
             raise
         finally:
-            self.place.close()
+            self.output.close()
             if not self.kept:
                 unregister(self.settings.session)
 
     def _record(self) -> Outcome:
         for directory in self.directories:
-            if directory != self.place.writing:
+            if directory != self.output.write_path:
                 directory.mkdir(mode=0o700)
         self._warm_up()
         if self.signals.poll():
-            return self._nothing()
+            return self._discard()
         self._start()
         if self.programs:
-            self._runs()
+            self._record_runs()
         else:
-            self._machine()
+            self._record_machine()
         if self.programs and not any(m.runs for m in self.manifests):
             self._abort()
-            return self._nothing()
+            return self._discard()
         self._finish(self._stop())
-        self._settle()
+        self._publish()
         return self._outcome(self._exit_code())
-
-    # ------------------------------------------------------------------ its steps
 
     @property
     def directories(self) -> tuple[Path, ...]:
         """Where the recordings are written; the first has the trace."""
-        return self.request.directories(self.place.writing)
+        return self.request.directories(self.output.write_path)
 
     def _warm_up(self) -> None:
         for number in range(self.request.warmup):
             for program in self.programs:
                 if self.signals.poll():
                     return
-                self.tell.run(number + 1, self.request.warmup, "warm-up")
+                self.reporter.run(number + 1, self.request.warmup, "warm-up")
                 self._prepare(f"warm-up {number + 1}")
                 if not self.signals.poll():
                     self.runner.run(
@@ -197,16 +202,16 @@ class _Session:
                     )
 
     def _start(self) -> None:
-        self.tell("starting the recorder")
+        self.reporter("starting the recorder")
         if pid_namespace() != INITIAL_PID_NAMESPACE:
             self._note(
                 "critpath runs in a container (a pid namespace of its own): the trace has other "
                 "pids, so runs cannot be matched with processes"
             )
-        self.recorder = self.choice.open(replace(self.settings, writing=self.directories[0]))
+        self.recorder = self.choice.open(replace(self.settings, fd_directory=self.directories[0]))
         # Before there is anything in the tracer: whose it is can be seen from then on.
         self.manifests = [
-            first_manifest(
+            initial_manifest(
                 self.request,
                 index,
                 session=self.settings.session,
@@ -220,7 +225,7 @@ class _Session:
         with self.signals.watching():
             begin = self.recorder.start()
         self.throttling = Throttling()
-        self.runner.forget()
+        self.runner.rescan_children()
         self.manifests = [replace(m, begin=begin) for m in self.manifests]
         self._write()
 
@@ -228,16 +233,16 @@ class _Session:
         for directory, manifest in zip(self.directories, self.manifests, strict=True):
             write_manifest(directory, manifest)
 
-    def _runs(self) -> None:
+    def _record_runs(self) -> None:
         """Run the commands in turn: ABAB for two."""
-        recorder = self._running()
+        recorder = self._active_recorder()
         environment = {**recorder.environment(), SESSION_VARIABLE: self.settings.session}
         initial = pid_namespace() == INITIAL_PID_NAMESPACE
         total = self.request.runs * len(self.programs)
         for number in range(total):
             index = number % len(self.programs)
             own = number // len(self.programs) + 1
-            self.tell.run(number + 1, total)
+            self.reporter.run(number + 1, total)
             self._prepare(f"run {own}")
             if self.signals.poll():
                 return
@@ -248,7 +253,7 @@ class _Session:
                 timeout=self.request.timeout,
             )
             pid = done.pid if initial else 0
-            self._add(
+            self._add_run(
                 index,
                 Run(
                     *(own, pid, done.begin, done.end, done.exit_code),
@@ -257,30 +262,30 @@ class _Session:
                     interrupted=bool(self.signals.poll()),
                 ),
             )
-            if self.signals.poll() or self._failed(f"in run {own}"):
+            if self.signals.poll() or self._check_failure(f"in run {own}"):
                 return
 
-    def _failed(self, where: str) -> bool:
-        """Tell whether the recorder has given up: what runs on would not be recorded."""
-        error = self._running().failure
+    def _check_failure(self, where: str) -> bool:
+        """Return whether the recorder has given up, so that further runs would not be recorded."""
+        error = self._active_recorder().failure
         if error is not None and self.failed is None:
-            self.place.name_in(error)
+            self.output.restore_name_in_error(error)
             self._note(f"recording ended {where}: {error.what}")
             self.failed = error
         return error is not None
 
-    def _add(self, index: int, run: Run) -> None:
-        """Note a run, on disk too: a recorder that is killed must not lose those that ended."""
-        self.place.check_unchanged()
+    def _add_run(self, index: int, run: Run) -> None:
+        """Add a run to its manifest, and to the list on disk in case the recorder is killed."""
+        self.output.check_unchanged()
         before = self.manifests[index]
         self.manifests[index] = replace(before, runs=(*before.runs, run))
-        if wrong := note_run(self.directories[index], run):
+        if wrong := append_run(self.directories[index], run):
             self._note(wrong)
 
-    def _machine(self) -> None:
+    def _record_machine(self) -> None:
         """Wait while the whole machine is recorded."""
         seconds = self.request.duration
-        self.tell.say(
+        self.reporter.say(
             f"recording for {seconds:g} s; Ctrl-C ends it before"
             if seconds
             else "recording until Ctrl-C"
@@ -291,59 +296,57 @@ class _Session:
             if left is not None and left <= 0:
                 return
             info = self.signals.wait(min(left or _LOOK, _LOOK))
-            if self._failed("early"):
+            if self._check_failure("early"):
                 return
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self.signals.note(info)
 
     def _stop(self) -> int:
-        self.tell("stopping the recorder")
-        self.place.check_unchanged()
+        self.reporter("stopping the recorder")
+        self.output.check_unchanged()
         with self.signals.watching():
-            self.end = end = self._running().stop()
-        self._failed("while it was stopped")
+            self.end = end = self._active_recorder().stop()
+        self._check_failure("while it was stopped")
         if self.throttling is not None:
             self.notes += self.throttling.notes(end - self.manifests[0].begin)
         return end
 
     def _finish(self, end: int) -> None:
         """Put the trace into place and complete the manifests."""
-        self.tell("writing the trace")
+        self.reporter("writing the trace")
         with self.signals.watching():
-            self.recorded = recorded = self._running().finish(self.tell)
+            self.recorded = recorded = self._active_recorder().finish(self.reporter)
             self.recorder = None
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
-    def _complete(self, state: str, end: int, recorded: Recorded) -> None:
+    def _complete(self, state: str, end: int, recorded: RecorderResult) -> None:
         first, *others = self.directories
         for other in others:
             # Linking may be what was interrupted.
             shutil.rmtree(other / TRACE, ignore_errors=True)
             link_tree(first / TRACE, other / TRACE)
-        said = [self.place.named(text) for text in (*self.notes, *recorded.warnings)]
+        warnings = [self.output.restore_name(text) for text in (*self.notes, *recorded.warnings)]
         found = dict(zip(self.directories, self.manifests, strict=True))
-        self.manifests = complete_manifests(found, state, end, recorded, said)
+        self.manifests = complete_manifests(found, state, end, recorded, warnings)
         self.complete = True
         self._release(recorded)
 
-    def _release(self, recorded: Recorded) -> None:
+    def _release(self, recorded: RecorderResult) -> None:
         try:
             recorded.release()
         except OSError as error:
             self._warn(f"what the trace was made of could not be removed: {error.strerror}")
 
-    def _settle(self) -> None:
-        if wrong := self.place.settle(self.user):
+    def _publish(self) -> None:
+        if wrong := self.output.publish(self.user):
             self._warn(wrong)
-
-    # ---------------------------------------------------------- what may come between
 
     def _prepare(self, before: str) -> None:
         """Run ``--prepare``; its failure ends the recording."""
         line = self.request.prepare
         if not line or self.signals.poll():
             return
-        shell = Program(b"/bin/sh", (b"sh", b"-c", os.fsencode(line)))
+        shell = Executable(b"/bin/sh", (b"sh", b"-c", os.fsencode(line)))
         done = self.runner.run(shell, environment={SESSION_VARIABLE: self.settings.session})
         if done.exit_code and not self.signals.first:
             raise CritpathError(
@@ -351,27 +354,27 @@ class _Session:
                 "correct it, or end it with '|| true' if its failure does not matter",
             )
 
-    def _stopped(self) -> Outcome:
-        """End at once: keep what can be read already, and nothing else."""
+    def _keep_readable(self) -> Outcome:
+        """End at once; keep the recording if it is readable already."""
         self._abort()
         if self.complete and self.recorded is not None:
             self._release(self.recorded)
-            self._settle()
+            self._publish()
             return self._outcome(self.signals.exit_code)
-        self.place.check_unchanged()
+        self.output.check_unchanged()
         trace = self.directories[0] / TRACE
         readable = trace.is_dir() and any(trace.rglob("metadata"))
-        if not (readable and self.manifests and self.place.building == self.place.target):
-            return self._nothing()
+        if not (readable and self.manifests and self.output.building == self.output.target):
+            return self._discard()
         self._note("the recording was interrupted before it was finished")
         end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
-        recorded = self.recorded or Recorded(facts=self.manifests[0].recorder)
+        recorded = self.recorded or RecorderResult(facts=self.manifests[0].recorder)
         self._complete(INTERRUPTED, end, recorded)
-        self._settle()
+        self._publish()
         return self._outcome(self.signals.exit_code)
 
-    def _nothing(self) -> Outcome:
-        self.place.discard()
+    def _discard(self) -> Outcome:
+        self.output.discard()
         return Outcome(self.signals.exit_code)
 
     def _abort(self) -> None:
@@ -381,17 +384,15 @@ class _Session:
         try:
             recorder.abort()
         except CritpathError as error:
-            # The first failure is the one to tell; what is left is named too.
+            # The first failure is the one to raise; what is left is named too.
             self._warn(f"{error.what} ({error.do})")
         except OSError as error:
             self._warn(f"what was recorded could not be removed: {error}")
 
     def _warn(self, what: str) -> None:
-        self.tell.say(self.place.named(f"warning: {what}"))
+        self.reporter.say(self.output.restore_name(f"warning: {what}"))
 
-    # ------------------------------------------------------------------- small facts
-
-    def _running(self) -> Recorder:
+    def _active_recorder(self) -> Recorder:
         if self.recorder is None:
             raise RuntimeError("no recorder runs")
         return self.recorder
@@ -400,7 +401,7 @@ class _Session:
         self.notes.append(warning)
 
     def _exit_code(self) -> int:
-        """Return the first code that is not 0; a recording that was cut short has one too."""
+        """Return the first exit code that is not 0; a recording cut short has one, too."""
         if self.failed:
             return EXIT_INTERNAL
         runs = sorted((run for m in self.manifests for run in m.runs), key=lambda r: r.begin)
@@ -411,11 +412,10 @@ class _Session:
     def _outcome(self, exit_code: int) -> Outcome:
         places = self.request.directories(self.request.output)
         recordings = tuple(Recording(p, m) for p, m in zip(places, self.manifests, strict=True))
-        return Outcome(exit_code, recordings, self.place.size())
+        return Outcome(exit_code, recordings, self.output.size())
 
 
-# -----------------------------------------------------------------------------
-# What is done and found out before a recording begins.
+# Before a recording begins
 
 
 def container_namespace(name: str) -> int:
@@ -427,25 +427,25 @@ def container_namespace(name: str) -> int:
     return int(containers.resolve_container(name))
 
 
-def sweep(tell: Tell) -> None:
-    """Remove what dead recorders left, so that it costs this recording nothing."""
+def remove_stale(reporter: Reporter) -> None:
+    """Remove what dead recorders left, so that it does not disturb this recording."""
     gone: list[str] = []
 
-    def told(leftover: Leftover, error: CritpathError | None) -> None:
+    def report(leftover: Leftover, error: CritpathError | None) -> None:
         if error is None:
             gone.append(f"{leftover.kind} {leftover.name}")
         else:
-            tell.say(f"warning: {error.what} ({error.do})")
+            reporter.say(f"warning: {error.what} ({error.do})")
 
-    remove_leftovers(told)
+    remove_leftovers(report)
     if gone:
         shown = ", ".join(gone[:3]) + (", ..." if len(gone) > 3 else "")
-        tell.say(f"removed {plural(len(gone), 'leftover')} of a killed recorder: {shown}")
+        reporter.say(f"removed {plural(len(gone), 'leftover')} of a killed recorder: {shown}")
 
 
 @contextlib.contextmanager
 def subreaper() -> Iterator[None]:
-    """Adopt what the command leaves behind, so that it is seen."""
+    """Adopt orphaned descendants of the command, so that they are seen."""
     before = become_subreaper(True)
     try:
         yield
@@ -453,12 +453,11 @@ def subreaper() -> Iterator[None]:
         become_subreaper(before)
 
 
-# -----------------------------------------------------------------------------
-# Which recorder is used, and why not the other one.
+# Choosing the recorder
 
 
 @dataclass(frozen=True)
-class Choice:
+class RecorderChoice:
     """A recorder that can record here.
 
     Attributes
@@ -466,7 +465,7 @@ class Choice:
     name : str
         Of `critpath.record.recorder.RECORDERS`.
     why : str
-        Why no earlier one, "" if it was asked for or is the first.
+        Why no earlier one can; "" if it was asked for or is the first.
     """
 
     name: str
@@ -478,26 +477,25 @@ class Choice:
         return cast("Recorder", module.open_recorder(settings))
 
 
-def choose_recorder(name: str, settings: RecorderSettings) -> Choice:
-    """Return the recorder that was asked for, or for ``auto`` the first that can record.
+def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
+    """Return the recorder of a name, or for ``auto`` the first that can record.
 
-    Raises
-    ------
-    CritpathError
-        If there is none, with the way out.
+    Raises CritpathError, with the way out, if none can.
     """
-    if no_proc():
+    if lacks_proc():
         raise CritpathError(*NO_PROC)
-    if alien_clock():
-        raise CritpathError(*ALIEN_CLOCK)
+    if has_foreign_clock():
+        raise CritpathError(*FOREIGN_CLOCK)
     names = list(recorders.RECORDERS) if name == "auto" else [name]
-    refused: dict[str, Obstacle] = {}
+    refused: dict[str, Requirement] = {}
     for candidate in names:
         module = importlib.import_module(recorders.RECORDERS[candidate])
-        found: list[Obstacle] = module.obstacles(settings)
+        found: list[Requirement] = module.missing_requirements(settings)
         fatal = [obstacle for obstacle in found if obstacle.fatal]
         if not fatal:
-            return Choice(candidate, "; ".join(f"{n}: {o.what}" for n, o in refused.items()))
+            return RecorderChoice(
+                candidate, "; ".join(f"{n}: {o.what}" for n, o in refused.items())
+            )
         refused[candidate] = fatal[0]
     if len(refused) == 1:
         [(only, obstacle)] = refused.items()
@@ -511,49 +509,37 @@ def choose_recorder(name: str, settings: RecorderSettings) -> Choice:
     )
 
 
-# -----------------------------------------------------------------------------
-# Which control groups a CPU quota held back while something was recorded.
+# CPU quotas that throttled control groups meanwhile
 
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _FILE: Final = "cpu.stat"
 _MOST: Final = 3  # groups that are named
-_WORTH: Final = 0.01  # of the time recorded: less is not said
+_WORTH: Final = 0.01  # of the time recorded: less is not reported
 # Version 1 counts in nanoseconds, version 2 in microseconds.
 _UNITS: Final = {"throttled_time": 1, "throttled_usec": 1000}
 
 
 class Throttling:
-    """What quotas held back from now on.
+    """CPU quotas that throttle control groups from construction on.
 
-    Parameters
-    ----------
-    mounts : Path
-        A file as ``/proc/self/mountinfo``.
+    `mounts` is a file like ``/proc/self/mountinfo``.
     """
 
     def __init__(self, mounts: Path = _MOUNTS) -> None:
         self._mounts = mounts
-        self._before = _counts(mounts)
+        self._before = _read_throttling(mounts)
 
     def notes(self, duration: int) -> tuple[str, ...]:
-        """Say whom quotas held back since, the longest first.
+        """Return a line for each group that was throttled since, the longest first.
 
-        Parameters
-        ----------
-        duration : int
-            Nanoseconds recorded.
-
-        Returns
-        -------
-        tuple of str
-            One line a group; nothing for those that were held back for less than 1 %.
+        Groups throttled for less than 1 % of `duration` (ns) are left out.
         """
         since = []
-        for group, (count, held) in _counts(self._mounts).items():
+        for group, (count, time_now) in _read_throttling(self._mounts).items():
             count_before, time_before = self._before.get(group, (0, 0))
-            if held - time_before >= max(1, _WORTH * duration):
-                since.append((held - time_before, group, count - count_before))
+            if time_now - time_before >= max(1, _WORTH * duration):
+                since.append((time_now - time_before, group, count - count_before))
         since.sort(key=lambda x: (-x[0], x[1]))
         lines = [
             f"{QUOTA_HELD} the control group {group} back {plural(count, 'time')}, "
@@ -566,20 +552,20 @@ class Throttling:
         return tuple(lines)
 
 
-def _counts(mounts: Path) -> Mapping[str, tuple[int, int]]:
-    """Return of every group how often and how long (ns) it was held back."""
+def _read_throttling(mounts: Path) -> Mapping[str, tuple[int, int]]:
+    """Return for every group how often and how long (ns) it was throttled."""
     found: dict[str, tuple[int, int]] = {}
-    for root in _roots(mounts):
+    for root in _cpu_hierarchies(mounts):
         for place, _, files in os.walk(root):
             if _FILE in files:
-                counted = _read(Path(place) / _FILE)
+                counted = _read_cpu_stat(Path(place) / _FILE)
                 if counted is not None:
                     found["/" + os.path.relpath(place, root).removeprefix(".")] = counted
     return found
 
 
-def _roots(mounts: Path) -> Iterator[Path]:
-    """Yield where hierarchies with the cpu controller are mounted."""
+def _cpu_hierarchies(mounts: Path) -> Iterator[Path]:
+    """Yield the mount points of hierarchies with the cpu controller."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -594,8 +580,8 @@ def _roots(mounts: Path) -> Iterator[Path]:
             yield Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
 
 
-def _read(file: Path) -> tuple[int, int] | None:
-    """Return how often and how long (ns) a group was held back, None if never."""
+def _read_cpu_stat(file: Path) -> tuple[int, int] | None:
+    """Return how often and how long (ns) a group was throttled, None if never."""
     try:
         pairs = dict(line.split() for line in file.read_text().splitlines())
         count = int(pairs.get("nr_throttled", 0))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,32 +9,16 @@ from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
+from critpath.documents import ComparisonDocument
+from critpath.report.document.as_json import load_document
+
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 
 
-def _load(place: Path, name: str) -> ModuleType:
-    # Importlib mode puts no test directory on the path.
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, place)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
 @pytest.fixture(scope="session")
-def factory() -> ModuleType:
-    """Return the factory of synthetic comparisons."""
-    return _load(HERE.parent / "report" / "factory.py", "critpath_report_factory")
-
-
-@pytest.fixture(scope="session")
-def browser() -> ModuleType:
+def browser(load: Callable[[str], ModuleType]) -> ModuleType:
     """Return ``chromium.py``; skips where there is no browser or no driver of it."""
-    module = _load(HERE / "chromium.py", "critpath_browser_chromium")
+    module = load("browser/chromium.py")
     if module.missing():
         pytest.skip(module.missing())
     return module
@@ -106,7 +87,7 @@ def real(
     critpath: Callable[..., Any],
     guest: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, dict[str, Any]]:
+) -> tuple[Path, ComparisonDocument]:
     """Return the page and the document of a guest's comparison, made by the command."""
     home = tmp_path_factory.mktemp("real")
     run = critpath(
@@ -115,5 +96,5 @@ def real(
         cwd=home,
     )
     assert run.returncode == 1, run.stderr
-    document = json.loads((home / "report.json").read_text(encoding="utf-8"))
+    document = load_document((home / "report.json").read_text(encoding="utf-8"))
     return home / "report.html", document

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import CritpathError
-from critpath.record.ftrace.ctf_events import EventClass, characters, integer
+from critpath.record.ftrace.ctf_events import CtfEventClass, declare_characters, declare_integer
+from critpath.record.ftrace.raw import RAW_FORMAT
+from critpath.record.identity import INITIAL_PID_NAMESPACE
 
-RAW_FORMAT: Final = "critpath/raw/1"
 _LARGEST_PAGE: Final = 1 << 27
 _MOST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
-class Thread:
+class ThreadState:
     """One row of a statedump.
 
     Attributes
@@ -70,24 +71,24 @@ class Cgroup:
 
 
 @dataclass(frozen=True)
-class Raw:
-    """A raw directory, less its pages.
+class RawRecording:
+    """A raw directory without its pages.
 
     Attributes
     ----------
     directory : Path
     session : str
     epoch : int
-        To be added to a time to get time since the Unix epoch (ns).
+        Offset from the trace's clock to the Unix epoch (ns).
     page_bytes : int
     cpus : tuple of int
     begin, end : int
-        ns; end is 0 if the recorder did not get to its end.
+        ns; end is 0 if the recorder was killed.
     host, recorder : mapping
-    threads, threads_end : tuple of Thread
+    threads, threads_end : tuple of ThreadState
         At the start and at the end.
     stats : mapping of int to mapping of str to int, or None
-        By cpu what the kernel counted; None if that was not written.
+        The kernel's counts by CPU; None if they were not written.
     cgroups : tuple of Cgroup
         At the start.
     """
@@ -101,8 +102,8 @@ class Raw:
     end: int
     host: Mapping[str, Any]
     recorder: Mapping[str, Any]
-    threads: tuple[Thread, ...]
-    threads_end: tuple[Thread, ...]
+    threads: tuple[ThreadState, ...]
+    threads_end: tuple[ThreadState, ...]
     stats: Mapping[int, Mapping[str, int]] | None
     cgroups: tuple[Cgroup, ...] = ()
 
@@ -120,7 +121,7 @@ def _load(file: Path) -> Any:
         raise _broken(file, "is not JSON") from error
 
 
-def _whole(file: Path, of: Mapping[str, Any], name: str, *, low: int = 0) -> int:
+def _read_integer(file: Path, of: Mapping[str, Any], name: str, *, low: int = 0) -> int:
     value = of.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= _MOST:
         raise _broken(file, f"{name!r} is not a number as it should be")
@@ -131,8 +132,8 @@ def _mapping(of: Any) -> Mapping[str, Any]:
     return of if isinstance(of, dict) else {}
 
 
-def _threads(file: Path) -> tuple[Thread, ...]:
-    """Read a statedump; a recorder that was killed may have left none, or half of one."""
+def _read_threads(file: Path) -> tuple[ThreadState, ...]:
+    """Read a statedump; a killed recorder may have left none, or half of one."""
     if not file.exists():
         return ()
     try:
@@ -153,13 +154,13 @@ def _threads(file: Path) -> tuple[Thread, ...]:
         ):
             raise _broken(file, "has a row that is not a thread's")
         found.append(
-            Thread(time, tid, tgid, ppid, str(comm), str(state), cpu, bool(kernel), namespace)
+            ThreadState(time, tid, tgid, ppid, str(comm), str(state), cpu, bool(kernel), namespace)
         )
     return tuple(sorted(found, key=lambda t: t.time))
 
 
-def _cgroups(file: Path) -> tuple[Cgroup, ...]:
-    """Read which control groups processes were in; damaged, it is as if it were not there."""
+def _read_cgroups(file: Path) -> tuple[Cgroup, ...]:
+    """Read the processes' control groups; a damaged file counts as missing."""
     try:
         rows = _load(file) if file.exists() else []
     except CritpathError:
@@ -178,7 +179,7 @@ def _cgroups(file: Path) -> tuple[Cgroup, ...]:
     return tuple(sorted(found, key=lambda cgroup: cgroup.time))
 
 
-def _stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
+def _read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
     if not file.exists():
         return None
     try:
@@ -192,14 +193,8 @@ def _stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
     }
 
 
-def read_raw(directory: Path) -> Raw:
-    """Read a raw directory's descriptions.
-
-    Raises
-    ------
-    CritpathError
-        If ``raw.json`` is missing or is not one.
-    """
+def read_raw(directory: Path) -> RawRecording:
+    """Read a raw directory's descriptions; raises CritpathError if ``raw.json`` is unusable."""
     file = directory / "raw.json"
     about = _mapping(_load(file))
     if about.get("format") != RAW_FORMAT:
@@ -209,28 +204,27 @@ def read_raw(directory: Path) -> Raw:
     cpus = about.get("cpus")
     if not isinstance(cpus, list) or not all(isinstance(c, int) and 0 <= c < 1 << 16 for c in cpus):
         raise _broken(file, "'cpus' is not a list of numbers")
-    page_bytes = _whole(file, about, "page_bytes", low=64)
+    page_bytes = _read_integer(file, about, "page_bytes", low=64)
     if page_bytes > _LARGEST_PAGE:
         raise _broken(file, "'page_bytes' is not a size of pages")
-    return Raw(
+    return RawRecording(
         directory=directory,
         session=str(about.get("session", "")),
-        epoch=_whole(file, about, "epoch", low=-_MOST),
+        epoch=_read_integer(file, about, "epoch", low=-_MOST),
         page_bytes=page_bytes,
         cpus=tuple(dict.fromkeys(cpus)),
-        begin=_whole(file, about, "begin"),
-        end=_whole(file, about, "end") if about.get("end") else 0,
+        begin=_read_integer(file, about, "begin"),
+        end=_read_integer(file, about, "end") if about.get("end") else 0,
         host=_mapping(about.get("host")),
         recorder=_mapping(about.get("recorder")),
-        threads=_threads(directory / "statedump.json"),
-        threads_end=_threads(directory / "statedump-end.json"),
-        cgroups=_cgroups(directory / "cgroups.json"),
-        stats=_stats(directory / "stats.json"),
+        threads=_read_threads(directory / "statedump.json"),
+        threads_end=_read_threads(directory / "statedump-end.json"),
+        cgroups=_read_cgroups(directory / "cgroups.json"),
+        stats=_read_stats(directory / "stats.json"),
     )
 
 
-# -----------------------------------------------------------------------------
-# Writes the metadata of a CTF 1.8 trace as LTTng's kernel tracer would.
+# Metadata, as LTTng's kernel tracer writes it
 
 
 MAGIC: Final = 0xC1FC1FC1
@@ -314,16 +308,16 @@ struct event_header_{name} {{
 """
 
 
-def _value(value: object) -> str:
-    """Return an env value as TSDL has it: text can neither end its string nor its line."""
+def _format_value(value: object) -> str:
+    """Format an env value as TSDL; text can end neither its string nor its line."""
     if isinstance(value, int):
         return str(value)
     text = "".join(c if " " <= c <= "~" else "?" for c in str(value))
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def metadata(
-    classes: Sequence[EventClass],
+def format_metadata(
+    classes: Sequence[CtfEventClass],
     *,
     identity: uuid.UUID,
     clock: uuid.UUID,
@@ -334,12 +328,12 @@ def metadata(
 
     Parameters
     ----------
-    classes : sequence of EventClass
+    classes : sequence of CtfEventClass
         Of the one stream class.
     identity, clock : UUID
-        Of the trace, and of its clock: the same for traces whose times may be compared.
+        Of the trace, and of its clock: equal for traces whose times are comparable.
     epoch : int
-        Of the clock (ns).
+        Offset of the clock (ns).
     environment : mapping
         The ``env`` block; numbers and text.
     """
@@ -349,7 +343,9 @@ def metadata(
             uuid=identity,
             clock_uuid=clock,
             epoch=epoch,
-            env="\n".join(f"\t{name} = {_value(value)};" for name, value in environment.items()),
+            env="\n".join(
+                f"\t{name} = {_format_value(value)};" for name, value in environment.items()
+            ),
         ),
         *(_CLOCKS.format(bits, align) for bits, align in ((27, 1), (32, 8), (64, 8))),
         _CONTEXT,
@@ -358,8 +354,8 @@ def metadata(
         "stream {\n\tid = 0;\n",
         f"\tevent.header := struct event_header_{kind};\n",
         "\tpacket.context := struct packet_context;\n\tevent.context := struct {\n",
-        f"\t\t{integer('tid', 4, signed=True)}\n",
-        f"\t\t{integer('common_flags', 1, signed=False, base=16)}\n",
+        f"\t\t{declare_integer('tid', 4, signed=True)}\n",
+        f"\t\t{declare_integer('common_flags', 1, signed=False, base=16)}\n",
         "\t};\n};\n\n",
     ]
     for one in classes:
@@ -372,36 +368,27 @@ def metadata(
 
 
 def packet_header(identity: uuid.UUID, instance: int) -> bytes:
-    """Return the header of every packet of a stream.
-
-    Parameters
-    ----------
-    identity : UUID
-        Of the trace.
-    instance : int
-        Which stream of the class it is.
-    """
+    """Return the header of every packet of the stream number `instance`."""
     return struct.pack("<I16sIQ", MAGIC, identity.bytes, 0, instance)
 
 
-# -----------------------------------------------------------------------------
-# Writes the threads that were there at the start as LTTng's statedump events.
+# Statedump: the threads at the start, as LTTng's events
 
-
-# The kernel's own number of the first pid namespace (PROC_PID_INIT_INO).
-FIRST_NAMESPACE: Final = 0xEFFFFFFC
 
 _FIELDS: Final = (
-    *(integer(name, 4, signed=True) for name in ("tid", "vtid", "pid", "vpid", "ppid", "vppid")),
-    characters("name", 16),
-    *(integer(name, 4, signed=True) for name in ("type", "mode", "submode", "status")),
-    integer("ns_level", 4, signed=True),
-    integer("ns_inum", 4, signed=False),
-    integer("cpu", 4, signed=False),
+    *(
+        declare_integer(name, 4, signed=True)
+        for name in ("tid", "vtid", "pid", "vpid", "ppid", "vppid")
+    ),
+    declare_characters("name", 16),
+    *(declare_integer(name, 4, signed=True) for name in ("type", "mode", "submode", "status")),
+    declare_integer("ns_level", 4, signed=True),
+    declare_integer("ns_inum", 4, signed=False),
+    declare_integer("cpu", 4, signed=False),
 )
 _CGROUP_FIELDS: Final = (
-    integer("pid", 4, signed=True),
-    integer("dst_root", 4, signed=True),
+    declare_integer("pid", 4, signed=True),
+    declare_integer("dst_root", 4, signed=True),
     "string { encoding = UTF8; } _dst_path;",
 )
 _PROCESS: Final = struct.Struct("<6i16s5iII")
@@ -418,33 +405,30 @@ _STATUS: Final = {
 }
 
 
-def statedump_classes(first: int, *, cgroups: bool = False) -> tuple[EventClass, ...]:
-    """Return the classes: start, process state, end, and control group of a process.
+def statedump_classes(first: int, *, cgroups: bool = False) -> tuple[CtfEventClass, ...]:
+    """Return the statedump's event classes, with ids from `first` on.
 
-    Parameters
-    ----------
-    first : int
-        Id of the first of them.
-    cgroups : bool
-        With the last, which is no event of LTTng's; it has the fields of the kernel's
-        ``cgroup_attach_task``.
+    With `cgroups` there is a fourth, which LTTng lacks; it has the fields of the kernel's
+    ``cgroup_attach_task``.
     """
     return (
-        EventClass("lttng_statedump_start", first, ()),
-        EventClass("lttng_statedump_process_state", first + 1, _FIELDS),
-        EventClass("lttng_statedump_end", first + 2, ()),
-    ) + ((EventClass("critpath_statedump_cgroup", first + 3, _CGROUP_FIELDS),) if cgroups else ())
+        CtfEventClass("lttng_statedump_start", first, ()),
+        CtfEventClass("lttng_statedump_process_state", first + 1, _FIELDS),
+        CtfEventClass("lttng_statedump_end", first + 2, ()),
+    ) + (
+        (CtfEventClass("critpath_statedump_cgroup", first + 3, _CGROUP_FIELDS),) if cgroups else ()
+    )
 
 
-def _virtual(thread: Thread) -> tuple[int, int, int, int]:
-    """Return vtid, vpid, vppid and the level of its namespace; 0 for what is not known."""
-    if thread.namespace == FIRST_NAMESPACE:
+def _namespace_ids(thread: ThreadState) -> tuple[int, int, int, int]:
+    """Return vtid, vpid, vppid and the level of a thread's namespace; 0 where unknown."""
+    if thread.namespace == INITIAL_PID_NAMESPACE:
         return thread.tid, thread.tgid, thread.ppid, 0
     return 0, 0, 0, int(thread.namespace != 0)
 
 
-def _fields(thread: Thread) -> bytes:
-    vtid, vpid, vppid, level = _virtual(thread)
+def _pack_thread(thread: ThreadState) -> bytes:
+    vtid, vpid, vppid, level = _namespace_ids(thread)
     comm = thread.comm
     if thread.kernel and comm.startswith("kworker/"):
         # /proc adds what the worker last did, which is no part of its name in events.
@@ -458,29 +442,29 @@ def _fields(thread: Thread) -> bytes:
     )
 
 
-def _header(number: int, time: int, *, large: bool) -> bytes:
-    """Return an event's header with its whole time, and the context of no thread."""
+def _pack_header(number: int, time: int, *, large: bool) -> bytes:
+    """Return an event's header with its full time, and an empty context."""
     mark = b"\xff\xff" if large else b"\x1f"
     return mark + struct.pack("<IQiB", number, time, 0, 0)
 
 
 def statedump_packet(
-    threads: Sequence[Thread],
+    threads: Sequence[ThreadState],
     cgroups: Sequence[Cgroup],
-    classes: Sequence[EventClass],
+    classes: Sequence[CtfEventClass],
     header: bytes,
     *,
     count: int,
 ) -> Iterator[bytes]:
-    """Yield the packet of the statedump's stream, in parts.
+    """Yield the one packet of the statedump's stream, in parts.
 
     Parameters
     ----------
-    threads : sequence of Thread
+    threads : sequence of ThreadState
         In order of time, at least one.
     cgroups : sequence of Cgroup
-        In order of time; none without its class.
-    classes : sequence of EventClass
+        In order of time; empty without its class.
+    classes : sequence of CtfEventClass
         From `statedump_classes`.
     header : bytes
         Packet header.
@@ -489,17 +473,17 @@ def statedump_packet(
     """
     large = count > COMPACT_IDS
     start, process, end, *group = classes
-    events = [_header(start.id, threads[0].time, large=large)]
+    events = [_pack_header(start.id, threads[0].time, large=large)]
     for thread in threads:
-        events.append(_header(process.id, thread.time, large=large))
-        events.append(_fields(thread))
+        events.append(_pack_header(process.id, thread.time, large=large))
+        events.append(_pack_thread(thread))
     last = threads[-1].time
     for cgroup in cgroups:
         last = max(last, cgroup.time)
         path = cgroup.path.encode("utf-8", "replace").partition(b"\0")[0]
-        events.append(_header(group[0].id, last, large=large))
+        events.append(_pack_header(group[0].id, last, large=large))
         events.append(struct.pack("<ii", cgroup.tgid, cgroup.hierarchy) + path + b"\0")
-    events.append(_header(end.id, last, large=large))
+    events.append(_pack_header(end.id, last, large=large))
     body = b"".join(events)
     bits = 8 * (len(header) + 52 + len(body))
     yield header

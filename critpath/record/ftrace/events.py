@@ -121,8 +121,7 @@ def lttng_name(group: str, event: str) -> str:
     return event
 
 
-# -----------------------------------------------------------------------------
-# Which of the kernel's events a profile stands for.
+# The kernel's events that a profile selects
 
 
 SWITCH: Final = "sched/sched_switch"
@@ -139,30 +138,23 @@ _APART: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a profile comes to on this kernel.
+class EventSelection:
+    """The kernel's events that a profile selects.
 
     Attributes
     ----------
     events : tuple of str
         ``group/event``, sorted.
     missing : tuple of str
-        LTTng's names of what this kernel has not.
+        LTTng's names of events that this kernel lacks.
     """
 
     events: tuple[str, ...]
     missing: tuple[str, ...]
 
 
-def wanted(profile: ProfileEvents, available: Collection[str]) -> Wanted:
-    """Translate a profile.
-
-    Parameters
-    ----------
-    profile : ProfileEvents
-    available : collection of str
-        The kernel's events as ``group/event``.
-    """
+def select_events(profile: ProfileEvents, available: Collection[str]) -> EventSelection:
+    """Translate a profile to the kernel's `available` events (``group/event``)."""
     kernel = frozenset(available)
     named: dict[str, list[str]] = {}
     for event in sorted(kernel):
@@ -172,29 +164,26 @@ def wanted(profile: ProfileEvents, available: Collection[str]) -> Wanted:
     found: set[str] = set()
     missing = []
     for rule in profile.tracepoints:
-        events = [e for name in _matching(named, rule) for e in named[name]]
+        events = [e for name in _match_rule(named, rule) for e in named[name]]
         events += [e for e in LTTNG_NAMES.get(rule, ()) if e in kernel]
         found.update(events)
-        if not events and not _without_kernel(rule):
+        if not events and not _needs_no_event(rule):
             missing.append(rule)
     for rule in profile.syscalls:
         calls = [f"{SYSCALLS}/sys_{side}_{rule}" for side in ("enter", "exit")]
-        events = [e for call in calls for e in _matching(kernel, call)]
+        events = [e for call in calls for e in _match_rule(kernel, call)]
         found.update(events)
         if not events:
             missing.append(f"system call {rule}")
     if FORK in found:
         found.update(event for event in WITH_FORK if event in kernel)
-    return Wanted(tuple(sorted(found)), tuple(missing))
+    return EventSelection(tuple(sorted(found)), tuple(missing))
 
 
-def shortened(events: Iterable[str], available: Iterable[str]) -> list[str]:
-    """Return names for ``set_event``, with whole groups as one: each is a system call.
+def abbreviate_groups(events: Iterable[str], available: Iterable[str]) -> list[str]:
+    """Return names for ``set_event``, complete groups as ``group:*`` (one write instead of many).
 
-    Parameters
-    ----------
-    events, available : iterable of str
-        What is wanted, and all that there is: ``group/event``.
+    `events` are wanted, `available` exist, both as ``group/event``.
     """
     groups: dict[str, set[str]] = {}
     whole: dict[str, set[str]] = {}
@@ -210,13 +199,13 @@ def shortened(events: Iterable[str], available: Iterable[str]) -> list[str]:
     return found
 
 
-def _matching(names: Iterable[str], rule: str) -> list[str]:
-    """Return the names that a rule stands for."""
+def _match_rule(names: Iterable[str], rule: str) -> list[str]:
+    """Return the names that match a rule."""
     if "*" not in rule:
         return [rule] if rule in names else []
     return [name for name in names if fnmatchcase(name, rule)]
 
 
-def _without_kernel(rule: str) -> bool:
-    """Tell whether the converter makes an event itself, or a marker takes its place."""
+def _needs_no_event(rule: str) -> bool:
+    """Return whether the converter makes an event itself, or a marker takes its place."""
     return rule.startswith("lttng_") or LTTNG_NAMES.get(rule) == ()

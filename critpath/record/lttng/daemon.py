@@ -1,8 +1,8 @@
-"""Session daemons: one of ours where there is none, and ended again.
+"""Starts a session daemon where there is none, and ends it again.
 
 A root session daemon has one place, /var/run/lttng, in every release (LTTNG_RUNDIR came
-with 2.14, and LTTng-UST's Python agent looks nowhere else), so that ours can be used by
-others while it is there: it is only ended when it has no session left.
+with 2.14, and LTTng-UST's Python agent looks nowhere else), so others can use ours while
+it runs: it is only ended when it has no session left.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.record.identity import SESSION_VARIABLE
-from critpath.record.lttng.program import reachable, sessions, trusted_program
+from critpath.record.identity import SESSION_VARIABLE, is_dead_session
+from critpath.record.lttng.program import is_reachable, list_sessions, trusted_program
 from critpath.units import safe_text
 from critpath_marks.sessions import owner_of, start_time
 
@@ -35,26 +35,13 @@ _POLL: Final = 0.05
 
 
 def start_daemon(session: str) -> int:
-    """Start a session daemon that outlives this process, until it is ended.
+    """Start a session daemon for a session; it outlives this process until it is ended.
 
-    Parameters
-    ----------
-    session : str
-        That it is started for.
-
-    Returns
-    -------
-    int
-        Its pid.
-
-    Raises
-    ------
-    CritpathError
-        If it does not come up.
+    Returns its pid, 0 if another daemon came up first.  Raises CritpathError if it fails.
     """
     environment = {**os.environ, DAEMON_VARIABLE: session}
     environment.pop(SESSION_VARIABLE, None)
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as stderr:
         try:
             program = trusted_program(_PROGRAM)
             if program is None:
@@ -66,7 +53,7 @@ def start_daemon(session: str) -> int:
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, said.fileno(), 2),
+                    (os.POSIX_SPAWN_DUP2, stderr.fileno(), 2),
                 ],
                 setsid=True,
                 # Whoever records has signals blocked, and a daemon that inherits that
@@ -80,20 +67,20 @@ def start_daemon(session: str) -> int:
             ) from None
         deadline = time.monotonic() + _START_LIMIT
         try:
-            while _lives(pid) and time.monotonic() < deadline:
-                if reachable():
+            while _is_alive(pid) and time.monotonic() < deadline:
+                if is_reachable():
                     return pid
                 time.sleep(_POLL)
         except BaseException:
-            _end(pid)
+            _terminate(pid)
             raise
-        ended = not _lives(pid)
+        ended = not _is_alive(pid)
         if not ended:
-            _end(pid)
-        said.seek(0)
-        lines = said.read().decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+            _terminate(pid)
+        stderr.seek(0)
+        lines = stderr.read().decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
     # Another one may have been quicker: two recordings begun at the same moment.
-    if ended and reachable():
+    if ended and is_reachable():
         return 0
     raise CritpathError(
         f"{_PROGRAM} did not come up: {safe_text(lines[-1])}",
@@ -101,7 +88,7 @@ def start_daemon(session: str) -> int:
     )
 
 
-def own_daemons() -> Iterator[tuple[int, str]]:
+def find_own_daemons() -> Iterator[tuple[int, str]]:
     """Yield the session daemons that any critpath started: pid, session."""
     found = {}
     wanted = DAEMON_VARIABLE.encode() + b"="
@@ -126,32 +113,28 @@ def own_daemons() -> Iterator[tuple[int, str]]:
 
 
 def end_daemon(pid: int) -> bool:
-    """End one of our session daemons, if it has no session; return whether it is gone.
+    """End one of our session daemons if it has no session; return whether it is gone.
 
-    Raises
-    ------
-    CritpathError
-        If it cannot be ended.
+    Raises CritpathError if it cannot be ended.
     """
     with contextlib.suppress(CritpathError):
-        if sessions():
+        if list_sessions():
             return False
-    _end(pid)
+    _terminate(pid)
     return True
 
 
-def end_orphans(mine: str = "") -> None:
-    """End our daemons that nobody needs: those of ``mine``, and of dead recorders."""
-    for pid, name in own_daemons():
-        owner = owner_of(name)
-        if name == mine or (owner is not None and owner.gone() is True):
+def end_unused_daemons(mine: str = "") -> None:
+    """End our daemons that are not needed: those of ``mine``, and of dead recorders."""
+    for pid, name in find_own_daemons():
+        if name == mine or is_dead_session(name):
             end_daemon(pid)
 
 
-def _end(pid: int) -> None:
-    """SIGTERM, which also ends its consumer daemons; SIGKILL if it does not care."""
+def _terminate(pid: int) -> None:
+    """End a daemon by SIGTERM, which also ends its consumer daemons; then by SIGKILL."""
     started = start_time(pid)
-    members = [pid, *_session_of(pid)]
+    members = [pid, *_session_members(pid)]
     for number, whom in ((signal.SIGTERM, [pid]), (signal.SIGKILL, members)):
         for one in whom:
             try:
@@ -164,14 +147,14 @@ def _end(pid: int) -> None:
                 ) from None
         deadline = time.monotonic() + _STOP_LIMIT
         while time.monotonic() < deadline:
-            if not _lives(pid, started):
+            if not _is_alive(pid, started):
                 return
             time.sleep(_POLL)
     raise CritpathError(f"the session daemon {pid} does not end", f"sudo kill -9 {pid}")
 
 
-def _lives(pid: int, started: int = 0) -> bool:
-    """Tell whether a process lives; one of our children is collected if it does not."""
+def _is_alive(pid: int, started: int = 0) -> bool:
+    """Return whether a process lives; collect it if it is a dead child of ours."""
     found = start_time(pid)
     if found != 0 and found == (started or found):
         return True
@@ -180,7 +163,7 @@ def _lives(pid: int, started: int = 0) -> bool:
     return False
 
 
-def _session_of(leader: int) -> list[int]:
+def _session_members(leader: int) -> list[int]:
     """Return the other processes of the session (setsid) that a daemon leads."""
     found = []
     for entry in Path("/proc").iterdir():
