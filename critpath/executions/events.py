@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.errors import UsageError
-from critpath.executions.fields import Occurrences, Texts, field_texts, occurrences
+from critpath.executions.fields import Occurrences, Texts, field_texts, find_occurrences
 from critpath.executions.pattern import EventPattern
-from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, owners_of
+from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners
 from critpath.model import I64, Bool, Events, Executions
 from critpath.units import plural
 
@@ -43,12 +43,12 @@ def find_by_events(
     UsageError
         If events of that name are there but have no such field.
     """
-    begins, ends = occurrences(events, begin), occurrences(events, end)
+    begins, ends = find_occurrences(events, begin), find_occurrences(events, end)
     if key:
         for found in (begins, ends):
-            _require(found, key, "key")
+            _require_field(found, key, "key")
     if label and not begins.has(label):
-        _require(ends, label, "label")
+        _require_field(ends, label, "label")
     return find_between(events, begins, ends, key=key, label=label)
 
 
@@ -75,17 +75,17 @@ def find_between(
     """
     scheduling = Scheduling(events)
     # Together: whether a vtid is the kernel's is judged from all of its events.
-    owners = owners_of(events, np.concatenate([begins.rows, ends.rows]), scheduling)
+    owners = find_owners(events, np.concatenate([begins.rows, ends.rows]), scheduling)
     count = len(begins.rows)
     begin_owner = Owners(owners.host[:count], owners.tid[:count], ())
     end_owner = Owners(owners.host[count:], owners.tid[count:], ())
     begin_keys = begins.texts(key) if key else None
     end_keys = ends.texts(key) if key else None
-    found = pair(
+    found = pair_events(
         begins.rows,
-        _groups(begin_owner, begin_keys, begins.texts(within) if within else None),
+        _pairing_keys(begin_owner, begin_keys, begins.texts(within) if within else None),
         ends.rows,
-        _groups(end_owner, end_keys, ends.texts(within) if within else None),
+        _pairing_keys(end_owner, end_keys, ends.texts(within) if within else None),
     )
     first = np.array([b for b, _ in found.pairs], np.int64)
     last = np.array([e for _, e in found.pairs], np.int64)
@@ -108,13 +108,13 @@ def find_between(
         for side in (begins, ends)
         if not len(side.rows)
     ]
-    return build(
+    return build_executions(
         events,
         scheduling,
         (begins.rows[first], ends.rows[last]),
         Owners(end_owner.host[last], subject, owners.notes),
         [None] * len(first) if begin_keys is None else [begin_keys[b] for b in first],
-        _labels(begins, ends, first, last, label),
+        _choose_labels(begins, ends, first, last, label),
         incomplete=found.incomplete,
         notes=tuple(dict.fromkeys(notes)),
         names=_process_names(events, begins.rows[first], begin_owner.tid[first] == subject),
@@ -127,7 +127,7 @@ def _process_names(events: Events, rows: I64, own: Bool) -> list[str]:
     return [n if n is not None and mine else "" for n, mine in zip(names, own, strict=True)]
 
 
-def _groups(owners: Owners, keys: Texts | None, within: Texts | None) -> list[Hashable]:
+def _pairing_keys(owners: Owners, keys: Texts | None, within: Texts | None) -> list[Hashable]:
     """Return what a begin and its end have in common, None where that is unknown."""
     shared: list[Hashable]
     if keys is None:
@@ -141,7 +141,9 @@ def _groups(owners: Owners, keys: Texts | None, within: Texts | None) -> list[Ha
     ]
 
 
-def _labels(begins: Occurrences, ends: Occurrences, first: I64, last: I64, label: str) -> list[str]:
+def _choose_labels(
+    begins: Occurrences, ends: Occurrences, first: I64, last: I64, label: str
+) -> list[str]:
     if not label:
         return [""] * len(first)
     of_begin, of_end = begins.texts(label)[first], ends.texts(label)[last]
@@ -151,7 +153,7 @@ def _labels(begins: Occurrences, ends: Occurrences, first: I64, last: I64, label
     ]
 
 
-def _require(found: Occurrences, field: str, role: str) -> None:
+def _require_field(found: Occurrences, field: str, role: str) -> None:
     named = any(c.name == found.pattern.name for c in found.events.classes)
     if named and not found.has(field):
         raise UsageError(
@@ -204,7 +206,7 @@ class Pairs:
         return tuple(f"{plural(count, noun)} {why}" for count, noun, why in reasons if count)
 
 
-def pair(
+def pair_events(
     begin_rows: I64,
     begin_groups: Sequence[Hashable],
     end_rows: I64,
@@ -244,7 +246,7 @@ def pair(
     return Pairs(sorted(pairs), repeated, len(waiting), unbegun, unknown)
 
 
-def build(
+def build_executions(
     events: Events,
     scheduling: Scheduling,
     rows: tuple[I64, I64],

@@ -105,7 +105,7 @@ def has_field(events: Events, name: str, field: str) -> bool:
     return any(_type(c, field) != "absent" for c in events.classes if c.name == name)
 
 
-def occurrences(events: Events, pattern: EventPattern) -> Occurrences:
+def find_occurrences(events: Events, pattern: EventPattern) -> Occurrences:
     """Find the events that meet a pattern.
 
     Raises

@@ -12,7 +12,12 @@ from critpath.errors import UsageError
 from critpath.executions.events import find_by_events
 from critpath.executions.marker import find_markers
 from critpath.executions.pattern import SYNTAX, escape
-from critpath.executions.process import find_processes, find_runs, find_threads, within_runs
+from critpath.executions.process import (
+    find_command_runs,
+    find_processes,
+    find_threads,
+    select_within_runs,
+)
 from critpath.executions.specification import Specification, parse_specification
 from critpath.executions.windows import find_windows
 from critpath.model import Events, Executions, Run
@@ -34,7 +39,7 @@ def find_executions(
     Parameters
     ----------
     events : Events
-        The kernel's selection and what `critpath.executions.specification.wanted` asks for.
+        The kernel events and those that `specification.get_event_requests` asks for.
     specification : Specification or str
     known : sequence of str
         Names of every event class of the trace, decoded or not, for the message
@@ -63,7 +68,7 @@ def find_executions(
     if isinstance(specification, str):
         specification = parse_specification(specification)
     if specification.kind == "process" and (runs or interleaved) and not specification.where:
-        return find_runs(events, runs)
+        return find_command_runs(events, runs)
     found = FINDERS[specification.kind](
         events, specification, known or [c.name for c in events.classes]
     )
@@ -71,7 +76,7 @@ def find_executions(
         return found
     # Without a run of its own an interleaved recording has nothing but the other's.
     own = interleaved or (specification.kind == "process" and runs)
-    return within_runs(found, runs) if own else found
+    return select_within_runs(found, runs) if own else found
 
 
 def require_events(specification: Specification, known: Sequence[str]) -> None:
@@ -89,10 +94,12 @@ def require_events(specification: Specification, known: Sequence[str]) -> None:
     """
     for pattern in (specification.begin, specification.end):
         if pattern is not None and pattern.name not in known:
-            raise _unknown(pattern.name, sorted(set(known)))
+            raise _unknown_event_error(pattern.name, sorted(set(known)))
 
 
-def _events(events: Events, specification: Specification, known: Sequence[str]) -> Executions:
+def _find_by_patterns(
+    events: Events, specification: Specification, known: Sequence[str]
+) -> Executions:
     begin, end = specification.begin, specification.end
     if begin is None or end is None:
         raise UsageError("events without a begin and an end", SYNTAX)
@@ -100,7 +107,7 @@ def _events(events: Events, specification: Specification, known: Sequence[str]) 
     return find_by_events(events, begin, end, key=specification.key, label=specification.label)
 
 
-def _unknown(name: str, known: list[str]) -> UsageError:
+def _unknown_event_error(name: str, known: list[str]) -> UsageError:
     """Say which events there are: all of them if the name is ``?``."""
     if name == "?":
         return UsageError(
@@ -119,7 +126,7 @@ def _unknown(name: str, known: list[str]) -> UsageError:
 
 
 FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Executions]]] = {
-    "events": _events,
+    "events": _find_by_patterns,
     "process": lambda events, specification, _: find_processes(events, specification.where),
     "thread": lambda events, specification, _: find_threads(events, specification.where),
     "windows": lambda events, specification, _: find_windows(events, Path(specification.file)),
@@ -133,7 +140,7 @@ FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Execut
 
 def choose_specification(
     given: str | None,
-    said: str,
+    recorded: str,
     recording: Path,
     names: Sequence[str],
     marks: Callable[[], Events] | None = None,
@@ -144,7 +151,7 @@ def choose_specification(
     ----------
     given : str or None
         What the user gave.
-    said : str
+    recorded : str
         What the recording's manifest says, "" without one.
     recording : Path
     names : sequence of str
@@ -160,11 +167,11 @@ def choose_specification(
     """
     if given:
         return given, ()
-    if said:
-        return said, ()
+    if recorded:
+        return recorded, ()
     if marks is not None and len(find_markers(marks())):
         return "marker", ("no --execution given: used marker, as critpath's marks are there",)
-    found = candidates(names)
+    found = suggest_specifications(names)
     if len(found) == 1:
         return found[0], (f"no --execution given: used {found[0]}, the only pair of events",)
     if found:
@@ -178,7 +185,7 @@ def choose_specification(
     )
 
 
-def with_label(
+def add_label(
     specification: Specification, texts: Sequence[Mapping[str, Sequence[str]]]
 ) -> tuple[Specification, tuple[str, ...]]:
     """Label executions by the first text field of their begin event, where none is named.
@@ -223,7 +230,7 @@ PAIRS: Final = (
 )
 
 # perf and ftrace spell the kernel's own events SUBSYSTEM:EVENT, as user space does.
-KERNEL: Final = frozenset(
+KERNEL_PROVIDERS: Final = frozenset(
     {
         *("block", "bridge", "cgroup", "clk", "compaction", "cpuhp", "drm", "exceptions", "ext4"),
         *("fib", "filelock", "filemap", "ftrace", "gpio", "huge_memory", "i2c", "io_uring"),
@@ -238,7 +245,7 @@ KERNEL: Final = frozenset(
 )
 
 
-def candidates(names: Sequence[str]) -> list[str]:
+def suggest_specifications(names: Sequence[str]) -> list[str]:
     """Return ``events:`` specifications for pairs of user-space events.
 
     Pairs are ``X_begin``/``X_end``, ``X_entry``/``X_exit`` and ``X_start`` with
@@ -272,4 +279,4 @@ def candidates(names: Sequence[str]) -> list[str]:
 
 def _from_user_space(name: str) -> bool:
     provider, colon, _ = name.partition(":")
-    return bool(colon) and provider not in KERNEL and not provider.startswith("lttng_ust")
+    return bool(colon) and provider not in KERNEL_PROVIDERS and not provider.startswith("lttng_ust")

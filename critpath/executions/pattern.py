@@ -77,7 +77,7 @@ class EventPattern:
         )
 
 
-def _depths(text: str) -> Iterator[tuple[int, str, int]]:
+def _iter_depths(text: str) -> Iterator[tuple[int, str, int]]:
     """Yield every character's place, itself ("" if shielded) and the brackets open after it."""
     depth = 0
     shielded = False
@@ -102,7 +102,7 @@ def split_outside_brackets(text: str, separator: str) -> list[str]:
     """
     parts = []
     start = 0
-    for place, character, depth in _depths(text):
+    for place, character, depth in _iter_depths(text):
         if character == separator and depth == 0:
             parts.append(text[start:place])
             start = place + 1
@@ -131,19 +131,19 @@ def parse_pattern(text: str) -> EventPattern:
         For an empty name, a malformed condition, a regular expression that does
         not compile or is longer than `EXPRESSION_LIMIT`.
     """
-    name, *brackets = _bracketed(text)
+    name, *brackets = _split_brackets(text)
     name = unescape(name).strip()
     if not name:
         raise UsageError(f"an event without a name in: {shorten(text) or '(nothing)'}", SYNTAX)
     return EventPattern(name, tuple(_parse_condition(inner) for inner in brackets))
 
 
-def _bracketed(text: str) -> list[str]:
+def _split_brackets(text: str) -> list[str]:
     """Return what stands before the first brackets, then the inside of each pair."""
     parts: list[str] = []
     start = 0
     last = 0
-    for place, character, depth in _depths(text):
+    for place, character, depth in _iter_depths(text):
         if character == "[" and depth == 1:
             between = text[start:place]
             if parts and between.strip():

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from critpath.executions.events import build
+from critpath.executions.events import build_executions
 from critpath.executions.fields import field_texts
-from critpath.executions.membership import Where, belong, known_places
+from critpath.executions.membership import ThreadFilter, describe_known_places, match_threads
 from critpath.executions.scheduling import Owners, Scheduling, hosts_of, rows_of_kind
 from critpath.model import I64, Bool, Events, Executions, Kind, Run
 from critpath.units import plural
@@ -44,7 +44,7 @@ class _Lives:
         self.last = [self.last[i] for i in mine]
 
 
-def find_processes(events: Events, where: Where | None = None) -> Executions:
+def find_processes(events: Events, where: ThreadFilter | None = None) -> Executions:
     """Find every process that both executed a program and exited in the recording.
 
     An execution begins at the first exec after the thread was created and ends
@@ -62,8 +62,8 @@ def find_processes(events: Events, where: Where | None = None) -> Executions:
         Only processes of this namespace, control group or name (of their first or
         last program).
     """
-    lives = _replay(events)
-    unknown = _choose(events, lives, where) if where else 0
+    lives = _follow_processes(events)
+    unknown = _filter_processes(events, lives, where) if where else 0
     rows = np.array(lives.begin, np.int64), np.array(lives.end, np.int64)
     threads = np.array(lives.thread, np.int64).reshape(-1, 2)
     counts = (
@@ -74,7 +74,7 @@ def find_processes(events: Events, where: Where | None = None) -> Executions:
         (lives.again, "later exec", "in a running execution, which goes on"),
         (lives.strange, "exit", "of threads that executed no program in the recording"),
     )
-    return build(
+    return build_executions(
         events,
         Scheduling(events),
         rows,
@@ -83,7 +83,7 @@ def find_processes(events: Events, where: Where | None = None) -> Executions:
         [program_name(name) for name in lives.last],
         incomplete=len(lives.running) + lives.replaced,
         notes=(
-            *(known_places(events, where) if where and not lives.begin else ()),
+            *(describe_known_places(events, where) if where and not lives.begin else ()),
             *(f"{plural(n, noun)} {why}" for n, noun, why in counts if n),
         ),
         # The exec renames the thread, as every switch after it shows.
@@ -92,21 +92,23 @@ def find_processes(events: Events, where: Where | None = None) -> Executions:
     )
 
 
-def _choose(events: Events, lives: _Lives, where: Where) -> int:
+def _filter_processes(events: Events, lives: _Lives, where: ThreadFilter) -> int:
     """Keep the processes that are meant; return how many are in an unknown place."""
     if where.comm:
         programs = zip(lives.first, lives.last, strict=True)
-        named = [_named(where.comm, first) or _named(where.comm, last) for first, last in programs]
+        named = [
+            _is_named(where.comm, first) or _is_named(where.comm, last) for first, last in programs
+        ]
         lives.keep(np.array(named, np.bool_))
     threads = np.array(lives.thread, np.int64).reshape(-1, 2)
-    inside, unknown = belong(
+    inside, unknown = match_threads(
         events, where, threads[:, 0], threads[:, 1], np.array(lives.end, np.int64)
     )
     lives.keep(inside)
     return unknown
 
 
-def _named(name: str, program: str) -> bool:
+def _is_named(name: str, program: str) -> bool:
     return program_name(program)[:COMM_LENGTH] == name[:COMM_LENGTH]
 
 
@@ -115,7 +117,7 @@ def program_name(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def _replay(events: Events) -> _Lives:
+def _follow_processes(events: Events) -> _Lives:
     """Follow the creations, execs and exits of all threads; they are few."""
     parts = []
     for kind, name in (
@@ -161,7 +163,7 @@ def _replay(events: Events) -> _Lives:
 # Executions that are runs of a recorded command.
 
 
-def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
+def find_command_runs(events: Events, runs: Sequence[Run]) -> Executions:
     """Find the runs that a recorder started: from the exec of the command to its exit.
 
     What the command forks belongs to its run and is no execution of its own; where the
@@ -183,12 +185,12 @@ def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
         Runs without an exec or an exit in the trace, and those that did not end by
         themselves, are counted as incomplete.
     """
-    execs, exits = _of_thread(events, Kind.EXEC), _of_thread(events, Kind.EXIT)
+    execs, exits = _rows_by_thread(events, Kind.EXEC), _rows_by_thread(events, Kind.EXIT)
     begins, ends, pids = [], [], []
     whole = [run for run in runs if run.whole]
     for run in whole:
-        begin = _first(events, execs.get(run.pid), run.begin, run.end)
-        end = _last(events, exits.get(run.pid), run.begin, run.end)
+        begin = _first_within(events, execs.get(run.pid), run.begin, run.end)
+        end = _last_within(events, exits.get(run.pid), run.begin, run.end)
         if begin is not None and end is not None and begin < end:
             begins.append(begin)
             ends.append(end)
@@ -198,7 +200,7 @@ def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
         (len(whole) - len(begins), "of the command without its exec or exit in the trace"),
         (len(runs) - len(whole), "ended by the timeout or by whoever ended the recording"),
     )
-    return build(
+    return build_executions(
         events,
         Scheduling(events),
         rows,
@@ -212,7 +214,7 @@ def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
     )
 
 
-def within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
+def select_within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
     """Keep the executions that begin while a run goes on.
 
     Parameters
@@ -248,7 +250,7 @@ def within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
     )
 
 
-def _of_thread(events: Events, kind: Kind) -> dict[int, I64]:
+def _rows_by_thread(events: Events, kind: Kind) -> dict[int, I64]:
     """Return the rows of a kind by the thread that they are about."""
     rows = rows_of_kind(events, kind)
     tid = events.column(rows, "tid")
@@ -258,7 +260,7 @@ def _of_thread(events: Events, kind: Kind) -> dict[int, I64]:
     return dict(zip(threads.tolist(), parts, strict=False))
 
 
-def _last(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
+def _last_within(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
     """Return the last of some rows that lies in a window.
 
     Of a command's exits: where another thread than the first calls exec, the first one's
@@ -271,7 +273,7 @@ def _last(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
     return int(rows[at]) if found else None
 
 
-def _first(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
+def _first_within(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
     """Return the first of some rows that lies in a window."""
     if rows is None:
         return None
@@ -286,7 +288,7 @@ def _first(events: Events, rows: I64 | None, begin: int, end: int) -> int | None
 
 # Events that touch a thread, and the field that names it.  A wake is not among
 # them: it says that the thread exists, not that it does anything.
-TOUCHES: Final = (
+ACTIVITY: Final = (
     (Kind.FORK, "child_tid"),
     (Kind.WAKEUP_NEW, "tid"),
     (Kind.SWITCH, "prev_tid"),
@@ -295,7 +297,7 @@ TOUCHES: Final = (
 )
 
 
-def find_threads(events: Events, where: Where | None = None) -> Executions:
+def find_threads(events: Events, where: ThreadFilter | None = None) -> Executions:
     """Find the life of every thread: first to last event that touches it.
 
     A thread id that is created again begins another life.  Idle threads (tid 0)
@@ -308,7 +310,7 @@ def find_threads(events: Events, where: Where | None = None) -> Executions:
     where : Where, optional
         Only threads of this namespace, control group or name.
     """
-    row, thread, born = _touches(events)
+    row, thread, born = _find_activity(events)
     # A creation shows up as a fork and then a first wake: one life begins, not two.
     same = np.diff(thread, prepend=-1) == 0
     after_birth = np.concatenate([[False], born[:-1]]) & same
@@ -321,14 +323,14 @@ def find_threads(events: Events, where: Where | None = None) -> Executions:
     scheduling = Scheduling(events)
     if where:
         host, tid = thread[starts] >> 32, thread[starts] & 0xFFFFFFFF
-        inside, unknown = belong(events, where, host, tid, last)
+        inside, unknown = match_threads(events, where, host, tid, last)
         if where.comm:
-            inside &= scheduling.called(where.comm[:COMM_LENGTH], (host, tid), (first, last))
+            inside &= scheduling.find_named(where.comm[:COMM_LENGTH], (host, tid), (first, last))
         counts.append((int((keep & ~inside).sum()), "not of those asked for"))
         counts.append((unknown, "of which the trace does not tell the namespace or group"))
         keep &= inside
     first, last, of_thread = first[keep], last[keep], thread[starts][keep]
-    return build(
+    return build_executions(
         events,
         scheduling,
         (first, last),
@@ -337,17 +339,17 @@ def find_threads(events: Events, where: Where | None = None) -> Executions:
         [""] * len(first),
         incomplete=0,
         notes=(
-            *(known_places(events, where) if where and not len(first) else ()),
+            *(describe_known_places(events, where) if where and not len(first) else ()),
             *(f"{plural(count, 'thread')} {why}" for count, why in counts if count),
         ),
         forward=True,
     )
 
 
-def _touches(events: Events) -> tuple[I64, I64, I64]:
+def _find_activity(events: Events) -> tuple[I64, I64, I64]:
     """Return every touch as (row, host and tid in one number, is a creation), by thread."""
     parts = []
-    for kind, name in TOUCHES:
+    for kind, name in ACTIVITY:
         rows = rows_of_kind(events, kind)
         tid = events.column(rows, name)
         rows, tid = rows[tid > 0], tid[tid > 0]

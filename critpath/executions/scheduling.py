@@ -119,7 +119,7 @@ class Scheduling:
             self.events.strings[code[c]] if k else "" for c, k in zip(chosen, known, strict=True)
         ]
 
-    def called(self, name: str, thread: tuple[I64, I64], rows: tuple[I64, I64]) -> Bool:
+    def find_named(self, name: str, thread: tuple[I64, I64], rows: tuple[I64, I64]) -> Bool:
         """Tell which threads have a name at any time between two positions.
 
         A thread is created with the name of its parent, and renames itself later.
@@ -148,7 +148,7 @@ class Scheduling:
         return found
 
 
-def forked_by(events: Events, host: I64, tid: I64, rows: I64) -> I64:
+def find_parents(events: Events, host: I64, tid: I64, rows: I64) -> I64:
     """Return which thread forked each thread that is there at a position, -1 where unknown.
 
     Parameters
@@ -187,7 +187,7 @@ class Owners:
     notes: tuple[str, ...]
 
 
-def owners_of(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
+def find_owners(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
     """Tell which kernel thread emitted each event.
 
     A user-space event carries ``vtid``, the thread id in its own pid namespace.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.errors import UsageError
-from critpath.executions.marker import WANTED as MARKER_WANTED
-from critpath.executions.membership import ANYWHERE, Where
+from critpath.executions.marker import MARKER_EVENTS as MARKER_WANTED
+from critpath.executions.membership import ALL_THREADS, ThreadFilter
 from critpath.executions.pattern import (
     CONTEXTS,
     SYNTAX,
@@ -67,7 +67,7 @@ class Specification:
     key: str = ""
     label: str = ""
     file: str = ""
-    where: Where = ANYWHERE
+    where: ThreadFilter = ALL_THREADS
     label_open: bool = False
     text: str = ""
 
@@ -106,7 +106,7 @@ def parse_specification(text: str) -> Specification:
     return Specification(kind, text=text)
 
 
-def _parse_where(rest: str, text: str) -> Where:
+def _parse_where(rest: str, text: str) -> ThreadFilter:
     given: dict[str, str] = {}
     for option in split_outside_brackets(rest, ","):
         name, equals, value = (part.strip() for part in option.partition("="))
@@ -127,7 +127,7 @@ def _parse_where(rest: str, text: str) -> Where:
                 f"{name}= is not the number of a namespace: {shorten(value)}",
                 "take it from `lsns -t pid`, or from readlink /proc/PID/ns/pid",
             )
-    return Where(
+    return ThreadFilter(
         int(given.get("ns", 0)),
         int(given.get("cgroup_ns", 0)),
         given.get("cgroup", ""),
@@ -161,7 +161,7 @@ def _parse_events(rest: str, text: str) -> Specification:
     )
 
 
-def wanted(specification: Specification) -> tuple[EventRequest, ...]:
+def get_event_requests(specification: Specification) -> tuple[EventRequest, ...]:
     """Return what must be read beyond the kernel's own selection.
 
     ``process`` and ``thread`` need nothing more than the kernel events of any
@@ -180,7 +180,7 @@ def wanted(specification: Specification) -> tuple[EventRequest, ...]:
     if specification.kind == "marker":
         return MARKER_WANTED
     if specification.where:
-        return specification.where.wanted()
+        return specification.where.get_requests()
     fields: dict[str, dict[tuple[str, ...], None]] = {}
     for pattern in (specification.begin, specification.end):
         if pattern is None:

@@ -17,10 +17,10 @@ from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
 from critpath.model import Blocks, EventRequest, Events, Kind, PackedBlock, PackedBlocks
-from critpath.read.event_names import KERNEL
-from critpath.read.metadata.schema import names_of
+from critpath.read.event_names import KERNEL_EVENTS
+from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
-from critpath.read.streaming import EventStream, OutOfOrder, chunks_of
+from critpath.read.streaming import EventStream, OutOfOrder, split_into_chunks
 from critpath.timeline.blocks import SpilledBlocks
 from critpath.timeline.clocks import align_hosts
 from critpath.timeline.missing_switches import (
@@ -92,12 +92,12 @@ def extract_recording(
     UnreadableError, UsageError
         As the readers and finders do.
     """
-    from critpath.executions.find import choose_specification, with_label
-    from critpath.executions.marker import WANTED
-    from critpath.executions.specification import wanted
+    from critpath.executions.find import add_label, choose_specification
+    from critpath.executions.marker import MARKER_EVENTS
+    from critpath.executions.specification import get_event_requests
     from critpath.pipeline.limits import Budget
     from critpath.pipeline.walking import walked
-    from critpath.read.event_names import KERNEL
+    from critpath.read.event_names import KERNEL_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import Description, find_traces
 
@@ -108,22 +108,24 @@ def extract_recording(
     names = sorted({name for of in described for name in of.events})
 
     def opener(more: Sequence[EventRequest]) -> Opener:
-        return Opener(recording, traces, (*KERNEL, *more), settings.reader, ahead=settings.ahead)
+        return Opener(
+            recording, traces, (*KERNEL_EVENTS, *more), settings.reader, ahead=settings.ahead
+        )
 
     def marks() -> Events:
-        return few_events(opener(WANTED), [parse_specification("marker")])
+        return few_events(opener(MARKER_EVENTS), [parse_specification("marker")])
 
-    possible = any(name in names for entry in WANTED for name in entry.names)
+    possible = any(name in names for entry in MARKER_EVENTS for name in entry.names)
     text, how = choose_specification(
         settings.specification, manifest.execution, recording, names, marks if possible else None
     )
-    chosen, labelled = with_label(parse_specification(text), [of.texts for of in described])
+    chosen, labelled = add_label(parse_specification(text), [of.texts for of in described])
     recorded = _Recorded(recording, traces, manifest, (*said, *how, *labelled))
     budget = Budget.within(settings.max_memory)
     with _naming(recording):
         # Before anything is read: what is misspelt is told at once.
         require_events(chosen, names)
-    with _replayed(opener(wanted(chosen)), recorded, [chosen], budget) as replayed:
+    with _replayed(opener(get_event_requests(chosen)), recorded, [chosen], budget) as replayed:
         with _naming(recording):
             executions = find_executions(
                 replayed.events,
@@ -161,14 +163,14 @@ class _Recorded:
 def _replayed(
     opener: Opener, recorded: _Recorded, specifications: Sequence[Specification], budget: Budget
 ) -> Iterator[Replayed]:
-    from critpath.read.manifest import with_manifest
+    from critpath.read.manifest import add_manifest
 
     replayed = replay_stream(
         opener,
         expected(recorded.traces),
         specifications,
         budget,
-        complete=partial(with_manifest, manifest=recorded.manifest),
+        complete=partial(add_manifest, manifest=recorded.manifest),
     )
     with closing(replayed):
         said = (*recorded.notes, *replayed.events.warnings)
@@ -181,16 +183,16 @@ def _replayed(
 
 def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
     """Read the kernel's events of a recording, and what every thread did, into memory."""
-    from critpath.read.event_names import KERNEL
-    from critpath.read.manifest import open_manifest, with_manifest
+    from critpath.read.event_names import KERNEL_EVENTS
+    from critpath.read.manifest import add_manifest, open_manifest
     from critpath.read.recording import read_events
     from critpath.timeline.clocks import align_hosts
     from critpath.timeline.missing_switches import with_missing_switches
     from critpath.timeline.replay import replay
 
     manifest, _ = open_manifest(source)
-    events = with_missing_switches(read_events(source, KERNEL, reader=reader))
-    events = with_manifest(align_hosts(events), manifest)
+    events = with_missing_switches(read_events(source, KERNEL_EVENTS, reader=reader))
+    events = add_manifest(align_hosts(events), manifest)
     return events, replay(events)
 
 
@@ -226,7 +228,7 @@ def thread_paths(
     from critpath.graph.critical_path import lives_of
     from critpath.pipeline.limits import Budget, require_room
     from critpath.pipeline.walking import walked
-    from critpath.read.event_names import KERNEL
+    from critpath.read.event_names import KERNEL_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import find_traces
 
@@ -235,7 +237,7 @@ def thread_paths(
     traces = find_traces(source)
     recorded = _Recorded(source, traces, manifest, said)
     budget = Budget.within(max_memory)
-    with _replayed(Opener(source, traces, KERNEL, reader), recorded, [], budget) as replayed:
+    with _replayed(Opener(source, traces, KERNEL_EVENTS, reader), recorded, [], budget) as replayed:
         events = replayed.events
         executions = lives_of(
             replayed.workers,
@@ -336,13 +338,13 @@ def expected(traces: Sequence[Trace]) -> Facts:
         name
         for t in traces
         for s in t.schema.streams.values()
-        for name in names_of(s.events).values()
+        for name in get_event_names(s.events).values()
     }
     return Facts(_any_of(names, Kind.WAKING), _any_of(names, Kind.SYSCALL_ENTRY))
 
 
 def _any_of(names: Collection[str], kind: Kind) -> bool:
-    patterns = [p for wanted in KERNEL if wanted.kind is kind for p in wanted.names]
+    patterns = [p for wanted in KERNEL_EVENTS if wanted.kind is kind for p in wanted.names]
     return any(fnmatchcase(name, p) for name in names for p in patterns)
 
 
@@ -554,7 +556,7 @@ class WholeRecording:
         self._look: Look | None = None
 
     def __iter__(self) -> Iterator[EventChunk]:
-        for chunk in chunks_of(self._events):
+        for chunk in split_into_chunks(self._events):
             if self._look is not None:
                 self._look(chunk, self.classes)
             yield chunk

@@ -40,14 +40,14 @@ from critpath.read.metadata.schema import (
     TraceClass,
     VariantClass,
 )
-from critpath.read.selection import choose, selection
+from critpath.read.selection import compile_requests, select_fields
 
 DEFAULT_MEMORY_LIMIT = 4 << 30
 
 
-def read_events(
+def read_with_babeltrace2(
     trace_directories: Sequence[Path],
-    wanted: Sequence[EventRequest],
+    requests: Sequence[EventRequest],
     *,
     memory_limit: int = DEFAULT_MEMORY_LIMIT,
     time_limit: float | None = None,
@@ -58,7 +58,7 @@ def read_events(
     ----------
     trace_directories : sequence of Path
         Directories with a metadata file each, of one recording.
-    wanted : sequence of EventRequest
+    requests : sequence of EventRequest
     memory_limit : int
         Bytes of address space the child may take, and of its answers.
     time_limit : float, optional
@@ -80,7 +80,7 @@ def read_events(
     if time_limit is None:
         time_limit = 60 + sum(_size(d) for d in trace_directories) / 100_000
     for interpreter in _interpreters():
-        collector = Collector(trace_directories, wanted, memory_limit)
+        collector = Collector(trace_directories, requests, memory_limit)
         if _run_child(interpreter, collector, memory_limit, time_limit):
             return collector.events()
     raise UsageError(
@@ -126,7 +126,7 @@ def _run_child(
             child.kill()
         code = child.wait()
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4096))
-        said = errors.read().decode("utf-8", "replace").split("\n")
+        lines = errors.read().decode("utf-8", "replace").split("\n")
     if finished or code == NO_BT2:
         return bool(finished)
     if expired:
@@ -135,7 +135,7 @@ def _run_child(
         what = f"needs more than {memory_limit >> 20} MiB of memory"
     else:
         what = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-    last = next((line.strip() for line in reversed(said) if line.strip()), "no message")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")
     names = ", ".join(str(d) for d in collector.directories)
     raise UnreadableError(
         f"{names}: babeltrace2 {collector.failure or f'{what} ({last[:300]})'}",
@@ -143,8 +143,8 @@ def _run_child(
     )
 
 
-_Block = tuple[int, I64, I32, I32, I64]
-_NO_EVENTS: _Block = (
+_EventBlock = tuple[int, I64, I32, I32, I64]
+_NO_EVENTS: _EventBlock = (
     0,
     np.zeros(0, np.int64),
     np.zeros(0, np.int32),
@@ -192,21 +192,21 @@ class Collector:
     ----------
     directories : sequence of Path
         The traces, in the order the child reads them.
-    wanted : sequence of EventRequest
+    requests : sequence of EventRequest
     memory_limit : int
         Bytes of columns and strings at which to give up.
     """
 
     def __init__(
-        self, directories: Sequence[Path], wanted: Sequence[EventRequest], memory_limit: int
+        self, directories: Sequence[Path], requests: Sequence[EventRequest], memory_limit: int
     ) -> None:
         self.directories = directories
         self.failure = ""
-        self._wanted = wanted
+        self._requests = requests
         self._room = memory_limit
         self._classes: list[tuple[int, EventClass]] = []  # with its trace
         self._strings = [""]
-        self._blocks: list[_Block] = []  # with its trace
+        self._blocks: list[_EventBlock] = []  # with its trace
         self._losses: list[tuple[int, list[int]]] = []
         self._ranges: list[tuple[int, list[int]]] = []
         self._traces: list[dict[str, Any]] = []
@@ -273,7 +273,7 @@ class Collector:
     def _choose(self, message: dict[str, Any]) -> Any:
         """Return how many fields are wanted of an event class, and which; None if it is not."""
         name = message["name"]
-        selected = selection(tuple(self._wanted)).of(name)
+        selected = compile_requests(tuple(self._requests)).match(name)
         if selected is None:
             return None
         scopes = {scope: _structure(of) for scope, of in message["scopes"].items()}
@@ -284,7 +284,7 @@ class Collector:
         )
         event = EventRecordClass(name, 0, scopes["event-specific-context"], scopes["event-payload"])
         # bt2 has taken CTF 1.8's underscores off already.
-        chosen = choose(stream, event, selected, strip=False)
+        chosen = select_fields(stream, event, selected, strip=False)
         trace = len(self._traces) - 1
         made = EventClass(name, selected.kind, chosen.names, chosen.types)
         self._classes.append((trace, made))

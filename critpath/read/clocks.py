@@ -44,7 +44,7 @@ class Trace(Record):
         return str(self.schema.environment.get("hostname", ""))
 
 
-def natural(path: Path) -> tuple[tuple[int, str], ...]:
+def natural_key(path: Path) -> tuple[tuple[int, str], ...]:
     """Sort key that counts digits as numbers: chan_0_2 before chan_0_10."""
     parts = re.split(r"(\d+)", path.name)
     return tuple((int(p), "") if p.isdecimal() and len(p) < 19 else (-1, p) for p in parts)

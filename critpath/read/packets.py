@@ -15,7 +15,7 @@ from critpath.read.program import Role
 from critpath.read.records import Record
 
 
-class Column(IntEnum):
+class PacketColumn(IntEnum):
     """Columns of the decoder's table of packets."""
 
     OFFSET = 0  # bytes from the begin of the file
@@ -82,7 +82,7 @@ class StreamFile(Record):
     name : str
         Below the recording, for messages.
     packets : int64 [packets, columns]
-        See `Column`.
+        See `PacketColumn`.
     nanoseconds : callable
         From a stream class's position and a raw clock value to a timestamp.
     times : callable
@@ -125,7 +125,7 @@ _PART: Final = re.compile(r".*-\d{8}-\d{6}-\d+|\d{8}T\d{6}[+-]\d{4}-(\d{8}T\d{6}
 _LEVELS: Final = 5  # down to ust/uid/0/64-bit
 
 
-def tracer_of(environment: Mapping[str, str | int], directory: Path | None = None) -> Tracer:
+def identify_tracer(environment: Mapping[str, str | int], directory: Path | None = None) -> Tracer:
     """Return who wrote a trace, by its ``env`` and by the directories it is in.
 
     A snapshot, or a chunk of a session that is rotated, is written while events go on: one
@@ -188,15 +188,15 @@ def has_end(rows: I64) -> Bool:
     LTTng writes 0 when it begins a packet and the end when it is through with it; all ones
     are memory that was never written.
     """
-    end = rows[:, Column.END]
-    found: Bool = rows[:, Column.PRESENT] >> Role.END & 1 != 0
-    found &= ((end != 0) | (rows[:, Column.BEGIN] == 0)) & (end != -1)
+    end = rows[:, PacketColumn.END]
+    found: Bool = rows[:, PacketColumn.PRESENT] >> Role.END & 1 != 0
+    found &= ((end != 0) | (rows[:, PacketColumn.BEGIN] == 0)) & (end != -1)
     return found
 
 
-def columns_of(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -> Packets:
+def join_packets(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -> Packets:
     """Return the packets of a stream of a recording that lasts from some time to another."""
-    several = [_of_file(file, rows, span) for file, rows in parts]
+    several = [_file_columns(file, rows, span) for file, rows in parts]
     if len(several) == 1:
         (table, low, high, ended, before, unsure, follows, back), (_, rows) = several[0], parts[0]
         number = np.zeros(len(rows), np.int64)
@@ -211,11 +211,11 @@ def columns_of(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -
         table, low, high, before, follows, back, number = (
             of[order] for of in (table, low, high, before, follows, back, number)
         )
-    some = table[:, Column.EVENTS] > 0
+    some = table[:, PacketColumn.EVENTS] > 0
     # Of a packet that is out of order nobody knows when the next one should begin.
     lost = unsure | (follows < before)
-    first = np.where(some, np.minimum(low, table[:, Column.FIRST]), low)
-    final = np.where(some, np.maximum(high, table[:, Column.LAST]), np.maximum(low, high))
+    first = np.where(some, np.minimum(low, table[:, PacketColumn.FIRST]), low)
+    final = np.where(some, np.maximum(high, table[:, PacketColumn.LAST]), np.maximum(low, high))
     return Packets(
         table,
         low,
@@ -232,7 +232,7 @@ def columns_of(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -
     )
 
 
-def _of_file(
+def _file_columns(
     file: StreamFile, rows: I64, span: tuple[int, int]
 ) -> tuple[I64, I64, I64, Bool, I64, Bool, I64, I64]:
     """Return the columns of one file's packets, in the order of the file.
@@ -241,15 +241,15 @@ def _of_file(
     the one before, whether that one had events beyond its end, the begin of the next, and
     the least begin from there on (`Packets`).
     """
-    stream = int(rows[0, Column.STREAM]) if len(rows) else 0
-    low = file.times(stream, rows[:, Column.BEGIN])
+    stream = int(rows[0, PacketColumn.STREAM]) if len(rows) else 0
+    low = file.times(stream, rows[:, PacketColumn.BEGIN])
     ended = has_end(rows)
-    some, last = rows[:, Column.EVENTS] > 0, rows[:, Column.LAST]
+    some, last = rows[:, PacketColumn.EVENTS] > 0, rows[:, PacketColumn.LAST]
     high = np.where(some, np.maximum(low, last), low)
     if ended.all():
-        high = file.times(stream, rows[:, Column.END])
+        high = file.times(stream, rows[:, PacketColumn.END])
     elif ended.any():
-        high[ended] = file.times(stream, rows[ended, Column.END])
+        high[ended] = file.times(stream, rows[ended, PacketColumn.END])
     before = np.empty_like(low)
     before[:1], before[1:] = span[0], np.where(some, np.minimum(high, last), high)[:-1]
     unsure = np.zeros(len(rows), bool)

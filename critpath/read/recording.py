@@ -9,15 +9,15 @@ from typing import Final
 
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import MANIFEST, EventRequest, Events
-from critpath.read.clocks import Trace, natural
+from critpath.read.clocks import Trace, natural_key
 from critpath.read.metadata.load import read_metadata
-from critpath.read.metadata.schema import EventRecordClass, StreamClass, names_of
-from critpath.read.selection import Leaf, event_leaves
+from critpath.read.metadata.schema import EventRecordClass, StreamClass, get_event_names
+from critpath.read.selection import Leaf, find_leaves
 
 _DEEPEST = 16  # levels of directories; LTTng needs five
 
 
-def directories_with(root: Path, name: str) -> Iterator[Path]:
+def walk_directories_with(root: Path, name: str) -> Iterator[Path]:
     """Yield directories that hold a file of that name, parents first, in natural order."""
     pending = [(root, 0)]
     while pending:
@@ -33,7 +33,7 @@ def directories_with(root: Path, name: str) -> Iterator[Path]:
             yield directory
         below = [Path(e.path) for e in inside if e.is_dir(follow_symlinks=False)]
         if depth < _DEEPEST:
-            pending += [(b, depth + 1) for b in sorted(below, key=natural, reverse=True)]
+            pending += [(b, depth + 1) for b in sorted(below, key=natural_key, reverse=True)]
 
 
 def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
@@ -47,12 +47,12 @@ def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
             if entry.is_symlink() and not path.resolve().is_relative_to(root):
                 continue
             found.append(path)
-    return tuple(sorted(found, key=natural))
+    return tuple(sorted(found, key=natural_key))
 
 
-def trace_directories(path: Path) -> tuple[Path, ...]:
+def find_trace_directories(path: Path) -> tuple[Path, ...]:
     """Return every directory at or below a path that holds a CTF trace, in natural order."""
-    return tuple(directories_with(path, "metadata")) if path.is_dir() else ()
+    return tuple(walk_directories_with(path, "metadata")) if path.is_dir() else ()
 
 
 def find_traces(path: Path) -> tuple[Trace, ...]:
@@ -76,7 +76,7 @@ def find_traces(path: Path) -> tuple[Trace, ...]:
     if not path.exists():
         raise UnreadableError(f"{path}: no such file or directory", "check the path")
     if not path.is_dir():
-        raise UnreadableError(*about_file(path))
+        raise UnreadableError(*identify_file(path))
     root = path.resolve()
     traces = [
         Trace(
@@ -85,7 +85,7 @@ def find_traces(path: Path) -> tuple[Trace, ...]:
             _stream_files(d, root),
             read_metadata(d),
         )
-        for d in directories_with(path, "metadata")
+        for d in walk_directories_with(path, "metadata")
     ]
     if not traces:
         empty = not any(path.iterdir())
@@ -100,7 +100,7 @@ _LARGEST: Final = 1 << 28  # bytes of a document that are looked through
 _COMPARE: Final = "compare takes recordings, CTF traces, extract files and baselines"
 
 
-def about_file(path: Path) -> tuple[str, str]:
+def identify_file(path: Path) -> tuple[str, str]:
     """Return what a file is that is no recording, and what to do with it.
 
     Returns
@@ -146,35 +146,35 @@ def describe(path: Path) -> tuple[Description, ...]:
     return tuple(Description(trace) for trace in find_traces(path))
 
 
-def _native(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Events:
+def _read_native(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
     from critpath.read.streaming import read_traces  # noqa: PLC0415 - loads numpy and the decoder
 
-    return read_traces(traces, wanted)
+    return read_traces(traces, requests)
 
 
-def _babeltrace2(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Events:
+def _read_with_babeltrace2(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
     from critpath.read import babeltrace  # noqa: PLC0415 - only where it is asked for
 
-    return babeltrace.read_events([t.directory for t in traces], wanted)
+    return babeltrace.read_with_babeltrace2([t.directory for t in traces], requests)
 
 
 Reader = Callable[[Sequence[Trace], Sequence[EventRequest]], Events]
 
 READERS: Final[Mapping[str, Reader]] = {
-    "auto": _native,
-    "native": _native,
-    "babeltrace2": _babeltrace2,
+    "auto": _read_native,
+    "native": _read_native,
+    "babeltrace2": _read_with_babeltrace2,
 }
 
 
-def read_events(path: Path, wanted: Sequence[EventRequest], *, reader: str = "auto") -> Events:
-    """Read the events of a recording that are wanted.
+def read_events(path: Path, requests: Sequence[EventRequest], *, reader: str = "auto") -> Events:
+    """Read the events of a recording that are requests.
 
     Parameters
     ----------
     path : Path
         A recording: a CTF trace, or a directory with some below it.
-    wanted : sequence of EventRequest
+    requests : sequence of EventRequest
         Classes of events and their fields, for example `layout.KERNEL`.
     reader : str
         A name in `READERS`.
@@ -192,7 +192,7 @@ def read_events(path: Path, wanted: Sequence[EventRequest], *, reader: str = "au
     """
     if reader not in READERS:
         raise UsageError(f"no reader is called {reader!r}", f"use one of {', '.join(READERS)}")
-    return READERS[reader](find_traces(path), wanted)
+    return READERS[reader](find_traces(path), requests)
 
 
 # -----------------------------------------------------------------------------
@@ -265,13 +265,13 @@ class Description:
         strip = trace.schema.version < (2, 0)
         classes: dict[str, _Classes] = {}
         for stream in trace.schema.streams.values():
-            for number, name in names_of(stream.events).items():
+            for number, name in get_event_names(stream.events).items():
                 classes[name] = (*classes.get(name, ()), (stream, number))
 
         def leaves(of: tuple[StreamClass, int]) -> dict[str, Leaf]:
             stream, number = of
             event: EventRecordClass = stream.events[number]
-            return event_leaves(stream, event, strip=strip)
+            return find_leaves(stream, event, strip=strip)
 
         def every(of: _Classes) -> tuple[str, ...]:
             return tuple(dict.fromkeys(name for one in of for name in leaves(one)))
@@ -318,18 +318,18 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     UnreadableError
         If there is none.
     """
-    traces = trace_directories(source)
+    traces = find_trace_directories(source)
     if not traces:
         return (source,)  # reading it says what is wrong
-    found = dict.fromkeys(_session_of(trace, source) for trace in traces)
+    found = dict.fromkeys(_find_session(trace, source) for trace in traces)
     # A recording without a trace must not be passed over: reading it says why.
-    found.update((_session_of(d, source), None) for d in directories_with(source, MANIFEST))
+    found.update((_find_session(d, source), None) for d in walk_directories_with(source, MANIFEST))
     if len(found) == 1 and not (next(iter(found)) / MANIFEST).is_file():
         return (source,)  # one session: the user's own name for it, which is the shortest
     return tuple(found)
 
 
-def _session_of(trace: Path, source: Path) -> Path:
+def _find_session(trace: Path, source: Path) -> Path:
     """Return the directory of the session that a trace belongs to."""
     above = [trace, *(p for p in trace.parents if p == source or source in p.parents)]
     for directory in reversed(above):

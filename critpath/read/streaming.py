@@ -24,17 +24,17 @@ from critpath.errors import UnreadableError
 from critpath.model import I32, I64, EventChunk, EventClass, EventRequest, Events, Loss
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace
-from critpath.read.compiled_trace import CompiledTrace, not_readable, stream_size
-from critpath.read.losses import Channels, NamedCpus, absent, losses
-from critpath.read.metadata.layout import decoded
-from critpath.read.metadata.schema import TraceClass, late_warnings
-from critpath.read.packets import Column, StreamFile, tracer_of
-from critpath.read.selection import selection
+from critpath.read.compiled_trace import CompiledTrace, stream_size, unreadable_file
+from critpath.read.losses import TraceFiles, WakeTargets, find_losses, find_missing_streams
+from critpath.read.metadata.layout import decode_texts
+from critpath.read.metadata.schema import TraceClass, get_parse_warnings
+from critpath.read.packets import PacketColumn, StreamFile, identify_tracer
+from critpath.read.selection import compile_requests
 
 # Rows that all decoders together keep waiting, so that they stay in the cache; a decoder
 # gets its share of them within bounds.
 _WAITING = 32768
-_FEWEST, _MOST = 128, 2048
+_SMALLEST_BATCH, _LARGEST_BATCH = 128, 2048
 _DESCRIPTORS = 128  # left to others
 
 
@@ -55,7 +55,7 @@ class OutOfOrder(Exception):  # noqa: N818 - says what is the matter, and is no 
         return f"time runs backwards within {self.file}"
 
 
-class _Chunks:
+class _ChunkMaker:
     """Makes one chunk after the other; nothing of it knows who wants them.
 
     Parameters
@@ -65,7 +65,7 @@ class _Chunks:
         As the merge counts them.
     recording : Recording
     classes : list of EventClass
-    named : NamedCpus
+    wake_targets : WakeTargets
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class _Chunks:
         files: list[tuple[CompiledTrace, Path, _decode.Decoder]],
         recording: _decode.Recording,
         classes: list[EventClass],
-        named: NamedCpus,
+        wake_targets: WakeTargets,
     ) -> None:
         self._merge, self._files, self._recording = merge, files, recording
-        self._classes, self._named = classes, named
+        self._classes, self._wake_targets = classes, wake_targets
         self._texts = 0
         self._ended = False
         self.watch: Callable[[EventChunk, Sequence[EventClass]], None] | None = None
@@ -94,14 +94,14 @@ class _Chunks:
                 of, _, decoder = self._files[number]
                 of.answer(decoder, stream, event)
         except OSError as error:
-            raise not_readable(error) from error
+            raise unreadable_file(error) from error
         if self._merge.backwards >= 0:
             of, path, _ = self._files[self._merge.backwards]
             raise OutOfOrder(f"{of.trace.name}/{path.name}")
         if self._merge.count == 0:
             return None
         chunk = EventChunk(*self._merge.columns())
-        self._named.look(chunk.event_class, chunk.offset, chunk.values, self._classes)
+        self._wake_targets.add(chunk.event_class, chunk.offset, chunk.values, self._classes)
         if self.watch is not None:
             self.watch(chunk, self._classes)
         self._ended = False
@@ -114,7 +114,7 @@ class _Chunks:
         """
         chunk = self.make()
         first = self._texts
-        texts = list(decoded(self._recording.texts(first)))
+        texts = list(decode_texts(self._recording.texts(first)))
         self._texts += len(texts)
         return chunk, len(self._classes), first, texts
 
@@ -130,7 +130,7 @@ class EventStream:
     ----------
     traces : sequence of Trace
         The first one's clock is the recording's.
-    wanted : sequence of EventRequest
+    requests : sequence of EventRequest
     chunk : int
         The most events a chunk has; it may have less, but at least one.
     ahead : int
@@ -158,7 +158,7 @@ class EventStream:
     def __init__(
         self,
         traces: Sequence[Trace],
-        wanted: Sequence[EventRequest],
+        requests: Sequence[EventRequest],
         chunk: int = 32768,
         *,
         ahead: int = 0,
@@ -166,22 +166,22 @@ class EventStream:
         if chunk < 1:
             raise ValueError("a chunk has at least one event")
         clocks = Clocks(traces)
-        chosen = selection(tuple(wanted))
-        self._about = Summary(traces, clocks)
+        matcher = compile_requests(tuple(requests))
+        self._summary = Summary(traces, clocks)
         self._recording = _decode.Recording()
         self._traces = [
             CompiledTrace(
                 trace,
-                chosen,
+                matcher,
                 partial(clocks.shift, trace),
                 self._recording,
-                self._about.classes,
-                self._about.hosts,
+                self._summary.classes,
+                self._summary.hosts,
             )
             for trace in traces
         ]
         files = [(of, path) for of in self._traces for path in of.trace.files]
-        batch = max(_FEWEST, min(_MOST, _WAITING // max(len(files), 1)))
+        batch = max(_SMALLEST_BATCH, min(_LARGEST_BATCH, _WAITING // max(len(files), 1)))
         keep = len(files) <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _DESCRIPTORS
         merge = _decode.Merge(self._recording, chunk, 4 * chunk, 1 + ahead)
         self._files: list[tuple[CompiledTrace, Path, _decode.Decoder]] = []
@@ -190,16 +190,16 @@ class EventStream:
             decoder.file(of.tables, os.fsencode(path), stream_size(path), keep)
             merge.add(decoder)
             self._files.append((of, path, decoder))
-        self._chunks = _Chunks(
-            merge, self._files, self._recording, self._about.classes, self._about.named
+        self._maker = _ChunkMaker(
+            merge, self._files, self._recording, self._summary.classes, self._summary.wake_targets
         )
         self._strings: list[str] = []
         self._ended = self._closed = False
         # Those of chunks that were asked for: what is decoded ahead may know more.
-        self._classes = [] if ahead else self._about.classes
-        self._ahead: Ahead[tuple[EventChunk | None, int, int, list[str]]] | None = None
+        self._classes = [] if ahead else self._summary.classes
+        self._prefetcher: Prefetcher[tuple[EventChunk | None, int, int, list[str]]] | None = None
         if ahead:
-            self._ahead = Ahead(self._chunks.make_all, ahead)
+            self._prefetcher = Prefetcher(self._maker.make_all, ahead)
 
     @property
     def classes(self) -> list[EventClass]:
@@ -209,7 +209,7 @@ class EventStream:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The machines that were traced."""
-        return tuple(self._about.hosts) or ("",)
+        return tuple(self._summary.hosts) or ("",)
 
     @property
     def environment(self) -> tuple[Mapping[str, str | int], ...]:
@@ -233,7 +233,7 @@ class EventStream:
             Of a chunk and the classes that are known with it.  It asks nothing of the
             stream, and has no reference to it: that would keep its thread alive.
         """
-        self._chunks.watch = look
+        self._maker.watch = look
 
     # ---------------------------------------------------------------- strings
 
@@ -245,7 +245,7 @@ class EventStream:
     def strings(self) -> Sequence[str]:
         """Return the texts that came up so far, by their codes; the same list, grown."""
         self._settle()
-        self._strings += decoded(self._recording.texts(len(self._strings)))
+        self._strings += decode_texts(self._recording.texts(len(self._strings)))
         return self._strings
 
     def text(self, code: int) -> str:
@@ -256,8 +256,8 @@ class EventStream:
 
     def _settle(self) -> None:
         """Have nobody else at the table of texts, and in it what is there on every run."""
-        if self._ahead is not None:
-            self._ahead.settle()
+        if self._prefetcher is not None:
+            self._prefetcher.settle()
 
     # ----------------------------------------------------------------- events
 
@@ -279,10 +279,10 @@ class EventStream:
         return chunk
 
     def _next(self) -> EventChunk | None:
-        if self._ahead is None:
-            return self._chunks.make()
-        chunk, classes, first, texts = self._ahead.next()
-        self._classes += self._about.classes[len(self._classes) : classes]
+        if self._prefetcher is None:
+            return self._maker.make()
+        chunk, classes, first, texts = self._prefetcher.next()
+        self._classes += self._summary.classes[len(self._classes) : classes]
         self._strings += texts[len(self._strings) - first :]
         return chunk
 
@@ -312,22 +312,22 @@ class EventStream:
         for trace in self._traces:
             trace.keep()
         files = iter(self._files)
-        self._about.files = [
+        self._summary.files = [
             [
                 trace.stream_file(path, decoder.file_packets())
                 for _, path, decoder in islice(files, len(trace.trace.files))
             ]
             for trace in self._traces
         ]
-        return self._about.events(_no_columns(), tuple(self.strings()))
+        return self._summary.to_events(_empty_columns(), tuple(self.strings()))
 
     # ---------------------------------------------------------------- closing
 
     def close(self) -> None:
         """Close every file; there are no more chunks."""
         self._closed = True
-        if self._ahead is not None:
-            self._ahead.close()
+        if self._prefetcher is not None:
+            self._prefetcher.close()
         for _, _, decoder in self._files:
             decoder.close()
 
@@ -343,12 +343,12 @@ class EventStream:
         self.close()
 
 
-def _no_columns() -> Columns:
+def _empty_columns() -> EventColumns:
     wide, narrow = np.zeros(0, np.int64), np.zeros(0, np.int32)
     return wide, narrow, narrow, wide, wide
 
 
-def chunks_of(events: Events, size: int = 65536) -> Iterator[EventChunk]:
+def split_into_chunks(events: Events, size: int = 65536) -> Iterator[EventChunk]:
     """Yield events that are there already as chunks of at most `size` events.
 
     Columns are views; ``values`` is that of all events, for every chunk.
@@ -371,7 +371,7 @@ def chunks_of(events: Events, size: int = 65536) -> Iterator[EventChunk]:
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
+class Prefetcher(Generic[T]):
     """Calls a function in one background thread, some calls ahead of who wants the results.
 
     Calls are made one after the other.  How many were begun hangs on `next` alone, so
@@ -396,7 +396,7 @@ class Ahead(Generic[T]):
     def next(self) -> T:
         """Return the next result; begin another call in its place."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix="critpath-ahead")
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="critpath-prefetch")
             self._begun.extend(self._pool.submit(self._make) for _ in range(self._depth))
         # What was made before may be overwritten only now.
         self._begun.append(self._pool.submit(self._make))
@@ -417,7 +417,7 @@ class Ahead(Generic[T]):
 # What is known of a recording once its stream files have been read to their ends.
 
 
-Columns = tuple[I64, I32, I32, I64, I64]
+EventColumns = tuple[I64, I32, I32, I64, I64]
 
 
 class Summary:
@@ -434,7 +434,7 @@ class Summary:
         As in `Events`; they grow while events are decoded.
     files : list of list of StreamFile
         Of each trace, once it was read.
-    named : NamedCpus
+    wake_targets : WakeTargets
         To be shown the events.
     """
 
@@ -444,9 +444,11 @@ class Summary:
         self.classes: list[EventClass] = []
         self.hosts: list[str] = []
         self.files: list[list[StreamFile]] = []
-        self.named = NamedCpus()
+        self.wake_targets = WakeTargets()
 
-    def events(self, columns: Columns, strings: tuple[str, ...], backwards: int = 0) -> Events:
+    def to_events(
+        self, columns: EventColumns, strings: tuple[str, ...], backwards: int = 0
+    ) -> Events:
         """Return the events of the recording with all that is known of it.
 
         Parameters
@@ -463,20 +465,22 @@ class Summary:
             If not one event could be decoded.
         """
         packets = [f.packets for of in self.files for f in of if len(f.packets)]
-        table = np.concatenate(packets) if packets else np.zeros((0, len(Column)), np.int64)
-        table = table[table[:, Column.EVENTS] > 0]
-        total = int(table[:, Column.EVENTS].sum())
-        begin = int(table[:, Column.FIRST].min()) if total else 0
-        end = int(table[:, Column.LAST].max()) if total else 0
+        table = np.concatenate(packets) if packets else np.zeros((0, len(PacketColumn)), np.int64)
+        table = table[table[:, PacketColumn.EVENTS] > 0]
+        total = int(table[:, PacketColumn.EVENTS].sum())
+        begin = int(table[:, PacketColumn.FIRST].min()) if total else 0
+        end = int(table[:, PacketColumn.LAST].max()) if total else 0
         missing: list[Loss] = []
         warnings: list[str] = []
-        tracers = [tracer_of(t.schema.environment, t.directory.absolute()) for t in self.traces]
+        tracers = [
+            identify_tracer(t.schema.environment, t.directory.absolute()) for t in self.traces
+        ]
         for tracer, of in zip(tracers, self.files, strict=True):
-            lost, odd = losses(of, begin, end, tracer)
+            lost, odd = find_losses(of, begin, end, tracer)
             missing += lost
             warnings += odd
         channels = [
-            Channels(
+            TraceFiles(
                 t.name,
                 tracer,
                 self.hosts.index(t.host),
@@ -485,7 +489,7 @@ class Summary:
             )
             for t, tracer, of in zip(self.traces, tracers, self.files, strict=True)
         ]
-        missing += absent(channels, begin, end, self.named.of)
+        missing += find_missing_streams(channels, begin, end, self.wake_targets.cpus)
         if total == 0:
             damage = next((loss.reason for loss in missing if loss.packets), "")
             where = self.traces[0].directory if self.traces else "the recording"
@@ -516,7 +520,7 @@ class Summary:
 
 def _metadata_warnings(schema: TraceClass) -> tuple[str, ...]:
     """Return what was odd about the metadata of everything that was read."""
-    late = [w for of in schema.streams.values() for w in late_warnings(of.events)]
+    late = [w for of in schema.streams.values() for w in get_parse_warnings(of.events)]
     return tuple(dict.fromkeys((*schema.warnings, *late)))
 
 
@@ -524,7 +528,7 @@ def _metadata_warnings(schema: TraceClass) -> tuple[str, ...]:
 # The native reader: trace directories -> Events, all at once.
 
 
-def _read_trace(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[StreamFile]:
+def _decode_files(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[StreamFile]:
     """Decode every stream file of a trace; append to the decoder's columns."""
     files = []
     for path in compiled.trace.files:
@@ -533,7 +537,7 @@ def _read_trace(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[Strea
             while (asked := decoder.run()) is not None:
                 compiled.answer(decoder, *asked)
         except OSError as error:
-            raise not_readable(error) from error
+            raise unreadable_file(error) from error
         finally:
             decoder.close()
         files.append(compiled.stream_file(path, decoder.file_packets()))
@@ -541,14 +545,14 @@ def _read_trace(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[Strea
     return files
 
 
-def read_traces(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Events:
+def read_traces(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
     """Read the traces of one recording.
 
     Parameters
     ----------
     traces : sequence of Trace
         The first one's clock is the recording's.
-    wanted : sequence of EventRequest
+    requests : sequence of EventRequest
 
     Returns
     -------
@@ -563,20 +567,20 @@ def read_traces(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Even
     recording = _decode.Recording()
     decoder = _decode.Decoder(recording)
     clocks = Clocks(traces)
-    chosen = selection(tuple(wanted))
-    about = Summary(traces, clocks)
+    matcher = compile_requests(tuple(requests))
+    summary = Summary(traces, clocks)
     starts: set[int] = set()
     for trace in traces:
         shift = partial(clocks.shift, trace)
-        compiled = CompiledTrace(trace, chosen, shift, recording, about.classes, about.hosts)
-        files = _read_trace(compiled, decoder)
-        about.files.append(files)
-        starts |= {int(f.packets[0, Column.ROW]) for f in files if len(f.packets)}
+        compiled = CompiledTrace(trace, matcher, shift, recording, summary.classes, summary.hosts)
+        files = _decode_files(compiled, decoder)
+        summary.files.append(files)
+        starts |= {int(f.packets[0, PacketColumn.ROW]) for f in files if len(f.packets)}
     ts, place, values = decoder.columns()
     runs = _merge.run_starts(ts)
     back = len(set(runs.tolist()) - starts) if len(runs) > 1 else 0
-    widths = np.array([len(c.fields) for c in about.classes], np.int64)
+    widths = np.array([len(c.fields) for c in summary.classes], np.int64)
     timestamp, event_class, cpu, offset = _merge.merge(ts, place, widths, runs)
-    about.named.look(event_class, offset, values, about.classes)
+    summary.wake_targets.add(event_class, offset, values, summary.classes)
     columns = (timestamp, cpu, event_class, offset, values)
-    return about.events(columns, tuple(decoded(recording.texts())), back)
+    return summary.to_events(columns, tuple(decode_texts(recording.texts())), back)

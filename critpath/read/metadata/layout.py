@@ -58,7 +58,7 @@ def is_text(of: FieldClass) -> bool:
     )
 
 
-def selectors(fields: Iterable[FieldClass | None]) -> Iterator[FieldPath]:
+def iter_references(fields: Iterable[FieldClass | None]) -> Iterator[FieldPath]:
     """Yield the path of every field that others need: selectors and lengths."""
     for of in fields:
         match of:
@@ -67,15 +67,15 @@ def selectors(fields: Iterable[FieldClass | None]) -> Iterator[FieldPath]:
             case ArrayClass():
                 if isinstance(of.length, tuple):
                     yield of.length
-                yield from selectors([of.element])
+                yield from iter_references([of.element])
             case StructureClass():
-                yield from selectors(m.field for m in of.members)
+                yield from iter_references(m.field for m in of.members)
             case VariantClass():
                 yield of.selector
-                yield from selectors(o.field for o in of.options)
+                yield from iter_references(o.field for o in of.options)
 
 
-def encoding_of(name: str) -> int:
+def find_encoding(name: str) -> int:
     """Return the position of an encoding in ENCODINGS; unknown ones read as UTF-8."""
     canonical = name.lower().replace("utf16", "utf-16").replace("utf32", "utf-32")
     canonical = canonical.replace("16le", "16-le").replace("16be", "16-be")
@@ -83,12 +83,12 @@ def encoding_of(name: str) -> int:
     return ENCODINGS.index(canonical) if canonical in ENCODINGS else 0
 
 
-def decoded(texts: Iterable[tuple[bytes, int]]) -> Iterator[str]:
+def decode_texts(texts: Iterable[tuple[bytes, int]]) -> Iterator[str]:
     """Yield texts of the decoder, each with the position of its encoding in ENCODINGS."""
     return (text.decode(ENCODINGS[encoding], "replace") for text, encoding in texts)
 
 
-def packable(of: FieldClass) -> bool:
+def is_packable(of: FieldClass) -> bool:
     """Tell whether an array is a few bytes that make one number (an IPv4 address)."""
     return (
         isinstance(of, ArrayClass)
@@ -159,11 +159,11 @@ def fixed_layout(scopes: Iterable[StructureClass | None]) -> tuple[int, int] | N
     return align, bits
 
 
-Way = tuple[int, int, int, int, int, int, int]
-MOST_WAYS = 4  # as in _tables.pxi
+HeaderVariant = tuple[int, int, int, int, int, int, int]
+MOST_VARIANTS = 4  # as in _tables.pxi
 
 
-class _Flat:
+class _FlatHeader:
     """What `flat_header` gathers on its way through one option."""
 
     def __init__(
@@ -197,7 +197,7 @@ class _Flat:
 
 def flat_header(
     of: StructureClass | None, clock: str, needed: frozenset[FieldPath]
-) -> tuple[tuple[int, int, int], list[Way]] | None:
+) -> tuple[tuple[int, int, int], list[HeaderVariant]] | None:
     """Tell where an event header's fields lie, if each option of its variant fixes it.
 
     That holds for LTTng's compact and large headers and for headers without variant;
@@ -213,7 +213,7 @@ def flat_header(
     fields = of.members if of is not None else ()
     last = fields[-1].field if fields else None
     variant = last if isinstance(last, VariantClass) else None
-    head = _Flat()
+    head = _FlatHeader()
     selector: tuple[int, int] | None = None
     for member in fields[:-1] if variant is not None else fields:
         if not isinstance(member.field, IntegerClass) or not head.add(member.field, clock):
@@ -225,9 +225,9 @@ def flat_header(
     if of is None or variant is None:
         rows, selector = [(0, 1, head)], (0, 1)
     else:
-        rows = _ways(variant, head, alignment(of), clock)
+        rows = _flat_variants(variant, head, alignment(of), clock)
         others.discard(variant.selector)
-    known = 1 <= len(rows) <= MOST_WAYS and all(way.event is not None for _, _, way in rows)
+    known = 1 <= len(rows) <= MOST_VARIANTS and all(way.event is not None for _, _, way in rows)
     if of is None or selector is None or selector[1] > 32 or others or not known:
         return None
     return (alignment(of), *selector), [
@@ -236,13 +236,13 @@ def flat_header(
     ]
 
 
-def _ways(
-    variant: VariantClass, head: _Flat, align: int, clock: str
-) -> list[tuple[int, int, _Flat]]:
+def _flat_variants(
+    variant: VariantClass, head: _FlatHeader, align: int, clock: str
+) -> list[tuple[int, int, _FlatHeader]]:
     """Return the ranges of a header's variant with what follows; none if one is not flat."""
     rows = []
     for option in variant.options:
-        way = _Flat(head.at, head.event, head.time)
+        way = _FlatHeader(head.at, head.event, head.time)
         # Padding is known only where the header's own alignment covers it.
         if variant.optional or alignment(option.field) > align:
             return []

@@ -211,7 +211,7 @@ _SCOPES = {
 MAX_DEPTH = 64
 
 
-class Shape(Record):
+class DeclaredType(Record):
     """A type and what its users need to know of it.
 
     ``weight`` counts its parts with every named type written out, ``depth`` how far
@@ -237,7 +237,7 @@ class Cursor:
         self.tokens = tokens
         self.words = tokens.words
         self.at = 0
-        self.scopes: list[dict[str, Shape]] = [{}]
+        self.scopes: list[dict[str, DeclaredType]] = [{}]
 
     def fault(self, message: str, at: int | None = None) -> SyntaxFault:
         """Return the fault to raise at the current token, or at another."""
@@ -272,13 +272,13 @@ class Cursor:
         """Close it."""
         self.scopes.pop()
 
-    def define(self, key: str, shape: Shape, at: int) -> None:
+    def define(self, key: str, shape: DeclaredType, at: int) -> None:
         """Name a type in the innermost scope."""
         if key in self.scopes[-1]:
             raise self.fault(f"type {key!r} is already defined in this scope", at)
         self.scopes[-1][key] = shape
 
-    def find(self, key: str, at: int) -> Shape:
+    def find(self, key: str, at: int) -> DeclaredType:
         """Return the type of that name, from the innermost scope outwards."""
         for scope in reversed(self.scopes):
             if key in scope:

@@ -56,27 +56,27 @@ def read_metadata(trace_directory: Path) -> TraceClass:
             f"{path}: metadata larger than {MAX_METADATA_BYTES >> 20} MiB",
             "no tracer writes that much: check that this is a CTF trace",
         )
-    return _remembered(data, str(path))
+    return _parse_cached(data, str(path))
 
 
 # Each with the file it came from: `describe` and `read_events` ask for the same one, and
 # so do sets that are compared again.  Compared by content, so that no clock matters.
-_recent: dict[str, tuple[bytes, TraceClass]] = {}
+_cache: dict[str, tuple[bytes, TraceClass]] = {}
 _MOST_RECENT = 8
 _LARGEST_KEPT = 4 << 20
 
 
-def _remembered(data: bytes, file: str) -> TraceClass:
+def _parse_cached(data: bytes, file: str) -> TraceClass:
     """Parse metadata, or return what was made of the same content of the same file."""
-    known = _recent.get(file)
+    known = _cache.get(file)
     if known is not None and known[0] == data:
         return known[1]
     schema = read_metadata_bytes(data, file)
     if len(data) <= _LARGEST_KEPT:
-        _recent.pop(file, None)  # so that it comes last
-        _recent[file] = (data, schema)
-        while len(_recent) > _MOST_RECENT:
-            _recent.pop(next(iter(_recent)), None)
+        _cache.pop(file, None)  # so that it comes last
+        _cache[file] = (data, schema)
+        while len(_cache) > _MOST_RECENT:
+            _cache.pop(next(iter(_cache)), None)
     return schema
 
 

@@ -186,7 +186,7 @@ class TraceClass(Record):
     warnings: tuple[str, ...] = ()
 
 
-class EventClasses(Mapping[int, EventRecordClass]):
+class LazyEventClasses(Mapping[int, EventRecordClass]):
     """Event classes by id, of which most are still text.
 
     Parameters
@@ -234,18 +234,18 @@ class EventClasses(Mapping[int, EventRecordClass]):
         return number in self.names
 
 
-def names_of(events: Mapping[int, EventRecordClass]) -> Mapping[int, str]:
+def get_event_names(events: Mapping[int, EventRecordClass]) -> Mapping[int, str]:
     """Return the name of every event by its id, without parsing any."""
-    if isinstance(events, EventClasses):
+    if isinstance(events, LazyEventClasses):
         return events.names
     return {number: event.name for number, event in events.items()}
 
 
-def depending(events: Mapping[int, EventRecordClass]) -> tuple[EventRecordClass, ...]:
+def get_eager_events(events: Mapping[int, EventRecordClass]) -> tuple[EventRecordClass, ...]:
     """Return the events whose fields may depend on fields of the headers, or more."""
-    return events.eager if isinstance(events, EventClasses) else tuple(events.values())
+    return events.eager if isinstance(events, LazyEventClasses) else tuple(events.values())
 
 
-def late_warnings(events: Mapping[int, EventRecordClass]) -> tuple[str, ...]:
+def get_parse_warnings(events: Mapping[int, EventRecordClass]) -> tuple[str, ...]:
     """Return what was odd about the metadata, as far as it has been parsed by now."""
-    return tuple(events.warnings) if isinstance(events, EventClasses) else ()
+    return tuple(events.warnings) if isinstance(events, LazyEventClasses) else ()

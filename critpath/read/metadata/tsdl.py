@@ -10,15 +10,15 @@ from threading import RLock
 from typing import TypeGuard
 
 from critpath.errors import MetadataError
-from critpath.read.metadata.lexer import Shape, SyntaxFault, Tokens
+from critpath.read.metadata.lexer import DeclaredType, SyntaxFault, Tokens
 from critpath.read.metadata.schema import (
     SCOPES,
     ArrayClass,
     ClockClass,
-    EventClasses,
     EventRecordClass,
     FieldClass,
     IntegerClass,
+    LazyEventClasses,
     Member,
     Option,
     StreamClass,
@@ -30,7 +30,7 @@ from critpath.read.metadata.tsdl_types import (
     Attribute,
     Attributes,
     TypeParser,
-    byte_order,
+    parse_byte_order,
     read_key,
     read_value,
 )
@@ -75,18 +75,18 @@ def parse_tsdl(text: str, file: str = "metadata") -> TraceClass:
     if signature is not None and signature.groups() != ("1", "8"):
         version = ".".join(number[:20] for number in signature.groups())
         raise SyntaxFault(f"CTF {version} is no version that TSDL describes", 1)
-    plain: list[Plain] = []
+    plain: list[RawEvent] = []
     if len(text) > _WHOLE and text.isascii():
         from critpath.read._scan import plain_events  # noqa: PLC0415 - short texts do without
 
         plain = plain_events(text)
-    blocks = Blocks(text, plain)
+    blocks = TsdlDocument(text, plain)
     blocks.parse()
     return _Assembler(blocks, file).trace()
 
 
 class _Assembler:
-    def __init__(self, blocks: Blocks, file: str) -> None:
+    def __init__(self, blocks: TsdlDocument, file: str) -> None:
         self.blocks = blocks
         self.tokens = blocks.tokens
         self.types = blocks.types
@@ -125,7 +125,7 @@ class _Assembler:
             warnings=tuple(self.types.warnings),
         )
 
-    def _number(self, block: Block, key: str, default: int, least: int = 0) -> int:
+    def _number(self, block: TsdlBlock, key: str, default: int, least: int = 0) -> int:
         entry = block.values.get(key)
         if entry is None:
             return default
@@ -133,7 +133,7 @@ class _Assembler:
             raise block.tokens.fault(entry.at, f"{key!r} is {entry.value[:40]!r}, no such number")
         return entry.number
 
-    def _uuid(self, block: Block) -> str:
+    def _uuid(self, block: TsdlBlock) -> str:
         entry = block.values.get("uuid")
         if entry is None:
             return ""
@@ -163,7 +163,7 @@ class _Assembler:
         return clocks
 
     def _stream(
-        self, block: Block, number: int, header: StructureClass | None, default: str
+        self, block: TsdlBlock, number: int, header: StructureClass | None, default: str
     ) -> StreamClass:
         scopes = {"packet-header": header}
         for key, scope in (
@@ -186,7 +186,7 @@ class _Assembler:
     ) -> None:
         """Put the events into their streams."""
         events = self._whole_events(streams, header, default)
-        blocks: dict[int, dict[int, Plain]] = {}
+        blocks: dict[int, dict[int, RawEvent]] = {}
         near = _FAR.union(*(_names_in(s) for s in (header, *_headers(streams))))
         for plain in self.blocks.plain:
             _, _, _, number, stream, refers, _ = plain
@@ -209,7 +209,7 @@ class _Assembler:
             names = {n: r.name for n, r in records.items()} | {n: p[2] for n, p in later.items()}
             parse = partial(self._later, later, header, of, default)
             streams[stream] = replace(
-                of, events=EventClasses(names, records, parse, self.types.warnings)
+                of, events=LazyEventClasses(names, records, parse, self.types.warnings)
             )
 
     def _whole_events(
@@ -232,7 +232,7 @@ class _Assembler:
             records[number] = self._event(block, number, header, of, default)
         return events
 
-    def _reaches(self, plain: Plain, near: frozenset[str]) -> bool:
+    def _reaches(self, plain: RawEvent, near: frozenset[str]) -> bool:
         """Tell whether an event may need more than itself and types with names."""
         begin, end, *_ = plain
         return (
@@ -241,14 +241,14 @@ class _Assembler:
         )
 
     def _plain_event(
-        self, plain: Plain, header: StructureClass | None, stream: StreamClass, default: str
+        self, plain: RawEvent, header: StructureClass | None, stream: StreamClass, default: str
     ) -> EventRecordClass:
         """Parse a block that was left out."""
         return self._event(self.blocks.event(plain), plain[3], header, stream, default)
 
     def _later(
         self,
-        blocks: Mapping[int, Plain],
+        blocks: Mapping[int, RawEvent],
         header: StructureClass | None,
         stream: StreamClass,
         default: str,
@@ -263,7 +263,7 @@ class _Assembler:
 
     def _event(
         self,
-        block: Block,
+        block: TsdlBlock,
         number: int,
         header: StructureClass | None,
         stream: StreamClass,
@@ -284,7 +284,7 @@ class _Assembler:
     def _scope(
         self,
         scope: str,
-        shape: Shape | None,
+        shape: DeclaredType | None,
         scopes: dict[str, StructureClass | None],
         default: str,
     ) -> StructureClass | None:
@@ -379,20 +379,20 @@ _KNOWN = {
 
 
 # As `_scan.plain_events` finds them: begin, end, name, id, stream, whether it refers, rest.
-Plain = tuple[int, int, str, int, int, bool, int]
+RawEvent = tuple[int, int, str, int, int, bool, int]
 
 
 @dataclass
-class Block:
+class TsdlBlock:
     """One ``trace``, ``stream``, ``event`` or ``clock`` block as written."""
 
     tokens: Tokens
     at: int
     values: dict[str, Attribute] = field(default_factory=dict)
-    types: dict[str, Shape] = field(default_factory=dict)
+    types: dict[str, DeclaredType] = field(default_factory=dict)
 
 
-class Blocks:
+class TsdlDocument:
     """The blocks of a text in order, and what its types are called.
 
     Parameters
@@ -402,7 +402,7 @@ class Blocks:
         Events to leave out, for `event` to parse later.
     """
 
-    def __init__(self, text: str, plain: list[Plain]) -> None:
+    def __init__(self, text: str, plain: list[RawEvent]) -> None:
         self.text = text
         self.plain = plain
         self.tokens = tokens = Tokens(text, cuts=[(begin, end) for begin, end, *_ in plain])
@@ -410,7 +410,12 @@ class Blocks:
         big_endian = self._find_byte_order()
         self.types = self.inner = TypeParser(tokens, big_endian=big_endian)
         self.big_endian = big_endian
-        self.found: dict[str, list[Block]] = {"trace": [], "stream": [], "event": [], "clock": []}
+        self.found: dict[str, list[TsdlBlock]] = {
+            "trace": [],
+            "stream": [],
+            "event": [],
+            "clock": [],
+        }
         self.environment: dict[str, str | int] = {}
 
     def _find_byte_order(self) -> bool:
@@ -435,7 +440,7 @@ class Blocks:
                     break
             elif depth == 1 and words[at] == "byte_order" and words[at + 1] == "=":
                 entry, _ = read_value(self.tokens, "byte_order", at + 2)
-                return byte_order(self.tokens, entry)
+                return parse_byte_order(self.tokens, entry)
             at += 1
         if not words[at]:
             raise self.tokens.fault(at, "the 'trace' block does not end")
@@ -458,7 +463,7 @@ class Blocks:
                         value = entry.value if entry.number is None else entry.number
                         self.environment[entry.key] = value
             elif word == "clock":
-                block = Block(self.tokens, types.at)
+                block = TsdlBlock(self.tokens, types.at)
                 for entry in self._attributes(word).entries:
                     self._add(word, block, entry.key, entry)
                 self.found[word].append(block)
@@ -474,10 +479,10 @@ class Blocks:
         types.expect(";")
         return attributes
 
-    def _block(self, kind: str, types: TypeParser) -> Block:
+    def _block(self, kind: str, types: TypeParser) -> TsdlBlock:
         tokens = types.tokens
         words = types.words
-        block = Block(tokens, types.at)
+        block = TsdlBlock(tokens, types.at)
         types.at += 1
         types.expect("{")
         types.push_scope()
@@ -506,21 +511,21 @@ class Blocks:
         types.expect(";")
         return block
 
-    def _add(self, kind: str, block: Block, key: str, entry: Attribute) -> None:
+    def _add(self, kind: str, block: TsdlBlock, key: str, entry: Attribute) -> None:
         if key in block.values:
             raise block.tokens.fault(entry.at, f"{key!r} is given twice")
         if key not in _KNOWN[kind]:
             self.types.warnings[f"unknown attribute {key!r} of {kind!r} ignored"] = None
         block.values[key] = entry
 
-    def event(self, plain: Plain) -> Block:
+    def event(self, plain: RawEvent) -> TsdlBlock:
         """Parse an event that was left out."""
         from critpath.read._scan import plain_fields  # noqa: PLC0415 - short texts do without
 
         fields = plain_fields(self.text, plain[6], plain[1])
         shape = None if fields is None else self.types.plain_structure(fields)
         if shape is not None:
-            return Block(
+            return TsdlBlock(
                 self.tokens,
                 self.types.at,
                 {"name": Attribute("name", plain[2], True, None, self.types.at)},
@@ -530,7 +535,7 @@ class Blocks:
         self.inner = TypeParser(tokens, big_endian=self.big_endian, outer=self.types)
         return self._block("event", self.inner)
 
-    def fault(self, plain: Plain, message: str) -> SyntaxFault:
+    def fault(self, plain: RawEvent, message: str) -> SyntaxFault:
         """Return the fault to raise at an event that was left out."""
         return SyntaxFault(message, 1 + self.text.count("\n", 0, plain[0]))
 
@@ -539,8 +544,8 @@ class Blocks:
 # Resolves what sequences and variants refer to, once a type has its place in a scope.
 
 
-Path = tuple[str, ...]
-Labels = dict[str, tuple[tuple[int, int], ...]]
+FieldPath = tuple[str, ...]
+RangesByLabel = dict[str, tuple[tuple[int, int], ...]]
 
 # The roles of the names that CTF 1.8 reserves (chapters 5 and 6), as CTF 2 calls them.
 _ROLES: Mapping[str, Mapping[str, str]] = {
@@ -639,9 +644,9 @@ class Resolver:
         self._scopes: Mapping[str, StructureClass | None] = {}
         # By identity: hostile metadata may ask for the same ones any number of times.
         self._members: dict[int, tuple[StructureClass, dict[str, FieldClass]]] = {}
-        self._labels: dict[int, tuple[IntegerClass, tuple[Labels, Labels]]] = {}
+        self._labels: dict[int, tuple[IntegerClass, tuple[RangesByLabel, RangesByLabel]]] = {}
         # For each structure we are inside of: its path, and its members so far.
-        self._frames: list[tuple[Path, dict[str, FieldClass]]] = []
+        self._frames: list[tuple[FieldPath, dict[str, FieldClass]]] = []
 
     def resolve(
         self,
@@ -667,7 +672,7 @@ class Resolver:
         self._frames = []
         return self._structure(structure, (scope,))
 
-    def _structure(self, structure: StructureClass, path: Path) -> StructureClass:
+    def _structure(self, structure: StructureClass, path: FieldPath) -> StructureClass:
         earlier: dict[str, FieldClass] = {}
         self._frames.append((path, earlier))
         members = []
@@ -678,7 +683,7 @@ class Resolver:
         self._frames.pop()
         return replace(structure, members=tuple(members))
 
-    def _field(self, of: FieldClass, path: Path) -> FieldClass:
+    def _field(self, of: FieldClass, path: FieldPath) -> FieldClass:
         match of:
             case StructureClass():
                 return self._structure(of, path) if of.members else of
@@ -688,7 +693,7 @@ class Resolver:
                 return self._variant(of, path)
         return of
 
-    def _array(self, of: ArrayClass, path: Path) -> ArrayClass:
+    def _array(self, of: ArrayClass, path: FieldPath) -> ArrayClass:
         element = self._field(of.element, path)
         length = of.length
         if not isinstance(length, int):
@@ -705,7 +710,7 @@ class Resolver:
             return of
         return replace(of, element=element, length=length)
 
-    def _variant(self, of: VariantClass, path: Path) -> VariantClass:
+    def _variant(self, of: VariantClass, path: FieldPath) -> VariantClass:
         if not of.selector:
             raise self._fault(of, f"the variant {path[-1]!r} has no tag")
         if of.selector[0] == "env":
@@ -722,7 +727,7 @@ class Resolver:
             options.append(Option(option.name, spans, field))
         return VariantClass(selector, tuple(options))
 
-    def _spans(self, target: IntegerClass) -> tuple[Labels, Labels]:
+    def _spans(self, target: IntegerClass) -> tuple[RangesByLabel, RangesByLabel]:
         """Return the ranges of each label, as it stands and without underscore.
 
         LTTng puts one before the names of fields, not always before labels.
@@ -756,7 +761,7 @@ class Resolver:
                     return None
         return of if isinstance(of, IntegerClass) else None
 
-    def _find(self, of: FieldClass, path: Path) -> tuple[Path, IntegerClass]:
+    def _find(self, of: FieldClass, path: FieldPath) -> tuple[FieldPath, IntegerClass]:
         """Return the absolute path and class of the integer that a selector names.
 
         A relative name is looked up from the innermost structure outwards, then in
