@@ -160,6 +160,7 @@ def test_the_examples_in_python_give_what_is_shown(renew):
     assert shown == renew.python(), "run make docs"
 
 
+@pytest.mark.long
 def test_the_examples_of_exports_print_what_is_shown():
     place = importlib.util.spec_from_file_location("examples", ROOT / "docs" / "examples.py")
     examples = importlib.util.module_from_spec(place)

@@ -14,10 +14,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("sphinx", "myst_parser", "furo")),
-    reason="Sphinx, MyST-Parser or Furo is missing: pip install --group docs",
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in ("sphinx", "myst_parser", "furo")),
+        reason="Sphinx, MyST-Parser or Furo is missing: pip install --group docs",
+    ),
+]
 
 # What a browser fetches by itself, and what only a reader follows.
 LOADED = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,7 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     # A table shows itself in a notebook: names of a trace are made safe there as everywhere.
     "model": {"units"},
     # Sentences are made of what passes between stages.
-    "text": {"model", "units", "report"},
+    "text": {"model", "units"},
     **{stage: set(LEAVES) for stage in STAGES},
     "store": set(LEAVES),
     # A worker on another machine says which version it has.
@@ -65,6 +66,13 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     # Never: nothing of a trace or a saved file is ever executed.
     **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"), ()),
 }
+# What gives facts to `text`, where every sentence of an answer is made.
+WORDLESS: Final = ("detect", "localize", "cluster", "align", "vectors", "pipeline")
+# A text with so many words in small letters is prose, not a name or a key.
+PROSE: Final = 3
+WORD: Final = re.compile(r"[a-z]{2,}[,.;:]?")
+# The one part of a stage that others may read: the names of the rules and what depends on them.
+SHARED: Final = {"critpath.detect.rules": {"commands", "report"}}
 FORBIDDEN_NAMES: Final = {"util", "utils", "common", "helper", "helpers", "misc", "lib"}
 LINES: Final = 900
 
@@ -117,7 +125,7 @@ def wrong_imports(path: Path) -> list[str]:
             continue
         # `from critpath import __version__` is an import of the package itself.
         target = rest[0] if rest and (rest[0] in MAY_IMPORT) else "__init__"
-        if target not in allowed:
+        if target not in allowed and mine not in SHARED.get(name.rpartition(".")[0], ()):
             found.append(f"{place(path)}:{line} imports {name}")
     return found
 
@@ -166,6 +174,42 @@ def test_only_commands_print():
         and node.func.id == "print"
     ]
     assert found == []
+
+
+def sentences(path: Path) -> list[str]:
+    """Return the texts of three or more words that are no docstring, error or progress.
+
+    Errors are raised where they are found, or returned by a function that ends in `Error`;
+    progress goes to `tell` or `progress`.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    passed: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise | ast.Expr) or (
+            isinstance(node, ast.Call)
+            and called(node).endswith(("Error", "tell", "progress", "Failure"))
+        ):
+            if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant):
+                continue
+            passed.update(ast.walk(node))
+    found = []
+    for node in ast.walk(tree):
+        if node in passed:
+            continue
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            passed.update(ast.walk(node))
+            parts = (p.value if isinstance(p, ast.Constant) else "{}" for p in node.values)
+            text = "".join(map(str, parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        if sum(WORD.fullmatch(word) is not None for word in text.split()) >= PROSE:
+            found.append(f"{place(path)}:{node.lineno}: {text}")
+    return found
+
+
+def test_sentences_are_made_in_text():
+    assert [s for p in PYTHON if part(p) in WORDLESS for s in sentences(p)] == []
 
 
 def test_nothing_is_evaluated():
@@ -221,6 +265,11 @@ def test_stages_do_not_import_slow_libraries_at_the_top():
         ("graph/walk.py", "def f():\n    import critpath.timeline", True),
         ("graph/walk.py", "import importlib\nimportlib.import_module('critpath.read')", True),
         ("graph/walk.py", "from critpath import store", True),
+        ("commands/settings.py", "from critpath.detect.rules import RULES", False),
+        ("commands/settings.py", "from critpath.detect.gate import gate", True),
+        ("align/dp.py", "from critpath.detect.rules import RULES", True),
+        ("detect/gate.py", "from critpath.text import notes", False),
+        ("text/notes.py", "from critpath.report import palette", True),
         ("model/paths.py", "from critpath.units import plural", False),
         ("model/paths.py", "from critpath.graph import walk", True),
         ("units.py", "from critpath.model import State", True),
@@ -248,3 +297,23 @@ def test_these_tests_can_fail(tmp_path, monkeypatch, where, text, wrong):
     path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")
     assert bool(wrong_imports(path) + wrong_libraries(path)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ('notes.append(f"{n} executions have no type")', True),
+        ('return "the sample is faster"', True),
+        ('raise ValueError("one type per execution expected")', False),
+        ('error = UsageError("give more permutations to it")', False),
+        ('tell(f"aligning {n} of the executions")', False),
+        ('"""A docstring of many words."""', False),
+        ('levels = "error warn"', False),
+        ('return f"{name} ({level})"', False),
+    ],
+)
+def test_a_sentence_is_recognized(tmp_path, monkeypatch, text, wrong):
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    path = tmp_path / "stage.py"
+    path.write_text(text, encoding="utf-8")
+    assert bool(sentences(path)) == wrong

@@ -12,6 +12,7 @@ from critpath.align import _consistency, _posteriors
 from critpath.align.profiles import I8, Model, drop_gap_columns, merge_rows
 from critpath.align.progressive import Tree, upgmb
 from critpath.model import F64, I32, I64, U8
+from critpath.text import notes
 
 F32 = npt.NDArray[np.float32]
 
@@ -235,10 +236,7 @@ def reason_against(sequences: Sequence[U8]) -> str | None:
     triples = total * count * min(count, MOST_BETWEEN)
     if small and cells <= PAIR_CELLS and triples <= TRIPLES:
         return None
-    return (
-        f"{count} distinct paths of up to {max(lengths):,} segments are too many for an"
-        " alignment by posteriors: aligned by profiles"
-    )
+    return notes.aligned_by_profiles(count, max(lengths))
 
 
 def align_consistent(

@@ -11,6 +11,7 @@ import numpy as np
 from critpath.align.pairwise import align_profiles
 from critpath.align.profiles import I8, Model, build_profile, merge_rows, sum_of_pairs
 from critpath.model import F64, I64, U8
+from critpath.text import notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +67,7 @@ def align_distinct(
         return codes, tree, ()
     widths = [last - first for first, last in cut_at_good_columns(codes)]
     if work_of_pass(len(codes), widths) > refine_work:
-        note = (
-            f"refinement of the alignment left out: {codes.shape[0]} distinct paths in"
-            f" {codes.shape[1]:,} columns would take too long"
-        )
-        return codes, tree, (note,)
+        return codes, tree, (notes.not_refined(*codes.shape),)
     return refine_rows(codes, tree, weights, model, refine), tree, ()
 
 

@@ -27,7 +27,7 @@ from critpath.cluster.space import (
     stabilise,
 )
 from critpath.model import F64, I64, Bool, Clustering, VectorTable
-from critpath.units import plural
+from critpath.text import notes
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def cluster(
     counts = table.structure[once.row]
     found = METHODS[method](counts, once.weight, settings)
     labels = assign_noise(found.labels, stabilise(counts))
-    notes = _noise_notes(int(once.weight[found.labels < 0].sum()), n)
+    noise = int(once.weight[found.labels < 0].sum())
     ranking = renumber(labels, np.arange(len(counts)), once.weight)
     reachability = np.empty(n)
     reachability[order] = found.reachability
@@ -122,7 +122,7 @@ def cluster(
         ordering=order[found.ordering],
         reachability=reachability,
         method=f"{method}(min_samples={settings.min_samples}, xi={xi:g}, min_cluster_size={size})",
-        notes=notes,
+        notes=_noise_notes(noise, n),
     )
 
 
@@ -135,17 +135,14 @@ def _single(n: int, order: I64) -> Clustering:
         ordering=order,
         reachability=np.full(n, np.inf),
         method="single",
-        notes=() if n < 2 else (f"all {n} executions have the same counts: one type",),
+        notes=() if n < 2 else (notes.single_type(n),),
     )
 
 
 def _noise_notes(noise: int, n: int) -> tuple[str, ...]:
     if noise == n:
-        return ("no group of executions is denser than the rest: one type",)
-    if noise == 0:
-        return ()
-    moved = f"{plural(noise, 'execution')} of {n} in no dense group: "
-    return (moved + "each joined the type of its nearest neighbour",)
+        return (notes.no_dense_group(),)
+    return (notes.noise_assigned(noise, n),) if noise else ()
 
 
 def _by_xi(counts: I64, weight: I64, settings: _Settings) -> _Extraction:

@@ -21,7 +21,7 @@ from critpath.model import (
     VectorTable,
     mid_ranks,
 )
-from critpath.units import plural
+from critpath.text import notes
 
 # A shift of a whole type may be the session's: twice the floor, as between sessions.
 _GROUP_FLOOR = 2.0
@@ -214,48 +214,32 @@ def _groups(raw: F64, observed: F64, labels: I64, partner: I64, least: F64, leve
 
 
 def _support_notes(types: Types, partner: I64, supported: Bool, *, exact: bool) -> tuple[str, ...]:
-    notes = []
-    low = int((types.sizes[partner] < LOW_SUPPORT).sum())
+    """Note where too few normal executions speak for a type, or for all."""
+    result = []
+    low, references = int((types.sizes[partner] < LOW_SUPPORT).sum()), int(supported.sum())
     if low:
-        notes.append(
-            f"{plural(low, 'sample execution')} compared with a type of fewer than "
-            f"{LOW_SUPPORT} normal executions: their spread is that of all types (low support)"
-        )
+        result.append(notes.low_support(low, LOW_SUPPORT))
     if not supported.all():
-        notes.append(
-            f"{plural(int((~supported).sum()), 'normal execution')} alone in a type: "
-            "left out of the reference scores"
-        )
-    if supported.sum() < 20:
-        notes.append(
-            f"{plural(int(supported.sum()), 'reference score')}: no p-value can be below "
-            f"{1 / (1 + int(supported.sum())):.2g}"
-        )
+        result.append(notes.lone_references(int((~supported).sum())))
+    if references < 20:
+        result.append(notes.few_references(references))
     if not exact:
-        notes.append(
-            f"{len(supported):,} normal executions against {len(partner):,}: reference scores "
-            "are computed once, without the sample executions"
-        )
-    return tuple(notes)
+        result.append(notes.split_conformal(len(supported), len(partner)))
+    return tuple(result)
 
 
 def _lone_notes(lone: int, m: int, n: int, level: float) -> tuple[str, ...]:
-    """Say that executions stand out which too few normal ones convict, and how few."""
+    """Note that executions stand out which too few normal ones convict, and how few."""
     needed = math.ceil(m / level) - 1
     if not lone or n >= needed:
         return ()
-    beyond = f"{plural(lone, 'sample execution')} of {m} beyond all {n} normal ones"
-    chance = f"of healthy ones {m / (n + 1):.2g} would be"
-    enough = f"{needed:,} normal executions tell even a single one from chance"
-    return (f"{beyond} and yet not marked: {chance}; {enough}",)
+    return (notes.beyond_references(lone, m, n, needed),)
 
 
 def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[str, ...]:
     if not novel.any():
         return ()
-    count = plural(int(novel.sum()), "sample execution")
-    known = f"{int((novel & anomalous).sum())} of them anomalous against the nearest type"
-    return (f"{count} of a type not in the normal set, {known}",)
+    return (notes.new_type(int(novel.sum()), int((novel & anomalous).sum())),)
 
 
 # -----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from critpath.cluster._silhouettes import merged
 from critpath.cluster.cuts import relative
 from critpath.cluster.space import NormalSpace, Points, distinct, normal_space, stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, VectorTable
-from critpath.units import plural
+from critpath.text import notes
 
 __all__ = ["NormalSpace", "normal_space", "novel_limits", "pair", "plausible"]
 
@@ -114,19 +114,13 @@ def plausible(distance: F64, limits: F64, partner: I64) -> Bool:
 
 
 def _notes(labels: I64, weak: Bool, novel: Bool) -> tuple[str, ...]:
-    notes = []
+    result = []
     if weak.any():
-        notes.append(
-            f"{plural(int(weak.sum()), 'sample cluster')} with no clearly fitting normal type: "
-            "paired with the nearest"
-        )
+        result.append(notes.weak_pairs(int(weak.sum())))
     if novel.any():
         executions = int(np.isin(labels, np.flatnonzero(novel)).sum())
-        notes.append(
-            f"{plural(executions, 'sample execution')} unlike every normal type: "
-            "compared with the nearest"
-        )
-    return tuple(notes)
+        result.append(notes.novel_executions(executions))
+    return tuple(result)
 
 
 # -----------------------------------------------------------------------------

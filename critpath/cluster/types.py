@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from critpath.cluster.optics import cluster
 from critpath.cluster.pairing import best_partners, merged_scores, pair
 from critpath.cluster.space import NormalSpace, distinct, normal_space, relabel, renumber, stabilise
 from critpath.model import I64, Clustering, ClusterPairs, VectorTable
-from critpath.units import plural
+from critpath.text import notes
 
 # Fewer normal executions of a label than this make no type of their own.
 LEAST_LABELLED = 5
@@ -27,19 +28,16 @@ def rows_of(table: VectorTable, rows: I64) -> VectorTable:
     )
 
 
-def usable_labels(normal: Sequence[str], sample: Sequence[str]) -> str:
-    """Return why labels cannot tell types apart, "" if they can.
+def labels_are_usable(normal: Sequence[str], sample: Sequence[str]) -> bool:
+    """Tell whether labels can stand for types.
 
     They can if there are at least two, and the normal set has enough executions of
     every label that the sample has.
     """
-    if len({*normal, *sample}) < 2:
-        return "there are no labels"
-    for label in sorted(set(sample)):
-        count = sum(1 for other in normal if other == label)
-        if count < LEAST_LABELLED:
-            return f"label {label!r} has {plural(count, 'normal execution')}"
-    return ""
+    counts = Counter(normal)
+    return len({*normal, *sample}) > 1 and all(
+        counts[label] >= LEAST_LABELLED for label in set(sample)
+    )
 
 
 def find_types(
@@ -61,7 +59,7 @@ def find_types(
     normal, sample : VectorTable
         Over the same symbols.
     normal_label, sample_label : sequence of str
-        Labels that `usable_labels` accepts, or nothing.
+        Labels that `labels_are_usable` accepts, or nothing.
     method : str
         A clustering method.
 
@@ -231,17 +229,11 @@ def cluster_sample(
         divided = int((np.bincount(labels[groups][labels[groups] >= 0]) > 1).sum())
     parts = distinct(np.column_stack(keys)).member
     ranking = renumber(parts, np.arange(len(parts)), once.weight)
-    notes = []
+    remarks = []
     if found.weak.any():
-        notes.append(
-            f"{plural(int(found.weak.sum()), 'sample execution')} of {n} in no dense group: "
-            "each paired on its own"
-        )
+        remarks.append(notes.noise_paired(int(found.weak.sum()), n))
     if divided:
-        notes.append(
-            f"{plural(divided, 'sample cluster')} divided: its executions fit different "
-            "normal types"
-        )
+        remarks.append(notes.divided_clusters(divided))
     return Clustering(
         labels=relabel(parts, ranking)[once.member],
         raw_labels=found.raw_labels,
@@ -249,7 +241,7 @@ def cluster_sample(
         ordering=found.ordering,
         reachability=found.reachability,
         method=found.method,
-        notes=tuple(notes),
+        notes=tuple(remarks),
     )
 
 

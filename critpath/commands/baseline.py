@@ -229,7 +229,7 @@ def check_baseline(file: Path) -> None:
 
 
 FORMAT: Final = "critpath/baseline-summary/1"
-# What tells one machine and tracer from another; see critpath.detect.circumstances.
+# What tells one machine and tracer from another; see critpath.detect.comparability.
 _FACTS: Final = {
     "hostname": "host",
     "kernel_release": "kernel",

@@ -18,7 +18,14 @@ from critpath.commands.output import (
     write_output,
 )
 from critpath.commands.parser import checked
-from critpath.commands.settings import COMPARING, READING, RUNNING, Settings, whole
+from critpath.commands.settings import (
+    COMPARING,
+    READING,
+    RUNNING,
+    Settings,
+    compare_settings,
+    whole,
+)
 from critpath.errors import EXIT_ANOMALY, EXIT_OK
 
 if TYPE_CHECKING:
@@ -84,7 +91,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration:
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
-    options = {name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")}
     with Progress(quiet=settings["quiet"]) as progress:
         paths = pipeline.extract(
             arguments.normal,
@@ -98,7 +104,7 @@ def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration
         require_executions(paths, arguments.normal)
         return pipeline.calibrate(
             paths,
-            pipeline.CompareSettings(**options),
+            compare_settings(settings),
             splits=arguments.splits,
             progress=progress,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.commands.output import Progress, check_inputs, hint, require_executions, warn
 from critpath.commands.reports import add_output_arguments, wanted_outputs, write_reports
-from critpath.commands.settings import COMPARING, READING, RUNNING, Settings
+from critpath.commands.settings import COMPARING, READING, RUNNING, Settings, compare_settings
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError
 
 if TYPE_CHECKING:
@@ -101,7 +101,6 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Compariso
     """Extract both sets and compare them."""
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
-    options = {name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")}
     with Progress(quiet=settings["quiet"]) as progress:
 
         def extract(source: Path) -> PathSet:
@@ -120,4 +119,4 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Compariso
 
         sets = extract(normal), extract(sample)
         progress("comparing")
-        return pipeline.compare(*sets, pipeline.CompareSettings(**options))
+        return pipeline.compare(*sets, compare_settings(settings))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands.overview import QUIET
+from critpath.detect.rules import RULES
 from critpath.errors import UsageError
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ SETTINGS: Final[dict[str, Setting]] = {
             "there are two processors for each, one of them decodes ahead (default: auto)",
             "N",
         ),
-        Setting("rule", one_of("gate", "paper"), "gate", "what decides: gate or paper", "NAME"),
+        Setting("rule", one_of(*RULES), "gate", f"what decides: {' or '.join(RULES)}", "NAME"),
         Setting(
             "alpha",
             number(0, 0.5, "a level above 0 and at most 0.5"),

@@ -1,4 +1,4 @@
-"""Intervals of rates, and the floor that recordings of one program ask for."""
+"""Calibration: rates of false alarms, the floor that recordings ask for, the least change."""
 
 from __future__ import annotations
 
@@ -19,12 +19,90 @@ from critpath.detect.gate import (
     seed,
     session_spread,
 )
-from critpath.model import F64, I64, FloorAdvice, Rate, VectorTable
+from critpath.detect.rules import RULES
+from critpath.model import (
+    F64,
+    I64,
+    CompareSettings,
+    Detectable,
+    FalseAlarms,
+    FloorAdvice,
+    Rate,
+    VectorTable,
+)
+from critpath.text import calibration as text
 
 LEAST_FLOOR = 0.05
 # Two means have a distance, no spread that a floor could be set by.
 LEAST_SESSIONS = 3
 _LEVEL = 0.95
+# The size that the first reason is about, if the recordings allow it.
+_USUAL_SIZE = 30
+# Above this floor a gate would miss what most people would call a slow-down.
+_BLUNT_FLOOR = 0.2
+
+
+def conclude(
+    settings: CompareSettings,
+    alarms: Sequence[FalseAlarms],
+    detectable: Sequence[Detectable],
+    floor: FloorAdvice,
+    mean: float,
+) -> tuple[str, tuple[str, ...]]:
+    """Return the verdict of a calibration and its reasons.
+
+    Parameters
+    ----------
+    settings : CompareSettings
+    alarms : sequence of FalseAlarms
+        At least one.
+    detectable : sequence of Detectable
+    floor : FloorAdvice
+    mean : float
+        Mean duration (ns).
+
+    Returns
+    -------
+    verdict : str
+        ``alarming`` if the lower bound of a rate of false alarms is above the level.
+    reasons : tuple of str
+    """
+    rule = RULES[settings.rule]
+    too_many = [a for a in alarms if a.alarms.low > settings.alpha]
+    across = _at_usual_size(alarms, "sessions")
+    doubtful = [a for a in across if a.alarms.share > settings.alpha]
+    found = (_at_usual_size(alarms, "shuffled") or across)[0]
+    raised = floor.in_force if rule.floor and floor.in_force > settings.floor else None
+    # What speaks against the gate comes first.
+    reasons = [
+        *(text.too_many_alarms(a, settings, floor, has_floor=rule.floor) for a in too_many),
+        *(text.across_recordings(a, settings.alpha) for a in doubtful),
+        text.alarm_rate(found, raised, _outcome(settings, detectable, found.sample, mean)),
+        *(text.across_recordings(a, settings.alpha) for a in across if a not in doubtful),
+        text.advised_floor(settings, floor),
+    ]
+    if (floor.floor or floor.in_force) > _BLUNT_FLOOR and floor.spread is not None:
+        reasons.append(text.blunt_floor())
+    return ("alarming" if too_many else "calibrated"), tuple(reasons)
+
+
+def _at_usual_size(alarms: Sequence[FalseAlarms], kind: str) -> list[FalseAlarms]:
+    """Return the rate of a kind at 30 executions, or at the largest size there is."""
+    mine = [a for a in alarms if a.kind == kind]
+    if not mine:
+        return []
+    sizes = [a.sample for a in mine]
+    return [mine[sizes.index(_USUAL_SIZE if _USUAL_SIZE in sizes else max(sizes))]]
+
+
+def _outcome(
+    settings: CompareSettings, detectable: Sequence[Detectable], size: int, mean: float
+) -> str:
+    """Return the end of the answer: what slow-down shows at a size."""
+    if not RULES[settings.rule].permutation_test:
+        return text.by_rule(settings.rule)
+    shown = [d for d in detectable if d.kind == "total" and d.sample == size]
+    return text.smallest_change(shown[0].shift, mean) if shown else ""
 
 
 def rate(count: int, of: int, units: int | None = None) -> Rate:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from critpath.detect.effects import (
     WHOLE,
-    Effects,
-    Families,
-    Flags,
     changes,
     detectable_shift,
     effects,
@@ -22,35 +17,11 @@ from critpath.detect.effects import (
     two_families,
 )
 from critpath.detect.gate import floor_share, permutable, seed, ways
-from critpath.detect.paper import Algorithm1, algorithm1, false_alarms
+from critpath.detect.paper import algorithm1, false_alarms
+from critpath.detect.rules import RULES, Evidence
 from critpath.errors import InconclusiveError, UsageError
 from critpath.model import F64, I64, Bool, Change, Detection, StateTest, VectorTable
-from critpath.units import format_ns, format_share, plural
-
-
-@dataclass(frozen=True)
-class _Evidence:
-    """What the rules decide from."""
-
-    paper: Algorithm1
-    families: Families
-    effects: Effects
-    flags: Flags
-
-
-def _by_gate(evidence: _Evidence) -> Bool:
-    """Ask for the adjusted p and the effect floor, over all types or within one."""
-    return evidence.flags.columns
-
-
-def _by_paper(evidence: _Evidence) -> Bool:
-    """Either of the paper's rules, on states (the paper does not test the total)."""
-    fires = evidence.paper.average_fires | evidence.paper.probability_fires
-    fires[-1] = False
-    return fires
-
-
-RULES: dict[str, Callable[[_Evidence], Bool]] = {"gate": _by_gate, "paper": _by_paper}
+from critpath.text import notes
 
 
 def detect(
@@ -78,7 +49,8 @@ def detect(
     normal, sample : VectorTable
         Over the same symbols.
     rule : str
-        A key of `RULES`; every rule's figures are in the result, this one decides.
+        A key of `critpath.detect.rules.RULES`; every rule's figures are in the result, this
+        one decides.
     alpha : float
         Family-wise level of the gate, in (0, 1).
     floor : float
@@ -147,35 +119,30 @@ def detect(
         alpha=alpha, permutations=permutations, sessions=sessions,
     )  # fmt: skip
     whole = families.whole
-    if rule == "gate" and not whole.exact and (permutations + 1) * least < 1:
+    if RULES[rule].permutation_test and not whole.exact and (permutations + 1) * least < 1:
         raise UsageError(
             f"{permutations} permutations cannot reach the level {alpha:g}",
             f"give --permutations {math.ceil(1 / least)} or more",
         )
-    fewer = not whole.exact and whole.permutations < permutations
-    few = f"{whole.permutations:,} permutations drawn: the sets are large" if fewer else ""
-    units = "whole sessions are permuted: no type is tested by itself" if whole.by_session else ""
     found = effects(x, y, normal_stratum, sample_stratum, seed(y, x))
     share = floor_share(floor, x[:, -1], normal_stratum, normal_session)
     enough = whole.ways * least >= 1
     flags = flag(families, found, alpha=alpha, floor=share)
-    evidence = _Evidence(paper, families, found, flags)
-    flagged = RULES[rule](evidence)
-    strata = normal_stratum, sample_stratum
-    ordinal = ordinal_effects(x, y, *strata) if screening else None
-    slower, slight = changes(families, found, flags, names, alpha=alpha, floor=share)
     floor_ns = share * float(found.normal_mean[-1])
-    about = Circumstances(
-        names=names,
-        strata=(normal_stratum, sample_stratum),
-        effects=found,
-        slower=slower,
-        alpha=alpha,
-        floor=floor_ns,
-        asked_floor=floor,
-        floor_share=share,
-        enough=enough,
-    )
+    evidence = Evidence(paper, families, found, flags, floor_ns)
+    flagged = RULES[rule].flag(evidence)
+    ordinal = ordinal_effects(x, y, normal_stratum, sample_stratum) if screening else None
+    slower, slight = changes(families, found, flags, names, alpha=alpha, floor=share)
+    remarks = [*paper.notes]
+    remarks += [why_not] if why_not else []
+    remarks += [notes.sessions_permuted()] if whole.by_session else []
+    if not whole.exact and whole.permutations < permutations:
+        remarks.append(notes.few_permutations(whole.permutations))
+    if share > floor:
+        remarks.append(notes.raised_floor(floor, share))
+    if not enough:
+        remarks.append(notes.too_small_sets(len(x), len(y), alpha))
+    remarks += _notes(evidence, normal_stratum, sample_stratum, slower, names, alpha)
     return Detection(
         rule=rule,
         states=_states(normal, evidence, t2, flagged, ordinal),
@@ -193,8 +160,35 @@ def detect(
         paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)) if screening else 0.0,
         slower=slower,
         slight=slight,
-        notes=(*paper.notes, *filter(None, (why_not, units, few)), *describe(about)),
+        notes=tuple(remarks),
     )
+
+
+def _notes(
+    evidence: Evidence,
+    normal_stratum: I64,
+    sample_stratum: I64,
+    slower: tuple[Change, ...],
+    names: tuple[str, ...],
+    alpha: float,
+) -> list[str]:
+    """Return what else differs: a faster total, the mix of types, single types."""
+    found = evidence.effects
+    result = []
+    change = float(found.sample_mean[-1] - found.normal_mean[-1])
+    if change <= -evidence.floor and change < 0:
+        result.append(notes.faster_sample(-change))
+    mix = mix_shift(normal_stratum, sample_stratum)
+    if mix <= alpha:
+        result.append(notes.other_mix(mix))
+    if found.orphans:
+        result.append(notes.orphans(found.orphans))
+    by_type = [c for c in slower if c.kind >= 0]
+    result += [
+        notes.slower_type(c.kind, c.name, c.effect, c.p_value)
+        for c in sorted(by_type, key=lambda c: (c.kind, names.index(c.name)))
+    ]
+    return result
 
 
 def _strata(
@@ -232,7 +226,7 @@ def _needed(normal_stratum: I64, sample_stratum: I64, least: float) -> int:
 
 def _states(
     normal: VectorTable,
-    evidence: _Evidence,
+    evidence: Evidence,
     t2: float | None,
     flagged: Bool,
     ordinal: tuple[F64, F64] | None,
@@ -375,63 +369,3 @@ def mix_shift(normal_type: I64, sample_type: I64) -> float:
 def _distance(sample: I64, expected: F64) -> F64:
     # With both margins fixed the whole chi-square is proportional to this part of it.
     return np.asarray(((sample - expected) ** 2 / expected).sum(axis=1), dtype=np.float64)
-
-
-# -----------------------------------------------------------------------------
-# What a reader must know of a coarse detection, one sentence each.
-
-
-@dataclass(frozen=True)
-class Circumstances:
-    """What the sentences are made of."""
-
-    names: tuple[str, ...]
-    strata: tuple[I64, I64]
-    effects: Effects
-    slower: tuple[Change, ...]
-    alpha: float
-    floor: float
-    asked_floor: float
-    floor_share: float
-    enough: bool
-
-
-def describe(about: Circumstances) -> list[str]:
-    """Return the sentences."""
-    notes = []
-    normal, sample = about.strata
-    if about.floor_share > about.asked_floor:
-        notes.append(
-            f"effect floor raised from {format_share(about.asked_floor)} to "
-            f"{format_share(about.floor_share)}: three standard deviations of the normal "
-            "sessions' means"
-        )
-    if not about.enough:
-        notes.append(
-            f"{plural(len(normal), 'normal execution')} against {len(sample)}: "
-            f"no difference, however large, could reach the level {about.alpha:g}"
-        )
-    found = about.effects
-    change = float(found.sample_mean[-1] - found.normal_mean[-1])
-    if change <= -about.floor and change < 0:
-        notes.append(
-            f"the sample is faster by {format_ns(-change)} in total; only slow-downs are anomalies"
-        )
-    mix = mix_shift(normal, sample)
-    if mix <= about.alpha:
-        notes.append(
-            f"the sample has another mix of execution types (p = {mix:.2g}): "
-            "a finding of its own, no slow-down"
-        )
-    if found.orphans:
-        notes.append(
-            f"{plural(found.orphans, 'sample execution')} of a type without normal "
-            "executions: compared with the mean of all, not part of the test"
-        )
-    by_type = [c for c in about.slower if c.kind >= 0]
-    notes += [
-        f"type n{slow.kind} by itself: {slow.name} {format_ns(slow.effect, sign=True)} "
-        f"(adjusted p = {slow.p_value:.2g})"
-        for slow in sorted(by_type, key=lambda c: (c.kind, about.names.index(c.name)))
-    ]
-    return notes

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from critpath.detect._smallest import mark
 from critpath.model import F64, I64, Bool, mid_ranks
+from critpath.text import notes
 
 _WORK = 200_000_000  # executions drawn in all, over the assignments
 _LEAST_DRAWN = 1_999  # assignments drawn all the same
@@ -554,8 +555,5 @@ def permutable(
     if ours < 2 or theirs < 2:
         return None, ""
     if ways([(ours, theirs)]) * level < 1:
-        return None, (
-            f"{ours} normal and {theirs} sample sessions are too few to permute whole: "
-            "executions are pooled, and the floor stands for differences between sessions"
-        )
+        return None, notes.few_sessions(ours, theirs)
     return (normal, sample), ""

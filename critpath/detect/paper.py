@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.model import F64, I64, Bool
+from critpath.text import notes
 
 Y_REFERENCES = ("a1", "a2")
 
@@ -90,7 +91,7 @@ def algorithm1(
     n, m = len(normal), len(sample)
     if not n or not m:
         raise ValueError("Algorithm 1 needs an execution in both sets")
-    notes = []
+    remarks = []
     mean = normal.mean(axis=0)
     std = normal.std(axis=0, ddof=1) if n > 1 else np.zeros(normal.shape[1])
     threshold = None
@@ -100,7 +101,7 @@ def algorithm1(
         # Rounding of the threshold is no slow-down: equal sets must not fire.
         average = sample.mean(axis=0) > threshold * (1 + 1e-12)
     else:
-        notes.append("one normal execution has no standard deviation: average rule skipped")
+        remarks.append(notes.average_rule_skipped())
     x = _above(normal, normal)
     y = _above(sample, normal if y_reference == "a1" else sample)
     p1, p2 = x / n, y / m
@@ -111,13 +112,10 @@ def algorithm1(
         rising = p2 > p1 * t2
         mute = np.flatnonzero((p1 * t2 >= 1) & (x > 0))
         if len(mute):
-            shown = ", ".join(names[i] for i in mute if i < len(names)) or f"{len(mute)} columns"
-            notes.append(
-                f"t2 = {t2:g} can never fire for {shown}: more than 1 / t2 of the normal "
-                "executions are above their own mean"
-            )
+            known = [names[i] for i in mute if i < len(names)]
+            remarks.append(notes.mute_ratio(t2, known, len(mute)))
     return Algorithm1(mean, std, threshold, average, p1, p2, rising | new_state, new_state,
-                      tuple(notes))  # fmt: skip
+                      tuple(remarks))  # fmt: skip
 
 
 def _above(values: I64, reference: I64) -> I64:

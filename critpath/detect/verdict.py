@@ -1,44 +1,52 @@
-"""The verdict of a comparison, and the sentences that say why."""
+"""The verdict of a comparison: which states decide it, and whether it can be given."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Final
 
 import numpy as np
 
-from critpath.model import Bool, Change, Detection, Loss, Outliers
-from critpath.units import format_ns, format_share, plural
+from critpath.detect.rules import RULES
+from critpath.model import (
+    Bool,
+    Change,
+    Detection,
+    Loss,
+    Outliers,
+    State,
+    StateTest,
+    Symbol,
+    VectorTable,
+)
+from critpath.text import notes, reasons
 
 # A set that lost more of its executions than this cannot speak for the others.
-LOSSY_SHARE = 0.05
+LOSSY_SHARE: Final = 0.05
 # Share of the mean that two sessions of one program can differ by: with a per-session
 # deviation of 5 %, a floor of 10 % holds the false alarms at 0 to 1.3 %
 # (docs/evaluation-simulated.md).
-APART = 0.10
+SESSION_SHARE: Final = 0.10
 
+ERROR: Final = "error"
+WARN: Final = "warn"
+TOTAL: Final = "total"
 
-def describe_losses(losses: Sequence[Loss]) -> str:
-    """Return what was lost in words, "" for nothing."""
-    events = sum(loss.events for loss in losses)
-    packets = sum(loss.packets for loss in losses)
-    parts = [plural(events, "event")] if events else []
-    parts += [plural(packets, "packet")] if packets else []
-    if losses and not parts:
-        parts = [plural(len(losses), "range") + " of the trace"]
-    return " and ".join(parts)
+Levels = Sequence[tuple[str, str]]
 
 
 def decide(
     detection: Detection,
     outliers: Outliers,
-    normal_lossy: Bool,
-    sample_lossy: Bool,
+    lossy: tuple[Bool, Bool],
     losses: tuple[Sequence[Loss], Sequence[Loss]],
     *,
-    apart: bool = False,
+    single_sessions: bool = False,
     minimum: int = 0,
-    unlike: Sequence[str] = (),
-    part: str = "",
+    differences: Sequence[str] = (),
+    note: str = "",
 ) -> tuple[str, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
@@ -49,17 +57,17 @@ def decide(
     outliers : Outliers
         Named in the reasons; alone they make no anomaly, since one execution in a
         few is an outlier of any healthy set.
-    normal_lossy, sample_lossy : bool arrays
-        Executions whose window overlaps a loss.
+    lossy : (bool array, bool array)
+        Executions of the normal and of the sample set whose window overlaps a loss.
     losses : (losses of the normal set, of the sample set)
-    apart : bool
+    single_sessions : bool
         Each set is one session, and not the same: what sessions differ by is unknown.
     minimum : int
         Fewest executions of either set that a verdict may rest on.
-    unlike : sequence of str
-        Differences between the sets' surroundings that no verdict may rest on.
-    part : str
-        What `critpath.detect.circumstances.partly` says: it qualifies an anomaly.
+    differences : sequence of str
+        Differences between the sets' environments that no verdict may rest on.
+    note : str
+        Qualifies an anomaly; "" for nothing.
 
     Returns
     -------
@@ -68,124 +76,201 @@ def decide(
     reasons : tuple of str
         One sentence each, the decisive one first.
     """
-    reasons: list[str] = []
-    marked = outliers.anomalous
-    for name, lossy, lost in (
-        ("normal", normal_lossy, losses[0]),
-        ("sample", sample_lossy, losses[1]),
-    ):
-        affected = int(lossy.sum())
-        matters = affected > LOSSY_SHARE * len(lossy)
-        if name == "sample":
-            matters = matters or bool(np.any(lossy & marked))
-        if matters:
-            reasons.append(
-                f"{describe_losses(lost)} were lost in the {name} set and "
-                f"{affected} of {plural(len(lossy), 'execution')} overlap a loss"
-            )
-    reasons += unlike
-    reasons += [
-        f"the {name} set has {plural(len(lossy), 'execution')}, and {minimum:,} are wanted "
-        "(minimum-executions)"
-        for name, lossy in (("normal", normal_lossy), ("sample", sample_lossy))
-        if len(lossy) < minimum
-    ]
-    if reasons:
-        return "inconclusive", tuple(reasons)
-    if not any(s.level == "error" for s in detection.states):
-        return "ok", ("no state decides: every one is at level warn or off",)
-    if not detection.enough and detection.rule == "gate":
-        what = f"too few executions to decide at alpha {detection.alpha:g}"
+    doubts = _doubts(outliers, lossy, losses, minimum, differences)
+    if doubts:
+        return "inconclusive", tuple(doubts)
+    if not any(s.level == ERROR for s in detection.states):
+        return "ok", (reasons.nothing_decides(),)
+    rule = RULES[detection.rule]
+    if not detection.enough and rule.permutation_test:
         if not detection.needed:
-            return "inconclusive", ("no type of execution is in both sets: nothing to compare",)
-        return "inconclusive", (f"{what}: the smaller set needs {detection.needed}",)
-    count = int(marked.sum())
-    standing_out = f"{count} of {plural(len(marked), 'sample execution')}"
+            return "inconclusive", (reasons.nothing_in_common(),)
+        return "inconclusive", (reasons.too_few_executions(detection.alpha, detection.needed),)
+    marked, total = int(outliers.anomalous.sum()), len(outliers.anomalous)
     if detection.flagged:
-        doubted = _doubted(detection, apart=apart)
-        doubted += (part,) if part else ()
-        return "anomaly", (_slower(detection), f"{standing_out} stand out", *doubted)
-    reasons.append(_not_slower(detection))
-    if count:
-        reasons.append(
-            f"{standing_out} ({format_share(count / len(marked))}) are outliers on their own, "
-            "which the sets as a whole do not bear out"
+        found = [rule.slower(detection), reasons.outlying_executions(marked, total)]
+        shares = [c.effect / c.mean for c in detection.slower if c.mean > 0]
+        if single_sessions and shares and max(shares) < SESSION_SHARE:
+            found.append(reasons.within_sessions(max(shares)))
+        return "anomaly", (*found, *([note] if note else []))
+    alone = [reasons.outliers_alone(marked, total)] if marked else []
+    return "ok", (rule.not_slower(detection), *alone)
+
+
+def _doubts(
+    outliers: Outliers,
+    lossy: tuple[Bool, Bool],
+    losses: tuple[Sequence[Loss], Sequence[Loss]],
+    minimum: int,
+    differences: Sequence[str],
+) -> list[str]:
+    """Return why no verdict can be given, nothing where one can."""
+    names = ("normal", "sample")
+    doubts = []
+    for name, torn, lost in zip(names, lossy, losses, strict=True):
+        affected = int(torn.sum())
+        matters = affected > LOSSY_SHARE * len(torn)
+        if name == "sample":
+            matters = matters or bool(np.any(torn & outliers.anomalous))
+        if matters:
+            doubts.append(reasons.lossy_set(name, lost, affected, len(torn)))
+    doubts += differences
+    doubts += [
+        reasons.small_set(name, len(torn), minimum)
+        for name, torn in zip(names, lossy, strict=True)
+        if len(torn) < minimum
+    ]
+    return doubts
+
+
+# Levels: a state decides (error), is only warned of (warn), or neither (off).
+
+
+def symbol_level(symbol: Symbol | None, levels: Levels) -> str:
+    """Return the level of a symbol, or of the total.
+
+    Parameters
+    ----------
+    symbol : Symbol or None
+        None for the total.
+    levels : sequence of (str, str)
+        Patterns and levels.  A pattern without ``@`` is a state in every thread, one
+        with ``@`` is matched against the symbol's name, and ``STATE@`` is the state in
+        the execution's own thread.
+
+    Returns
+    -------
+    str
+        That of the most specific pattern: with ``@`` before without, without wildcards
+        before with, more letters before fewer, the later before the earlier; ``error``
+        if none fits.
+    """
+    fitting = [
+        (_specificity(pattern), place, level)
+        for place, (pattern, level) in enumerate(levels)
+        if _fits(pattern, symbol)
+    ]
+    return max(fitting)[2] if fitting else ERROR
+
+
+def symbol_levels(symbols: Sequence[Symbol], levels: Levels) -> tuple[str, ...]:
+    """Return the level of every symbol, and last that of the total."""
+    return tuple(symbol_level(symbol, levels) for symbol in (*symbols, None))
+
+
+def _fits(pattern: str, symbol: Symbol | None) -> bool:
+    if symbol is None:
+        return "@" not in pattern and fnmatchcase(TOTAL, pattern)
+    if "@" not in pattern:
+        return fnmatchcase(symbol.state.name, pattern)
+    # On the execution's own thread a name has no @.
+    return fnmatchcase(symbol.name if symbol.role else f"{symbol.name}@", pattern) and (
+        bool(symbol.role) or pattern.endswith("@")
+    )
+
+
+def _specificity(pattern: str) -> tuple[bool, bool, int]:
+    wild = sum(pattern.count(letter) for letter in "*?[")
+    return "@" in pattern, not wild, len(pattern) - wild
+
+
+def select_deciding(table: VectorTable, levels: Sequence[str]) -> VectorTable:
+    """Return the columns of level ``error``.
+
+    Where only the total has it: one column with the time of all, so that the total of
+    everything is tested.  Where nothing has it: no column.
+    """
+    if ERROR not in levels[:-1] and levels[-1] == ERROR:
+        sums = (
+            np.asarray(c.sum(axis=1, keepdims=True), np.int64)
+            for c in (table.counts, table.durations, table.structure)
         )
-    return "ok", tuple(reasons)
+        return VectorTable((Symbol(State.RUN),), *sums)
+    kept = np.flatnonzero([level == ERROR for level in levels[: len(table.symbols)]])
+    return VectorTable(
+        tuple(table.symbols[i] for i in kept),
+        table.counts[:, kept],
+        table.durations[:, kept],
+        table.structure[:, kept],
+    )
 
 
-def _slower(detection: Detection) -> str:
-    states = [s for s in detection.states if s.flagged and s.level == "error"]
-    counted = sum(s.name != "total" for s in states)  # the total is no state
-    named = [plural(counted, "state")] if counted else []
-    named += ["the total"] if counted < len(states) else []
-    flagged = f"flagged by the {detection.rule} rule: {' and '.join(named)}"
-    if detection.rule != "gate":
-        worst = max(states, key=lambda s: s.effect)
-        return f"{worst.name} is {format_ns(worst.effect, sign=True)} an execution; {flagged}"
-    return f"{told(detection.slower[0])}; {flagged}"
+def apply_levels(
+    full: Detection, decided: Detection | None, levels: Sequence[str]
+) -> tuple[Detection, tuple[str, ...]]:
+    """Combine the test of the deciding states with the figures of all others.
+
+    Parameters
+    ----------
+    full : Detection
+        Over all states.
+    decided : Detection or None
+        Over the states at level ``error`` alone; None if there is none.
+    levels : sequence of str
+        Of every state of ``full``, the total last.
+
+    Returns
+    -------
+    detection : Detection
+        ``decided``, with the other states as the full test found them: they have its
+        figures and its flags, but do not count in ``flagged``, ``slower`` and
+        ``slight``.
+    warnings : tuple of str
+        What the full test flags at level ``warn``.
+    """
+    base = decided or replace(full, slower=(), slight=())
+    alone = ERROR not in levels[:-1]
+    tested = {test.name: test for test in base.states}
+    states = tuple(
+        replace(test, level=level)
+        if level != ERROR
+        else tested[test.name]
+        if decided is not None
+        else replace(test, flagged=False)
+        for test, level in zip(full.states, levels, strict=True)
+    )
+    deciding = {test.name for test in states if test.level == ERROR}
+    # The one column that stands for all states says what the total says.
+    repeated = {
+        notes.slower_type(c.kind, c.name, c.effect, c.p_value)
+        for c in base.slower
+        if alone and decided and c.kind >= 0 and c.name == base.states[0].name
+    }
+    detection = replace(
+        base,
+        states=states,
+        # A shift of the total shows nothing where the total decides nothing.
+        detectable=base.detectable if states[-1].level == ERROR else None,
+        flagged=any(test.flagged for test in states if test.level == ERROR),
+        slower=tuple(c for c in base.slower if c.name in deciding),
+        slight=tuple(c for c in base.slight if c.name in deciding),
+        notes=(*(n for n in base.notes if n not in repeated), *_left_out(full, levels)),
+        whole=None if alone or levels[-1] != ERROR else full.states[-1],
+    )
+    return detection, tuple(
+        notes.level_warning(_size(test, full.slower))
+        for test in states
+        if test.level == WARN and test.flagged
+    )
 
 
-def told(change: Change) -> str:
-    """Return a change in words: what, by how much, in which type, and its p."""
-    of = f" of type n{change.kind}" if change.kind >= 0 else ""
-    size = format_ns(change.effect, sign=True)
-    return f"{change.name} is {size} an execution{of} (p = {change.p_value:.2g})"
+def _size(test: StateTest, slower: Sequence[Change]) -> str:
+    """Return how much slower a state is, with its p where the rule in force has one."""
+    largest = next((change for change in slower if change.name == test.name), None)
+    if largest is not None:
+        return reasons.format_change(largest)
+    return reasons.format_effect(test.name, test.effect)
 
 
-def _doubted(detection: Detection, *, apart: bool) -> tuple[str, ...]:
-    shares = [c.effect / c.mean for c in detection.slower if c.mean > 0]
-    if not apart or not shares or max(shares) >= APART:
+def _left_out(full: Detection, levels: Sequence[str]) -> tuple[str, ...]:
+    """Note which states do not decide, and what the total is with them."""
+    states = [
+        (test.name, level)
+        for test, level in zip(full.states[:-1], levels, strict=False)
+        if level != ERROR
+    ]
+    if not states:
         return ()
-    said = (
-        f"{format_share(max(shares))} is not beyond what two sessions of one program can "
-        "differ by: record them with --interleave, or give several normal recordings"
-    )
-    return (said,)
-
-
-def _not_slower(detection: Detection) -> str:
-    if detection.rule != "gate":
-        return f"the {detection.rule} rule fires for no state"
-    mean = detection.states[-1].normal_mean
-    shown = ""
-    if detection.detectable is not None:
-        share = f" ({format_share(detection.detectable / mean)})" if mean else ""
-        size = format_ns(detection.detectable, sign=True)
-        where = "mean" if detection.whole is None else "total of what decides"
-        shown = f"; a change of {size}{share} in the {where} would have shown"
-    faster = _faster(detection)
-    if not detection.slight:
-        some = any(s.level != "error" for s in detection.states)
-        which = "no state that decides" if some else "no state"
-        if all(s.level != "error" for s in detection.states[:-1]):
-            which = "the total, which alone decides, is not slower"
-            which = f"{faster}; {which}" if faster else which
-            return f"{which} at alpha {detection.alpha:g}{shown}"
-        if faster:
-            return f"{faster}; {which} is slower at alpha {detection.alpha:g}{shown}"
-        return f"{which} differs at alpha {detection.alpha:g}{shown}"
-    most = detection.slight[0]
-    why = (
-        f"below the floor of {format_ns(most.floor)}"
-        if most.effect < most.floor
-        else "by a mean too uncertain to count"
-    )
-    said = f"no state is slower enough: {told(most)}, {why}{shown}"
-    return f"{faster}; {said}" if faster else said
-
-
-def _faster(detection: Detection) -> str:
-    """Say by how much the sample is faster, "" where that is below the floor or in doubt."""
-    total = detection.states[-1]
-    floor = detection.floor
-    if total.level != "error" or not total.effect_high < -floor:  # False for NaN, too
-        return ""
-    mean = total.normal_mean
-    share = f" ({format_share(total.effect / mean)})" if mean else ""
-    of = "" if detection.whole is None else " of what decides"
-    ends = " to ".join(format_ns(x, sign=True) for x in (total.effect_low, total.effect_high))
-    return (
-        f"the sample is faster: the total{of} is {format_ns(total.effect, sign=True)} an execution"
-        f"{share}, 95 % interval {ends}"
-    )
+    total = full.states[-1]
+    alone = levels[-1] == ERROR and ERROR not in levels[:-1]
+    return (notes.states_left_out(states, None if alone else (total.effect, total.p_value)),)

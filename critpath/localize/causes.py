@@ -9,9 +9,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from critpath.localize.findings import LEAST_NORMALS, ORDINARY
-from critpath.localize.segments import Surroundings, detail_family
-from critpath.localize.sentences import Member, main_member, sentence
-from critpath.model import RUNNING, Cause, Finding, State
+from critpath.localize.segments import detail_family
+from critpath.model import RUNNING, Cause, Context, Finding, Member, State
+from critpath.text.causes import cause_sentence, main_member
 from critpath.text.phrases import IDLE, UNSEEN
 from critpath.units import plural
 
@@ -44,7 +44,7 @@ def group_causes(
     total: int,
     *,
     kind: str = "",
-    around: Sequence[Surroundings] = (),
+    contexts: Sequence[Context] = (),
     quota: bool = False,
     flagged: Collection[str] = (),
 ) -> tuple[Cause, ...]:
@@ -62,7 +62,7 @@ def group_causes(
         Executions in the sample set, for "4 of 11".
     kind : str
         What these executions are, where they are not all: "examined".
-    around : sequence of Surroundings
+    contexts : sequence of Context
         Of every finding, for "in system call read, after `helper` woke it".
     quota : bool
         A CPU quota held somebody back while the sample was recorded, and nobody before:
@@ -88,7 +88,7 @@ def group_causes(
             Member(
                 place,
                 findings[place],
-                around[place] if around else Surroundings(),
+                contexts[place] if contexts else Context(),
                 findings[larger].symbol,
                 moved=place != larger,
             )
@@ -165,7 +165,7 @@ def _cause(
     whole = math.fsum(m.finding.contribution for m in members)
     each = whole / len(executions)
     return Cause(
-        sentence=sentence(members, normals, of_all, each=each, quota=quota),
+        sentence=cause_sentence(members, normals, of_all, each=each, quota=quota),
         findings=tuple(m.place for m in members),
         executions=tuple(executions),
         contribution=each,
@@ -197,7 +197,7 @@ def group_findings(findings: Sequence[Finding]) -> list[Group]:
     throttled, and so belongs with the subject's own throttling.
 
     Three exceptions.  Time that only moved from one way of waiting for a thread to the
-    other is set off against itself (`moved_time`): both findings go where one of them
+    other is set off against itself (`pair_offsetting`): both findings go where one of them
     belongs.  Threads that take turns in one stretch of the path which normal executions
     do not have at all are one cause, as a journal's thread and the worker that writes
     its blocks.  And what a loop does in each iteration is one cause if it ran more often;
@@ -217,7 +217,7 @@ def group_findings(findings: Sequence[Finding]) -> list[Group]:
     heaviest: dict[tuple[int, bool, str], Finding] = {}
     for finding in sorted(findings, key=lambda f: abs(f.contribution)):
         heaviest[_thread_key(finding)] = finding
-    moved = moved_time(findings)
+    moved = pair_offsetting(findings)
     loops = _loops([p for p in range(len(findings)) if p not in moved], findings)
     keyed: defaultdict[tuple[bool, str, str], Group] = defaultdict(list)
     for place in range(len(findings)):
@@ -347,7 +347,7 @@ def _about(finding: Finding) -> tuple[str, str]:
 # Time that only moved: the same work of a thread, once waited for and once beside it.
 
 
-def moved_time(findings: Sequence[Finding]) -> dict[int, int]:
+def pair_offsetting(findings: Sequence[Finding]) -> dict[int, int]:
     """Pair the two ways of waiting for one thread's work, where one grew and one shrank.
 
     Parameters

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.model import F64, I32, I64, Alignment, Bool, ColumnStatistics
-from critpath.units import plural
+from critpath.text import notes
 
 MISSING_SHARE = 0.5
 
@@ -169,9 +169,8 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     n, columns = len(letters) - 1, letters.shape[1]
     nothing = np.full(columns, np.nan)
     if n < LEAST_NORMALS or not columns:
-        few = f"{plural(n, 'normal execution')}: too few to tell what is abnormal"
-        said = few if n < LEAST_NORMALS else ""
-        return Verdict(nothing, nothing, np.zeros(columns, np.bool_), said)
+        note = notes.untestable_columns(n) if n < LEAST_NORMALS else ""
+        return Verdict(nothing, nothing, np.zeros(columns, np.bool_), note)
     kinds = max(int(letters.max()), 0) + 1
     codes = np.where(letters < 0, kinds, letters)
     counts = np.zeros((kinds + 1, columns), np.int64)
@@ -181,10 +180,8 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     p_structure, odd_structure = _test(*_structure_scores(codes, counts))
     logs = np.log(np.maximum(durations, 0) + BLUR_NS)
     p_duration, odd_duration = _test(*_duration_scores(codes, logs, counts))
-    said = ""
-    if n < SHARP_NORMALS:
-        said = f"{n} normal executions: with less than {SHARP_NORMALS} no single column stands out"
-    return Verdict(p_structure, p_duration, odd_structure | odd_duration, said)
+    note = notes.blunt_columns(n, SHARP_NORMALS) if n < SHARP_NORMALS else ""
+    return Verdict(p_structure, p_duration, odd_structure | odd_duration, note)
 
 
 def _test(null: F64, scores: F64) -> tuple[F64, Bool]:

@@ -15,6 +15,7 @@ from critpath.model import (
     INTERFERENCE,
     RUNNING,
     Comparison,
+    Context,
     CriticalPaths,
     Finding,
     PathSet,
@@ -22,7 +23,6 @@ from critpath.model import (
     freeze_columns,
 )
 from critpath.model.recording import QUOTA_HELD
-from critpath.text.phrases import doing, quoted
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ class Holders:
 # What is explained, and what its segments are.
 
 
-def to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
+def select_executions(comparison: Comparison, limit: int) -> tuple[list[int], int]:
     """Return the executions to align, most excess first, and how many are left out.
 
     Above the limit those are taken that are evenly spread over the order of the excess:
@@ -178,7 +178,7 @@ def to_explain(comparison: Comparison, limit: int) -> tuple[list[int], int]:
     return [order[i] for i in spread.tolist()], len(order) - limit
 
 
-def held_back(normal: PathSet, sample: PathSet) -> bool:
+def is_throttled(normal: PathSet, sample: PathSet) -> bool:
     """Tell whether a CPU quota held somebody back in the sample, and nobody in the normal set."""
     normal_held, sample_held = (
         any(QUOTA_HELD in warning for warning in paths.warnings) for paths in (normal, sample)
@@ -207,24 +207,7 @@ def segments_of(paths: CriticalPaths, index: int) -> Segments:
 # Where on its path a finding stands: in which system call, and after what.
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What a sentence says of a finding's place.
-
-    Attributes
-    ----------
-    call : str
-        System call in which the subject waited; "" if it did not, or the trace has none.
-    after : str
-        The last thing before that was no running of its own: what it waited for, or which
-        thread woke it, in words.  "" at the beginning.
-    """
-
-    call: str = ""
-    after: str = ""
-
-
-def surroundings(paths: PathSet, finding: Finding) -> Surroundings:
+def find_context(paths: PathSet, finding: Finding) -> Context:
     """Look back along the path from where a finding begins.
 
     Its own running, and what the machine does to it (interrupts, the wait for a cpu),
@@ -240,7 +223,7 @@ def surroundings(paths: PathSet, finding: Finding) -> Surroundings:
     rows = rows_of(path, finding.execution)
     subject = int(paths.executions.tid[finding.execution])
     first = rows.start + int(np.searchsorted(path.begin[rows], finding.begin))
-    call, after = "", ""
+    call = ""
     waits = finding.symbol.state not in RUNNING or finding.symbol.role != ""
     elsewhere = finding.symbol.role != ""
     for i in range(first - 1, rows.start - 1, -1):
@@ -256,11 +239,7 @@ def surroundings(paths: PathSet, finding: Finding) -> Surroundings:
             call = detail if waits and state == State.RUN_SYSCALL else call
             waits = False
             continue
-        after = doing(state, detail) if own else woken_by(path.strings[path.comm[i]])
-        break
-    return Surroundings(call, after)
-
-
-def woken_by(comm: str) -> str:
-    """Say that a thread ended the subject's wait."""
-    return f"{quoted(comm)} woke it"
+        if own:
+            return Context(call, state=state, detail=detail)
+        return Context(call, waker=path.strings[path.comm[i]])
+    return Context(call)

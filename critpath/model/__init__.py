@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from critpath.model.comparison import CompareSettings, Comparison
     from critpath.model.detection import Change, Detection, StateTest
     from critpath.model.events import Clock, EventChunk, EventClass, EventRequest, Events, Loss
-    from critpath.model.findings import Aligned, Cause, ColumnStatistics, Finding
+    from critpath.model.findings import (
+        Aligned,
+        Cause,
+        ColumnStatistics,
+        Context,
+        Finding,
+        Member,
+    )
     from critpath.model.kinds import INTERFERENCE, RUNNING, STATES, Kind, State
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import (
@@ -74,7 +81,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "comparison": ("CompareSettings", "Comparison"),
     "detection": ("Change", "Detection", "StateTest"),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
-    "findings": ("Aligned", "Cause", "ColumnStatistics", "Finding"),
+    "findings": ("Aligned", "Cause", "ColumnStatistics", "Context", "Finding", "Member"),
     "kinds": ("INTERFERENCE", "Kind", "RUNNING", "STATES", "State"),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": (
@@ -134,6 +141,7 @@ __all__ = [
     "ColumnStatistics",
     "CompareSettings",
     "Comparison",
+    "Context",
     "CpuLoss",
     "CriticalPaths",
     "Detectable",
@@ -150,6 +158,7 @@ __all__ = [
     "Loop",
     "Loss",
     "Manifest",
+    "Member",
     "Missing",
     "Opened",
     "Outliers",

@@ -38,7 +38,7 @@ class CompareSettings:
         Sets of other kernels, machines, processors, tracers or programs are inconclusive.
     level : tuple of (str, str)
         Patterns of states, and their levels ``off``, ``warn`` or ``error``; see
-        `critpath.detect.levels.level_of`.
+        `critpath.detect.verdict.symbol_level`.
     t1 : float
         Average rule: standard deviations.
     t2 : float or None

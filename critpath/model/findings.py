@@ -12,6 +12,7 @@ from critpath.model.table import F64, I32, I64, Bool, Column, Table, freeze_colu
 
 if TYPE_CHECKING:
     from critpath.model.alignment import Alignment
+    from critpath.model.kinds import State
     from critpath.model.vectors import Symbol
 
 
@@ -176,6 +177,52 @@ class Finding:
     normal_iterations: tuple[float, float] = (float("nan"), float("nan"))
     longest: float = float("nan")
     details: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where on its path a finding stands.
+
+    Attributes
+    ----------
+    call : str
+        System call in which the subject waited; "" if it did not, or the trace has none.
+    waker : str
+        Name of the thread that ended the subject's last wait; "" where it was its own.
+    state : State or None
+        What the subject last waited for by itself; None at the beginning, or with a waker.
+    detail : str
+        Its qualifier.
+    """
+
+    call: str = ""
+    waker: str = ""
+    state: State | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A finding in a cause.
+
+    Attributes
+    ----------
+    place : int
+        Position among the findings.
+    finding : Finding
+    context : Context
+    counts_as : Symbol
+        The symbol that its time counts as: its own, except for time that only moved from
+        one symbol to another (`critpath.localize.causes.pair_offsetting`).
+    moved : bool
+        It is such time, and is not named itself.
+    """
+
+    place: int
+    finding: Finding
+    context: Context
+    counts_as: Symbol
+    moved: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.errors import UsageError
+from critpath.text import notes, reasons
 from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.model import I64, CompareSettings, Comparison, PathSet
     from critpath.store.baseline import Baseline, Session
-
-_HIDDEN: Final = (
-    "the levels of states let this pass a gate, but a baseline takes in only what is slower in "
-    "no state at all"
-)
 
 
 def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
@@ -69,8 +65,7 @@ def _check_new(parts: Sequence[PathSet], known: set[tuple[object, ...]], file: s
 
 
 def _said_left_out(name: str, kept: int, out: int) -> str:
-    whole = kept + out
-    return f"{name}: {out:,} of {whole:,} executions are not in the baseline (--executions)"
+    return notes.not_in_baseline(name, out, kept + out)
 
 
 def _without_left_out(part: PathSet) -> tuple[PathSet, int]:
@@ -189,7 +184,7 @@ def update(
         # What a level hides from the gate would be normal from then on.
         full = compare(join_sets(old), join_sets(list(parts)), replace(settings, level=()))
         if full.verdict == "anomaly":
-            comparison = replace(full, reasons=(_HIDDEN, *full.reasons))
+            comparison = replace(full, reasons=(reasons.hidden_by_levels(), *full.reasons))
     if comparison.verdict != "ok":
         anew = replace(baseline, sessions=new, version=version) if accept else None
         dropped = tuple(s for part in old for s in part.sources) if accept else ()

@@ -11,6 +11,7 @@ import numpy as np
 from critpath.errors import InconclusiveError
 from critpath.model import I64, CompareSettings, Missing
 from critpath.pipeline.comparison import Judgement, judge, with_switches
+from critpath.text import notes
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def calibrate(
     alarm is a false one.  The detectable slow-down is found by adding time to the
     sample of such splits, and asking the gate again.
     """
-    from critpath.detect.conclusion import conclude
+    from critpath.detect.calibration import conclude
+    from critpath.detect.rules import RULES
     from critpath.model import Calibration
 
     settings = settings or CompareSettings()
@@ -132,7 +134,7 @@ def calibrate(
         across = session_splits(pool.session, size, splits // 3, pool.seed)
         if across:
             alarms.append(_false_alarms(pool, "sessions", across, floor)[0])
-        if judged and settings.rule == "gate":
+        if judged and RULES[settings.rule].permutation_test:
             smallest_shifts += _detectable(pool, divided, judged, floor.in_force)
     lacking = [lack for size in sizes for lack in missing(pool.session, size)]
     mean = float(pool.table.total.mean())
@@ -181,10 +183,10 @@ def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
 
 
 def _floor(pool: _Pool) -> FloorAdvice:
-    from critpath.cluster.types import find_types, usable_labels
+    from critpath.cluster.types import find_types, labels_are_usable
     from critpath.detect.calibration import advise_floor
 
-    labels = () if usable_labels(pool.label, pool.label) else pool.label
+    labels = pool.label if labels_are_usable(pool.label, pool.label) else ()
     method = pool.settings.cluster_method
     types = find_types(pool.table, pool.table, labels, labels, method=method)[0]
     return advise_floor(
@@ -197,11 +199,12 @@ def _false_alarms(
 ) -> tuple[FalseAlarms, list[Judgement]]:
     """Judge every split; return the rates, and what was decided of the first splits."""
     from critpath.detect.calibration import rate
+    from critpath.detect.rules import RULES
     from critpath.model import FalseAlarms
 
     across = kind == "sessions"
     settings = pool.settings
-    by_gate = settings.rule == "gate"
+    rule = RULES[settings.rule]
     # What is in force where the normal set is all of these recordings; `compare` finds it
     # by itself where it sees the sessions.
     in_force = None if across else floor.in_force
@@ -209,8 +212,10 @@ def _false_alarms(
     alarms = bare = recommended = marked = 0
     kept = []
     for number, split in enumerate(splits, 1):
-        what = "recordings against each other" if across else "shuffled"
-        pool.tell(f"{size} executions, {what}: {number} of {len(splits)}")
+        pool.tell(
+            f"{size} executions, {'recordings against each other' if across else 'shuffled'}: "
+            f"{number} of {len(splits)}"
+        )
         judgement = pool.judge(split, across=across, floor=in_force)
         kept += [judgement] if number <= _TRIALS else []
         detection = judgement.detection
@@ -234,8 +239,8 @@ def _false_alarms(
         normal=max(len(split.normal) for split in splits),
         units=units,
         alarms=of(alarms),
-        without_floor=of(bare) if by_gate else None,
-        recommended=of(recommended) if by_gate and floor.floor is not None else None,
+        without_floor=of(bare) if rule.permutation_test else None,
+        recommended=of(recommended) if rule.floor and floor.floor is not None else None,
         marked=of(marked),
     ), kept
 
@@ -337,13 +342,13 @@ def _with_new(table: VectorTable) -> VectorTable:
 
 
 def _warnings(normal: PathSet) -> tuple[str, ...]:
-    from critpath.detect.circumstances import unlike_recordings
+    from critpath.detect.comparability import recording_differences
 
     result = list(dict.fromkeys((*with_switches(normal).warnings, *normal.executions.notes)))
-    result += unlike_recordings(normal)
+    result += recording_differences(normal)
     lossy = int(normal.lossy.sum())
     if lossy:
-        result.append(f"{plural(lossy, 'execution')} of {len(normal):,} overlap a loss of events")
+        result.append(notes.lossy_executions(lossy, len(normal)))
     return tuple(result)
 
 

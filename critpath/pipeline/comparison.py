@@ -11,7 +11,8 @@ import numpy as np
 
 from critpath.errors import InconclusiveError
 from critpath.model import CompareSettings
-from critpath.units import format_share, plural
+from critpath.text import notes
+from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.align.multiple import Group
@@ -56,7 +57,12 @@ def compare(
     found before the coarse detection, whose tests compare like with like, so that a
     changed mix of types is no slow-down; the verdict comes from a permutation test.
     """
-    from critpath.detect.circumstances import apart, differing, partly, set_warnings
+    from critpath.detect.comparability import (
+        differs_by_session,
+        environment_differences,
+        partial_comparison_note,
+        set_warnings,
+    )
     from critpath.detect.verdict import decide
     from critpath.model import Comparison
     from critpath.vectors.table import Coder, vectors_of, with_like_states
@@ -82,26 +88,25 @@ def compare(
         sessions=(normal.session, sample.session),
         progress=tell,
     )
-    part = partly(
+    partial = partial_comparison_note(
         judgement.normal_clusters.labels,
         judgement.pairs.pair[judgement.sample_clusters.labels],
     )
     verdict, reasons = decide(
         judgement.detection,
         judgement.outliers,
-        normal.lossy,
-        sample.lossy,
+        (normal.lossy, sample.lossy),
         (normal.losses, sample.losses),
-        apart=apart(normal, sample),
+        single_sessions=differs_by_session(normal, sample),
         minimum=settings.minimum_executions,
-        unlike=differing(normal, sample) if settings.strict_environment else (),
-        part=part,
+        differences=environment_differences(normal, sample) if settings.strict_environment else (),
+        note=partial,
     )
     result = Comparison(
         verdict=verdict,
         reasons=reasons,
         warnings=(
-            *([part] if part else []),
+            *([partial] if partial else []),
             *judgement.warnings,
             *set_warnings(normal, sample, coder.folded),
             *unlike,
@@ -167,14 +172,14 @@ def judge(
         Find out how often the paper's rules alarm.
     """
     from critpath.cluster.outliers import outliers
-    from critpath.cluster.types import find_types, usable_labels
+    from critpath.cluster.types import find_types, labels_are_usable
     from critpath.detect.coarse import detect
-    from critpath.detect.levels import ERROR, deciding, levels_of, with_levels
+    from critpath.detect.verdict import ERROR, apply_levels, select_deciding, symbol_levels
     from critpath.vectors.table import fold_interrupts
 
     tell = progress or (lambda _: None)
     tell("clustering")
-    labelled = not usable_labels(*labels)
+    labelled = labels_are_usable(*labels)
     normal_clusters, sample_clusters, pairs = find_types(
         normal, sample, *(labels if labelled else ((), ())), method=settings.cluster_method
     )
@@ -207,15 +212,15 @@ def judge(
         screening=screening,
     )
     detection = gate(normal, sample, judged=judged)
-    levels = levels_of(normal.symbols, settings.level)
+    levels = symbol_levels(normal.symbols, settings.level)
     if set(levels) == {ERROR}:
         return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection)
     # Interrupts are folded into what is left, so that a state that is left out cannot
     # come back by that way.
-    rest = deciding(normal, levels), deciding(sample, levels)
+    rest = select_deciding(normal, levels), select_deciding(sample, levels)
     folded = fold_interrupts(rest[0]), fold_interrupts(rest[1])
     decided = gate(*rest, judged=folded) if rest[0].symbols else None
-    detection, warnings = with_levels(detection, decided, levels)
+    detection, warnings = apply_levels(detection, decided, levels)
     return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings)
 
 
@@ -235,11 +240,11 @@ def explain(
     coder : Coder
         Of both sets.
     """
-    from critpath.detect.levels import ERROR
+    from critpath.detect.verdict import ERROR
     from critpath.localize.causes import Explained, group_causes, in_order_of_causes
-    from critpath.localize.segments import held_back, surroundings, to_explain
+    from critpath.localize.segments import find_context, is_throttled, select_executions
 
-    chosen, left_out = to_explain(comparison, settings.explain_limit)
+    chosen, left_out = select_executions(comparison, settings.explain_limit)
     groups = _Groups(comparison, coder, chosen, settings)
     comparison = groups.comparison
     aligned: list[Aligned] = []
@@ -252,23 +257,22 @@ def explain(
     explained = [Explained(a.execution, a.excess, len(a.normals)) for a in aligned]
     warnings = comparison.warnings
     if left_out:
-        said = f"{len(chosen)} of {len(chosen) + left_out} executions that stand out were examined"
-        warnings += (f"{said}, evenly spread over their excess",)
-    # Many alignments have the same thing to say.
+        warnings += (notes.some_examined(len(chosen), len(chosen) + left_out),)
+    # Many alignments have the same note.
     warnings += tuple(dict.fromkeys(note for a in aligned for note in a.alignment.notes))
     kind, total = ("examined", len(chosen)) if left_out else ("", len(comparison.sample))
-    around = [
-        surroundings(_one(comparison.sample, found.execution), replace(found, execution=0))
+    contexts = [
+        find_context(_one(comparison.sample, found.execution), replace(found, execution=0))
         for found in findings
     ]
-    quota = held_back(comparison.normal, comparison.sample)
+    quota = is_throttled(comparison.normal, comparison.sample)
     alone = comparison.outliers.anomalous.any()
     causes = group_causes(
         findings,
         explained,
         total,
         kind=kind,
-        around=around,
+        contexts=contexts,
         quota=quota,
         flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
     )
@@ -435,12 +439,8 @@ def with_switches(paths: PathSet) -> PathSet:
     )
     if not put:
         return paths
-    share = put / (put + written)
-    said = (
-        f"the kernel did not write {put:,} of {put + written:,} switches "
-        f"({format_share(share)}): they were put in, and times just after a wake are estimates"
-    )
-    if share > _SMALL:
-        return replace(paths, warnings=(*paths.warnings, said))
-    notes = (*paths.executions.notes, said)
-    return replace(paths, executions=replace(paths.executions, notes=notes))
+    note = notes.repaired_switches(put, put + written)
+    if put / (put + written) > _SMALL:
+        return replace(paths, warnings=(*paths.warnings, note))
+    executions = replace(paths.executions, notes=(*paths.executions.notes, note))
+    return replace(paths, executions=executions)

@@ -21,6 +21,7 @@ from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, split_into_chunks
+from critpath.text import notes
 from critpath.timeline.blocks import SpilledBlocks
 from critpath.timeline.clocks import align_hosts
 from critpath.timeline.missing_switches import (
@@ -175,9 +176,7 @@ def _replayed(
     with closing(replayed):
         said = (*recorded.notes, *replayed.events.warnings)
         if budget.spills and opener.whole:
-            said += (
-                f"{recorded.path} was in memory as a whole, whatever --max-memory: {opener.whole}",
-            )
+            said += (notes.recording_in_memory(str(recorded.path), opener.whole),)
         yield replace(replayed, events=replace(replayed.events, warnings=said))
 
 
@@ -632,7 +631,7 @@ class Opener:
         if reader == "babeltrace2":
             self.whole = "babeltrace2 reads it"
         elif len({trace.host for trace in traces}) > 1:
-            self.whole = "it is of several hosts, whose clocks have to be aligned first"
+            self.whole = notes.several_hosts()
 
     def __call__(self) -> Source:
         """Begin."""
@@ -645,7 +644,7 @@ class Opener:
 
     def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""
-        self.whole = f"{reason}, and its events have to be sorted"
+        self.whole = notes.out_of_order(reason)
 
 
 # -----------------------------------------------------------------------------

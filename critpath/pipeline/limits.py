@@ -17,6 +17,7 @@ from typing import Final, Self
 
 from critpath.errors import UsageError
 from critpath.store import settle
+from critpath.text import notes
 
 _ROOT: Final = Path("/")
 # Of a group: its limit, what it has, and what of that is cache that nobody used lately.
@@ -226,11 +227,10 @@ def require_room(limit: int, jobs: int, least: int | None = None) -> None:
     if least is None:
         least = least_room()
     if limit < jobs * least:
-        more = f" for {jobs} jobs" if jobs > 1 else ""
-        enough = f"give at least {_advised(least, jobs) // _MIB}M"
+        more, fewer = (f" for {jobs} jobs", ", or --jobs 1") if jobs > 1 else ("", "")
         raise UsageError(
             f"--max-memory {limit / _MIB:g}M is too little{more}",
-            enough + (", or --jobs 1" if jobs > 1 else ""),
+            f"give at least {_advised(least, jobs) // _MIB}M{fewer}",
         )
 
 
@@ -238,8 +238,7 @@ def too_long(segments: int, budget: Budget) -> tuple[str, ...]:
     """Return what to say where the longest of some paths does not fit by itself."""
     if not 0 < budget.alone < segments:
         return ()
-    text = f"an execution of {segments:,} segments was in memory as a whole, whatever --max-memory"
-    return (f"{text}: some {segments * _SEGMENT / 1e6:,.0f} MB",)
+    return (notes.execution_in_memory(segments, segments * _SEGMENT),)
 
 
 def _advised(least: int, jobs: int) -> int:

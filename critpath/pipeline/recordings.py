@@ -462,10 +462,12 @@ def elsewhere(recording: Path, settings: ExtractSettings, here: str) -> Iterator
         for paths in extract_recording(Path(far), settings):
             yield _named(paths, named)
     except CritpathError as error:
-        do = named(error.do)
-        if error.exit_code == EXIT_UNREADABLE:
-            do += "; workers need it under the same name"
-        raise Failure(error.exit_code, named(error.what), do).error() from error
+        raise Failure(
+            error.exit_code,
+            named(error.what),
+            named(error.do)
+            + "; workers need it under the same name" * (error.exit_code == EXIT_UNREADABLE),
+        ).error() from error
 
 
 def _named(paths: PathSet, named: Callable[[str], str]) -> PathSet:

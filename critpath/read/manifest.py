@@ -223,7 +223,7 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
     -------
     Events
         With the losses of `add_counted_losses`, and an ``environment`` of its own with
-        what two recordings should have in common (`critpath.detect.circumstances`).
+        what two recordings should have in common (`critpath.detect.comparability`).
     """
     data = {
         "recorded_on": manifest.host.get("name"),

@@ -80,16 +80,6 @@ LOOKS: Final[dict[str, Look]] = {
     State.UNKNOWN.name: Look("M", GREY, "solid", "not observed"),
 }
 
-KINDS: Final[dict[str, str]] = {
-    "new-state": "new here",
-    "extra": "more often",
-    "longer": "longer",
-    "missing": "missing",
-    "shorter": "shorter",
-    "loop-count": "other rounds",
-}
-
-
 # All of the model's, small ones first: they stand for other threads.
 _FREE: Final = ascii_lowercase + digits + ascii_uppercase + "@%"
 

@@ -43,6 +43,15 @@ _WHAT: Final[dict[State, str]] = {
 _SOFTIRQS: Final = frozenset(
     {"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
 )
+# How a finding differs from the normal executions.
+KINDS: Final[dict[str, str]] = {
+    "new-state": "new here",
+    "extra": "more often",
+    "longer": "longer",
+    "missing": "missing",
+    "shorter": "shorter",
+    "loop-count": "other rounds",
+}
 # Nothing was seen that could be the reason.
 UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
 

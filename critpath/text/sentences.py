@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from critpath.report.palette import KINDS
 from critpath.text import verdict
+from critpath.text.phrases import KINDS
 from critpath.units import plural, safe_text
 
 _MOST_NAMES = 3

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from critpath.report.palette import KINDS
+from critpath.text.phrases import KINDS
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
 _ALL = 1.05  # a share up to this is all of it: what else there is varies, too

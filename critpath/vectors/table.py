@@ -20,6 +20,7 @@ from critpath.model import (
     Symbol,
     VectorTable,
 )
+from critpath.text import notes
 from critpath.vectors._count import add_up, count, spent_on
 
 
@@ -283,8 +284,7 @@ def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
     if traced[0] == traced[1]:
         return normal, sample, ()
     which = "sample" if traced[1] else "normal"
-    note = f"only the {which} set was traced with system calls: they are left out of account"
-    return without_syscalls(normal), without_syscalls(sample), (note,)
+    return without_syscalls(normal), without_syscalls(sample), (notes.syscalls_in_one_set(which),)
 
 
 def _has_syscalls(path_set: PathSet) -> bool:

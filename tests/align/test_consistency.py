@@ -107,7 +107,9 @@ def test_blocks_in_swapped_order_are_not_lost(twin, length, letters):
     assert total > 0.9 * length
 
 
-@pytest.mark.parametrize("missing", [300, 600, 900])
+@pytest.mark.parametrize(
+    "missing", [300, *(pytest.param(n, marks=pytest.mark.long) for n in (600, 900))]
+)
 def test_what_follows_a_long_missing_block_is_not_lost(twin, missing):
     a, b, c = blocks(missing, 200, missing, missing)
     total = same_as_the_oracle(twin, np.concatenate([a, c]), np.concatenate([a, b, c]), 10)

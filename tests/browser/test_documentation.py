@@ -51,6 +51,7 @@ def test_a_view_that_the_report_has_no_more_is_an_error(browser, screenshots, tm
         screenshots.picture(chromium, gone)
 
 
+@pytest.mark.long
 def test_pages_of_the_site_load_nothing_from_elsewhere(driver, screenshots, tmp_path):
     for name in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(name, reason="pip install --group docs")

@@ -9,8 +9,9 @@ import math
 import numpy as np
 import pytest
 
-from critpath.detect.coarse import RULES, detect, mix_shift
+from critpath.detect.coarse import detect, mix_shift
 from critpath.detect.gate import gate, seed
+from critpath.detect.rules import RULES
 from critpath.errors import InconclusiveError
 from critpath.model import State, Symbol, VectorTable
 
@@ -34,6 +35,7 @@ def finite(detection):
     assert math.isfinite(detection.floor)
 
 
+@pytest.mark.long
 def test_false_alarms_stay_near_the_level():
     """Equal distributions, 200 comparisons at 5 %: expected 10, 99.9 % below 21."""
     rng = np.random.default_rng(1)
@@ -44,6 +46,7 @@ def test_false_alarms_stay_near_the_level():
     assert alarms <= 20
 
 
+@pytest.mark.long
 def test_stratified_false_alarms_stay_near_the_level():
     rng = np.random.default_rng(2)
     alarms = 0

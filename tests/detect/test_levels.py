@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from critpath.detect.levels import level_of, levels_of
 from critpath.detect.verdict import decide as verdict_of
+from critpath.detect.verdict import symbol_level, symbol_levels
 from critpath.model import CompareSettings, State, Symbol, VectorTable
 from critpath.pipeline.comparison import judge
 
@@ -41,11 +41,11 @@ SYMBOLS = (RUN, HELPER, WAIT, ELSEWHERE)
     ],
 )
 def test_the_most_specific_pattern_wins(levels, expected):
-    assert levels_of(SYMBOLS, tuple(levels.items())) == expected
+    assert symbol_levels(SYMBOLS, tuple(levels.items())) == expected
 
 
 def test_among_equals_the_last_wins():
-    assert level_of(WAIT, (("WAIT_C*", "warn"), ("WAIT*PU", "off"))) == "off"
+    assert symbol_level(WAIT, (("WAIT_C*", "warn"), ("WAIT*PU", "off"))) == "off"
 
 
 def table(rng, n, *, slower=(1, 1, 1, 1), sigma=0.2):
@@ -120,6 +120,7 @@ def test_the_papers_rules_heed_levels(waiting):
     assert {s.name for s in found.states if s.flagged and s.level == "error"} <= {"RUN", "RUN@k"}
 
 
+@pytest.mark.long
 def test_alpha_holds_for_the_decision_on_what_is_left():
     """A state at warn that is always slower, 120 comparisons at 5 %: expected 6, 99.9 % below 15.
 
@@ -150,7 +151,7 @@ def test_the_total_alone_is_that_of_everything(waiting):
     assert not equal.flagged
     outliers = SimpleNamespace(anomalous=np.zeros(40, np.bool_))
     lossless = np.zeros(40, np.bool_)
-    verdict, (reason,) = verdict_of(equal, outliers, lossless, lossless, ((), ()))
+    verdict, (reason,) = verdict_of(equal, outliers, (lossless, lossless), ((), ()))
     assert verdict == "ok"
     assert reason.startswith("the total, which alone decides, is not slower at alpha 0.01; a chan")
     nothing, _ = decide(*waiting, {"*": "off"})

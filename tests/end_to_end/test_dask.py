@@ -100,6 +100,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in directory.iterdir()}
 
 
+@pytest.mark.long
 def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(
     critpath_process, cluster, recordings, tmp_path
 ):

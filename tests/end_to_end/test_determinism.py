@@ -214,6 +214,7 @@ def files(outputs: Mapping[str, bytes]) -> Mapping[str, bytes]:
     return {name: content for name, content in outputs.items() if not name.startswith("STD")}
 
 
+@pytest.mark.long
 def test_the_same_bytes_whatever_surrounds_it(outputs):
     """All at once; ``make test-long`` tells which it is."""
     ours, theirs = outputs(together()), outputs()
@@ -222,6 +223,7 @@ def test_the_same_bytes_whatever_surrounds_it(outputs):
     assert_same(said, {name: theirs[name] for name in said})
 
 
+@pytest.mark.long
 def test_how_wide_a_terminal_is_changes_stdout_and_no_file(outputs):
     few = tuple(c for c in COMMANDS if "c.json" in c or "path.text" in c)
     narrow, plain = outputs({"COLUMNS": "40"}, few), outputs(None, few)

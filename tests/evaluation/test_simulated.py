@@ -47,7 +47,7 @@ def test_the_factors_of_fishers_test_are_the_specifications():
     assert "0 of 16 cells differ" in measured("--table", "equivalent-t2")
 
 
-@pytest.mark.parametrize("table", ["rules", "outliers"])
+@pytest.mark.parametrize("table", ["rules", pytest.param("outliers", marks=pytest.mark.long)])
 def test_the_papers_rules_alarm_as_published(table):
     text = measured("--table", table, "--repeats", "60", "--settings", "lognormal")
     far, cells = map(int, re.search(r"(\d+) of (\d+) cells differ", text).groups())

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from critpath.localize.causes import Explained, group_causes
-from critpath.localize.segments import Surroundings
-from critpath.model import Finding, State, Symbol
+from critpath.model import Context, Finding, State, Symbol
 
 MS = 1_000_000
 TIMER = Finding(
@@ -464,10 +463,10 @@ def loop_count(now, usual, columns, ns, state=State.WAIT_DISK, **changes):
 def test_a_loops_system_call_is_said_where_it_does_one_thing():
     sleeps = loop_count(12, 5, (4, 30), 10 * MS, State.WAIT_TIMER)
     runs = loop_count(12, 5, (4, 30), 5 * MS, State.RUN)
-    around = [Surroundings("clock_nanosleep")] * 2
-    (cause,) = group_causes([sleeps], explained(1), 11, around=around[:1])
+    contexts = [Context("clock_nanosleep")] * 2
+    (cause,) = group_causes([sleeps], explained(1), 11, contexts=contexts[:1])
     assert "timer in `worker` (tid 7), in system call clock_nanosleep (n" in cause.sentence
-    (cause,) = group_causes([sleeps, runs], explained(1), 11, around=around)
+    (cause,) = group_causes([sleeps, runs], explained(1), 11, contexts=contexts)
     assert "clock_nanosleep" not in cause.sentence
 
 
@@ -584,26 +583,26 @@ def test_what_is_normal_is_never_in_none_of_the_normal_executions():
 
 
 def test_the_system_call_and_what_came_before():
-    around = [Surroundings("recvmsg", "`helper` woke it")] * 3
+    contexts = [Context("recvmsg", waker="helper")] * 3
     findings = [replace(TIMER, execution=e) for e in range(3)]
-    (cause,) = group_causes(findings, explained(3), 3, around=around)
+    (cause,) = group_causes(findings, explained(3), 3, contexts=contexts)
     assert "in `worker` (tid 7), in system call recvmsg, after `helper` woke it (" in cause.sentence
     # Only what most of them agree on, and not what the sentence says already.
-    around = [Surroundings("read"), Surroundings("write"), Surroundings("futex")]
-    (cause,) = group_causes(findings, explained(3), 3, around=around)
+    contexts = [Context("read"), Context("write"), Context("futex")]
+    (cause,) = group_causes(findings, explained(3), 3, contexts=contexts)
     assert "system call" not in cause.sentence
-    around = [Surroundings("read", "`a` woke it"), Surroundings("write", "`b` woke it")]
-    (cause,) = group_causes(findings[:2], explained(2), 3, around=around)
+    contexts = [Context("read", waker="a"), Context("write", waker="b")]
+    (cause,) = group_causes(findings[:2], explained(2), 3, contexts=contexts)
     assert "system call" not in cause.sentence
     assert "after" not in cause.sentence
-    around = [Surroundings("", "waiting for a timer (hrtimer)")] * 3
-    (cause,) = group_causes(findings, explained(3), 3, around=around)
+    contexts = [Context("", state=State.WAIT_TIMER, detail="hrtimer")] * 3
+    (cause,) = group_causes(findings, explained(3), 3, contexts=contexts)
     assert "after" not in cause.sentence
 
 
 def test_a_system_call_is_the_one_that_waited_not_the_other_threads():
-    around = [Surroundings("read", "waiting for the disk")]
-    (cause,) = group_causes([HOLDER], explained(1), 3, around=around)
+    contexts = [Context("read", state=State.WAIT_DISK)]
+    (cause,) = group_causes([HOLDER], explained(1), 3, contexts=contexts)
     assert (
         ": waiting in system call read for thread `holder` (tid 7), which was running;"
         " after waiting for the disk (never"

@@ -36,7 +36,7 @@ def found(calibration, kind, sample, state=""):
 @pytest.fixture(scope="module")
 def calm(healthy):
     """Three sessions of no difference, calibrated."""
-    return calibrate(healthy([60, 60, 60]), CompareSettings(), splits=60, sizes=(10, 30, 100))
+    return calibrate(healthy([60, 60, 60]), CompareSettings(), splits=30, sizes=(10, 30, 100))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_exchangeable_executions_alarm_no_more_than_the_level_promises(calm):
         if each.kind == "shuffled":
             assert each.without_floor.count <= binom.ppf(0.9999, each.alarms.of, calm.alpha)
             assert each.alarms.count <= each.without_floor.count
-            assert each.units == each.alarms.of == 60
+            assert each.units == each.alarms.of == 30
         assert each.alarms.low <= each.alarms.share <= each.alarms.high
 
 
@@ -83,6 +83,7 @@ def test_no_change_shows_below_the_floor_on_the_average(calm):
     assert found(calm, "total", 100).by_floor
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "state"), [("state", "WAIT_TASK"), ("state", "RUN"), ("total", "")]
 )

@@ -213,6 +213,7 @@ def least_of(recording: Path, *options: str) -> int:
     return int(re.search(r"give at least (\d+)M", done.stderr)[1])
 
 
+@pytest.mark.long
 def test_a_limit_far_below_the_trace(large_trace, tmp_path):
     """A trace of 500 MB, of which 150 are kept; the least limit leaves some 35 for them."""
     recording = tmp_path / "trace"

@@ -260,6 +260,7 @@ def may_record() -> bool:
     return preflight.look(Path.cwd()).recorder is not None
 
 
+@pytest.mark.long
 def test_a_real_program_goes_green_then_red(project, pytester):
     """On this kernel: an equal recording passes, 30 ms of sleep in each run do not."""
     if not may_record():

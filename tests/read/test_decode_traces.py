@@ -49,6 +49,12 @@ PUBLIC = {
     "tc-uneven-streams-PARTIAL": 50_618,
 }
 LARGE = {"selora-namespace_live", "tc-many-threads"}
+LASTING = {*LARGE, "full", *(name for name in GUEST if name.startswith("steady-"))}
+
+
+def lasting(names):
+    """Mark those that babeltrace2 takes long for, or that are much as another."""
+    return [pytest.param(n, marks=pytest.mark.long if n in LASTING else ()) for n in names]
 
 
 def bt2_is_here() -> bool:
@@ -133,7 +139,7 @@ def assert_same_losses(ours, theirs):
 
 
 @needs_bt2
-@pytest.mark.parametrize("name", GUEST)
+@pytest.mark.parametrize("name", lasting(GUEST))
 def test_guest_recordings_read_as_babeltrace2_reads_them(guest, name):
     path = guest(name)
     ours = read_events(path, EVERYTHING)
@@ -145,14 +151,7 @@ def test_guest_recordings_read_as_babeltrace2_reads_them(guest, name):
 
 
 @needs_bt2
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=pytest.mark.long if n == "selora-namespace_live" else ())
-        for n in PUBLIC
-        if n != "tc-scp_dest"
-    ],
-)
+@pytest.mark.parametrize("name", lasting(n for n in PUBLIC if n != "tc-scp_dest"))
 def test_public_traces_read_as_babeltrace2_reads_them(shared, name):
     path = shared(f"public/{name}")
     wanted = SCHEDULER if name in LARGE else EVERYTHING

@@ -268,6 +268,7 @@ def test_a_reader_of_stderr_that_is_gone_costs_no_recording(box, wait_for):
     assert box.manifest()["state"] == "complete"
 
 
+@pytest.mark.long
 def test_at_random_moments_nothing_is_left(box, wait_for, is_alive):
     dice = random.Random(7)  # noqa: S311 - moments, no secrets
     for index in range(20):

@@ -142,6 +142,7 @@ def test_the_user_is_changed(start):
     assert start("grep -q 'CapEff:.0000000000000000' /proc/self/status", user=user) == 0
 
 
+@pytest.mark.long
 def test_many_threads_and_many_starts():
     """Locks of the C library that other threads hold must not matter in the child."""
     over = threading.Event()

@@ -59,7 +59,9 @@ def test_what_is_imported(audit, request):
     names = {event[1] for event in audit if event[0] == "import"}
     ours = {n.split(".")[1] for n in names if n.startswith("critpath.")}
     assert ours <= {"commands", "errors", "model", "record", "units", "untrusted"}
-    foreign = {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"critpath", "critpath_marks"}
+    foreign = (
+        {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"critpath", "critpath_marks"}
+    )
     # Python's own `copy` looks whether it runs in Java; doctor's answer is a table.
     assert foreign <= {"org", *({"rich"} if "[doctor" in request.node.name else ())}
 

@@ -103,6 +103,7 @@ def hostile(test):
     return settings(max_examples=60, deadline=None)(given(name=st.text(max_size=30))(test))
 
 
+@pytest.mark.long
 @hostile
 def test_no_text_adds_an_element(document, name):
     plain = render_html(said_everywhere(document, "w" if name else ""))

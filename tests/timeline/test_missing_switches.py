@@ -107,6 +107,7 @@ def assert_as_the_twin(events):
     return len(filled) - len(events)
 
 
+@pytest.mark.long
 @settings(max_examples=500, deadline=None)
 @given(gapped_events() | wild_events() | on_two_hosts(gapped_events()))
 def test_random_events_as_the_twin(events):
@@ -143,6 +144,7 @@ def test_chunks_give_the_same(events, sizes):
         assert values[: fields[head[2]]] == values_[: fields[head[2]]]
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(gapped_events() | wild_events())
 def test_the_replay_says_where_there_may_be_something_to_put_in(events):

@@ -14,7 +14,8 @@ from typing import Any
 from critpath.model import Bool, CriticalPaths, State
 from critpath.report.exports.exported import Exported, execution_name, thread_name
 from critpath.report.exports.perfetto_packets import Slices
-from critpath.report.palette import KINDS, LOOKS, words_of
+from critpath.report.palette import LOOKS, words_of
+from critpath.text.phrases import KINDS
 
 
 def perfetto_trace(sets: Sequence[Exported]) -> Iterator[bytes]:

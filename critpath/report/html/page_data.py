@@ -23,8 +23,9 @@ from critpath.report.html.compact import (
 )
 from critpath.report.html.names import family_of, names_of
 from critpath.report.html.wakes import changes
-from critpath.report.palette import KINDS, LOOKS, letter_of, words_of
+from critpath.report.palette import LOOKS, letter_of, words_of
 from critpath.text import verdict
+from critpath.text.phrases import KINDS
 from critpath.text.sentences import thread_of
 from critpath.units import format_ns, safe_text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from critpath.detect.rules import RULES
 from critpath.report.html.elements import paragraph, said, table, terms, text
 from critpath.report.palette import BLUE, LOOKS, VERMILLION
 from critpath.text import verdict
@@ -152,7 +153,8 @@ def _flagged(detection: dict[str, Any], state: dict[str, Any]) -> str:
     if state["flagged"]:
         return "yes, new" if state["new_state"] else "yes"
     figures = detection["alpha"], detection["floor"], state["p_value"], state["effect"]
-    if detection["rule"] != "gate" or None in figures:
+    rule = RULES.get(detection["rule"])
+    if rule is None or not rule.permutation_test or None in figures:
         return ""
     alpha, floor, p_value, effect = figures
     return "below the floor" if p_value <= alpha and 0 < effect < floor else ""

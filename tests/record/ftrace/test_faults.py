@@ -74,6 +74,7 @@ def complete(found: Result) -> None:
     assert (found.code, found.state) == (CODE, "complete"), found
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("may_mount")
 def test_a_full_disk_ends_the_recording_while_its_trace_has_room(bench):
     found = faulty.full_disk(bench)
@@ -85,6 +86,7 @@ def test_a_full_disk_ends_the_recording_while_its_trace_has_room(bench):
     assert found.seen.found == found.seen.made > RATE // 10
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("may_mount")
 def test_who_finds_no_room_for_the_trace_keeps_what_was_recorded(bench):
     found = faulty.disk_filled_by_others(bench)
@@ -95,11 +97,13 @@ def test_who_finds_no_room_for_the_trace_keeps_what_was_recorded(bench):
     assert found.state == "interrupted"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("may_mount")
 def test_tracefs_that_is_unmounted_while_it_records(bench):
     complete(faulty.unmounted_meanwhile(bench))
 
 
+@pytest.mark.long
 def test_a_killed_recorder_leaves_tracing_turned_off_and_all_that_was_recorded(bench):
     found = faulty.recorder_killed(bench)
     nothing_silent(found)

@@ -1,4 +1,4 @@
-"""What a difference between two sets should not come from, and what else to know of them."""
+"""Whether two sets can be compared, and on how much of them a comparison rests."""
 
 from __future__ import annotations
 
@@ -7,21 +7,14 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I64, PathSet
-from critpath.units import plural
+from critpath.text import notes
 
-# Keys of the sets' environments.
-_ALIKE: Final = {
-    "kernel_release": "kernels",
-    "tracer_name": "tracers",
-    "recorded_on": "machines",
-    "recorded_cpu": "processors",
-    "recorded_cpus": "numbers of cpus",
-    "recorded_profile": "profiles",
-}
+# Beyond this the comparison is about the smaller part of the normal set.
+_MOST_UNUSED: Final = 0.5
 
 
 def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ...]:
-    """Say what a reader must know about two sets before believing their difference.
+    """Return what a reader must know about two sets before believing their difference.
 
     Parameters
     ----------
@@ -37,55 +30,48 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ..
     result = [text for text in dict.fromkeys(normal.warnings) if text in sample.warnings]
     for name, path_set in (("normal", normal), ("sample", sample)):
         own = [text for text in dict.fromkeys(path_set.warnings) if text not in result]
-        result += [f"{name}: {text}" for text in own]
-    result += differing(normal, sample)
-    result += _same(normal, sample)
-    result += _apart(normal, sample)
+        result += [notes.of_one_set(name, text) for text in own]
+    result += environment_differences(normal, sample)
+    result += _common_executions(normal, sample)
+    result += _other_partners(normal, sample)
     if folded:
-        result.append(f"{plural(folded, 'rare kind')} of thread counted together as '*'")
+        result.append(notes.folded_symbols(folded))
     return tuple(result)
 
 
-def differing(normal: PathSet, sample: PathSet) -> list[str]:
-    """Say in which surroundings that should be alike two sets were recorded; a line each."""
+def environment_differences(normal: PathSet, sample: PathSet) -> list[str]:
+    """Return a line for everything that should be alike in two sets' environments and is not."""
     result = []
-    for key, what in _ALIKE.items():
-        seen = [_said(s, key) for s in (normal, sample)]
-        # Only critpath's own recordings say the latter: silence is no difference there.
+    for key in notes.ENVIRONMENT:
+        seen = [_values(s, key) for s in (normal, sample)]
+        # Only critpath's own recordings have the latter keys: not to have one is no difference.
         known = all(seen) or not key.startswith("recorded_")
         # One set's kernel trace has a release, its user-space traces have none.
         if seen[0] != seen[1] and known:
-            result.append(
-                f"the sets come from different {what}: "
-                f"{', '.join(seen[0]) or 'unknown'} and {', '.join(seen[1]) or 'unknown'}"
-            )
+            result.append(notes.different_environments(key, *seen))
     # What was recorded in alternation was meant to be compared, whatever it is called.
-    programs = [_said(s, "recorded_program") for s in (normal, sample)]
+    programs = [_values(s, "recorded_program") for s in (normal, sample)]
     if all(programs) and programs[0] != programs[1] and not _sessions(normal) & _sessions(sample):
-        result.append(
-            f"the sets are of different programs: {', '.join(programs[0])} and "
-            f"{', '.join(programs[1])}"
-        )
+        result.append(notes.different_programs(*programs))
     return result
 
 
-def unlike_recordings(normal: PathSet) -> tuple[str, ...]:
-    """Say in what the recordings of one set differ, and which have no execution."""
+def recording_differences(normal: PathSet) -> tuple[str, ...]:
+    """Return what the recordings of one set differ in, and which have no execution."""
     empty = [s for i, s in enumerate(normal.sources) if not (normal.session == i).any()]
-    result = [f"{source} has no execution" for source in empty]
-    for key, what in _ALIKE.items():
+    result = [notes.empty_recording(source) for source in empty]
+    for key in notes.ENVIRONMENT:
         # A recording's kernel and user-space traces have each a tracer of its own.
         by_domain: dict[str, set[str]] = {}
         for each in (e for e in normal.environment if key in e):
             by_domain.setdefault(str(each.get("domain", "")), set()).add(str(each[key]))
         seen = max(by_domain.values(), key=len, default=set())
         if len(seen) > 1:
-            listed = ", ".join(sorted(seen))
-            result.append(f"the recordings come from different {what}: {listed}")
+            result.append(notes.different_recordings(key, sorted(seen)))
     return tuple(result)
 
 
-def apart(normal: PathSet, sample: PathSet) -> bool:
+def differs_by_session(normal: PathSet, sample: PathSet) -> bool:
     """Tell whether each set is one session, and not the same one as the other.
 
     What sessions of the program differ by is then in no figure.
@@ -99,21 +85,18 @@ def _sessions(path_set: PathSet) -> set[str | int]:
     return {e["recorded_session"] for e in path_set.environment if e.get("recorded_session")}
 
 
-def _same(normal: PathSet, sample: PathSet) -> list[str]:
-    """Say so if executions are in both sets: of one clock, with the same begin and end."""
+def _common_executions(normal: PathSet, sample: PathSet) -> list[str]:
+    """Warn of executions in both sets: of one clock, with the same begin and end."""
     ours, theirs = set(_moments(normal)), _moments(sample)
     both = [moment for moment in theirs if moment in ours]
     # Where a clock's epoch is unknown, two machines may have begun at the same time once.
     if not both or (len(both) < len(theirs) and not all(epoch for epoch, *_ in both)):
         return []
-    if len(both) == len(theirs):
-        return ["the sample is a recording that the normal set has: nothing can differ"]
-    said = f"{len(both):,} of {plural(len(theirs), 'sample execution')} are in the normal set, too"
-    return [f"{said}: the same recording is on both sides"]
+    return [notes.same_executions(len(both), len(theirs))]
 
 
 def _moments(path_set: PathSet) -> list[tuple[int | str, int, int, str]]:
-    """Return what no execution of another recording has; nothing where clocks are not told."""
+    """Return what identifies every execution, nothing where clocks are unknown."""
     epochs = [e["clock_epoch"] for e in path_set.environment if "clock_epoch" in e]
     if len(epochs) != len(path_set.sources):
         return []
@@ -130,20 +113,19 @@ def _moments(path_set: PathSet) -> list[tuple[int | str, int, int, str]]:
     ]
 
 
-def _said(path_set: PathSet, key: str) -> list[str]:
+def _values(path_set: PathSet, key: str) -> list[str]:
     return sorted({str(e[key]) for e in path_set.environment if key in e})
 
 
-def _apart(normal: PathSet, sample: PathSet) -> list[str]:
-    """Say so if a recording was interleaved with one that it is not compared with."""
+def _other_partners(normal: PathSet, sample: PathSet) -> list[str]:
+    """Warn where a recording was interleaved with one that it is not compared with."""
     # Both of a pair are of one session.
     sessions = [
         {e.get("recorded_session") for e in s.environment if "recorded_beside" in e}
         for s in (normal, sample)
     ]
     return [
-        f"the {name} set was recorded in alternation with "
-        f"{', '.join(map(repr, _said(path_set, 'recorded_beside')))}: compare it with that"
+        notes.other_partner(name, _values(path_set, "recorded_beside"))
         for name, path_set, mine, others in (
             ("normal", normal, sessions[0], sessions[1]),
             ("sample", sample, sessions[1], sessions[0]),
@@ -152,17 +134,8 @@ def _apart(normal: PathSet, sample: PathSet) -> list[str]:
     ]
 
 
-# -----------------------------------------------------------------------------
-# How much of the normal set a comparison rests on.
-
-
-# Beyond this the comparison is about the smaller part of what was given as normal.
-_MOST_LEFT: Final = 0.5
-_SHOWN: Final = 4
-
-
-def partly(normal_type: I64, sample_type: I64) -> str:
-    """Say so if most normal executions are of types that no sample execution is of.
+def partial_comparison_note(normal_type: I64, sample_type: I64) -> str:
+    """Return a note if most normal executions are of types that no sample execution is of.
 
     Parameters
     ----------
@@ -179,7 +152,7 @@ def partly(normal_type: I64, sample_type: I64) -> str:
     Notes
     -----
     Like is compared with like, so normal executions of a type that the sample has not
-    take no part, and the mean of the sample is held against those of the others alone.
+    take no part, and the mean of the sample is compared with those of the others alone.
     That is right for a mix that changed, and up to half of a set it commonly is one: of
     two usual kinds of requests the sample has one.  Where more than half are left out,
     what is called normal in the result is not what the normal set usually does, and the
@@ -189,19 +162,10 @@ def partly(normal_type: I64, sample_type: I64) -> str:
     types, count = np.unique(normal_type, return_counts=True)
     used = np.isin(types, sample_type)
     left = int(count[~used].sum())
-    if not used.any() or left <= _MOST_LEFT * len(normal_type):
+    if not used.any() or left <= _MOST_UNUSED * len(normal_type):
         return ""
     unused = sorted(
         zip(types[~used].tolist(), count[~used].tolist(), strict=True), key=lambda x: (-x[1], x[0])
     )
-    shown = [f"n{kind} ({size:,})" for kind, size in unused[:_SHOWN]]
-    beyond = len(unused) - len(shown)
-    named = ", ".join(f"n{kind}" for kind in types[used].tolist()[:_SHOWN])
-    named += ", ..." * (int(used.sum()) > _SHOWN)
-    return (
-        f"compared with {len(normal_type) - left:,} of "
-        f"{plural(len(normal_type), 'normal execution')} "
-        f"(type{'s' * (int(used.sum()) > 1)} {named}): no sample execution is of the "
-        f"type{'s' * (len(unused) > 1)} {', '.join(shown)}"
-        + (f" and {beyond:,} more" if beyond else "")
-    )
+    total = len(normal_type)
+    return notes.partial_comparison(total - left, total, types[used].tolist(), unused)

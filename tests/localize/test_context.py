@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from critpath.localize.segments import Surroundings, surroundings
-from critpath.model import CriticalPaths, Executions, Finding, PathSet, State, Symbol
+from critpath.localize.segments import find_context
+from critpath.model import Context, CriticalPaths, Executions, Finding, PathSet, State, Symbol
 
 STRINGS = ("", "worker", "helper", "virtio0-req.0", "read", "pread64", "other")
 
@@ -66,17 +66,17 @@ HELPS, LATE = (State.RUN, "", "helper"), (State.WAIT_CPU, "", "helper")
     ("segments", "at", "state", "role", "expected"),
     [
         # It waits in the call it ran last; interrupts in between tell nothing.
-        ([RUN, READ, DISK], 2, State.WAIT_DISK, "", Surroundings("pread64", "")),
-        ([RUN, READ, IRQ, CPU, DISK], 4, State.WAIT_DISK, "", Surroundings("pread64", "")),
+        ([RUN, READ, DISK], 2, State.WAIT_DISK, "", Context("pread64")),
+        ([RUN, READ, IRQ, CPU, DISK], 4, State.WAIT_DISK, "", Context("pread64")),
         # It came back to user space: no call.
-        ([READ, RUN, DISK], 2, State.WAIT_DISK, "", Surroundings("", "")),
+        ([READ, RUN, DISK], 2, State.WAIT_DISK, "", Context("")),
         # Running is in no call that it waits in, but after something.
         (
             [READ, DISK, READ, RUN],
             3,
             State.RUN_USER,
             "",
-            Surroundings("", "waiting for the disk (virtio0-req.0)"),
+            Context("", state=State.WAIT_DISK, detail="virtio0-req.0"),
         ),
         # A path leaves a thread where that thread woke the subject.
         (
@@ -84,21 +84,27 @@ HELPS, LATE = (State.RUN, "", "helper"), (State.WAIT_CPU, "", "helper")
             7,
             State.WAIT_DISK,
             "",
-            Surroundings("pread64", "`helper` woke it"),
+            Context("pread64", waker="helper"),
         ),
         # On the other thread: what the subject did when it began to wait.
-        ([RUN, CALL, LATE, HELPS], 3, State.RUN, "helper", Surroundings("read", "")),
+        ([RUN, CALL, LATE, HELPS], 3, State.RUN, "helper", Context("read")),
         (
             [READ, DISK, CALL, HELPS],
             3,
             State.RUN,
             "helper",
-            Surroundings("read", "waiting for the disk (virtio0-req.0)"),
+            Context("read", state=State.WAIT_DISK, detail="virtio0-req.0"),
         ),
-        ([RUN], 0, State.RUN_USER, "", Surroundings("", "")),
+        ([RUN], 0, State.RUN_USER, "", Context("")),
         # A missing segment would have begun where the path ends.
-        ([READ, DISK], 2, State.RUN, "", Surroundings("", "waiting for the disk (virtio0-req.0)")),
+        (
+            [READ, DISK],
+            2,
+            State.RUN,
+            "",
+            Context("", state=State.WAIT_DISK, detail="virtio0-req.0"),
+        ),
     ],
 )
-def test_surroundings(segments, at, state, role, expected):
-    assert surroundings(path_of(*segments), finding_at(at, state, role)) == expected
+def test_context(segments, at, state, role, expected):
+    assert find_context(path_of(*segments), finding_at(at, state, role)) == expected

@@ -7,7 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from critpath.detect.circumstances import apart, partly, set_warnings, unlike_recordings
+from critpath.detect.comparability import (
+    differs_by_session,
+    partial_comparison_note,
+    recording_differences,
+    set_warnings,
+)
 from critpath.model import CriticalPaths, Executions, PathSet
 
 
@@ -64,14 +69,14 @@ def test_an_interleaved_recording_is_best_compared_with_its_partner():
 
 def test_what_recordings_of_one_set_differ_in_is_said():
     one = path_set(kernel_release="6.1", tracer_name="lttng-modules")
-    assert unlike_recordings(one) == ()
+    assert recording_differences(one) == ()
     kernel, *_ = ({"domain": "kernel", "tracer_name": "lttng-modules"},)
     user = {"domain": "ust", "tracer_name": "lttng-ust"}
-    assert unlike_recordings(replace(one, environment=(kernel, user))) == ()
+    assert recording_differences(replace(one, environment=(kernel, user))) == ()
     other = {"domain": "kernel", "tracer_name": "critpath"}
-    (warning,) = unlike_recordings(replace(one, environment=(kernel, user, other)))
+    (warning,) = recording_differences(replace(one, environment=(kernel, user, other)))
     assert warning.endswith("different tracers: critpath, lttng-modules")
-    (empty,) = unlike_recordings(replace(one, sources=("monday",)))
+    (empty,) = recording_differences(replace(one, sources=("monday",)))
     assert empty == "monday has no execution"
 
 
@@ -86,9 +91,9 @@ def test_sets_of_one_session_are_not_apart():
             lossy=np.zeros(1, np.bool_),
         )
 
-    assert apart(of(0), of(0))
-    assert apart(of(0, recorded_session="a"), of(0, recorded_session="b"))
-    assert not apart(of(0, recorded_session="a"), of(0, recorded_session="a"))
+    assert differs_by_session(of(0), of(0))
+    assert differs_by_session(of(0, recorded_session="a"), of(0, recorded_session="b"))
+    assert not differs_by_session(of(0, recorded_session="a"), of(0, recorded_session="a"))
 
 
 def recorded(begins, epoch=5, **environment) -> PathSet:
@@ -133,13 +138,15 @@ def test_different_programs_are_said_unless_recorded_in_alternation():
 
 def test_how_much_of_the_normal_set_takes_part_is_said():
     normal = np.array([0] * 113 + [1] * 7)
-    assert partly(normal, np.ones(30, np.int64)) == (
+    assert partial_comparison_note(normal, np.ones(30, np.int64)) == (
         "compared with 7 of 120 normal executions (type n1): no sample execution is of the "
         "type n0 (113)"
     )
-    assert partly(normal, np.zeros(30, np.int64)) == ""
-    assert partly(np.array([0, 0, 1, 1]), np.array([1])) == ""  # one of two usual kinds
+    assert partial_comparison_note(normal, np.zeros(30, np.int64)) == ""
+    assert (
+        partial_comparison_note(np.array([0, 0, 1, 1]), np.array([1])) == ""
+    )  # one of two usual kinds
     many = np.arange(12) // 2
-    said = partly(many, np.array([3]))
+    said = partial_comparison_note(many, np.array([3]))
     assert said.startswith("compared with 2 of 12 normal executions (type n3): no sample")
     assert said.endswith("of the types n0 (2), n1 (2), n2 (2), n4 (2) and 1 more")

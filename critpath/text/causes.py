@@ -6,12 +6,10 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeVar
 
-from critpath.localize.segments import Surroundings, woken_by
-from critpath.model import Finding, State, Symbol
+from critpath.model import Context, Finding, Member, State, Symbol
 from critpath.text.phrases import IDLE, OTHERS, doing, listed, quoted, thread_name
 from critpath.units import format_ns, plural
 
@@ -23,32 +21,7 @@ FEW = 3  # threads of a family that are told by their ids
 _Key = TypeVar("_Key", State, Symbol)
 
 
-@dataclass(frozen=True)
-class Member:
-    """A finding in a cause.
-
-    Attributes
-    ----------
-    place : int
-        Position among the findings.
-    finding : Finding
-    around : Surroundings
-        Where it stands.
-    counts_as : Symbol
-        Whose time its time is in the sentence.  Its own symbol, except for time that only
-        moved from one to another: see `critpath.localize.causes`.
-    moved : bool
-        It is such time, and is not named itself.
-    """
-
-    place: int
-    finding: Finding
-    around: Surroundings
-    counts_as: Symbol
-    moved: bool = False
-
-
-def sentence(
+def cause_sentence(
     members: Sequence[Member],
     normals: Mapping[int, int],
     of_all: str,
@@ -89,7 +62,7 @@ def sentence(
     if quota and each > 0 and main.symbol.state == State.WAIT_CPU and main.detail != IDLE:
         what += ", or a CPU quota held it back: see the warnings"
     # The same thread or state again tells nothing.
-    if any(after == woken_by(m.finding.comm) for m in members) or after.split(" (")[0] in what:
+    if any(after == _woke(m.finding.comm) for m in members) or after.split(" (")[0] in what:
         after = ""
     where = f", in system call {call}" if call and not waited else ""
     if after:
@@ -290,8 +263,19 @@ def _where(members: Sequence[Member]) -> tuple[str, str]:
     first: dict[int, Member] = {}
     for m in sorted((m for m in members if not m.moved), key=lambda m: -m.finding.begin):
         first[m.finding.execution] = m
-    call = _agreed(list(first.values()), lambda m: m.around.call)
-    return call, _agreed(list(first.values()), lambda m: m.around.after)
+    call = _agreed(list(first.values()), lambda m: m.context.call)
+    return call, _agreed(list(first.values()), lambda m: _after(m.context))
+
+
+def _after(context: Context) -> str:
+    """Return after what it was, "" at the beginning of the path."""
+    if context.state is not None:
+        return doing(context.state, context.detail)
+    return _woke(context.waker) if context.waker else ""
+
+
+def _woke(comm: str) -> str:
+    return f"{quoted(comm)} woke it"
 
 
 def _agreed(members: Sequence[Member], say: Callable[[Member], str]) -> str:

@@ -1,0 +1,374 @@
+"""Warnings and notes: what to know about the sets, the types, the tests and the alignments.
+
+A function is one sentence, named after its subject; its arguments are the facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from critpath.units import format_ns, format_share, plural
+
+# The sets and how they were recorded.
+
+# Keys of the sets' environments that should be alike, and what each is called.
+ENVIRONMENT: Final = {
+    "kernel_release": "kernels",
+    "tracer_name": "tracers",
+    "recorded_on": "machines",
+    "recorded_cpu": "processors",
+    "recorded_cpus": "numbers of cpus",
+    "recorded_profile": "profiles",
+}
+_SHOWN_TYPES: Final = 4
+
+
+def of_one_set(name: str, warning: str) -> str:
+    """Attribute a warning to the set that it is about."""
+    return f"{name}: {warning}"
+
+
+def different_environments(key: str, normal: Sequence[str], sample: Sequence[str]) -> str:
+    """Two sets differ in a key of `ENVIRONMENT`."""
+    values = f"{', '.join(normal) or 'unknown'} and {', '.join(sample) or 'unknown'}"
+    return f"the sets come from different {ENVIRONMENT[key]}: {values}"
+
+
+def different_programs(normal: Sequence[str], sample: Sequence[str]) -> str:
+    """Two sets are of different programs."""
+    return f"the sets are of different programs: {', '.join(normal)} and {', '.join(sample)}"
+
+
+def different_recordings(key: str, values: Sequence[str]) -> str:
+    """The recordings of one set differ in a key of `ENVIRONMENT`."""
+    return f"the recordings come from different {ENVIRONMENT[key]}: {', '.join(values)}"
+
+
+def empty_recording(source: str) -> str:
+    """A recording of a set has no execution."""
+    return f"{source} has no execution"
+
+
+def same_executions(common: int, total: int) -> str:
+    """Some executions of the sample (or all) are in the normal set as well."""
+    if common == total:
+        return "the sample is a recording that the normal set has: nothing can differ"
+    count = f"{common:,} of {plural(total, 'sample execution')}"
+    return f"{count} are in the normal set, too: the same recording is on both sides"
+
+
+def other_partner(name: str, partners: Sequence[str]) -> str:
+    """A set was recorded in alternation with one that it is not compared with."""
+    listed = ", ".join(map(repr, partners))
+    return f"the {name} set was recorded in alternation with {listed}: compare it with that"
+
+
+def folded_symbols(count: int) -> str:
+    """The alphabet is full: rare symbols share a code."""
+    return f"{plural(count, 'rare kind')} of thread counted together as '*'"
+
+
+def syscalls_in_one_set(name: str) -> str:
+    """Only one set was traced with system calls."""
+    return f"only the {name} set was traced with system calls: they are left out of account"
+
+
+def repaired_switches(inserted: int, total: int) -> str:
+    """Context switches that the kernel did not write were inserted."""
+    return (
+        f"the kernel did not write {inserted:,} of {total:,} switches "
+        f"({format_share(inserted / total)}): they were put in, and times just after a wake "
+        "are estimates"
+    )
+
+
+def recording_in_memory(name: str, why: str) -> str:
+    """A recording could not be read piece by piece, as --max-memory asks."""
+    return f"{name} was in memory as a whole, whatever --max-memory: {why}"
+
+
+def several_hosts() -> str:
+    """Why: clocks are aligned over the whole recording."""
+    return "it is of several hosts, whose clocks have to be aligned first"
+
+
+def out_of_order(reason: object) -> str:
+    """Why: the reader found events out of order."""
+    return f"{reason}, and its events have to be sorted"
+
+
+def execution_in_memory(segments: int, size: float) -> str:
+    """A path is larger than --max-memory (bytes)."""
+    return (
+        f"an execution of {segments:,} segments was in memory as a whole, whatever --max-memory: "
+        f"some {size / 1e6:,.0f} MB"
+    )
+
+
+def lossy_executions(lossy: int, total: int) -> str:
+    """Executions of a set to calibrate with overlap a loss."""
+    return f"{plural(lossy, 'execution')} of {total:,} overlap a loss of events"
+
+
+def not_in_baseline(name: str, left_out: int, total: int) -> str:
+    """A baseline does not keep every execution of a recording."""
+    return f"{name}: {left_out:,} of {total:,} executions are not in the baseline (--executions)"
+
+
+def partial_comparison(
+    used: int, total: int, types: Sequence[int], unused: Sequence[tuple[int, int]]
+) -> str:
+    """Most normal executions are of types that no sample execution is of.
+
+    ``unused`` are (type, executions), the largest first.
+    """
+    shown = [f"n{kind} ({size:,})" for kind, size in unused[:_SHOWN_TYPES]]
+    beyond = len(unused) - len(shown)
+    named = ", ".join(f"n{kind}" for kind in types[:_SHOWN_TYPES])
+    named += ", ..." * (len(types) > _SHOWN_TYPES)
+    return (
+        f"compared with {used:,} of {plural(total, 'normal execution')} "
+        f"(type{'s' * (len(types) > 1)} {named}): no sample execution is of the "
+        f"type{'s' * (len(unused) > 1)} {', '.join(shown)}"
+        + (f" and {beyond:,} more" if beyond else "")
+    )
+
+
+def some_examined(examined: int, total: int) -> str:
+    """Not every execution that stands out was aligned."""
+    return (
+        f"{examined} of {total} executions that stand out were examined, "
+        "evenly spread over their excess"
+    )
+
+
+# Types of executions, and their pairs.
+
+
+def single_type(executions: int) -> str:
+    """All executions have the same counts."""
+    return f"all {executions} executions have the same counts: one type"
+
+
+def no_dense_group() -> str:
+    """The clustering found noise only."""
+    return "no group of executions is denser than the rest: one type"
+
+
+def noise_assigned(noise: int, total: int) -> str:
+    """Noise joined the type of its nearest neighbour."""
+    return (
+        f"{plural(noise, 'execution')} of {total} in no dense group: "
+        "each joined the type of its nearest neighbour"
+    )
+
+
+def noise_paired(noise: int, total: int) -> str:
+    """Noise of the sample was paired with normal types execution by execution."""
+    return (
+        f"{plural(noise, 'sample execution')} of {total} in no dense group: each paired on its own"
+    )
+
+
+def divided_clusters(count: int) -> str:
+    """Sample clusters were divided."""
+    return f"{plural(count, 'sample cluster')} divided: its executions fit different normal types"
+
+
+def weak_pairs(clusters: int) -> str:
+    """Sample clusters have a negative silhouette with every normal type."""
+    return (
+        f"{plural(clusters, 'sample cluster')} with no clearly fitting normal type: "
+        "paired with the nearest"
+    )
+
+
+def novel_executions(executions: int) -> str:
+    """Sample executions are farther from every normal type than its members are."""
+    return (
+        f"{plural(executions, 'sample execution')} unlike every normal type: "
+        "compared with the nearest"
+    )
+
+
+# Single executions that stand out.
+
+
+def low_support(executions: int, least: int) -> str:
+    """Executions are compared with a small type."""
+    return (
+        f"{plural(executions, 'sample execution')} compared with a type of fewer than "
+        f"{least} normal executions: their spread is that of all types (low support)"
+    )
+
+
+def lone_references(executions: int) -> str:
+    """Normal executions are the only one of their type."""
+    return (
+        f"{plural(executions, 'normal execution')} alone in a type: "
+        "left out of the reference scores"
+    )
+
+
+def few_references(scores: int) -> str:
+    """Conformal p-values have a least value."""
+    return f"{plural(scores, 'reference score')}: no p-value can be below {1 / (1 + scores):.2g}"
+
+
+def split_conformal(references: int, executions: int) -> str:
+    """The sets are too large for full conformal prediction."""
+    return (
+        f"{references:,} normal executions against {executions:,}: reference scores "
+        "are computed once, without the sample executions"
+    )
+
+
+def beyond_references(count: int, executions: int, references: int, needed: int) -> str:
+    """Executions score higher than every normal one, and chance does so too often."""
+    return (
+        f"{plural(count, 'sample execution')} of {executions} beyond all {references} normal ones "
+        f"and yet not marked: of healthy ones {executions / (references + 1):.2g} would be; "
+        f"{needed:,} normal executions tell even a single one from chance"
+    )
+
+
+def new_type(executions: int, anomalous: int) -> str:
+    """Executions are of a type that the normal set does not have."""
+    return (
+        f"{plural(executions, 'sample execution')} of a type not in the normal set, "
+        f"{anomalous} of them anomalous against the nearest type"
+    )
+
+
+# The tests of states and of the total.
+
+
+def few_permutations(permutations: int) -> str:
+    """The sets are too large for all permutations asked for."""
+    return f"{permutations:,} permutations drawn: the sets are large"
+
+
+def sessions_permuted() -> str:
+    """Sessions, not executions, were permuted."""
+    return "whole sessions are permuted: no type is tested by itself"
+
+
+def few_sessions(normal: int, sample: int) -> str:
+    """Whole sessions cannot be permuted."""
+    return (
+        f"{normal} normal and {sample} sample sessions are too few to permute whole: "
+        "executions are pooled, and the floor stands for differences between sessions"
+    )
+
+
+def raised_floor(floor: float, raised: float) -> str:
+    """The sessions' means ask for a higher floor than the settings (shares)."""
+    return (
+        f"effect floor raised from {format_share(floor)} to {format_share(raised)}: "
+        "three standard deviations of the normal sessions' means"
+    )
+
+
+def too_small_sets(normal: int, sample: int, alpha: float) -> str:
+    """No permutation test can reach the level."""
+    return (
+        f"{plural(normal, 'normal execution')} against {sample}: "
+        f"no difference, however large, could reach the level {alpha:g}"
+    )
+
+
+def faster_sample(ns: float) -> str:
+    """The sample is faster by more than the floor (ns)."""
+    return f"the sample is faster by {format_ns(ns)} in total; only slow-downs are anomalies"
+
+
+def other_mix(p_value: float) -> str:
+    """The shares of the types differ."""
+    return (
+        f"the sample has another mix of execution types (p = {p_value:.2g}): "
+        "a finding of its own, no slow-down"
+    )
+
+
+def orphans(executions: int) -> str:
+    """Sample executions have no normal ones of their type."""
+    return (
+        f"{plural(executions, 'sample execution')} of a type without normal "
+        "executions: compared with the mean of all, not part of the test"
+    )
+
+
+def slower_type(kind: int, name: str, effect: float, p_value: float) -> str:
+    """One type alone is slower in a state (ns)."""
+    return (
+        f"type n{kind} by itself: {name} {format_ns(effect, sign=True)} "
+        f"(adjusted p = {p_value:.2g})"
+    )
+
+
+def average_rule_skipped() -> str:
+    """The paper's average rule needs a standard deviation."""
+    return "one normal execution has no standard deviation: average rule skipped"
+
+
+def mute_ratio(t2: float, names: Sequence[str], columns: int) -> str:
+    """The paper's probability rule cannot fire for some columns."""
+    shown = ", ".join(names) or f"{columns} columns"
+    return (
+        f"t2 = {t2:g} can never fire for {shown}: more than 1 / t2 of the normal "
+        "executions are above their own mean"
+    )
+
+
+# Levels of states.
+
+_LISTED_STATES: Final = 6
+
+
+def states_left_out(states: Sequence[tuple[str, str]], total: tuple[float, float] | None) -> str:
+    """States do not decide; with them the total (effect in ns, p) is another.
+
+    ``states`` are (name, level); ``total`` is None where the total alone decides.
+    """
+    listed = ", ".join(f"{name} ({level})" for name, level in states[:_LISTED_STATES])
+    if len(states) > _LISTED_STATES:
+        listed += f" and {plural(len(states) - _LISTED_STATES, 'more state')}"
+    if total is None:
+        return f"only the total decides, of the time of all states: {listed}"
+    effect = f"{format_ns(total[0], sign=True)} (p = {total[1]:.2g})"
+    return f"left out of the decision: {listed}; with them the total is {effect}"
+
+
+def level_warning(change: str) -> str:
+    """A state of level warn is slower; ``change`` is how, in words."""
+    return f"{change}: level warn"
+
+
+# Alignments.
+
+
+def aligned_by_profiles(paths: int, longest: int) -> str:
+    """The posteriors would cost too much."""
+    return (
+        f"{paths} distinct paths of up to {longest:,} segments are too many for an"
+        " alignment by posteriors: aligned by profiles"
+    )
+
+
+def not_refined(paths: int, columns: int) -> str:
+    """A pass of refinement would cost too much."""
+    return (
+        f"refinement of the alignment left out: {paths} distinct paths in"
+        f" {columns:,} columns would take too long"
+    )
+
+
+def untestable_columns(normals: int) -> str:
+    """Too few normal rows for the leave-one-out comparison."""
+    return f"{plural(normals, 'normal execution')}: too few to tell what is abnormal"
+
+
+def blunt_columns(normals: int, least: int) -> str:
+    """Too few normal rows for a single column to be significant."""
+    return f"{normals} normal executions: with less than {least} no single column stands out"
