@@ -20,10 +20,10 @@ def find_by_events(
 ) -> Executions:
     """Find executions from events that match one pattern to events that match another.
 
-    Without a key a begin and its end are in one thread.  With a key they have its
-    value and host in common, and may be in different threads: the subject is then
-    the thread of the *end*, because the critical path is walked backward from
-    there; where that thread is unknown, the thread of the begin.
+    Without a key, a begin and its end are in one thread.  With a key, they share its value
+    and the host, and may be in different threads: the subject is then the thread of the
+    *end*, because the critical path is walked backward from there; where that thread is
+    unknown, the thread of the begin.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def find_by_events(
     Raises
     ------
     UsageError
-        If events of that name are there but have no such field.
+        If events of that name exist without such a field.
     """
     begins, ends = find_occurrences(events, begin), find_occurrences(events, end)
     if key:
@@ -61,18 +61,7 @@ def find_between(
     within: str = "",
     label: str = "",
 ) -> Executions:
-    """Pair occurrences; see `find_by_events`.
-
-    Parameters
-    ----------
-    events : Events
-    begins, ends : Occurrences
-    key : str
-        Field that pairs them; "" for the thread.
-    within : str
-        Field that must be equal besides; "" for none.
-    label : str
-    """
+    """Pair occurrences by a key, or by thread if it is ""; see `find_by_events`."""
     scheduling = Scheduling(events)
     # Together: whether a vtid is the kernel's is judged from all of its events.
     owners = find_owners(events, np.concatenate([begins.rows, ends.rows]), scheduling)
@@ -128,7 +117,7 @@ def _process_names(events: Events, rows: I64, own: Bool) -> list[str]:
 
 
 def _pairing_keys(owners: Owners, keys: Texts | None, within: Texts | None) -> list[Hashable]:
-    """Return what a begin and its end have in common, None where that is unknown."""
+    """Return what a begin and its end must share, None where that is unknown."""
     shared: list[Hashable]
     if keys is None:
         shared = [None if t == UNKNOWN else t for t in owners.tid.tolist()]
@@ -163,8 +152,7 @@ def _require_field(found: Occurrences, field: str, role: str) -> None:
         )
 
 
-# -----------------------------------------------------------------------------
-# Begins and ends paired, and the pairs made into executions.
+# Pairing, and making executions of pairs.
 
 
 @dataclass(frozen=True)
@@ -176,7 +164,7 @@ class Pairs:
     pairs : list of (int, int)
         Position of the begin and of its end, in their own sequences.
     repeated : int
-        Begins given up because the same group began again.
+        Begins dropped because the same group began again.
     open : int
         Begins without an end.
     unbegun : int
@@ -193,7 +181,7 @@ class Pairs:
 
     @property
     def incomplete(self) -> int:
-        """Everything that is no pair."""
+        """Number of events that are in no pair."""
         return self.repeated + self.open + self.unbegun + self.unknown
 
     def notes(self) -> tuple[str, ...]:
@@ -214,9 +202,9 @@ def pair_events(
 ) -> Pairs:
     """Pair every end with the last begin of its group.
 
-    A group that begins again before its end gives up the earlier begin: its end
-    was lost or never emitted, and pairing it with a later end would invent a long
-    execution.  An event that is both ends the old execution first.
+    A group that begins again before its end drops the earlier begin: its end was lost or
+    never emitted, and pairing it with a later end would invent a long execution.  An event
+    that is both ends the old execution first.
 
     Parameters
     ----------
@@ -259,7 +247,7 @@ def build_executions(
     forward: bool = False,
     names: Sequence[str] | None = None,
 ) -> Executions:
-    """Make executions of paired rows; those that cannot have a path are counted.
+    """Make executions of paired rows, counting those that cannot have a path.
 
     Parameters
     ----------
@@ -273,7 +261,7 @@ def build_executions(
         None for ``TID@BEGIN``.
     labels : sequence of str
     incomplete : int
-        What was already left out.
+        Number already left out.
     notes : tuple of str
     forward : bool
         Take thread names from the first switch after the begin, not the last before.

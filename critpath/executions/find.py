@@ -1,4 +1,4 @@
-"""The executions of a recording, by whatever finder the specification names."""
+"""Finds the executions of a recording, and chooses the specification to find them by."""
 
 from __future__ import annotations
 
@@ -42,28 +42,26 @@ def find_executions(
         The kernel events and those that `specification.get_event_requests` asks for.
     specification : Specification or str
     known : sequence of str
-        Names of every event class of the trace, decoded or not, for the message
-        about an unknown one; without it the classes of ``events``.
+        Names of all event classes of the trace, for the message about an unknown one;
+        by default the classes of ``events``.
     runs : sequence of Run
-        Of a recorded command: with ``process``, they are the executions; where some
-        processes are chosen (``process,comm=NAME``), those that begin during a run.
+        Of a recorded command: with ``process``, they are the executions; with a filter
+        (``process,comm=NAME``), executions must begin during one.
     interleaved : bool
-        The trace has another command's runs too: only what begins during one of ``runs``
-        is the recording's own, of whatever kind.
+        The trace also has another command's runs: executions of any kind must begin
+        during one of ``runs``.
 
     Returns
     -------
     Executions
-        What could not become an execution is counted in ``incomplete`` and said
-        in ``notes``.
+        ``incomplete`` counts what could not become an execution; ``notes`` say why.
 
     Raises
     ------
     UsageError
-        If the specification names an event that the trace has no class for, or a
-        field that the event does not have.
+        If the specification names an unknown event, or a field that its event lacks.
     UnreadableError
-        If a file of windows is wrong.
+        If a file of windows is malformed.
     """
     if isinstance(specification, str):
         specification = parse_specification(specification)
@@ -80,18 +78,7 @@ def find_executions(
 
 
 def require_events(specification: Specification, known: Sequence[str]) -> None:
-    """Refuse a specification that names an event which a trace has no class for.
-
-    Parameters
-    ----------
-    specification : Specification
-    known : sequence of str
-        Names of every event class of the trace.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise a UsageError if a specification names an event that is not among ``known``."""
     for pattern in (specification.begin, specification.end):
         if pattern is not None and pattern.name not in known:
             raise _unknown_event_error(pattern.name, sorted(set(known)))
@@ -108,7 +95,7 @@ def _find_by_patterns(
 
 
 def _unknown_event_error(name: str, known: list[str]) -> UsageError:
-    """Say which events there are: all of them if the name is ``?``."""
+    """List similar event names, or all of them if the name is ``?``."""
     if name == "?":
         return UsageError(
             f"the events of this trace: {safe_text(', '.join(known)) or '(none)'}",
@@ -134,8 +121,7 @@ FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Execut
 }
 
 
-# -----------------------------------------------------------------------------
-# Which specification of executions to use: the user's, the recording's, or the obvious one.
+# Choosing a specification: the user's, the recording's or a suggestion.
 
 
 def choose_specification(
@@ -145,20 +131,20 @@ def choose_specification(
     names: Sequence[str],
     marks: Callable[[], Events] | None = None,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the specification to use, and a note where it was not the user's.
+    """Return the specification to use, and a note if it was inferred.
 
     Parameters
     ----------
     given : str or None
-        What the user gave.
+        The user's.
     recorded : str
-        What the recording's manifest says, "" without one.
+        The manifest's, "" without one.
     recording : Path
     names : sequence of str
         Names of the recording's event classes.
     marks : callable, optional
-        Reads the events that may hold critpath's marks (`marker.WANTED`); called only if
-        nobody said what an execution is.
+        Reads the events that may hold critpath's marks (`marker.MARKER_EVENTS`); called
+        only if neither the user nor the manifest specifies an execution.
 
     Raises
     ------
@@ -188,10 +174,10 @@ def choose_specification(
 def add_label(
     specification: Specification, texts: Sequence[Mapping[str, Sequence[str]]]
 ) -> tuple[Specification, tuple[str, ...]]:
-    """Label executions by the first text field of their begin event, where none is named.
+    """Label executions by the first text field of their begin event, unless a label is given.
 
-    Programs that trace requests mostly say what kind each is; an execution is then
-    compared with those of its own kind.
+    Programs that trace requests mostly record the kind of each; an execution is then compared
+    with those of its own kind.
 
     Parameters
     ----------
@@ -203,7 +189,7 @@ def add_label(
     -------
     specification : Specification
     notes : tuple of str
-        Says what was done, and how to undo it.
+        The field used, and how to undo it.
     """
     begin = specification.begin
     if not specification.label_open or begin is None or begin.conditions:
@@ -217,10 +203,6 @@ def add_label(
         "(label=FIELD names another, label=- none)"
     )
     return replace(specification, label=fields[0]), (note,)
-
-
-# -----------------------------------------------------------------------------
-# Specifications that fit a trace for which the user gave none.
 
 
 PAIRS: Final = (
@@ -246,21 +228,11 @@ KERNEL_PROVIDERS: Final = frozenset(
 
 
 def suggest_specifications(names: Sequence[str]) -> list[str]:
-    """Return ``events:`` specifications for pairs of user-space events.
+    """Return ``events:`` specifications for pairs of user-space events, sorted.
 
-    Pairs are ``X_begin``/``X_end``, ``X_entry``/``X_exit`` and ``X_start`` with
-    ``X_end``, ``X_stop`` or ``X_done`` of one provider (``_``, ``:``, ``.`` or
-    ``-`` before the word).  LTTng's own user-space providers are left out.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the trace's event classes.
-
-    Returns
-    -------
-    list of str
-        Sorted; the caller may use one if it is the only one, and must say so.
+    Pairs are ``X_begin``/``X_end``, ``X_entry``/``X_exit`` and ``X_start`` with ``X_end``,
+    ``X_stop`` or ``X_done`` of one provider (``_``, ``:``, ``.`` or ``-`` before the word).
+    LTTng's own user-space providers are left out.
     """
     present = {name for name in names if _from_user_space(name)}
     found = []

@@ -61,12 +61,11 @@ _TEXT: Final = (
 def find_markers(events: Events) -> Executions:
     """Find executions between ``critpath:begin`` and ``critpath:end`` of the same name.
 
-    With a key they pair by name and key across threads (the subject is the thread
-    of the end); without one, by name in one thread.  The id is the key, else
-    ``TID@BEGIN``; the label is the name.  A mark's thread is the one that it names,
-    ``@TID`` in the kernel's numbers, else the one that made it.  Named in the numbers
-    of a pid namespace, it tells marks apart; the subject is then the thread that forked
-    the mark's process (``critpath mark`` speaks for its parent), as the trace shows it.
+    With a key they pair by name and key across threads (the subject is the thread of the
+    end); without one, by name in one thread.  The id is the key, else ``TID@BEGIN``; the label
+    is the name.  A mark's thread is the one it names, ``@TID`` in the kernel's numbers, else
+    the one that made it.  A number of a pid namespace only distinguishes marks; the subject is
+    then the thread that forked the mark's process (``critpath mark`` speaks for its parent).
     """
     scheduling = Scheduling(events)
     begins, ends = _find_marks(events, "begin"), _find_marks(events, "end")
@@ -143,7 +142,7 @@ class _Marks:
         return tid
 
     def groups(self, host: I64, tid: I64) -> list[Hashable]:
-        """Return what a begin and its end have in common, None where that is unknown."""
+        """Return what a begin and its end must share, None where that is unknown."""
         rows = zip(
             host.tolist(), tid.tolist(), self.name, self.key, self.thread.tolist(), strict=True
         )

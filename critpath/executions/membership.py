@@ -1,4 +1,4 @@
-"""Which pid namespace or control group a thread belongs to, and what it is called.
+"""Which pid namespace or control group a thread belongs to.
 
 A thread's pid namespace is in LTTng's context ``pid_ns``, in ``child_ns_inum`` of its
 fork, and in the process statedump; a fork without it leaves the child where its parent
@@ -43,15 +43,15 @@ CGROUPS: Final = EventRequest(
 
 @dataclass(frozen=True)
 class ThreadFilter:
-    """Which processes or threads are meant.
+    """Selects processes or threads.
 
     Attributes
     ----------
     ns, cgroup_ns : int
-        Inode numbers of a pid namespace and of a cgroup namespace, 0 for any.  The
-        namespace itself is meant, not those below it.
+        Inode numbers of a pid namespace and of a cgroup namespace, 0 for any.  Namespaces
+        below it do not match.
     cgroup : str
-        Path of a control group, which stands for those below it too; "" for any.
+        Path of a control group, which includes those below it; "" for any.
     comm : str
         Name of the program or the thread, "" for any.
     """
@@ -65,7 +65,7 @@ class ThreadFilter:
         return bool(self.ns or self.cgroup_ns or self.cgroup or self.comm)
 
     def get_requests(self) -> tuple[EventRequest, ...]:
-        """Return what must be read to tell."""
+        """Return the events to read for this filter."""
         asked = (
             (self.ns, PID_NAMESPACES),
             (self.cgroup_ns, CGROUP_NAMESPACES),
@@ -78,7 +78,7 @@ ALL_THREADS: Final = ThreadFilter()
 
 
 class _History:
-    """What is known of every thread from which row on."""
+    """A value of every thread over time, by row."""
 
     def __init__(self) -> None:
         self._rows: dict[ThreadKey, list[int]] = {}
@@ -89,36 +89,35 @@ class _History:
         self._values.setdefault(thread, []).append(value)
 
     def at(self, thread: ThreadKey, row: int) -> int | str | None:
-        """Return what was known at a row, else what is first known after it."""
+        """Return the value known at a row, else the first one known after it."""
         rows = self._rows.get(thread)
         if not rows:
             return None
         return self._values[thread][max(0, bisect_right(rows, row) - 1)]
 
     def last(self) -> Iterator[int | str]:
-        """Yield what is known of every thread in the end."""
+        """Yield the last value of every thread."""
         return (values[-1] for values in self._values.values())
 
 
 def match_threads(
     events: Events, where: ThreadFilter, host: I64, tid: I64, rows: I64
 ) -> tuple[Bool, int]:
-    """Tell which threads are in the namespaces and the control group that are meant.
+    """Match threads with the namespaces and the control group of a filter (not its comm).
 
     Parameters
     ----------
     events : Events
-    where : Where
-        ``comm`` is not looked at.
+    where : ThreadFilter
     host, tid : int64 [n]
     rows : int64 [n]
-        When each is to belong: its end, as a program may be moved after its exec.
+        When each is tested: its end, as a program may be moved after its exec.
 
     Returns
     -------
     inside : bool [n]
     unknown : int
-        Threads of which the trace does not tell.
+        Number of threads whose place the trace does not show.
     """
     inside = np.ones(len(rows), np.bool_)
     unknown = np.zeros(len(rows), np.bool_)
@@ -148,13 +147,7 @@ def match_threads(
 
 
 def describe_known_places(events: Events, where: ThreadFilter) -> tuple[str, ...]:
-    """Say which places the trace tells of, for when nothing is in those asked for.
-
-    Returns
-    -------
-    tuple of str
-        One line for every kind of place that is asked for.
-    """
+    """Return notes on the places that the trace shows, one for each kind in the filter."""
     kinds: tuple[tuple[int | str, str, Callable[[Events], list[_History]]], ...] = (
         (where.ns, "pid namespace", lambda events: [_read_pid_namespaces(events)]),
         (where.cgroup_ns, "cgroup namespace", lambda events: [_read_cgroup_namespaces(events)]),
@@ -181,7 +174,7 @@ def _rows_named(events: Events, request: EventRequest) -> I64:
 
 
 def _read_processes(events: Events) -> _History:
-    """Return the process of every thread that is not the first of its own."""
+    """Return the process of every thread but process leaders."""
     known = [
         *_read_numbers(events, rows_of_kind(events, Kind.STATEDUMP), "tid", "pid"),
         *_read_numbers(events, rows_of_kind(events, Kind.FORK), "child_tid", "child_pid"),
@@ -195,14 +188,10 @@ def _read_processes(events: Events) -> _History:
 def _inherit(
     events: Events, known: Sequence[tuple[int, ThreadKey, int | str]], *, processes: bool = False
 ) -> _History:
-    """Combine what events tell with what children inherit, in the order of the trace.
+    """Combine observed values with what children inherit, in the order of the trace.
 
-    Parameters
-    ----------
-    events : Events
-    known : sequence of (row, thread, value)
-    processes : bool
-        All threads of a process have it in common, and events tell it of the first.
+    ``known`` has (row, thread, value).  With ``processes``, all threads of a process share a
+    value, which is observed of the leader.
     """
     forks = rows_of_kind(events, Kind.FORK)
     parents, born = (events.column(forks, f"{who}_tid") for who in ("parent", "child"))
@@ -221,14 +210,14 @@ def _inherit(
         born.tolist(),
         strict=True,
     )
-    # At one row what the event tells comes after what is inherited, and wins.
+    # At the same row, an observed value comes after an inherited one, and wins.
     steps: list[tuple[int, int, ThreadKey, ThreadKey | None, int | str]] = [
         (row, 0, (host, child), (host, parent), 0) for row, host, parent, child in children
     ]
     steps += [(row, 1, thread, None, value) for row, thread, value in known]
     history = _History()
-    # Of a thread that was there before the trace, the statedump tells later than the
-    # first of its children may be forked: these look forward.
+    # The statedump may reach a thread older than the trace only after it has forked: such
+    # children look forward.
     late: list[tuple[int, ThreadKey, ThreadKey]] = []
     for row, _, thread, parent, value in sorted(steps, key=lambda step: step[:2]):
         if parent is None:
@@ -299,7 +288,7 @@ def _read_hierarchy(events: Events, rows: I64) -> _History:
 def _read_numbers(
     events: Events, rows: I64, tid_field: str, field: str
 ) -> list[tuple[int, ThreadKey, int]]:
-    """Return what events with a number for a thread tell, 0 being nothing."""
+    """Read a positive number of a thread from events, as (row, thread, number)."""
     tid, _ = field_numbers(events, rows, tid_field)
     value, has = field_numbers(events, rows, field)
     return [

@@ -1,4 +1,4 @@
-"""Executions that are processes: from their exec to their exit."""
+"""Executions that are processes, runs of a recorded command, or threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMM_LENGTH = 15  # characters the kernel keeps of a thread's name
 
 @dataclass
 class _Lives:
-    """Executions found so far, and those that run: begin, first and last program."""
+    """Executions found so far, and those running: begin, first and last program."""
 
     begin: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
@@ -34,7 +34,7 @@ class _Lives:
     elsewhere: int = 0
 
     def keep(self, chosen: Bool) -> None:
-        """Forget the executions that are not chosen."""
+        """Drop the executions that are not chosen."""
         self.elsewhere += int((~chosen).sum())
         mine = np.flatnonzero(chosen).tolist()
         self.begin = [self.begin[i] for i in mine]
@@ -47,20 +47,19 @@ class _Lives:
 def find_processes(events: Events, where: ThreadFilter | None = None) -> Executions:
     """Find every process that both executed a program and exited in the recording.
 
-    An execution begins at the first exec after the thread was created and ends
-    with the exit of the same thread.  An exec always leaves its thread as the
-    leader of its group, so threads that never exec are not processes; other
-    threads of the group may outlive the leader, which is not waited for.  A later
-    exec in the same process (``sh -c command``, ``env command``) ends nothing; the
-    label is the name of the last program, the one that did the work.
+    An execution begins at the first exec after the thread was created and ends with the exit
+    of the same thread.  An exec always leaves its thread as the leader of its group, so
+    threads that never exec are not processes; other threads of the group may outlive the
+    leader.  A later exec in the same process (``sh -c command``, ``env command``) ends
+    nothing; the label is the name of the last program, the one that did the work.
 
     Parameters
     ----------
     events : Events
         EXEC with ``tid`` and ``filename``, EXIT with ``tid``, FORK with ``child_tid``.
-    where : Where, optional
-        Only processes of this namespace, control group or name (of their first or
-        last program).
+    where : ThreadFilter, optional
+        Only processes of this namespace, control group or name (of their first or last
+        program).
     """
     lives = _follow_processes(events)
     unknown = _filter_processes(events, lives, where) if where else 0
@@ -93,7 +92,7 @@ def find_processes(events: Events, where: ThreadFilter | None = None) -> Executi
 
 
 def _filter_processes(events: Events, lives: _Lives, where: ThreadFilter) -> int:
-    """Keep the processes that are meant; return how many are in an unknown place."""
+    """Drop the processes that do not match; return how many are in an unknown place."""
     if where.comm:
         programs = zip(lives.first, lives.last, strict=True)
         named = [
@@ -159,31 +158,29 @@ def _follow_processes(events: Events) -> _Lives:
     return lives
 
 
-# -----------------------------------------------------------------------------
-# Executions that are runs of a recorded command.
+# Runs of a recorded command.
 
 
 def find_command_runs(events: Events, runs: Sequence[Run]) -> Executions:
     """Find the runs that a recorder started: from the exec of the command to its exit.
 
-    What the command forks belongs to its run and is no execution of its own; where the
-    command waits for it, the path goes through it.  What outlives the command lies after
-    the execution's end.  Runs have no label: all are of one command, and the program of
-    a sample may have another name than that of the normal set.
+    What the command forks belongs to its run; where the command waits for it, the path goes
+    through it.  Runs have no label: all are of one command, and the program of a sample may
+    have another name than that of the normal set.
 
     Parameters
     ----------
     events : Events
         EXEC with ``tid`` and ``filename``, EXIT with ``tid``.
     runs : sequence of Run
-        From the recording's manifest; each one's window tells its events from those of
-        another process with the same pid.
+        From the manifest; a run's window distinguishes its events from those of another
+        process with the same pid.
 
     Returns
     -------
     Executions
-        Runs without an exec or an exit in the trace, and those that did not end by
-        themselves, are counted as incomplete.
+        ``incomplete`` counts runs without an exec or exit in the trace, and those that did
+        not end by themselves.
     """
     execs, exits = _rows_by_thread(events, Kind.EXEC), _rows_by_thread(events, Kind.EXIT)
     begins, ends, pids = [], [], []
@@ -215,14 +212,7 @@ def find_command_runs(events: Events, runs: Sequence[Run]) -> Executions:
 
 
 def select_within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
-    """Keep the executions that begin while a run goes on.
-
-    Parameters
-    ----------
-    executions : Executions
-    runs : sequence of Run
-        One after the other.
-    """
+    """Keep the executions that begin during one of the runs, which do not overlap."""
     ordered = sorted(runs, key=lambda run: run.begin)
     begins = np.array([run.begin for run in ordered], np.int64)
     ends = np.array([run.end for run in ordered], np.int64)
@@ -251,7 +241,7 @@ def select_within_runs(executions: Executions, runs: Sequence[Run]) -> Execution
 
 
 def _rows_by_thread(events: Events, kind: Kind) -> dict[int, I64]:
-    """Return the rows of a kind by the thread that they are about."""
+    """Return the rows of a kind by the thread they concern."""
     rows = rows_of_kind(events, kind)
     tid = events.column(rows, "tid")
     order = np.argsort(tid, kind="stable")
@@ -261,9 +251,9 @@ def _rows_by_thread(events: Events, kind: Kind) -> dict[int, I64]:
 
 
 def _last_within(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
-    """Return the last of some rows that lies in a window.
+    """Return the last of some rows within a window.
 
-    Of a command's exits: where another thread than the first calls exec, the first one's
+    For a command's exits: where another thread than the first calls exec, the first one's
     exit comes before it, and the pid is the other's from then on.
     """
     if rows is None:
@@ -274,7 +264,7 @@ def _last_within(events: Events, rows: I64 | None, begin: int, end: int) -> int 
 
 
 def _first_within(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
-    """Return the first of some rows that lies in a window."""
+    """Return the first of some rows within a window."""
     if rows is None:
         return None
     at = int(np.searchsorted(events.timestamp[rows], begin))
@@ -282,12 +272,10 @@ def _first_within(events: Events, rows: I64 | None, begin: int, end: int) -> int
     return int(rows[at]) if found else None
 
 
-# -----------------------------------------------------------------------------
-# Executions that are threads: each one's whole life in the recording.
+# Threads.
 
-
-# Events that touch a thread, and the field that names it.  A wake is not among
-# them: it says that the thread exists, not that it does anything.
+# Events that show a thread active, and the field with its tid.  A wake is not among
+# them: the thread exists, but need not do anything.
 ACTIVITY: Final = (
     (Kind.FORK, "child_tid"),
     (Kind.WAKEUP_NEW, "tid"),
@@ -298,16 +286,16 @@ ACTIVITY: Final = (
 
 
 def find_threads(events: Events, where: ThreadFilter | None = None) -> Executions:
-    """Find the life of every thread: first to last event that touches it.
+    """Find the life of every thread, from the first to the last event that shows it active.
 
-    A thread id that is created again begins another life.  Idle threads (tid 0)
-    are no executions.
+    A thread id that is created again begins another life.  Idle threads (tid 0) are no
+    executions.
 
     Parameters
     ----------
     events : Events
         SWITCH, FORK, WAKEUP_NEW and EXIT of the recording.
-    where : Where, optional
+    where : ThreadFilter, optional
         Only threads of this namespace, control group or name.
     """
     row, thread, born = _find_activity(events)
@@ -347,7 +335,7 @@ def find_threads(events: Events, where: ThreadFilter | None = None) -> Execution
 
 
 def _find_activity(events: Events) -> tuple[I64, I64, I64]:
-    """Return every touch as (row, host and tid in one number, is a creation), by thread."""
+    """Return activity as (row, host << 32 + tid, is a creation), sorted by thread."""
     parts = []
     for kind, name in ACTIVITY:
         rows = rows_of_kind(events, kind)

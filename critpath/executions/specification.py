@@ -1,4 +1,4 @@
-"""What ``--execution`` says: which windows of a recording are its executions."""
+"""Parses ``--execution``: which windows of a recording are its executions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS: Final[dict[str, str]] = {
 }
 
 
-NO_LABEL = "-"  # label=-: executions have none, whatever the begin event says
+NO_LABEL = "-"  # label=-: no label, not even a text field of the begin event
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class Specification:
     begin, end : EventPattern or None
         For ``events``: what begins and what ends an execution.
     key, label : str
-        For ``events``: the field that pairs a begin with its end, and the field
-        that names the kind of execution; "" where not given.
+        For ``events``: the field that pairs a begin with its end, and the field with the
+        kind of execution; "" where not given.
     file : str
         For ``windows``: the CSV file.
-    where : Where
+    where : ThreadFilter
         For ``process`` and ``thread``: which of them.
     label_open : bool
-        For ``events``: nothing was said of labels, so that a text field of the begin
-        event may serve (`critpath.executions.find.label_field`).
+        For ``events``: neither a label nor ``-`` was given, so that a text field of the
+        begin event may serve (`find.add_label`).
     text : str
         As written.
     """
@@ -162,20 +162,16 @@ def _parse_events(rest: str, text: str) -> Specification:
 
 
 def get_event_requests(specification: Specification) -> tuple[EventRequest, ...]:
-    """Return what must be read beyond the kernel's own selection.
+    """Return the requests for events beyond the kernel's own selection.
 
-    ``process`` and ``thread`` need nothing more than the kernel events of any
-    critical path (with ``tid`` and ``filename`` of the exec, ``tid`` of the exit).
-
-    Parameters
-    ----------
-    specification : Specification
+    ``process`` and ``thread`` need only the kernel events of any critical path (with ``tid``
+    and ``filename`` of the exec, ``tid`` of the exit).
 
     Returns
     -------
     tuple of EventRequest
-        One per event name, with the fields of its conditions, the key, the label
-        and the contexts that tell the thread.
+        One per event name, with the fields of its conditions, the key, the label and the
+        contexts that identify the thread.
     """
     if specification.kind == "marker":
         return MARKER_WANTED

@@ -70,7 +70,7 @@ def find_windows(events: Events, file: Path) -> Executions:
 
 
 def _read_file(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
-    """Return every row with its line, and the columns that mean nothing here."""
+    """Return every row with its line number, and the ignored columns."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, strict=True)

@@ -1,7 +1,7 @@
-"""The babeltrace2 reader: bt2 in a child process, because it cannot be trusted here.
+"""The babeltrace2 reader, which runs bt2 in a child process.
 
 bt2 2.0.4 aborts, hangs or takes all memory on damaged traces.  `babeltrace_child` is the
-program of the child, and describes what the two say to each other.
+child's program and describes the protocol.
 """
 
 from __future__ import annotations
@@ -57,18 +57,17 @@ def read_with_babeltrace2(
     Parameters
     ----------
     trace_directories : sequence of Path
-        Directories with a metadata file each, of one recording.
+        The traces of one recording, each with a metadata file.
     requests : sequence of EventRequest
     memory_limit : int
-        Bytes of address space the child may take, and of its answers.
+        Bytes of address space for the child, and of its answers.
     time_limit : float, optional
-        Seconds it may take; by default a minute and 10 s/MB, a tenth of bt2's speed.
+        Seconds; by default one minute and 10 s/MB, ten times what bt2 needs.
 
     Returns
     -------
     Events
-        As the native reader gives them; events of the same time stand in
-        babeltrace2's order within a trace.
+        As from the native reader; simultaneous events of a trace are in babeltrace2's order.
 
     Raises
     ------
@@ -106,7 +105,7 @@ def _size(directory: Path) -> int:
 def _run_child(
     interpreter: str, collector: Collector, memory_limit: int, time_limit: float
 ) -> bool:
-    """Run one child to its end; False if its interpreter has no bt2."""
+    """Run one child to its end; return False if its interpreter has no bt2."""
     directories = [str(d.resolve()) for d in collector.directories]
     command = [interpreter, babeltrace_child.__file__, str(memory_limit), *directories]
     pipe = subprocess.PIPE
@@ -119,7 +118,7 @@ def _run_child(
         try:
             finished = collector.read(child.stdout, child.stdin)  # type: ignore[arg-type]  # pipes
             if not finished and not collector.failure:
-                child.wait()  # its code says why; the timer still runs
+                child.wait()  # its exit code says why; the timer still runs
         finally:
             expired = not timer.is_alive()
             timer.cancel()
@@ -156,7 +155,7 @@ _MAX_DEPTH = 100
 
 
 def _field_class(of: Mapping[str, Any], depth: int = 0) -> FieldClass:
-    """Make a field class of the child's description; bt2 has decoded it already."""
+    """Build a field class from the child's description."""
     if depth > _MAX_DEPTH:
         raise UnreadableError("babeltrace2 describes fields without end", "record it again")
     inner = [(name, _field_class(x, depth + 1)) for name, x in of.get("members", ())]
@@ -186,16 +185,7 @@ def _structure(of: Mapping[str, Any] | None) -> StructureClass | None:
 
 
 class Collector:
-    """Reads a child's frames and answers its questions.
-
-    Parameters
-    ----------
-    directories : sequence of Path
-        The traces, in the order the child reads them.
-    requests : sequence of EventRequest
-    memory_limit : int
-        Bytes of columns and strings at which to give up.
-    """
+    """Reads a child's frames, answers its questions and assembles the events."""
 
     def __init__(
         self, directories: Sequence[Path], requests: Sequence[EventRequest], memory_limit: int
@@ -213,15 +203,7 @@ class Collector:
         self._clocks: list[dict[str, ClockClass]] = []
 
     def read(self, output: IO[bytes], answers: IO[bytes]) -> bool:
-        """Read to the end of the output; tell whether the child said it was the end.
-
-        Parameters
-        ----------
-        output : binary file
-            The child's standard output.
-        answers : binary file
-            Its standard input.
-        """
+        """Read the child's output to its end; return whether it announced that end."""
         handlers: Mapping[bytes, Callable[[Any], None]] = {
             b"N": self._next_trace,
             b"T": self._trace,
@@ -271,7 +253,7 @@ class Collector:
         self._clocks[-1][message[0]] = ClockClass(*message)
 
     def _choose(self, message: dict[str, Any]) -> Any:
-        """Return how many fields are wanted of an event class, and which; None if it is not."""
+        """Return the number of fields requested of an event class, and which; else None."""
         name = message["name"]
         selected = compile_requests(tuple(self._requests)).match(name)
         if selected is None:

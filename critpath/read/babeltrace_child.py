@@ -1,11 +1,11 @@
 """The program that reads a trace with bt2, in a process of its own.
 
-`critpath.read.babeltrace` runs this file, with limits, by any interpreter that has bt2: the
-system's own ``python3`` where ours has not.  So it imports the standard library only.
+`babeltrace` runs this file, with limits, in any interpreter that has bt2: the system's
+``python3`` where ours has not.  So it imports nothing but the standard library.
 
-It writes frames to its standard output: a letter, the length of what follows
-(4 bytes, little-endian), JSON or packed columns.  For each event class it asks which
-fields are wanted and reads the answer, one line of JSON, from its standard input.
+It writes frames to its standard output: a letter, the length of the content (4 bytes,
+little-endian), and the content, which is JSON or packed columns.  For each event class it
+asks which fields to read; the answer is one line of JSON on its standard input.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ANCESTRY: dict[type, frozenset[str]] = {}
 
 
 def _is_a(of: Any, *kinds: str) -> bool:
-    """Tell what a bt2 object is: EventMessage of the private _EventMessageConst, and so on."""
+    """Test a bt2 object's class, public (EventMessage) or private (_EventMessageConst)."""
     names = _ANCESTRY.get(type(of))
     if names is None:
         bare = [c.__name__.removeprefix("_").removesuffix("Const") for c in type(of).__mro__]
@@ -45,7 +45,7 @@ def _is_a(of: Any, *kinds: str) -> bool:
 
 
 def _describe(of: Any) -> dict[str, Any]:
-    """Describe a bt2 field class in JSON: its kind and what the parent needs of it."""
+    """Describe a bt2 field class in JSON, as far as the parent needs it."""
     made: dict[str, Any]
     if _is_a(of, "StructureFieldClass", "VariantFieldClass"):
         kind = "structure" if _is_a(of, "StructureFieldClass") else "variant"
@@ -69,7 +69,7 @@ def _describe(of: Any) -> dict[str, Any]:
 
 
 def _find(field: Any, names: Sequence[str]) -> Any:
-    """Return the field at a path, None where this event has it not."""
+    """Return the field at a path, None if this event lacks it."""
     remaining = iter(names)
     while field is not None:
         if _is_a(field, "VariantField"):
@@ -85,7 +85,7 @@ def _find(field: Any, names: Sequence[str]) -> Any:
 
 
 class _TraceWriter:
-    """Iterates over traces and writes frames; runs where bt2 is."""
+    """Iterates over traces and writes frames."""
 
     def __init__(self, bt2: Any, output: IO[bytes], answers: IO[bytes]) -> None:
         self.bt2 = bt2
@@ -100,7 +100,7 @@ class _TraceWriter:
         self.begin_trace()
 
     def begin_trace(self) -> None:
-        """Forget what belongs to the trace before."""
+        """Reset the state that belongs to one trace."""
         self.chosen: dict[tuple[int, int], tuple[int, int, list[Any]] | None] = {}
         self.frequencies: dict[int, int] = {}  # of stream classes
         self.cpus: dict[tuple[int, int], int] = {}  # of streams
@@ -218,7 +218,7 @@ class _TraceWriter:
         return self.classes - 1, answer[0], fields
 
     def value(self, field: Any, kind: str) -> int:
-        """Return a field as 64 bits; 0 where this event has it not."""
+        """Return a field as 64 bits, 0 if this event lacks it."""
         if field is None:
             return 0
         if kind == "str":

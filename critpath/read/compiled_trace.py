@@ -1,4 +1,4 @@
-"""A trace's metadata compiled for the decoder, event classes as they come up."""
+"""A trace's metadata compiled for the decoder, each event class when it first occurs."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bit
 
 
 class _CompiledStream(Record):
-    """A stream class as compiled.
+    """A compiled stream class.
 
-    ``registers`` are those of its headers, ``context`` those of the packet context's
-    fields; ``position`` is what is known of it behind an event's header.
+    ``registers`` belong to its headers, ``context`` to the fields of the packet context;
+    ``position`` is what is known of the bit position behind an event header.
     """
 
     schema: StreamClass
@@ -52,10 +52,10 @@ class _CompiledStream(Record):
 
 
 class _TraceHeader(Record):
-    """What the decoder is told of a trace before its events.
+    """What the decoder needs before the first event.
 
-    ``streams`` has the arguments of each stream class, less the clock's shift, and
-    the stream as compiled.
+    ``streams`` has for each stream class the arguments for the decoder, less the clock's
+    shift, its flat header, its clock and the compiled stream.
     """
 
     header: tuple[int, int]
@@ -65,10 +65,9 @@ class _TraceHeader(Record):
 
 
 class _Programs:
-    """A trace's programs, kept for the next recording with the same metadata.
+    """A trace's programs, cached for the next recording with the same metadata.
 
-    Compiling takes a third of the time of reading a recording of 0.7 M events; a
-    process that reads many of one machine does it once.
+    Compiling takes a third of the time of reading a recording of 0.7 M events.
     """
 
     def __init__(self, schema: TraceClass, chosen: object) -> None:
@@ -80,7 +79,7 @@ class _Programs:
         self.events: dict[tuple[int, int], tuple[tuple[int, int, int], str, Any, Any]] = {}
 
     def copy(self) -> _Programs:
-        """Return one that a reader may add to; nothing of it is with a decoder yet."""
+        """Return a copy to extend, of which no decoder has anything yet."""
         other = _Programs(*self.of)
         other.program = self.program.copy()
         other.head, other.events = self.head, dict(self.events)
@@ -92,7 +91,7 @@ _compiled: dict[tuple[int, int], _Programs] = {}
 
 
 class CompiledTrace:
-    """A trace as the decoder knows it: its tables, and what names stand behind them.
+    """The decoder's tables of one trace, and the names behind their numbers.
 
     Parameters
     ----------
@@ -101,9 +100,9 @@ class CompiledTrace:
     shift : callable
         From a clock to the ns to add to its timestamps.
     recording : Recording
-        What decoders of one recording share.
+        State shared by the decoders of one recording.
     classes, hosts : list
-        Of the recording; added to.
+        Of the recording; extended here.
     """
 
     def __init__(
@@ -144,13 +143,13 @@ class CompiledTrace:
         )
 
     def nanoseconds(self, stream: int, raw: int) -> int:
-        """Return the timestamp of a raw clock value of a stream class, by its position."""
+        """Convert one raw clock value of a stream class, given by position, to a timestamp."""
         of = self._streams[stream]
         ns = raw * NS_PER_S // of.frequency + of.shift
         return max(-(1 << 63), min(ns, (1 << 63) - 1))
 
     def times(self, stream: int, raw: I64) -> I64:
-        """Return the timestamps of many raw clock values, whose 64 bits count without a sign."""
+        """Convert raw clock values (unsigned 64 bits) to timestamps."""
         of = self._streams[stream]
         seconds, rest = np.divmod(raw.view(np.uint64), np.uint64(of.frequency))
         far = seconds > _FAR_SECONDS
@@ -162,19 +161,19 @@ class CompiledTrace:
         return ns
 
     def stream_file(self, path: Path, packets: I64) -> StreamFile:
-        """Return what was seen of a stream file's packets, with what explains them."""
+        """Return the packets of a decoded stream file with what is needed to interpret them."""
         name = f"{self.trace.name}/{path.name}"
         return StreamFile(name, packets, self.nanoseconds, self.times, self._wraps, self.host)
 
     def keep(self) -> None:
-        """Keep the programs for the next recording with the same metadata."""
+        """Cache the programs for the next recording with the same metadata."""
         _compiled.pop(self._key, None)
         _compiled[self._key] = self._compiled
         while len(_compiled) > _KEPT:
             _compiled.pop(next(iter(_compiled)), None)
 
     def answer(self, decoder: _decode.Decoder, stream: int, number: int) -> None:
-        """Answer a decoder's question for an event class."""
+        """Supply the event class that a decoder stopped at."""
         known = self._compiled.events.get((stream, number))
         if known is None:
             known = self._compile_new(stream, number)
@@ -317,13 +316,7 @@ def _role_bits(stream: StreamClass, role: str) -> int:
 
 
 def stream_size(path: Path) -> int:
-    """Return the bytes of a stream file that can be opened.
-
-    Raises
-    ------
-    UnreadableError
-        If it cannot.
-    """
+    """Return the size of a stream file in bytes, after checking that it can be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -335,7 +328,7 @@ def stream_size(path: Path) -> int:
 
 
 def unreadable_file(error: OSError) -> UnreadableError:
-    """Return the error that says that a stream file cannot be opened."""
+    """Return the error for a stream file that cannot be opened."""
     return UnreadableError(
         f"{error.filename}: {error.strerror}", "make the file readable for this user"
     )

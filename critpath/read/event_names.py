@@ -1,8 +1,7 @@
-"""The one table of spellings: what tracers call the events and fields critpath reads.
+"""The one table of event and field names, as the tracers spell them.
 
-LTTng's current and old names, perf's (``sched:sched_switch``, as ``perf data convert``
-writes them) and ftrace's.  The order of the fields is part of the contract with the
-timeline replay, which finds them by position.
+LTTng's current and old names, perf's (``sched:sched_switch``, from ``perf data convert``)
+and ftrace's.  The timeline replay finds fields by their position in this table.
 """
 
 from __future__ import annotations

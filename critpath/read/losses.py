@@ -1,4 +1,8 @@
-"""What the packets of a trace say about what is missing from it."""
+"""What is missing from a trace or wrong in it, judged from its packets.
+
+`find_losses` takes the packets of one trace: damaged packets, counters that jump,
+inconsistent packets, streams that end early.  `find_missing_streams` takes all traces.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ _UNKNOWN_TRACER: Final = Tracer()
 
 
 class _Packet(Record):
-    """One row of the table, for those that have something to tell."""
+    """One row of the packet table, for packets whose counters step."""
 
     stream: int
     begin: int
@@ -51,7 +55,7 @@ def find_losses(
     end: int,
     tracer: Tracer = _UNKNOWN_TRACER,
 ) -> tuple[list[Loss], list[str]]:
-    """Return everything a trace's packets say is missing, and warnings.
+    """Find everything that a trace's packets show to be missing.
 
     Counters of discarded events are compared from one packet to the next of the same
     stream, as babeltrace2 does: the events were lost between the two packets' ends.
@@ -61,16 +65,21 @@ def find_losses(
     files : sequence of StreamFile
         Of one trace.
     begin, end : int
-        Range of the recording, for what cannot be placed (ns).
+        Range of the recording (ns), for losses of unknown time.
     tracer : Tracer
         Who wrote the trace.
+
+    Returns
+    -------
+    losses : list of Loss
+    warnings : list of str
     """
     if not files:
         return [], []
     found: list[Loss] = []
     streams: dict[tuple[int, int, int], list[tuple[StreamFile, I64]]] = {}
     for number, file in enumerate(files):
-        table = np.asfortranarray(file.packets)  # it is gone through column by column
+        table = np.asfortranarray(file.packets)  # for access by column
         if not tracer.clears:  # what lies there may be anything
             table = table.copy(order="F")
             table[table[:, PacketColumn.DAMAGE] == Damage.BEHIND, PacketColumn.DAMAGE] = 0
@@ -108,17 +117,7 @@ def find_losses(
 
 
 class TraceFiles(Record):
-    """The stream files of one trace.
-
-    Attributes
-    ----------
-    name : str
-        Of the trace.
-    tracer : Tracer
-    host : int
-    kernel : bool
-    files : sequence of StreamFile
-    """
+    """The stream files of one trace, for `find_missing_streams`."""
 
     name: str
     tracer: Tracer
@@ -128,7 +127,7 @@ class TraceFiles(Record):
 
 
 def _split_by_stream(table: I64, number: int) -> Iterator[tuple[tuple[int, int, int], I64]]:
-    """Yield the packets of a file whose header could be read, by the stream they are of."""
+    """Yield the packets with a readable header by stream: (class, instance, is named)."""
     present = table[:, PacketColumn.PRESENT]
     known = (table[:, PacketColumn.STREAM] >= 0) & (present >> Role.BEGIN & 1 != 0)
     if not known.all():
@@ -139,7 +138,7 @@ def _split_by_stream(table: I64, number: int) -> Iterator[tuple[tuple[int, int, 
     if not len(table):
         return
     keys = (table[:, PacketColumn.STREAM], instance, named)
-    if all((key == key[0]).all() for key in keys):  # nearly always; what follows is slow
+    if all((key == key[0]).all() for key in keys):  # nearly always; the general case is slow
         stream, of, name = (int(key[0]) for key in keys)
         yield (stream, of, name), table
         return
@@ -155,9 +154,9 @@ def _split_by_stream(table: I64, number: int) -> Iterator[tuple[tuple[int, int, 
 def _find_counter_steps(
     parts: Sequence[tuple[StreamFile, I64]],
 ) -> tuple[list[tuple[_Packet | None, _Packet]], int]:
-    """Return packets of a stream whose counters tell of a loss, each behind the one before.
+    """Return packets whose counters step, each with its predecessor in the stream.
 
-    And how many of all packets begin before the one before them has ended.
+    Also return the number of packets that begin before their predecessor has ended.
     """
     file = parts[0][0]
     table = np.concatenate([rows for _, rows in parts]) if len(parts) > 1 else parts[0][1]
@@ -172,12 +171,12 @@ def _find_counter_steps(
     counted = present >> Role.DISCARDED & 1 != 0
     steps = np.diff(unsigned[:, PacketColumn.SEQUENCE]) - np.uint64(1) & packets
     more = np.diff(unsigned[:, PacketColumn.DISCARDED]) & events
-    tells = np.zeros(len(table), bool)
-    tells[1:] = numbered[1:] & numbered[:-1] & (steps != 0)
-    tells[1:] |= counted[1:] & counted[:-1] & (more != 0)
-    first = np.append(True, ~counted[:-1])  # it has nothing to be compared with
-    tells |= first & counted & (unsigned[:, PacketColumn.DISCARDED] & events != 0)
-    rows = np.flatnonzero(tells).tolist()
+    steps_seen = np.zeros(len(table), bool)
+    steps_seen[1:] = numbered[1:] & numbered[:-1] & (steps != 0)
+    steps_seen[1:] |= counted[1:] & counted[:-1] & (more != 0)
+    first = np.append(True, ~counted[:-1])  # nothing to compare with
+    steps_seen |= first & counted & (unsigned[:, PacketColumn.DISCARDED] & events != 0)
+    rows = np.flatnonzero(steps_seen).tolist()
     pairs = [
         (
             _read_row(file, table[row - 1].tolist()) if row else None,
@@ -189,7 +188,7 @@ def _find_counter_steps(
 
 
 def _read_row(file: StreamFile, row: list[int]) -> _Packet:
-    """Return what one row of the table tells."""
+    """Convert a row of the packet table."""
     present = row[PacketColumn.PRESENT]
     bits = file.wraps[row[PacketColumn.STREAM]]
     return _Packet(
@@ -205,12 +204,11 @@ def _read_row(file: StreamFile, row: list[int]) -> _Packet:
 
 
 def _damage_loss(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> Loss:
-    """Return the loss that a damaged packet is, or one that the file's end cuts.
+    """Return the loss for a damaged packet, or for one that the file's end cuts off.
 
-    ``cpus`` are those of the file's undamaged packets.
-
-    What was damaged is found out where it makes no sense any more, and that may be far
-    behind it: the whole packet is in doubt.  A file that was cut is right up to there.
+    Damage shows where decoding fails, which may be far behind it, so the whole packet is
+    in doubt.  A packet that was cut off is valid up to there.  ``cpus`` are those of the
+    file's undamaged packets.
     """
     table = file.packets
     row = table[at].tolist()
@@ -219,10 +217,10 @@ def _damage_loss(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> 
         where = -1 - where
     low, high = _packet_span(file, row, begin, end)
     if at and row[PacketColumn.STREAM] < 0:
-        # Or the packet before says a wrong size, and then it is in doubt as well.
+        # Or the predecessor's size is wrong, which puts it in doubt as well.
         low = min(_packet_span(file, table[at - 1].tolist(), begin, end))
         low = max(low, begin)
-    # Where the next packet begins is not known if this one does not say how long it is.
+    # Without this packet's size, it is unknown where the next one begins.
     if at + 1 < len(table):
         following = _packet_span(file, table[at + 1].tolist(), begin, end)[0]
         high = following if row[PacketColumn.STREAM] < 0 else max(high, row[PacketColumn.LAST])
@@ -234,7 +232,7 @@ def _damage_loss(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> 
             _packet_span(file, table[at + 1].tolist(), end, end)[0] if at + 1 < len(table) else end
         )
         if not ended <= low <= high <= begins:
-            # Its times are what was damaged, or the neighbours': it is between these.
+            # Its times, or its neighbours', were damaged: it lies between these.
             low, high = min(low, ended), max(high, begins)
     if row[PacketColumn.EVENTS]:
         if cut and row[PacketColumn.DAMAGE] in {0, Damage.OUTSIDE}:
@@ -243,7 +241,7 @@ def _damage_loss(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> 
             low, high = min(low, row[PacketColumn.FIRST]), max(high, row[PacketColumn.LAST])
     cpu = row[PacketColumn.CPU]
     if row[PacketColumn.DAMAGE] or row[PacketColumn.STREAM] < 0:
-        # Its own may be what was damaged.
+        # Its own may be damaged.
         cpu = int(cpus[0]) if len(cpus) == 1 else -1
     place = f"{file.name} at byte {row[PacketColumn.OFFSET] + where // 8}"
     reason = (
@@ -255,7 +253,7 @@ def _damage_loss(file: StreamFile, at: int, begin: int, end: int, cpus: I64) -> 
 
 
 def _packet_span(file: StreamFile, row: list[int], begin: int, end: int) -> tuple[int, int]:
-    """Return when a packet says that it begins and ends, the recording's where it does not."""
+    """Return when a packet claims to begin and end; defaults to the recording's range."""
     present = row[PacketColumn.PRESENT]
     if row[PacketColumn.STREAM] >= 0:
         if present >> Role.BEGIN & 1:
@@ -274,7 +272,7 @@ def _count_lost_packets(before: _Packet | None, after: _Packet, host: int) -> li
         return []
     begin, end = before.time(before.end), after.time(after.begin)
     if end <= begin:
-        # No time is left for those that are missing: one of the two says a wrong one.
+        # No time is left for the missing packets: one of the two times is wrong.
         end = max(begin, after.time(after.end))
     return [Loss(begin, end, host, after.cpu, 0, missing, "packets lost")]
 
@@ -305,15 +303,9 @@ _NONE: Final = -(1 << 63)
 def find_uncovered_time(
     streams: Sequence[Packets], tracer: Tracer, begin: int, end: int
 ) -> list[Loss]:
-    """Return when some streams of a class have no packet yet, or none any more.
+    """Find when some streams of a class have no packet yet, or no more, while others go on.
 
-    Parameters
-    ----------
-    streams : sequence of Packets
-        All of one stream class.
-    tracer : Tracer
-    begin, end : int
-        Of the recording's events (ns).
+    ``streams`` are all of one stream class; ``begin`` and ``end`` (ns) span the events.
     """
     if not tracer.lttng or len(streams) < 2:
         return []
@@ -350,7 +342,7 @@ def _uncovered_time(
 
 
 def _next_begin_after(streams: Sequence[Packets]) -> Callable[[int], int]:
-    """Return what tells from a time where packets that begin later follow on, at the earliest."""
+    """Return a function from a time to the earliest event before a packet that begins later."""
     begin = np.concatenate([of.begin for of in streams])
     order = np.argsort(begin, kind="stable")
     begin, before = begin[order], np.concatenate([of.before for of in streams])[order]
@@ -359,11 +351,11 @@ def _next_begin_after(streams: Sequence[Packets]) -> Callable[[int], int]:
 
 
 def _is_flushed_in_turn(streams: Sequence[Packets], last: int) -> bool:
-    """Return whether the buffers may have been written while events went on.
+    """Return whether buffers may have been written one after the other while events went on.
 
-    So snapshots and chunks come about, and the ends of streams tell of no loss.  A stream
-    whose first number is not 0 may be one; and where most streams end before the last
-    event, each soon after another, they are.
+    Snapshots and rotated chunks are made this way, and the ends of their streams prove no
+    loss.  Signs of it: a first sequence number other than 0, or most streams ending before
+    the last event, each soon after another.
     """
     if any(
         of.table[0, PacketColumn.PRESENT] >> Role.SEQUENCE & 1
@@ -383,19 +375,19 @@ def _is_flushed_in_turn(streams: Sequence[Packets], last: int) -> bool:
 def find_missing_streams(
     traces: Sequence[TraceFiles], begin: int, end: int, woken_on: Callable[[int], set[int]]
 ) -> list[Loss]:
-    """Return which cpus have no stream where others have one.
+    """Find the cpus without a stream in a channel where others have one.
 
-    LTTng has a buffer for every cpu in each channel, its kernel tracer for those that are
-    online: where a thread was woken or a program wrote an event.
+    LTTng has a buffer per channel for every cpu, its kernel tracer for every online cpu:
+    where a thread was woken or a program wrote an event.
 
     Parameters
     ----------
-    traces : sequence of Channels
+    traces : sequence of TraceFiles
         The kernel's first.
     begin, end : int
         The recording's (ns).
     woken_on : callable
-        From a host to the cpus where threads were woken.
+        From a host to the cpus on which threads were woken.
     """
     return summarize_losses(_missing_streams(traces, begin, end, woken_on), "stream missing")
 
@@ -427,7 +419,7 @@ def _missing_streams(
             own |= used.get(trace.host, set()) | woken_on(trace.host)
         wanted = expected.setdefault(trace.host, own)
         for cpus in placed:
-            # One stream for all cpus is how LTTng 2.14 can be told to trace user space.
+            # LTTng 2.14 can trace user space with one stream for all cpus.
             several = trace.kernel or len(cpus) > 1 or len(wanted) < _FEW
             for cpu in sorted(wanted - cpus) if several else ():
                 reason = f"stream missing: {trace.name} has none of cpu {cpu}"
@@ -435,7 +427,7 @@ def _missing_streams(
 
 
 def _cpus_with_events(traces: Sequence[TraceFiles]) -> dict[int, set[int]]:
-    """Return for each host the cpus that an event was written on."""
+    """Return for each host the cpus on which events were written."""
     used: dict[int, set[int]] = {}
     for trace in traces:
         for file in trace.files if trace.tracer.lttng else ():
@@ -448,7 +440,7 @@ def _cpus_with_events(traces: Sequence[TraceFiles]) -> dict[int, set[int]]:
 
 
 def _stream_cpu_pairs(table: I64, those: Bool) -> list[tuple[int, int]]:
-    """Return the stream classes and cpus of some packets: nearly always one pair for a file."""
+    """Return the stream classes and cpus of the selected packets: nearly always one pair a file."""
     if not those.any():
         return []
     stream, cpu, first = (
@@ -476,16 +468,9 @@ _MOST_LOSSES: Final = 100  # losses of one stream, or one file, each with its pl
 
 
 def find_inconsistencies(of: Packets, tracer: Tracer, bits: int, end: int) -> list[Loss]:
-    """Return when a stream's packets cannot be believed.
+    """Find the packets of a stream that contradict themselves or each other.
 
-    Parameters
-    ----------
-    of : Packets
-    tracer : Tracer
-    bits : int
-        Of the packets' numbers.
-    end : int
-        Of the recording (ns).
+    ``bits`` is the width of the packets' sequence numbers; ``end`` the recording's end (ns).
     """
     found = chain(
         _inconsistent_packets(of, tracer, end),
@@ -496,13 +481,9 @@ def find_inconsistencies(of: Packets, tracer: Tracer, bits: int, end: int) -> li
 
 
 def summarize_losses(found: Iterable[Loss], what: str) -> list[Loss]:
-    """Return the first losses one by one, and all others of a host as one of their whole time.
+    """Return the first losses one by one, and the others as one for each host.
 
-    Parameters
-    ----------
-    found : iterable of Loss
-    what : str
-        Begins the reason of the others.
+    ``what`` begins the reason of a summary.
     """
     losses: list[Loss] = []
     rest: dict[int, Loss] = {}
@@ -525,7 +506,7 @@ def summarize_losses(found: Iterable[Loss], what: str) -> list[Loss]:
 
 
 def _count_packets_once(found: Iterable[Loss]) -> Iterator[Loss]:
-    """Yield losses of which no packet is counted twice."""
+    """Yield the losses, with 0 packets for a packet that was counted before."""
     counted: set[str] = set()
     for loss in found:
         packet = loss.reason.rpartition(": ")[0]
@@ -535,7 +516,7 @@ def _count_packets_once(found: Iterable[Loss]) -> Iterator[Loss]:
 
 
 def _packets_out_of_order(of: Packets, end: int) -> Iterator[Loss]:
-    """Yield from when on it is unknown which packets of a file have the wrong time."""
+    """Yield the time in doubt for each packet that begins before its predecessor in the file."""
     latest = max(end, int(of.high.max(initial=end)))
     for row in np.flatnonzero(of.back != NEVER).tolist():
         place = f"{of.name(row)}: packet at byte {of.table[row, PacketColumn.OFFSET]}"
@@ -603,7 +584,7 @@ def _inconsistent_packets(of: Packets, tracer: Tracer, end: int) -> Iterator[Los
 def _merge_spans(
     spans: Sequence[tuple[int, int]], host: int, cpu: int, packets: int, reason: str
 ) -> Iterator[Loss]:
-    """Yield spans of time as losses, together where they meet; the packets count once."""
+    """Yield spans of time as losses, merged where they meet; the packets count once."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted((low, max(low, high)) for low, high in spans):
         if joined and low <= joined[-1][1]:
@@ -645,15 +626,15 @@ def _inconsistent_neighbours(of: Packets, tracer: Tracer, bits: int) -> Iterator
 
 
 _WAKES: Final = {Kind.WAKEUP, Kind.WAKEUP_NEW, Kind.WAKING}
-# Threads are woken everywhere all the time: some of the events tell as much as all.  Which
-# ones does not depend on how they come: the first, and some of every so many.
+# Threads are woken everywhere all the time, so a sample of the events suffices.  It must not
+# depend on chunks: the first events, and some of every so many.
 _SAMPLED_FIRST, _SAMPLE, _SAMPLE_PERIOD = 1 << 18, 1 << 16, 1 << 22
 _LEAST_WAKES: Final = 2  # a single event may be damaged
 _MOST_CPUS: Final = 1 << 16
 
 
 class WakeTargets:
-    """Gathers where threads were woken, by host, from some of the events."""
+    """Counts on which cpus threads were woken, by host, in a sample of the events."""
 
     def __init__(self) -> None:
         self._seen = 0
@@ -662,7 +643,7 @@ class WakeTargets:
     def add(
         self, event_class: I32, offset: I64, values: I64, classes: Sequence[EventClass]
     ) -> None:
-        """Look at the next chunk."""
+        """Add the next chunk."""
         begin, end = self._seen, self._seen + len(event_class)
         self._seen = end
         for low, high in _sampled_rows(begin, end):
@@ -693,7 +674,7 @@ class WakeTargets:
 
 
 def _sampled_rows(begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield which of some rows of the recording are looked at."""
+    """Yield the ranges of rows to look at between two rows of the recording."""
     if begin < _SAMPLED_FIRST:
         yield begin, min(end, _SAMPLED_FIRST)
     for low in range(begin - begin % _SAMPLE_PERIOD, end, _SAMPLE_PERIOD):

@@ -1,4 +1,4 @@
-"""Reads a recording's manifest, which may come from anybody, and what it knows of loss."""
+"""Reads a recording's manifest, which may be hostile, and merges it into the events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _EMPTY: Final = Manifest(COMPLETE, "", (), "", (), {}, "", {}, {}, 0, 0)
 
 
 class _WrongError(ValueError):
-    """What is wrong with a manifest."""
+    """A malformed manifest."""
 
 
 def read_manifest(recording: Path) -> Manifest | None:
@@ -48,12 +48,12 @@ def read_manifest(recording: Path) -> Manifest | None:
     Returns
     -------
     Manifest or None
-        None where there is no manifest.  What a manifest does not say is empty.
+        None without a manifest.  Keys that are missing are empty.
 
     Raises
     ------
     UnreadableError
-        If there is one and it is not a manifest, or one of a later format.
+        If the file is malformed or of a later format.
     """
     file = recording / MANIFEST
     if not file.is_file():
@@ -175,7 +175,7 @@ def _object(data: Any, what: str) -> Mapping[str, Any]:
 
 
 def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
-    """Read a recording's manifest, and say what a reader of the recording must know.
+    """Read a recording's manifest, with notes for the user.
 
     Parameters
     ----------
@@ -184,14 +184,14 @@ def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
     Returns
     -------
     manifest : Manifest
-        An empty one where there is none.
+        An empty one if there is none.
     notes : tuple of str
         One line each.
 
     Raises
     ------
     UnreadableError
-        As `read_manifest`; or if the recorder has not made a trace yet.
+        As `read_manifest`; or if the recorder has not written a trace yet.
     """
     manifest = read_manifest(recording)
     if manifest is None:
@@ -217,13 +217,13 @@ def _check_finished(manifest: Manifest, recording: Path) -> tuple[str, ...]:
 
 
 def add_manifest(events: Events, manifest: Manifest) -> Events:
-    """Add what a manifest knows to the events of its recording: loss, circumstances.
+    """Add a manifest's losses and circumstances to the events of its recording.
 
     Returns
     -------
     Events
-        With the losses of `add_counted_losses`, and an ``environment`` of its own with
-        what two recordings should have in common (`critpath.detect.comparability`).
+        With the losses of `add_counted_losses`, and one more ``environment``: what two
+        recordings should have in common (`critpath.detect.comparability`).
     """
     data = {
         "recorded_on": manifest.host.get("name"),
@@ -245,7 +245,7 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
 def add_counted_losses(events: Events, manifest: Manifest) -> Events:
     """Add the losses that the tracer counted and the trace does not show.
 
-    Their place is unknown, so each covers the whole recording.
+    Their time is unknown, so each covers the whole recording.
     """
     from critpath.model import Loss  # noqa: PLC0415 - numpy
 
@@ -261,7 +261,7 @@ def add_counted_losses(events: Events, manifest: Manifest) -> Events:
 
 
 def _note_unusual_runs(manifest: Manifest) -> tuple[str, ...]:
-    """Say what was unusual about the runs of a recording."""
+    """Return notes on runs that failed, timed out or left processes behind."""
     runs = manifest.runs
     failed = [run for run in runs if run.exit_code and run.whole]
     codes = ", ".join(map(str, sorted({run.exit_code for run in failed})))

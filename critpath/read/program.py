@@ -1,8 +1,8 @@
-"""Compiles what the metadata says into programs for the native decoder.
+"""Compiles metadata into programs for the native decoder.
 
-A program is a list of steps (see ``_program.pxi``).  The compiler follows what is
-known about the position while decoding, modulo a power of two, so that fields of
-fixed size fall into one run with offsets computed here, once per event class.
+A program is a list of steps (see ``_program.pxi``).  The compiler tracks the bit position
+modulo a power of two, so that fields of fixed size join into one run whose offsets are
+computed here, once per event class.
 """
 
 from __future__ import annotations
@@ -36,10 +36,6 @@ from critpath.read.metadata.schema import (
     VariantClass,
     VarintClass,
 )
-
-# -----------------------------------------------------------------------------
-# The steps of a program, and what is known of the position while writing them.
-
 
 _MAX_STEPS = 1 << 20
 
@@ -138,7 +134,7 @@ def signed64(value: int) -> int:
 
 
 class Program:
-    """Steps and ranges of one trace; ``taken`` says how many the decoder has already."""
+    """Steps and ranges of one trace; ``taken`` counts what the decoder has already."""
 
     def __init__(self) -> None:
         self.steps: list[list[int]] = []
@@ -147,18 +143,18 @@ class Program:
         self.taken = (0, 0)
 
     def copy(self) -> Program:
-        """Return the same program, for a decoder that has nothing of it yet."""
+        """Return a copy of which no decoder has anything yet."""
         other = Program()
         other.steps, other.ranges, other.free = list(self.steps), list(self.ranges), self.free
         return other
 
     def register(self, count: int = 1) -> int:
-        """Return the first of some registers nobody uses."""
+        """Reserve registers; return the first."""
         self.free += count
         return self.free - count
 
     def new(self) -> tuple[I64, I64, int]:
-        """Return steps and ranges added since the last call, and the registers needed."""
+        """Return the steps and ranges added since the last call, and the registers needed."""
         steps = np.array(self.steps[self.taken[0] :], np.int64).reshape(-1, 6)
         ranges = np.array(self.ranges[self.taken[1] :], np.int64).reshape(-1, 3)
         self.taken = (len(self.steps), len(self.ranges))
@@ -166,10 +162,10 @@ class Program:
 
 
 class Emitter:
-    """Appends steps, and follows the position modulo a power of two.
+    """Appends steps and tracks the position modulo a power of two.
 
-    Fields of fixed size fall into one run: a step that checks once that all of them are
-    there, and loads behind it at offsets into the run.
+    Fields of fixed size join into a run: one step checks that all of them lie within the
+    packet, and the loads behind it use offsets into the run.
     """
 
     def __init__(self, program: Program) -> None:
@@ -180,7 +176,7 @@ class Emitter:
         self._length = 0
 
     def begin(self, position: tuple[int, int] = (1, 0)) -> int:
-        """Begin at a position known as (modulus, residue); return the program's place."""
+        """Begin at a position known as (modulus, residue); return the index of the first step."""
         self._modulus, self._residue = position
         return len(self.program.steps)
 
@@ -190,7 +186,7 @@ class Emitter:
         self._emit(Code.COPY, 0, place, register)
 
     def clear(self, register: int) -> None:
-        """Set a register to 0, for a field that may not be there."""
+        """Set a register to 0, for a field that may be absent."""
         self._end_run()
         self._emit(Code.CLEAR, 1, register)
 
@@ -200,7 +196,7 @@ class Emitter:
         self._emit(Code.END)
         return self._modulus, self._residue
 
-    # ------------------------------------------------------------- positions
+    # Positions.
 
     def _emit(
         self, code: int, bank: int = 0, dst: int = 0, a: int = 0, b: int = 0, c: int = 0
@@ -239,7 +235,7 @@ class Emitter:
             self._modulus, self._residue = to, 0
 
     def _pass_unknown(self, modulus: int = 1) -> None:
-        """Note that a field of unknown size was passed; it was a multiple of modulus."""
+        """Pass a field of unknown size, a multiple of ``modulus`` bits."""
         self._modulus = min(self._modulus, modulus)
         self._residue %= self._modulus
 
@@ -255,16 +251,18 @@ _OPTION = "\0"
 
 
 class Compiler(Emitter):
-    """Writes one program: some scopes one after the other.
+    """Writes the program of some scopes, one after the other.
 
     Parameters
     ----------
     program : Program
-        Where the steps go.
+        Receives the steps.
     needed : set of path
         Fields to keep in registers, as selectors and lengths name them.
+    registers : mapping of path to (register, signed)
+        Needed fields already passed, in this program or those before it.
     clock : str
-        The clock whose fields move time; "" for none.
+        The clock whose fields advance time; "" for none.
     outputs : mapping of path to (places, type)
         Fields to store, by scope and displayed names; see `selection.iter_leaves`.
     strip : bool
@@ -273,8 +271,6 @@ class Compiler(Emitter):
         The trace's, which packets must repeat; empty if it has none.
     bank : int
         Where outputs go: 0 the event's values, 1 registers.
-    registers : mapping of path to (register, signed)
-        Fields needed and already passed, of this program and those before it.
 
     Attributes
     ----------
@@ -310,7 +306,7 @@ class Compiler(Emitter):
         if of is not None:
             self._field(of, (name,), (name,))
 
-    # ---------------------------------------------------------------- fields
+    # Fields.
 
     def _field(self, of: FieldClass, raw: FieldPath, shown: FieldPath) -> None:
         self._align(alignment(of))
@@ -442,7 +438,7 @@ class Compiler(Emitter):
         return [(self.bank, place) for place in wanted[0]]
 
     def _varying_text(self, code: int, a: int, encoding: int, shown: FieldPath) -> None:
-        """Read a text of unknown size, or pass it."""
+        """Read or skip a text of unknown size."""
         places = self._find_places(shown, "str")
         if len(places) == 1:
             self._emit(code, *places[0], a, 0, encoding)

@@ -1,4 +1,4 @@
-"""Finds the traces of a recording and reads them with the reader that was asked for."""
+"""Finds the traces of a recording, describes them, and reads them with the chosen reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEEPEST = 16  # levels of directories; LTTng needs five
 
 
 def walk_directories_with(root: Path, name: str) -> Iterator[Path]:
-    """Yield directories that hold a file of that name, parents first, in natural order."""
+    """Yield directories that contain a file of that name, parents first, in natural order."""
     pending = [(root, 0)]
     while pending:
         directory, depth = pending.pop()
@@ -37,7 +37,7 @@ def walk_directories_with(root: Path, name: str) -> Iterator[Path]:
 
 
 def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
-    """Return the stream files of a trace; links that lead out of the recording are none."""
+    """Return the stream files of a trace, without links that lead out of the recording."""
     found = []
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -101,12 +101,12 @@ _COMPARE: Final = "compare takes recordings, CTF traces, extract files and basel
 
 
 def identify_file(path: Path) -> tuple[str, str]:
-    """Return what a file is that is no recording, and what to do with it.
+    """Explain what a file is that was given for a recording.
 
     Returns
     -------
     (str, str)
-        As an error's two lines; nothing of the file's text is in them.
+        The two lines of an error; they quote nothing from the file.
     """
     try:
         with path.open("rb") as stream:
@@ -136,7 +136,7 @@ def identify_file(path: Path) -> tuple[str, str]:
 
 
 def describe(path: Path) -> tuple[Description, ...]:
-    """Tell what the traces of a recording can hold, from their metadata only.
+    """Describe what the traces of a recording can hold, from their metadata alone.
 
     Raises
     ------
@@ -168,16 +168,16 @@ READERS: Final[Mapping[str, Reader]] = {
 
 
 def read_events(path: Path, requests: Sequence[EventRequest], *, reader: str = "auto") -> Events:
-    """Read the events of a recording that are requests.
+    """Read the requested events of a recording.
 
     Parameters
     ----------
     path : Path
-        A recording: a CTF trace, or a directory with some below it.
+        A CTF trace, or a directory with some below it.
     requests : sequence of EventRequest
-        Classes of events and their fields, for example `layout.KERNEL`.
+        Event classes and their fields, for example `event_names.KERNEL_EVENTS`.
     reader : str
-        A name in `READERS`.
+        A key of `READERS`.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def read_events(path: Path, requests: Sequence[EventRequest], *, reader: str = "
     Raises
     ------
     UnreadableError
-        If there is no trace, or nothing in it can be decoded.
+        If there is no trace, or no event in it can be decoded.
     UsageError
         If there is no such reader.
     """
@@ -195,23 +195,13 @@ def read_events(path: Path, requests: Sequence[EventRequest], *, reader: str = "
     return READERS[reader](find_traces(path), requests)
 
 
-# -----------------------------------------------------------------------------
-# What the metadata of one trace says, before anything is decoded.
-
+# Descriptions: what a trace can hold, from its metadata.
 
 _Classes = tuple[tuple[StreamClass, int], ...]
 
 
 class FieldNames(Mapping[str, tuple[str, ...]]):
-    """Names of fields by event name; an event is looked into when it is asked for.
-
-    Parameters
-    ----------
-    classes : mapping of str to tuple of (StreamClass, int)
-        The event classes of each name.
-    fields : callable
-        Gives the names for the classes of one name.
-    """
+    """Field names by event name; an event class is parsed when it is first asked for."""
 
     __slots__ = ("_classes", "_fields", "_known")
 
@@ -251,11 +241,10 @@ class Description:
         ``kernel``, ``ust`` or what the environment says.
     host : str
     events : mapping of str to tuple of str
-        Field names (dotted, payload before contexts) by event name.  Names cost
-        nothing; the fields of an event are found out when they are asked for, which
-        raises `MetadataError` where its part of the metadata is malformed.
+        Field names (dotted, payload before contexts) by event name.  Looking an event up
+        parses its class, which raises `MetadataError` if it is malformed.
     texts : mapping of str to tuple of str
-        Those of the payload that hold text, by event name; likewise.
+        The payload's text fields, by event name; likewise.
     environment : mapping
     """
 
@@ -291,9 +280,7 @@ class Description:
         self.environment = trace.schema.environment
 
 
-# -----------------------------------------------------------------------------
-# Which recordings lie below a directory.
-
+# Recordings below a directory.
 
 # LTTng writes one directory per tracing domain into a session's directory.
 _DOMAINS = frozenset({"kernel", "ust"})
@@ -320,9 +307,9 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     """
     traces = find_trace_directories(source)
     if not traces:
-        return (source,)  # reading it says what is wrong
+        return (source,)  # reading it reports what is wrong
     found = dict.fromkeys(_find_session(trace, source) for trace in traces)
-    # A recording without a trace must not be passed over: reading it says why.
+    # Do not skip a recording without a trace: reading it reports what is wrong.
     found.update((_find_session(d, source), None) for d in walk_directories_with(source, MANIFEST))
     if len(found) == 1 and not (next(iter(found)) / MANIFEST).is_file():
         return (source,)  # one session: the user's own name for it, which is the shortest

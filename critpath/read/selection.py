@@ -1,4 +1,4 @@
-"""Which events were asked for, and where their fields lie."""
+"""Which events were requested, and where their fields lie."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVERYTHING = (("*",),)
 
 
 class RequestedFields(Record):
-    """What was asked of the events of one name."""
+    """The fields requested of the events of one name."""
 
     kind: Kind
     fields: tuple[tuple[str, ...], ...]
@@ -40,12 +40,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 class RequestMatcher:
-    """Tells what is asked of events by their names.
-
-    Parameters
-    ----------
-    requests : sequence of EventRequest
-    """
+    """Matches event names with requests."""
 
     def __init__(self, requests: Sequence[EventRequest]) -> None:
         self._requests = requests
@@ -66,10 +61,10 @@ class RequestMatcher:
         self._any = re.compile("|".join(every)) if every else None
 
     def match(self, name: str) -> RequestedFields | None:
-        """Return what is asked of events of that name, or None.
+        """Return the fields requested of events of that name, None if no request names it.
 
-        The first entry with a kind decides the kind and the first fields, whose places
-        the replay relies on; fields that entries of kind OTHER ask for come behind them.
+        The first request with a kind decides the kind and the first fields, on whose places
+        the replay relies; fields requested with kind OTHER follow.
         """
         if name not in self._known:
             matching = set(self._exact.get(name, ()))
@@ -81,12 +76,12 @@ class RequestMatcher:
 
 @lru_cache(maxsize=16)
 def compile_requests(requests: tuple[EventRequest, ...]) -> RequestMatcher:
-    """Return the selection of some entries; those asked for last stay compiled."""
+    """Return the matcher of some requests; recent ones are cached."""
     return RequestMatcher(requests)
 
 
 def _combine_requests(matching: Sequence[EventRequest]) -> RequestedFields | None:
-    """Return what is asked of an event by all the entries that name it."""
+    """Combine all the requests that name an event."""
     if not matching:
         return None
     kinds = [w for w in matching if w.kind is not Kind.OTHER]
@@ -101,7 +96,7 @@ def _combine_requests(matching: Sequence[EventRequest]) -> RequestedFields | Non
 
 
 class Leaf(Record):
-    """A field that has a value: where it lies, and its type (see `EventClass`)."""
+    """A field with a value: its path, and its type (see `EventClass`)."""
 
     path: FieldPath
     type: str
@@ -114,7 +109,7 @@ class Leaf(Record):
 
 
 def iter_leaves(of: FieldClass | None, path: FieldPath, *, strip: bool) -> Iterator[Leaf]:
-    """Yield the fields with a value below a field, in order; options of a variant all."""
+    """Yield the fields with a value below a field, in order; a variant yields all options."""
     match of:
         case StructureClass():
             for member in of.members:
@@ -170,7 +165,7 @@ NO_FIELDS = FieldSelection((), (), {})
 def select_fields(
     stream: StreamClass, event: EventRecordClass, selected: RequestedFields, *, strip: bool
 ) -> FieldSelection:
-    """Find the fields that were asked for in one event class."""
+    """Find the requested fields in one event class."""
     if not selected.fields:
         return NO_FIELDS
     found = find_leaves(stream, event, strip=strip)
@@ -186,8 +181,7 @@ def select_fields(
     for place, spellings in enumerate(selected.fields):
         leaf = next((found[s] for s in spellings if s in found), None)
         if leaf is None or (leaf.path in outputs and place < selected.own):
-            # Also where one field would answer twice: perf's pid is a thread, and it
-            # says nothing of the process.
+            # Nor may one field stand for two: perf's pid is a thread, not its process.
             types.append("absent")
         else:
             types.append(leaf.type)

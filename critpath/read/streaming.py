@@ -1,8 +1,8 @@
-"""The native reader as a stream: trace directories -> chunks of events, one after the other.
+"""The native reader: trace directories to chunks of events, or to all events at once.
 
-One decoder per stream file decodes some hundred events at a time into a small buffer;
-a merge takes them in the order of time.  Nothing grows with the trace but the table of
-packets, so that a recording may be larger than memory.
+One decoder per stream file decodes a few hundred events at a time into a small buffer,
+and a merge takes them in order of time.  Only the table of packets grows with the trace,
+so a recording may be larger than memory.
 """
 
 from __future__ import annotations
@@ -38,14 +38,8 @@ _SMALLEST_BATCH, _LARGEST_BATCH = 128, 2048
 _DESCRIPTORS = 128  # left to others
 
 
-class OutOfOrder(Exception):  # noqa: N818 - says what is the matter, and is no failure
-    """Time runs backwards within a stream file: only `read_traces` can sort its events.
-
-    Parameters
-    ----------
-    file : str
-        The stream file, below the recording.
-    """
+class OutOfOrder(Exception):  # noqa: N818 - control flow, not a failure
+    """Time runs backwards within a stream file: only `read_traces` can sort its events."""
 
     def __init__(self, file: str) -> None:
         super().__init__(file)
@@ -56,17 +50,7 @@ class OutOfOrder(Exception):  # noqa: N818 - says what is the matter, and is no 
 
 
 class _ChunkMaker:
-    """Makes one chunk after the other; nothing of it knows who wants them.
-
-    Parameters
-    ----------
-    merge : Merge
-    files : list of (CompiledTrace, Path, Decoder)
-        As the merge counts them.
-    recording : Recording
-    classes : list of EventClass
-    wake_targets : WakeTargets
-    """
+    """Makes one chunk after the other, without a reference to the stream that delivers them."""
 
     def __init__(
         self,
@@ -83,10 +67,10 @@ class _ChunkMaker:
         self.watch: Callable[[EventChunk, Sequence[EventClass]], None] | None = None
 
     def make(self) -> EventChunk | None:
-        """Return the next chunk, None if there is no more."""
+        """Return the next chunk, None at the end."""
         if self._ended:
             return None
-        # Unless it comes to the end of this function, it is not called for another.
+        # Whatever leaves this function early ends the iteration.
         self._ended = True
         try:
             while (asked := self._merge.run()) is not None:
@@ -108,9 +92,9 @@ class _ChunkMaker:
         return chunk
 
     def make_all(self) -> tuple[EventChunk | None, int, int, list[str]]:
-        """Return the next chunk, how many classes are known with it, and texts.
+        """Return the next chunk, the number of classes known with it, and new texts.
 
-        The texts are those that came up since the last call, with the first one's code.
+        The texts come with the code of their first.
         """
         chunk = self.make()
         first = self._texts
@@ -120,11 +104,11 @@ class _ChunkMaker:
 
 
 class EventStream:
-    """The events of one recording that were asked for, as chunks in the order of time.
+    """The requested events of one recording, as chunks in order of time.
 
-    Iterate over it for `EventChunk`s; then `finish` tells the rest.  Chunk by chunk the
-    same events in the same order as `read_traces` has them; event classes and strings
-    may be numbered differently.
+    Iterate over it for `EventChunk`s, then call `finish` for the rest.  The events and
+    their order are those of `read_traces`; event classes and strings may be numbered
+    differently.
 
     Parameters
     ----------
@@ -132,16 +116,16 @@ class EventStream:
         The first one's clock is the recording's.
     requests : sequence of EventRequest
     chunk : int
-        The most events a chunk has; it may have less, but at least one.
+        Most events in a chunk; each has at least one.
     ahead : int
-        So many chunks are decoded ahead by a thread in the background, which runs from
-        the first chunk on until the last, an error or `close`.  Chunks, classes and
-        codes are the same on every run; codes may be others than with 0.
+        Number of chunks to decode ahead, in a background thread that runs from the first
+        chunk until the last, an error or `close`.  Chunks, classes and codes are the same
+        on every run; codes may differ from those with 0.
 
     Attributes
     ----------
     classes : list of EventClass
-        Those that came up so far; it grows.
+        Those that have occurred; it grows.
     hosts : tuple of str
     environment : tuple of mapping
         The ``env`` of every trace.
@@ -149,10 +133,10 @@ class EventStream:
     Raises
     ------
     UnreadableError
-        If a stream file cannot be opened, here or when it is read on.  That there is no
-        event is known when the stream is finished.
+        If a stream file cannot be opened or read.  That a recording holds no event is
+        reported by `finish`.
     OutOfOrder
-        While iterating.  Chunks delivered before it are of no use then.
+        While iterating; chunks delivered before it are then useless.
     """
 
     def __init__(
@@ -195,7 +179,7 @@ class EventStream:
         )
         self._strings: list[str] = []
         self._ended = self._closed = False
-        # Those of chunks that were asked for: what is decoded ahead may know more.
+        # Those of delivered chunks: what is decoded ahead may have more.
         self._classes = [] if ahead else self._summary.classes
         self._prefetcher: Prefetcher[tuple[EventChunk | None, int, int, list[str]]] | None = None
         if ahead:
@@ -203,12 +187,12 @@ class EventStream:
 
     @property
     def classes(self) -> list[EventClass]:
-        """The event classes that came up so far."""
+        """The event classes that have occurred."""
         return self._classes
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The machines that were traced."""
+        """The traced machines."""
         return tuple(self._summary.hosts) or ("",)
 
     @property
@@ -218,32 +202,32 @@ class EventStream:
 
     @property
     def filled(self) -> bool:
-        """Whether switches that the kernel left out have been put in: not here."""
+        """Whether switches that the kernel left out were filled in; False for a trace."""
         return False
 
     def watch(self, look: Callable[[EventChunk, Sequence[EventClass]], None]) -> None:
-        """Have a function look at every chunk, in the thread that makes the chunks.
+        """Call a function with every chunk, in the thread that makes the chunks.
 
-        It may see more of them than are delivered, and is done with all that are; to be
-        called before the first.
+        It may see more chunks than are delivered, and has returned for each that is.  Set it
+        before the first chunk.
 
         Parameters
         ----------
         look : callable
-            Of a chunk and the classes that are known with it.  It asks nothing of the
-            stream, and has no reference to it: that would keep its thread alive.
+            Takes a chunk and the classes known with it.  It must not refer to the stream,
+            which would keep the stream's thread alive.
         """
         self._maker.watch = look
 
-    # ---------------------------------------------------------------- strings
+    # Strings.
 
     def code(self, text: str) -> int:
-        """Return the code of a text of the caller's, as ``str`` fields have it."""
+        """Return the code for a text, as ``str`` fields have it."""
         self._settle()
         return self._recording.code(text.encode("utf-8", "replace"))
 
     def strings(self) -> Sequence[str]:
-        """Return the texts that came up so far, by their codes; the same list, grown."""
+        """Return the texts so far, by their codes; the same list, extended."""
         self._settle()
         self._strings += decode_texts(self._recording.texts(len(self._strings)))
         return self._strings
@@ -255,11 +239,11 @@ class EventStream:
         return self._strings[code]
 
     def _settle(self) -> None:
-        """Have nobody else at the table of texts, and in it what is there on every run."""
+        """Wait until the background thread is idle, so that the table of texts is reproducible."""
         if self._prefetcher is not None:
             self._prefetcher.settle()
 
-    # ----------------------------------------------------------------- events
+    # Events.
 
     def __iter__(self) -> Iterator[EventChunk]:
         return self
@@ -287,24 +271,21 @@ class EventStream:
         return chunk
 
     def skim(self) -> None:
-        """Decode everything and deliver nothing: what decoding alone costs, for benchmarks.
-
-        Instead of iterating.
-        """
+        """Decode everything and deliver nothing, to measure decoding alone."""
         for of, _, decoder in self._files:
             while (asked := decoder.skim()) is not None:
                 of.answer(decoder, *asked)
         self._ended = True
 
     def finish(self) -> Events:
-        """Return what `read_traces` would, but without one event.
-
-        Only after the last chunk.
+        """Return what `read_traces` would, without the events.
 
         Raises
         ------
         UnreadableError
-            If not one event could be decoded.
+            If no event could be decoded.
+        RuntimeError
+            Before the last chunk.
         """
         if not self._ended:
             raise RuntimeError("the stream was not read to its end")
@@ -321,10 +302,10 @@ class EventStream:
         ]
         return self._summary.to_events(_empty_columns(), tuple(self.strings()))
 
-    # ---------------------------------------------------------------- closing
+    # Closing.
 
     def close(self) -> None:
-        """Close every file; there are no more chunks."""
+        """Close every file and end the iteration."""
         self._closed = True
         if self._prefetcher is not None:
             self._prefetcher.close()
@@ -349,9 +330,9 @@ def _empty_columns() -> EventColumns:
 
 
 def split_into_chunks(events: Events, size: int = 65536) -> Iterator[EventChunk]:
-    """Yield events that are there already as chunks of at most `size` events.
+    """Yield events in memory as chunks of at most ``size`` events.
 
-    Columns are views; ``values`` is that of all events, for every chunk.
+    Columns are views; every chunk's ``values`` are those of all events.
     """
     for begin in range(0, len(events), size):
         of = slice(begin, begin + size)
@@ -364,26 +345,21 @@ def split_into_chunks(events: Events, size: int = 65536) -> Iterator[EventChunk]
         )
 
 
-# -----------------------------------------------------------------------------
-# Makes the next things in a background thread while the present one is worked on.
-
-
 T = TypeVar("T")
 
 
 class Prefetcher(Generic[T]):
-    """Calls a function in one background thread, some calls ahead of who wants the results.
+    """Calls a function in one background thread, some calls ahead of the consumer.
 
-    Calls are made one after the other.  How many were begun hangs on `next` alone, so
-    that behind `settle` everything is as it would be whichever thread was faster.  The
-    thread ends with `close`, when this object is gone, or with the interpreter, whatever
-    comes first; it must not be what keeps this object alive.
+    The number of calls begun depends on `next` alone, so that after `settle` the state is
+    the same on every run.  The thread ends with `close`, with this object or with the
+    interpreter, whichever comes first; it must not keep this object alive.
 
     Parameters
     ----------
     make : callable
-        Of no arguments, and without a reference to this object.  Where it raises, `next`
-        does, and later calls must do no harm.
+        Takes no arguments and has no reference to this object.  `next` raises what it
+        raises, and further calls must then be harmless.
     depth : int
         Calls ahead.
     """
@@ -394,48 +370,39 @@ class Prefetcher(Generic[T]):
         self._begun: deque[Future[T]] = deque()
 
     def next(self) -> T:
-        """Return the next result; begin another call in its place."""
+        """Return the next result and begin another call."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="critpath-prefetch")
             self._begun.extend(self._pool.submit(self._make) for _ in range(self._depth))
-        # What was made before may be overwritten only now.
+        # Only now may the previous result be overwritten.
         self._begun.append(self._pool.submit(self._make))
         return self._begun.popleft().result()
 
     def settle(self) -> None:
-        """Wait until all that was begun is done."""
+        """Wait for all calls that were begun."""
         wait(self._begun)
 
     def close(self) -> None:
-        """Drop what was not begun, wait for what was, end the thread."""
+        """Cancel waiting calls, wait for the running one, end the thread."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         self._begun.clear()
-
-
-# -----------------------------------------------------------------------------
-# What is known of a recording once its stream files have been read to their ends.
 
 
 EventColumns = tuple[I64, I32, I32, I64, I64]
 
 
 class Summary:
-    """Gathers what every trace of a recording tells besides its events.
-
-    Parameters
-    ----------
-    traces : sequence of Trace
-    clocks : Clocks
+    """Gathers everything about a recording but its events.
 
     Attributes
     ----------
     classes, hosts : list
         As in `Events`; they grow while events are decoded.
     files : list of list of StreamFile
-        Of each trace, once it was read.
+        The decoded files of each trace.
     wake_targets : WakeTargets
-        To be shown the events.
+        To be fed with the events.
     """
 
     def __init__(self, traces: Sequence[Trace], clocks: Clocks) -> None:
@@ -449,7 +416,7 @@ class Summary:
     def to_events(
         self, columns: EventColumns, strings: tuple[str, ...], backwards: int = 0
     ) -> Events:
-        """Return the events of the recording with all that is known of it.
+        """Combine the columns of events with everything known of the recording.
 
         Parameters
         ----------
@@ -462,7 +429,7 @@ class Summary:
         Raises
         ------
         UnreadableError
-            If not one event could be decoded.
+            If no event could be decoded.
         """
         packets = [f.packets for of in self.files for f in of if len(f.packets)]
         table = np.concatenate(packets) if packets else np.zeros((0, len(PacketColumn)), np.int64)
@@ -519,17 +486,16 @@ class Summary:
 
 
 def _metadata_warnings(schema: TraceClass) -> tuple[str, ...]:
-    """Return what was odd about the metadata of everything that was read."""
+    """Return warnings about the metadata that was parsed."""
     late = [w for of in schema.streams.values() for w in get_parse_warnings(of.events)]
     return tuple(dict.fromkeys((*schema.warnings, *late)))
 
 
-# -----------------------------------------------------------------------------
-# The native reader: trace directories -> Events, all at once.
+# Reading at once.
 
 
 def _decode_files(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[StreamFile]:
-    """Decode every stream file of a trace; append to the decoder's columns."""
+    """Decode every stream file of a trace, appending to the decoder's columns."""
     files = []
     for path in compiled.trace.files:
         decoder.file(compiled.tables, os.fsencode(path), stream_size(path))
@@ -546,7 +512,7 @@ def _decode_files(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[Str
 
 
 def read_traces(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
-    """Read the traces of one recording.
+    """Read the traces of one recording at once, sorting their events.
 
     Parameters
     ----------
@@ -557,12 +523,12 @@ def read_traces(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Ev
     Returns
     -------
     Events
-        Events of the same time stand in the order of traces and files.
+        Simultaneous events stand in the order of traces and files.
 
     Raises
     ------
     UnreadableError
-        If not one event could be decoded, or a file cannot be opened.
+        If no event could be decoded, or a file cannot be opened.
     """
     recording = _decode.Recording()
     decoder = _decode.Decoder(recording)

@@ -155,11 +155,11 @@ def test_a_stream_that_names_no_cpu_is_no_missing_cpu():
 def test_many_damaged_packets_and_streams_are_gathered():
     # As many as would take minutes if every one looked at all others.
     damaged = stream(0, 0, 1000 * MS, packets=20_000)
-    damaged.packets[:, Column.DAMAGE] = 1
+    damaged.packets[:, PacketColumn.DAMAGE] = 1
     found = lost([damaged])
     assert sum("damaged" in loss.reason for loss in found) == 101
     many = stream(0, 0, 1000 * MS, packets=3_000)
-    many.packets[:, Column.INSTANCE] = np.arange(3_000)
+    many.packets[:, PacketColumn.INSTANCE] = np.arange(3_000)
     assert lost([many])
 
 

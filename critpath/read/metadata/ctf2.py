@@ -34,18 +34,9 @@ _MAX_FRAGMENT = 8 << 20
 
 
 def parse_ctf2(text: str) -> TraceClass:
-    """Parse the fragments of a CTF 2 metadata stream.
+    """Parse the fragments of a CTF 2 metadata stream (JSON texts, RFC 7464).
 
     Reads CTF2-SPEC-2.0 and the release candidates that tracers and test traces use.
-
-    Parameters
-    ----------
-    text : str
-        JSON texts, each after a record separator (RFC 7464).
-
-    Returns
-    -------
-    TraceClass
 
     Raises
     ------
@@ -85,7 +76,7 @@ def _fragments(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _uuid(of: dict[str, Any]) -> str:
-    """Return the UUID of a preamble (16 numbers), "" where there is none."""
+    """Return the UUID of a preamble (16 numbers), "" if it has none."""
     numbers = get(of, "uuid", list, [])
     if not numbers:
         return ""
@@ -103,7 +94,7 @@ def _id(of: dict[str, Any], key: str = "id") -> int:
 
 
 class _Builder:
-    """Takes fragments one after the other, which name only earlier ones."""
+    """Takes fragments in order; each refers only to earlier ones."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -250,9 +241,7 @@ def _offset(of: dict[str, Any], key: str) -> int:
     return offset
 
 
-# -----------------------------------------------------------------------------
-# Builds field classes from CTF 2's JSON (CTF2-SPEC-2.0, chapter 5.3).
-
+# Field classes (CTF2-SPEC-2.0, chapter 5.3).
 
 FieldPath = tuple[str, ...]
 Built = tuple[FieldClass, int]
@@ -275,13 +264,7 @@ _MAX_VISITS = 20_000_000
 
 
 class FieldBuilder:
-    """Builds the structures of the scopes.
-
-    Parameters
-    ----------
-    aliases : mapping of str to Any
-        Field class aliases as written.
-    """
+    """Builds the structures of the scopes; ``aliases`` are field classes as written."""
 
     def __init__(self, aliases: Mapping[str, Any]) -> None:
         self._aliases = aliases
@@ -301,22 +284,9 @@ class FieldBuilder:
         scopes: Mapping[str, StructureClass | None],
         clock: str = "",
     ) -> StructureClass | None:
-        """Build the structure of one scope; None where there is none.
+        """Build the structure of one scope from its field class as written.
 
-        Parameters
-        ----------
-        scope : str
-            One of `critpath.read.metadata.schema.SCOPES`.
-        of : Any
-            The field class as written, or None.
-        scopes : mapping of str to StructureClass
-            The scopes decoded before it.
-        clock : str
-            The default clock of the stream.
-
-        Raises
-        ------
-        Ctf2Fault
+        ``scopes`` are those decoded before it; ``clock`` is the stream's default clock.
         """
         if of is None:
             return None
@@ -473,8 +443,8 @@ class FieldBuilder:
     def _locate(self, of: dict[str, Any], key: str) -> tuple[FieldPath, IntegerClass | VarintClass]:
         """Return the path and class of the field at a location.
 
-        A location without origin starts in the innermost structure, and ``null``
-        leads to the one around it; the options of variants have no step.
+        A location without origin starts in the innermost structure, and ``null`` leads to the
+        one around it; the options of variants have no step.
         """
         location = of.get(key)
         if isinstance(location, list):  # release candidates before CTF2-SPECRC-6.0
@@ -571,9 +541,7 @@ def _float(of: dict[str, Any]) -> Built:
     return FloatClass(bits, big_end, align, is_bit_reversed(of, big_end)), align
 
 
-# -----------------------------------------------------------------------------
-# Reads and checks the properties of CTF 2's JSON objects.
-
+# Properties of JSON objects.
 
 Ranges = tuple[tuple[int, int], ...]
 Mappings = tuple[tuple[str, Ranges], ...]
@@ -588,7 +556,7 @@ _ENCODINGS = {
 
 
 class Ctf2Fault(Exception):  # noqa: N818 -- internal; leaves this package as MetadataError
-    """What is wrong in a fragment; ``place`` is the path of the field, once known."""
+    """A fault in a fragment; ``place`` is the path of the field, once known."""
 
     place = ""
 
@@ -598,13 +566,7 @@ class Ctf2Fault(Exception):  # noqa: N818 -- internal; leaves this package as Me
 
 
 def get(of: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
-    """Return a property of the right JSON type, or its default.
-
-    Raises
-    ------
-    Ctf2Fault
-        If it has another type, or is missing and has no default.
-    """
+    """Return a property after checking its JSON type, or its default."""
     value = of.get(key, default)
     if value is None:
         raise Ctf2Fault(f"the property {key!r} is missing")
@@ -614,18 +576,18 @@ def get(of: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any
 
 
 def replace_surrogates(text: str) -> str:
-    """Return a text without the lone surrogates that JSON can escape."""
+    """Replace lone surrogates, which JSON can escape."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def format_value(value: object) -> str:
-    """Return a value for a message."""
+    """Format a value for a message."""
     text = repr(value)
     return text if len(text) < 60 else text[:57] + "..."
 
 
 def get_positive(of: dict[str, Any], key: str, most: int) -> int:
-    """Return a number of bits from 1 on."""
+    """Return a number of bits, at least 1."""
     value: int = get(of, key, int)
     if not 1 <= value <= most:
         raise Ctf2Fault(f"the property {key!r} is {format_value(value)}, not from 1 to {most}")
@@ -633,7 +595,7 @@ def get_positive(of: dict[str, Any], key: str, most: int) -> int:
 
 
 def get_alignment(of: dict[str, Any], key: str) -> int:
-    """Return an alignment in bits: a power of two, 1 where there is none."""
+    """Return an alignment in bits, a power of two; 1 by default."""
     align: int = get(of, key, int, 1)
     if align < 1 or align & (align - 1) or align > 1 << 32:
         raise Ctf2Fault(f"an alignment of {format_value(align)} bits is no power of two")
@@ -641,7 +603,7 @@ def get_alignment(of: dict[str, Any], key: str) -> int:
 
 
 def is_big_endian(of: dict[str, Any]) -> bool:
-    """Tell whether a fixed-length number is big-endian."""
+    """Return whether a fixed-length number is big-endian."""
     order: str = get(of, "byte-order", str)
     if order not in {"little-endian", "big-endian"}:
         raise Ctf2Fault(f"unknown byte order {format_value(order)}")
@@ -649,7 +611,7 @@ def is_big_endian(of: dict[str, Any]) -> bool:
 
 
 def is_bit_reversed(of: dict[str, Any], big_end: bool) -> bool:
-    """Tell whether a number's bit order is not the natural one of its byte order."""
+    """Return whether the bit order differs from the natural one of the byte order."""
     natural = "last-to-first" if big_end else "first-to-last"
     order: str = get(of, "bit-order", str, natural)
     if order not in {"first-to-last", "last-to-first"}:
@@ -658,7 +620,7 @@ def is_bit_reversed(of: dict[str, Any], big_end: bool) -> bool:
 
 
 def get_display_base(of: dict[str, Any]) -> int:
-    """Return the base to show an integer in."""
+    """Return the base to display an integer in."""
     base: int = get(of, "preferred-display-base", int, 10)
     if base not in {2, 8, 10, 16}:
         raise Ctf2Fault(f"no integer is shown in base {format_value(base)}")
@@ -691,7 +653,7 @@ def get_mappings(of: dict[str, Any], key: str) -> Mappings:
 
 
 def parse_ranges(ranges: list[Any]) -> Ranges:
-    """Return integer ranges, at least one."""
+    """Parse integer ranges, at least one."""
     result = []
     for span in ranges:
         match span:
@@ -705,7 +667,7 @@ def parse_ranges(ranges: list[Any]) -> Ranges:
 
 
 def get_objects(of: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Return an array of objects, empty where there is none."""
+    """Return an array of objects, empty by default."""
     found = get(of, key, list, [])
     if not all(isinstance(item, dict) for item in found):
         raise Ctf2Fault(f"the property {key!r} is no array of objects")
@@ -713,6 +675,6 @@ def get_objects(of: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def refuse_extensions(of: dict[str, Any]) -> None:
-    """Refuse what an unknown extension could have changed (CTF2-SPEC-2.0, 5.2)."""
+    """Refuse extensions, which could have changed anything (CTF2-SPEC-2.0, 5.2)."""
     if of.get("extensions"):
         raise Ctf2Fault(f"unknown extension {format_value(of['extensions'])}")

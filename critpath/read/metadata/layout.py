@@ -48,7 +48,7 @@ def alignment(of: FieldClass) -> int:
 
 
 def is_text(of: FieldClass) -> bool:
-    """Tell whether an array is a string, as babeltrace2 decides it."""
+    """Return whether an array is a string, by babeltrace2's rule."""
     return (
         isinstance(of, ArrayClass)
         and isinstance(of.element, IntegerClass)
@@ -59,7 +59,7 @@ def is_text(of: FieldClass) -> bool:
 
 
 def iter_references(fields: Iterable[FieldClass | None]) -> Iterator[FieldPath]:
-    """Yield the path of every field that others need: selectors and lengths."""
+    """Yield the path of every field that others depend on: selectors and lengths."""
     for of in fields:
         match of:
             case TextClass(length=tuple() as path):
@@ -76,7 +76,7 @@ def iter_references(fields: Iterable[FieldClass | None]) -> Iterator[FieldPath]:
 
 
 def find_encoding(name: str) -> int:
-    """Return the position of an encoding in ENCODINGS; unknown ones read as UTF-8."""
+    """Return the index of an encoding in ENCODINGS; unknown ones read as UTF-8."""
     canonical = name.lower().replace("utf16", "utf-16").replace("utf32", "utf-32")
     canonical = canonical.replace("16le", "16-le").replace("16be", "16-be")
     canonical = canonical.replace("32le", "32-le").replace("32be", "32-be")
@@ -84,12 +84,12 @@ def find_encoding(name: str) -> int:
 
 
 def decode_texts(texts: Iterable[tuple[bytes, int]]) -> Iterator[str]:
-    """Yield texts of the decoder, each with the position of its encoding in ENCODINGS."""
+    """Decode the decoder's texts, each given with the index of its encoding."""
     return (text.decode(ENCODINGS[encoding], "replace") for text, encoding in texts)
 
 
 def is_packable(of: FieldClass) -> bool:
-    """Tell whether an array is a few bytes that make one number (an IPv4 address)."""
+    """Return whether an array is a few bytes that make one number (an IPv4 address)."""
     return (
         isinstance(of, ArrayClass)
         and isinstance(of.length, int)
@@ -101,7 +101,7 @@ def is_packable(of: FieldClass) -> bool:
 
 
 def fixed_size(of: FieldClass) -> int | None:
-    """Return the bits of a field from its aligned begin, or None if they vary."""
+    """Return the bits of a field from its aligned begin, None if they vary."""
     size: int | None = None
     match of:
         case IntegerClass() | FloatClass():
@@ -145,7 +145,7 @@ def _extent(of: StructureClass) -> tuple[int, int | None]:
 
 
 def fixed_layout(scopes: Iterable[StructureClass | None]) -> tuple[int, int] | None:
-    """Return alignment and bits of scopes one after the other, if both are fixed."""
+    """Return alignment and bits of consecutive scopes, if both are fixed."""
     align, bits = 1, 0
     for of in scopes:
         if of is None:
@@ -164,7 +164,7 @@ MOST_VARIANTS = 4  # as in _tables.pxi
 
 
 class _FlatHeader:
-    """What `flat_header` gathers on its way through one option."""
+    """Places of id and timestamp, gathered along one option of a header's variant."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class _FlatHeader:
         self.time = time
 
     def add(self, of: FieldClass, clock: str) -> bool:
-        """Place a field; False if the native fast way cannot read it."""
+        """Place a field; return False if the native fast path cannot read it."""
         if isinstance(of, StructureClass):
             to = alignment(of)
             self.at = -(-self.at // to) * to
@@ -198,17 +198,17 @@ class _FlatHeader:
 def flat_header(
     of: StructureClass | None, clock: str, needed: frozenset[FieldPath]
 ) -> tuple[tuple[int, int, int], list[HeaderVariant]] | None:
-    """Tell where an event header's fields lie, if each option of its variant fixes it.
+    """Locate an event header's fields, if each option of its variant fixes them.
 
-    That holds for LTTng's compact and large headers and for headers without variant;
-    the decoder then reads them without a program.
+    That holds for LTTng's compact and large headers and for headers without variant; the
+    decoder then reads them without a program.
 
     Returns
     -------
     tuple or None
-        (alignment, selector's place, selector's bits), and for each range of the
-        selector (low, high, bits of the header, place and bits of the id, place and
-        bits of the timestamp); None if only the program can read it.
+        (alignment, selector's place, selector's bits), and for each range of the selector
+        (low, high, bits of the header, place and bits of the id, place and bits of the
+        timestamp); None if only a program can read it.
     """
     fields = of.members if of is not None else ()
     last = fields[-1].field if fields else None
@@ -220,7 +220,7 @@ def flat_header(
             return None
         if variant is not None and variant.selector == ("event-header", member.name):
             selector = (head.at - member.field.bits, member.field.bits)
-    # Without a variant there is one way, whatever the first bit says.
+    # Without a variant there is one layout, whatever the first bit is.
     others = {p for p in needed if p[0] == "event-header"}
     if of is None or variant is None:
         rows, selector = [(0, 1, head)], (0, 1)
@@ -239,7 +239,7 @@ def flat_header(
 def _flat_variants(
     variant: VariantClass, head: _FlatHeader, align: int, clock: str
 ) -> list[tuple[int, int, _FlatHeader]]:
-    """Return the ranges of a header's variant with what follows; none if one is not flat."""
+    """Return a header's layout for each range of its variant; none if one is not flat."""
     rows = []
     for option in variant.options:
         way = _FlatHeader(head.at, head.event, head.time)

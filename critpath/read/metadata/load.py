@@ -67,7 +67,7 @@ _LARGEST_KEPT = 4 << 20
 
 
 def _parse_cached(data: bytes, file: str) -> TraceClass:
-    """Parse metadata, or return what was made of the same content of the same file."""
+    """Parse metadata, or return the result for the same content of the same file."""
     known = _cache.get(file)
     if known is not None and known[0] == data:
         return known[1]
@@ -83,16 +83,7 @@ def _parse_cached(data: bytes, file: str) -> TraceClass:
 def read_metadata_bytes(data: bytes, file: str) -> TraceClass:
     """Read metadata from memory: TSDL or JSON text, in packets or plain.
 
-    Parameters
-    ----------
-    data : bytes
-        The file's content.
-    file : str
-        Its name, for messages.
-
-    Returns
-    -------
-    TraceClass
+    ``file`` is the name for messages.
 
     Raises
     ------
@@ -123,7 +114,7 @@ def _packet_byte_order(data: bytes) -> str:
 
 
 def _unpack(data: bytes, byte_order: str) -> bytes:
-    """Return the text in metadata packets, end to end."""
+    """Return the text in metadata packets, concatenated."""
     header = struct.Struct(byte_order + _PACKET_HEADER)
     content = bytearray()
     first_uuid = None

@@ -62,10 +62,6 @@ def parse_tsdl(text: str, file: str = "metadata") -> TraceClass:
     file : str
         Its name, for the `MetadataError` of an event that is parsed later.
 
-    Returns
-    -------
-    TraceClass
-
     Raises
     ------
     SyntaxFault
@@ -233,7 +229,7 @@ class _Assembler:
         return events
 
     def _reaches(self, plain: RawEvent, near: frozenset[str]) -> bool:
-        """Tell whether an event may need more than itself and types with names."""
+        """Return whether an event may depend on more than itself and named types."""
         begin, end, *_ = plain
         return (
             any(m[1] in near for m in _REFERENCE.finditer(self.blocks.text, begin, end))
@@ -243,7 +239,7 @@ class _Assembler:
     def _plain_event(
         self, plain: RawEvent, header: StructureClass | None, stream: StreamClass, default: str
     ) -> EventRecordClass:
-        """Parse a block that was left out."""
+        """Parse the block of a deferred event."""
         return self._event(self.blocks.event(plain), plain[3], header, stream, default)
 
     def _later(
@@ -254,7 +250,7 @@ class _Assembler:
         default: str,
         number: int,
     ) -> EventRecordClass:
-        """Parse an event that is asked for after everything else."""
+        """Parse a deferred event when it is asked for."""
         try:
             with self.lock:
                 return self._plain_event(blocks[number], header, stream, default)
@@ -309,19 +305,18 @@ class _Assembler:
         return self.blocks.inner.fault(message)
 
     def _check_clocks(self, clocks: dict[str, ClockClass], counted: Collection[str]) -> None:
-        """Describe clocks that are not; ``counted`` are those of packets and events."""
+        """Describe the clocks that lack it; ``counted`` are those of packets and events."""
         described = bool(clocks)
         for name in sorted(self.types.leaves.clocks - clocks.keys()):
             if described and name in counted:
-                # Whether one of the others is meant nobody knows: a guess would put events
-                # at another time.
+                # Guessing which of the others is meant could put events at another time.
                 raise self.blocks.inner.fault(f"clock {name[:40]!r} is not among those described")
             clocks[name] = ClockClass(name)
             self.types.warnings[f"clock {name!r} is not described: 1 GHz assumed"] = None
 
 
 def _headers(streams: Mapping[int, StreamClass]) -> list[StructureClass | None]:
-    """Return the scopes that stand before an event's own."""
+    """Return the scopes that precede an event's own."""
     found: list[StructureClass | None] = []
     for stream in streams.values():
         found += [stream.packet_context, stream.event_header, stream.event_context]
@@ -362,9 +357,7 @@ def _clock_of(structure: StructureClass | None) -> str:
     return ""
 
 
-# -----------------------------------------------------------------------------
-# Reads the blocks of a TSDL text (CTF 1.8 metadata) and the types between them.
-
+# Blocks, and the types between them.
 
 _KNOWN = {
     "trace": frozenset(("major", "minor", "uuid", "byte_order", "packet.header")),
@@ -446,7 +439,7 @@ class TsdlDocument:
             raise self.tokens.fault(at, "the 'trace' block does not end")
         raise self.tokens.fault(start, "the trace has no 'byte_order'")
 
-    # ------------------------------------------------------------ blocks
+    # Blocks.
 
     def parse(self) -> None:
         """Parse the text."""
@@ -519,7 +512,7 @@ class TsdlDocument:
         block.values[key] = entry
 
     def event(self, plain: RawEvent) -> TsdlBlock:
-        """Parse an event that was left out."""
+        """Parse a deferred event."""
         from critpath.read._scan import plain_fields  # noqa: PLC0415 - short texts do without
 
         fields = plain_fields(self.text, plain[6], plain[1])
@@ -536,13 +529,11 @@ class TsdlDocument:
         return self._block("event", self.inner)
 
     def fault(self, plain: RawEvent, message: str) -> SyntaxFault:
-        """Return the fault to raise at an event that was left out."""
+        """Return the fault to raise at a deferred event."""
         return SyntaxFault(message, 1 + self.text.count("\n", 0, plain[0]))
 
 
-# -----------------------------------------------------------------------------
-# Resolves what sequences and variants refer to, once a type has its place in a scope.
-
+# Resolving what sequences and variants refer to.
 
 FieldPath = tuple[str, ...]
 RangesByLabel = dict[str, tuple[tuple[int, int], ...]]
@@ -572,15 +563,9 @@ _TIMES = frozenset(("default-clock-timestamp", "packet-end-default-clock-timesta
 
 
 def assign_roles(scope: str, structure: StructureClass, clock: str) -> StructureClass:
-    """Give the fields whose names CTF 1.8 reserves their roles.
+    """Assign roles to the fields whose names CTF 1.8 reserves.
 
-    Parameters
-    ----------
-    scope : str
-        One of `SCOPES`.
-    structure : StructureClass
-    clock : str
-        Clock of timestamps that map none.
+    ``clock`` is for timestamps that map none.
     """
     roles = _ROLES.get(scope, {})
 
@@ -614,7 +599,7 @@ def assign_roles(scope: str, structure: StructureClass, clock: str) -> Structure
 
 
 def _is_uuid(of: FieldClass) -> TypeGuard[ArrayClass]:
-    """Tell whether a field is 16 bytes one after the other."""
+    """Return whether a field is 16 consecutive bytes."""
     return (
         isinstance(of, ArrayClass)
         and of.length == 16
@@ -626,12 +611,7 @@ def _is_uuid(of: FieldClass) -> TypeGuard[ArrayClass]:
 class Resolver:
     """Replaces the selectors in one scope's structure by absolute paths.
 
-    Parameters
-    ----------
-    environment : mapping
-        Integers in it can be lengths.
-    fault : callable
-        Returns the fault to raise at a field class, from it and a message.
+    ``environment`` may hold lengths; ``fault`` makes the error for a field class and a message.
     """
 
     def __init__(
@@ -654,14 +634,7 @@ class Resolver:
         structure: StructureClass,
         scopes: Mapping[str, StructureClass | None],
     ) -> StructureClass:
-        """Return the structure with every selector resolved.
-
-        Parameters
-        ----------
-        scope : str
-        structure : StructureClass
-        scopes : mapping of str to StructureClass
-            The scopes decoded before this one, already resolved.
+        """Resolve every selector of a structure; ``scopes`` are those decoded before it.
 
         Raises
         ------
@@ -728,9 +701,9 @@ class Resolver:
         return VariantClass(selector, tuple(options))
 
     def _spans(self, target: IntegerClass) -> tuple[RangesByLabel, RangesByLabel]:
-        """Return the ranges of each label, as it stands and without underscore.
+        """Return the ranges of each label, as written and without a leading underscore.
 
-        LTTng puts one before the names of fields, not always before labels.
+        LTTng prefixes the names of fields with one, but not always labels.
         """
         known = self._labels.get(id(target))
         if known is None:
@@ -764,8 +737,8 @@ class Resolver:
     def _find(self, of: FieldClass, path: FieldPath) -> tuple[FieldPath, IntegerClass]:
         """Return the absolute path and class of the integer that a selector names.
 
-        A relative name is looked up from the innermost structure outwards, then in
-        the scopes decoded earlier, the latest first (CTF 1.8, 7.3.2).
+        A relative name is looked up from the innermost structure outwards, then in the scopes
+        decoded earlier, the latest first (CTF 1.8, 7.3.2).
         """
         scope, *names = path
         if scope:

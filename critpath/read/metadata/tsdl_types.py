@@ -1,8 +1,7 @@
 """Parses TSDL type declarations (CTF 1.8, chapter 7) into field classes.
 
 Selectors of sequences and variants stay as written, marked by a first element ``""``
-(relative) or the scope's name (absolute), until `tsdl.Resolver` knows where in an
-event their field stands.
+(relative) or the scope's name (absolute), for `tsdl.Resolver`.
 """
 
 from __future__ import annotations
@@ -46,13 +45,7 @@ _MAX_WEIGHT = 100_000
 class TypeParser(Cursor):
     """A recursive-descent parser over tokens, with scopes of named types.
 
-    Parameters
-    ----------
-    tokens : Tokens
-    big_endian : bool
-        The trace's own byte order.
-    outer : TypeParser, optional
-        Has parsed the top level, whose types this one may name.
+    ``outer`` is the parser of the top level, whose types this one may name.
     """
 
     def __init__(
@@ -74,10 +67,10 @@ class TypeParser(Cursor):
             self.integers, self.members_known = outer.integers, outer.members_known
             self.scopes = [outer.scopes[0]]
 
-    # ------------------------------------------------------ declarations
+    # Declarations.
 
     def declaration(self) -> bool:
-        """Parse a typedef, a typealias or a type by itself; False if it is none."""
+        """Parse a typedef, a typealias or a type by itself; return False if there is none."""
         word = self.words[self.at]
         if word == "typedef":
             self.at += 1
@@ -156,7 +149,7 @@ class TypeParser(Cursor):
                 self.places[id(array)] = (array, at)
         return shape
 
-    # ------------------------------------------------------------- types
+    # Types.
 
     def type(self) -> DeclaredType:
         """Parse a type specifier."""
@@ -229,17 +222,10 @@ class TypeParser(Cursor):
         return made
 
     def plain_structure(self, fields: Sequence[tuple[str, str, str]]) -> DeclaredType | None:
-        """Make a structure of fields that name and describe no types, or return None.
+        """Make a structure of fields that neither name nor define types.
 
-        Parameters
-        ----------
-        fields : sequence of (type, name, dimensions)
-            As `_scan.plain_fields` cuts them.
-
-        Returns
-        -------
-        Shape or None
-            None for `type` to parse it whole, for anything else and to say what is wrong.
+        ``fields`` are (type, name, dimensions), from `_scan.plain_fields`.  Returns None for
+        anything else and for faults, which `type` then parses and reports.
         """
         align = weight = depth = 1
         members = {}
@@ -263,7 +249,7 @@ class TypeParser(Cursor):
         return DeclaredType(StructureClass(tuple(members.values()), align), align, weight, depth)
 
     def _plain_type(self, text: str, dimensions: str) -> DeclaredType | None:
-        """Parse a type that depends on nothing around it; None for any other."""
+        """Parse a type that depends on nothing around it; return None for any other."""
         if text.startswith((*COMPOUND, *_DECLARATIONS)):
             return None
         try:
@@ -370,9 +356,7 @@ class TypeParser(Cursor):
         return DeclaredType(field, align, weight, depth, is_open)
 
 
-# -----------------------------------------------------------------------------
-# Parses what TSDL types are made of: attribute lists, numbers, enumeration labels.
-
+# Attribute lists, numbers and enumeration labels.
 
 Labels = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 
@@ -422,13 +406,7 @@ class Attribute(Record):
 
 
 class Attributes:
-    """The attributes of one ``{ ... }`` in order.
-
-    Parameters
-    ----------
-    tokens : Tokens
-    entries : list of Attribute
-    """
+    """The attributes of one ``{ ... }``, in order."""
 
     def __init__(self, tokens: Tokens, entries: list[Attribute]) -> None:
         self.tokens = tokens
@@ -484,7 +462,7 @@ def read_value(tokens: Tokens, key: str, at: int) -> tuple[Attribute, int]:
 
 
 def _number(tokens: Tokens, key: str, start: int, end: int) -> int | None:
-    """Return the number that a value is, None if it is a word."""
+    """Return a value's number, None if it is a word."""
     value = tokens.words[start:end]
     for left, right in itertools.pairwise(value):
         if left[-1] not in _MARKS and right[0] not in _MARKS:
@@ -498,7 +476,7 @@ def _number(tokens: Tokens, key: str, start: int, end: int) -> int | None:
 
 
 def parse_labels(tokens: Tokens, at: int) -> tuple[Labels, int]:
-    """Parse ``{ label = low ... high, ... }``; ranges of one label are put together."""
+    """Parse ``{ label = low ... high, ... }``, joining the ranges of each label."""
     words = tokens.words
     found: dict[str, list[tuple[int, int]]] = {}
     following = 0
@@ -541,17 +519,7 @@ def _span(tokens: Tokens, at: int) -> tuple[int, int, int]:
 
 
 class NumberBuilder:
-    """Makes number classes from attributes.
-
-    Parameters
-    ----------
-    tokens : Tokens
-        For the places of faults.
-    big_endian : bool
-        The trace's own byte order.
-    warnings : dict
-        Keys are the warnings so far, each once.
-    """
+    """Makes number classes from attributes; ``warnings`` are the keys of a dict, each once."""
 
     def __init__(self, tokens: Tokens, big_endian: bool, warnings: dict[str, None]) -> None:
         self._tokens = tokens
@@ -598,7 +566,7 @@ class NumberBuilder:
         self._encoding(attributes, self._select("string", attributes).get("encoding"))
 
     def enumeration(self, container: FieldClass, labels: Labels, at: int) -> IntegerClass:
-        """Make an enumeration of its container and its labels."""
+        """Make an enumeration from its container and labels."""
         if not isinstance(container, IntegerClass):
             raise self._tokens.fault(at, "an enumeration's values are no integers")
         return replace(container, mappings=labels)
