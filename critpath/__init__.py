@@ -1,25 +1,66 @@
 """critpath: tells why a program became slower, from the kernel's scheduling events.
 
-A program marks its own executions with `execution` (and `mark`); the rest is the
-command line's.
+What `__all__` lists is the Python API, and all of it: `extract` recordings, `compare` two
+sets of executions, `load` what was saved; `execution` and `mark` are for the program that
+is traced.  docs/python.md shows how.
 """
 
 TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
 if TYPE_CHECKING:
-    from typing import Any
-
+    from critpath.api import Comparison, calibrate, compare, extract, load, load_comparison
+    from critpath.errors import (
+        CritpathError,
+        InconclusiveError,
+        MetadataError,
+        TooMuchTimeError,
+        UnreadableError,
+        UsageError,
+    )
+    from critpath.model import CompareSettings, PathSet
     from critpath_marks import execution, mark
 
-__all__ = ["__version__", "execution", "mark"]
+__all__ = [
+    "CompareSettings",
+    "Comparison",
+    "CritpathError",
+    "InconclusiveError",
+    "MetadataError",
+    "PathSet",
+    "TooMuchTimeError",
+    "UnreadableError",
+    "UsageError",
+    "calibrate",
+    "compare",
+    "execution",
+    "extract",
+    "load",
+    "load_comparison",
+    "mark",
+]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+_MODULES = {
+    "critpath.api": ("Comparison", "calibrate", "compare", "extract", "load", "load_comparison"),
+    "critpath.errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "critpath.model": ("CompareSettings", "PathSet"),
+    "critpath_marks": ("execution", "mark"),
+}
 
 
-def __getattr__(name: str) -> "Any":
-    # What marks need is imported when they are asked for: the command line does not.
-    if name in {"execution", "mark"}:
-        from critpath_marks import execution, mark  # noqa: PLC0415 - see above
+if not TYPE_CHECKING:  # else every misspelt name would have a type
 
-        globals().update(execution=execution, mark=mark)
-        return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        # A name is imported when it is first asked for: a marked program needs no numpy.
+        for module, names in _MODULES.items():
+            if name in names:
+                from importlib import import_module  # noqa: PLC0415 - start-up time
+
+                value = getattr(import_module(module), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -56,7 +56,7 @@ def begin_early(jobs: int | None, sources: Sequence[Path]) -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let an interrupt wait: one while a process starts would leave that process to nobody.
+    """Let an interrupt wait: one while a process starts would orphan that process.
 
     It is blocked for what is started here, as a new program has no handler yet; and it is
     handled here, as another thread of this process may receive it.

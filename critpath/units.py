@@ -51,7 +51,7 @@ def format_share(share: float) -> str:
 
 
 def round_up(share: float) -> float:
-    """Round a share up to a whole percentage, of which it is never less."""
+    """Round a share up to a whole percentage."""
     return math.ceil(share * 100 - 1e-9) / 100
 
 
@@ -72,7 +72,7 @@ def safe_text(text: str) -> str:
     """Replace every character that could act on a terminal or hide text.
 
     Thread names, event names and paths come from the traced system and are under
-    the control of whoever ran a program there; every one of them passes here
+    the control of those who ran a program there; every one of them passes here
     before it reaches a terminal.
 
     Parameters

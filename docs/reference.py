@@ -12,19 +12,9 @@ from critpath.report.document.json_schema import file_names, json_schema, schema
 
 # What a notebook calls, in the order in which it does.
 CALLS: Final = (
-    "critpath.pipeline.extract",
-    "critpath.pipeline.compare",
-    "critpath.pipeline.CompareSettings",
-    "critpath.pipeline.calibrate",
-    "critpath.pipeline.thread_paths",
-    "critpath.store.save_paths",
-    "critpath.store.load_paths",
-    "critpath.report.document.comparison.comparison_document",
-    "critpath.report.html.as_html.render_html",
-    "critpath.report.document.as_json.to_json",
-    "critpath.report.document.as_json.load_document",
-    "critpath.execution",
-    "critpath.mark",
+    *("critpath.extract", "critpath.compare", "critpath.calibrate"),
+    *("critpath.load", "critpath.load_comparison", "critpath.CompareSettings"),
+    *("critpath.execution", "critpath.mark"),
 )
 
 
@@ -55,7 +45,8 @@ def _parameters(called: object) -> str:
             shown.append("*")
             starred = True
         default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
-        shown.append(f"{parameter.name}{default}")
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        shown.append(f"{stars}{parameter.name}{default}")
     return ", ".join(shown)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import critpath_marks
 from critpath import __version__
 from critpath.commands import VERBS
 from critpath.commands.parser import build_parser
@@ -22,7 +23,10 @@ from critpath.errors import UsageError
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted(
     path
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("fixtures/**/*.md"))
+    for path in (
+        *(*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")),
+        *(*ROOT.glob("fixtures/**/*.md"), ROOT / "marks" / "README.md"),
+    )
     if path.is_file()
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -123,7 +127,8 @@ def test_the_published_schemas_are_the_ones_that_critpath_checks_by(renew):
 
 
 def test_variables_of_the_environment_that_are_read_are_documented():
-    code = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "critpath").rglob("*.py"))
+    files = [*(ROOT / "critpath").rglob("*.py"), *(ROOT / "marks").rglob("*.py")]
+    code = "\n".join(p.read_text(encoding="utf-8") for p in files)
     own = set(re.findall(r'"(CRITPATH_[A-Z_]+|GITHUB_[A-Z_]+)"', code))
     read = own | set(re.findall(r'environ(?:\.get\(|\[)"([A-Z_]+)"', code))
     documented = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
@@ -229,6 +234,7 @@ def test_the_changelog_has_this_version():
     assert f"## [{__version__}]" in text
     assert PROJECT["project"]["version"] == __version__
     assert f"version: '{__version__}'" in (ROOT / "meson.build").read_text(encoding="utf-8")
+    assert critpath_marks.__version__ == __version__
 
 
 def tracked() -> list[Path]:

@@ -134,7 +134,7 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
         warn([f"{plural(kept, 'execution')} can hardly tell a change from chance"], quiet=quiet)
     rest = f", {left_out:,} left out (--executions)" if left_out else ""
     hint(
-        f"{pipeline.said_of(baseline)} saved to {arguments.output}{rest}; "
+        f"{pipeline.describe_baseline(baseline)} saved to {arguments.output}{rest}; "
         f"next: critpath compare {arguments.output} SAMPLE",
         quiet=quiet,
     )
@@ -187,7 +187,7 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
         return _REFUSED[outcome.comparison.verdict]
     if outcome.dropped:
         hint(f"made way: {', '.join(outcome.dropped)}", quiet=quiet)
-    hint(f"{arguments.file} has {pipeline.said_of(outcome.baseline)} now", quiet=quiet)
+    hint(f"{arguments.file} has {pipeline.describe_baseline(outcome.baseline)} now", quiet=quiet)
     return EXIT_OK
 
 
@@ -265,7 +265,7 @@ def summary(baseline: Baseline) -> dict[str, Any]:
 
 
 def _session(session: Session) -> dict[str, Any]:
-    from critpath.pipeline import with_switches  # noqa: PLC0415 - numpy
+    from critpath.pipeline import note_repaired_switches  # noqa: PLC0415 - numpy
     from critpath.store.baseline import mean_times  # noqa: PLC0415 - numpy
 
     paths = session.paths
@@ -281,7 +281,7 @@ def _session(session: Session) -> dict[str, Any]:
         "lossy": int(paths.lossy.sum()),
         "means": {name: mean for name, mean, _ in mean_times(paths)},
         **{name: _fact(paths, key) for key, name in _FACTS.items()},
-        "warnings": list(with_switches(paths).warnings),
+        "warnings": list(note_repaired_switches(paths).warnings),
     }
 
 

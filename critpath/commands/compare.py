@@ -14,7 +14,7 @@ from critpath.commands.settings import COMPARING, READING, RUNNING, Settings, co
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError
 
 if TYPE_CHECKING:
-    from critpath.model import Comparison, PathSet
+    from critpath.model import Analysis, PathSet
 
 SETTINGS = (*READING, *RUNNING, *COMPARING)
 
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return EXIT_CODES[comparison.verdict]
 
 
-def in_doubt(comparison: Comparison, normal: Path, sample: Path) -> Comparison:
+def in_doubt(comparison: Analysis, normal: Path, sample: Path) -> Analysis:
     """Warn where a baseline is what is to be judged: the arguments may be exchanged."""
     from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - numpy
 
@@ -97,7 +97,7 @@ def missing_baseline(normal: Path, sample: Path) -> UnreadableError:
     )
 
 
-def compare_sources(normal: Path, sample: Path, settings: Settings) -> Comparison:
+def compare_sources(normal: Path, sample: Path, settings: Settings) -> Analysis:
     """Extract both sets and compare them."""
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 

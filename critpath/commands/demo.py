@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.commands.compare import compare_sources
 from critpath.commands.output import hint, make_console
-from critpath.commands.record import Teller
+from critpath.commands.record import ProgressReporter
 from critpath.commands.reports import write_files
 from critpath.commands.settings import Settings
 from critpath.errors import CritpathError, UsageError
@@ -266,7 +266,7 @@ def _record(place: Path, options: tuple[str, ...], directory: Path, *, quiet: bo
         *("--seed", str(SEED), "--executions", str(EXECUTIONS)),
         *("--directory", str(directory.absolute()), *options),
     )
-    tell = Teller(quiet=True)
+    tell = ProgressReporter(quiet=True)
     hint(f"recording {place}", quiet=quiet)
     try:
         with _before_others():

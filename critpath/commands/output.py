@@ -216,9 +216,9 @@ def hint(message: str, *, quiet: bool) -> None:
 
 def messages_of(paths: PathSet) -> list[str]:
     """Return everything a reader must know about extracted paths."""
-    from critpath.pipeline import with_switches  # noqa: PLC0415 - numpy
+    from critpath.pipeline import note_repaired_switches  # noqa: PLC0415 - numpy
 
-    return [*with_switches(paths).warnings, *paths.executions.notes, *_lost(paths)]
+    return [*note_repaired_switches(paths).warnings, *paths.executions.notes, *_lost(paths)]
 
 
 def _lost(paths: PathSet) -> list[str]:

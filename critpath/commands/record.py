@@ -103,12 +103,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.record.session import record  # noqa: PLC0415 - start-up time of other verbs
 
     quiet = settings["quiet"]
-    tell = Teller(quiet=quiet)
+    tell = ProgressReporter(quiet=quiet)
     try:
         outcome = record(request, tell)
     finally:
         tell.close()
-    for line in said_of(outcome, request):
+    for line in describe_outcome(outcome, request):
         # What makes a recording worth less is said to those who want quiet, too.
         hint(line, quiet=quiet and not line.startswith("warning: "))
     return outcome.exit_code
@@ -214,7 +214,7 @@ def _default_output(name: str) -> Path:
     return Path(f"critpath-{time.strftime('%Y%m%dT%H%M%S')}-{plain[:40].strip('.-') or 'command'}")
 
 
-class Teller:
+class ProgressReporter:
     """Shows on stderr what goes on, but wakes nothing up while the command runs."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -277,7 +277,7 @@ _FEW = 10  # runs below which the gate can hardly say anything
 _SHOWN = 5
 
 
-def said_of(outcome: Outcome, request: Request) -> Iterator[str]:
+def describe_outcome(outcome: Outcome, request: Request) -> Iterator[str]:
     """Yield the lines of the summary; those that must be read begin with ``warning: ``."""
     if not outcome.recordings:
         yield "critpath: ended before there was anything to keep: no recording"

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         # What extract wrote, or a baseline: nothing is read anew.
         from critpath import pipeline  # noqa: PLC0415 - the stages
 
-        print_paths(pipeline.saved_paths(source), arguments.format)
+        print_paths(pipeline.load_saved_paths(source), arguments.format)
         return 0
     document = load_saved(arguments.file)
     kind = str(document["format"]).split("/")[1]

@@ -28,7 +28,7 @@ cdef enum:
 # ------------------------------------ rows of a block, and of later blocks that are carried into it
 
 # Columns of rows, those of worker w from start[w] to start[w + 1].  Of a block they are
-# filled in worker by worker, from `data` (`critpath.model.Opened`).
+# filled in worker by worker, from `data` (`critpath.model.OpenColumns`).
 ctypedef struct Rows:
     int64_t workers
     const int64_t* start
@@ -509,7 +509,7 @@ cdef class Walks:
         Parameters
         ----------
         k : int
-        block : Opened
+        block : OpenColumns
             Rows that walks come to are filled in.
         carried : tuple of arrays
             start, begin, end, state, detail, cpu, waker, woken of the rows of later blocks

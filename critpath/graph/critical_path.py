@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from critpath.errors import TooMuchTimeError, UsageError
 from critpath.graph._processors import Account, untiled
 from critpath.graph._walk import Walks, fill_begins, gather, held_over
 from critpath.model import (
+    F64,
     I32,
     I64,
     MOST_TIME,
@@ -22,6 +23,7 @@ from critpath.model import (
     Executions,
     Loss,
     PathSet,
+    ReplayedRecording,
     State,
     Workers,
     join_stored,
@@ -29,7 +31,7 @@ from critpath.model import (
 from critpath.units import plural
 
 # A processor that idles takes who can run within microseconds, a virtual one in less than
-# this.  Who waited although it idled for so long was held back, whoever ran besides.
+# this.  A thread that waited although it idled for so long was held back, whatever ran besides.
 HELD_BACK_NS = 2_000_000
 HELD_BACK_SHARE = 0.1
 
@@ -44,7 +46,7 @@ _STOLEN: Final = (np.int64, np.int64, np.uint8, np.int32)
 _RAN: Final = (np.int64, np.int64, np.int32)
 
 
-class TooManySegments(Exception):  # noqa: N818 - says what is the matter, and is no failure
+class TooManySegmentsError(Exception):
     """Paths that are walked together have more segments than they may have."""
 
 
@@ -98,10 +100,10 @@ class Sweep:
         self._links = _by_receiver(packets, len(workers))
         self._table = _processor_table(processors)
         self._processors, self._interrupts = len(processors), interrupts
-        self._rows = Carried(self._cuts, ROWS, carried)
+        self._rows = BoundaryRows(self._cuts, ROWS, carried)
         # A row or two of each processor: all are kept.
-        self._stolen = Carried(self._cuts, _STOLEN)
-        self._ran = Carried(self._cuts, _RAN)
+        self._stolen = BoundaryRows(self._cuts, _STOLEN)
+        self._ran = BoundaryRows(self._cuts, _RAN)
 
     def paths(self, subjects: I64, begin: I64, end: I64, *, most: int = 0) -> CriticalPaths:
         """Extract the critical path of every execution.
@@ -124,7 +126,7 @@ class Sweep:
 
         Raises
         ------
-        TooManySegments
+        TooManySegmentsError
             As soon as that is known.
         """
         most = most if len(subjects) > 1 else 0
@@ -144,7 +146,9 @@ class Sweep:
         self._account(account, end)
         codes, texts = _who_ran(account, workers, self._strings)
         start, low, high, state, detail, comm, tid, host, cpu = account.take(
-            codes, workers.tid, workers.name
+            codes,
+            workers.tid,
+            workers.name,
         )
         wrong = untiled(start, low, high, begin, end)
         if wrong >= 0:
@@ -181,7 +185,7 @@ class Sweep:
             block = self._blocks[k].opened()
             walks.advance(k, block, self._rows.into(k))
             if 0 < most < walks.emitted:
-                raise TooManySegments
+                raise TooManySegmentsError
             if k and walks.waits(k) >= 0:
                 fill_begins(block, int(self._cuts[k - 1]))
                 self._rows.carry(k, block.columns)
@@ -199,7 +203,7 @@ class Sweep:
                 after = int(self._cuts[k - 1]) if k else int(np.iinfo(np.int64).min)
                 account.account(after, stolen, self._stolen.into(k), ran, self._ran.into(k))
                 if 0 < account.most < account.pieces:
-                    raise TooManySegments
+                    raise TooManySegmentsError
                 wanted -= 1
             if account.left:
                 self._stolen.carry(k, stolen)
@@ -225,7 +229,8 @@ def sweep_paths(
 
 
 def _by_receiver(
-    packets: Sequence[tuple[int, int, int, int]], workers: int
+    packets: Sequence[tuple[int, int, int, int]],
+    workers: int,
 ) -> tuple[I64, I64, I64, I64, U8]:
     """Return links of packets: start [workers + 1], time, source, sent, kind."""
     table = np.array(packets, np.int64).reshape(-1, 4)
@@ -247,11 +252,13 @@ def _processor_table(processors: Sequence[tuple[int, int]]) -> I32:
 
 
 def _who_ran(
-    account: Account, workers: Workers, strings: Sequence[str]
+    account: Account,
+    workers: Workers,
+    strings: Sequence[str],
 ) -> tuple[I32, tuple[str, ...]]:
     """Return details of waits for a cpu by who ran, and the strings with them.
 
-    They are by worker from 2 on, after those of idle and of nobody known.  Whoever held
+    They are by worker from 2 on, after those of idle and of unknown threads.  Whoever held
     the processor longest is named, ``comm (tid)``, but ``idle`` where that alone shows
     that nobody who ran was in the way: under a quota, others run in the meantime.
     """
@@ -266,6 +273,120 @@ def _who_ran(
     return codes, tuple(texts)
 
 
+# ------------------------------------------------------------ all executions of a recording
+
+
+# A first guess, in segments: a path is on one processor at a time, mostly, and interrupts
+# cut its rows.
+_CUTS: Final = 3
+_AT_LEAST: Final = 32
+
+
+def extract_paths(
+    replayed: ReplayedRecording,
+    executions: Executions,
+    recording: str,
+    specification: str,
+    *,
+    interrupts: bool,
+    most_segments: int = 0,
+    most_carried: int = 0,
+) -> Iterator[PathSet]:
+    """Walk the executions of a recording, together as far as memory allows.
+
+    Parameters
+    ----------
+    replayed : ReplayedRecording
+    executions : Executions
+        Found in its events.
+    recording, specification : str
+        What the sets say of themselves.
+    interrupts : bool
+        Take interrupt work out of running time.
+    most_segments : int
+        Of paths that are walked together; 0 for no limit.
+    most_carried : int
+        Bytes of rows that are kept for executions that are asked for later; 0 for as many as
+        is usual.
+
+    Yields
+    ------
+    PathSet
+        Each has the facts of the whole recording.
+    """
+    events = replayed.events
+    subjects = subject_workers(replayed.workers, executions)
+    lossy = overlaps_loss(events.losses, executions.host, executions.begin, executions.end)
+    notes = (*executions.notes, *left_out(subjects, executions))
+    sweep = Sweep(
+        replayed.blocks,
+        replayed.workers,
+        events.strings,
+        replayed.processors,
+        replayed.packets,
+        events.losses,
+        interrupts=interrupts,
+        carried=most_carried or MOST_CARRIED,
+    )
+
+    def walk(first: int, last: int) -> tuple[slice, CriticalPaths]:
+        """Walk some executions, or the first half of them, or fewer, as memory allows."""
+        while True:
+            rows = slice(first, last)
+            windows = executions.begin[rows], executions.end[rows]
+            try:
+                return rows, sweep.paths(subjects[rows], *windows, most=most_segments)
+            except TooManySegmentsError:
+                last = first + (last - first) // 2
+
+    def part(rows: slice, paths: CriticalPaths) -> PathSet:
+        return PathSet(
+            executions=executions.rows(rows),
+            paths=paths,
+            session=np.zeros(len(paths), np.int64),
+            sources=(recording,),
+            specification=specification,
+            losses=events.losses,
+            lossy=lossy[rows],
+            environment=(
+                *events.environment,
+                {"recording": recording, "clock_epoch": events.clock.epoch},
+            ),
+            events=events.total,
+            warnings=(*events.warnings, *replayed.warnings, *notes),
+        )
+
+    expected = _expected_segments(replayed, executions)
+    most = float(most_segments)
+    first = 0
+    while first < len(executions) or not first:
+        rows, paths = walk(first, _end_of_group(expected, first, most))
+        last = rows.stop
+        yield part(rows, paths)
+        if last >= len(executions):
+            return
+        # Executions differ: the next group may be twice as large at the most, and less if
+        # this one has shown that as many may be too much.
+        size, segments = float(expected[rows].sum()), max(len(paths.begin), 1)
+        most = size * min(2.0, most_segments / (2 * segments))
+        first = last
+
+
+def _expected_segments(replayed: ReplayedRecording, executions: Executions) -> F64:
+    """Return how many segments every execution may have."""
+    events = replayed.events
+    share = (executions.end - executions.begin) / max(events.end - events.begin, 1)
+    return _AT_LEAST + share * (_CUTS * replayed.rows / max(len(replayed.processors), 1))
+
+
+def _end_of_group(expected: F64, first: int, most: float) -> int:
+    """Return the end of the executions that are walked together."""
+    if not most:
+        return len(expected)
+    sums = np.cumsum(expected[first:])
+    return first + max(1, int(np.searchsorted(sums, most, side="right")))
+
+
 # -----------------------------------------------------------------------------
 # Rows of later blocks that reach back into an earlier one.
 
@@ -274,7 +395,7 @@ def _who_ran(
 Columns = tuple[np.ndarray[Any, Any], ...]
 
 
-class Carried:
+class BoundaryRows:
     """What is carried into each block, as far as that is known.
 
     Parameters
@@ -287,11 +408,14 @@ class Carried:
     """
 
     def __init__(
-        self, cuts: I64, kinds: Sequence[type[np.generic]], most: int = sys.maxsize
+        self,
+        cuts: I64,
+        kinds: Sequence[type[np.generic]],
+        most: int = sys.maxsize,
     ) -> None:
         self._cuts, self._most = cuts, most
         self._last = len(cuts) - 1
-        self._known = {self._last: nothing_carried(kinds)}
+        self._known = {self._last: empty_boundary_rows(kinds)}
         self._size = 0
 
     def reach(self, k: int) -> int:
@@ -323,7 +447,7 @@ class Carried:
                 self._size -= _size(self._known.pop(j))
 
 
-def nothing_carried(kinds: Sequence[type[np.generic]]) -> Columns:
+def empty_boundary_rows(kinds: Sequence[type[np.generic]]) -> Columns:
     """Return columns of no rows: what is carried into the last block."""
     return (np.zeros(1, np.int64), *(np.zeros(0, kind) for kind in kinds))
 
@@ -441,7 +565,7 @@ def left_out(subjects: I64, executions: Executions) -> tuple[str, ...]:
     return tuple(text for count, text in notes if count)
 
 
-def lives_of(
+def find_lifetimes(
     workers: Workers,
     strings: Sequence[str],
     tid: int | None,

@@ -13,7 +13,7 @@ import numpy as np
 
 from critpath.errors import UsageError
 from critpath.graph._walk import Walks
-from critpath.graph.critical_path import ROWS, nothing_carried, sweep_paths
+from critpath.graph.critical_path import ROWS, empty_boundary_rows, sweep_paths
 from critpath.model import (
     I64,
     U8,
@@ -21,9 +21,9 @@ from critpath.model import (
     CriticalPaths,
     State,
     Timelines,
-    filled_in,
     freeze_columns,
-    whole_block,
+    make_single_block,
+    open_filled,
 )
 
 WAKE, NET = 0, 1
@@ -226,7 +226,7 @@ def critical_paths(
         Take interrupt work out of running time, as IRQ and SOFTIRQ.
     """
     return sweep_paths(
-        BlockList([whole_block(timelines)]),
+        BlockList([make_single_block(timelines)]),
         timelines.workers,
         timelines.strings,
         timelines.processors,
@@ -283,7 +283,7 @@ def walk_paths(
         np.full(size, -1, np.int32),
         np.full(size, -1, np.int64),
     )
-    walks.advance(0, filled_in(rows), nothing_carried(ROWS))
+    walks.advance(0, open_filled(rows), empty_boundary_rows(ROWS))
     start, low, high, worker, state, position, cpu = walks.take()
     interval = np.where(cpu >= 0, position, -1).astype(np.int64)
     return start, low, high, worker.astype(np.int64), interval, state

@@ -14,7 +14,7 @@ from critpath.model import (
     I64,
     INTERFERENCE,
     RUNNING,
-    Comparison,
+    Analysis,
     Context,
     CriticalPaths,
     Finding,
@@ -157,7 +157,7 @@ class Holders:
 # What is explained, and what its segments are.
 
 
-def select_executions(comparison: Comparison, limit: int) -> tuple[list[int], int]:
+def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]:
     """Return the executions to align, most excess first, and how many are left out.
 
     Above the limit those are taken that are evenly spread over the order of the excess:

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from critpath.model.alignment import LETTERS, Alignment, Loop, in_doublings
+    from critpath.model.alignment import LETTERS, Alignment, Loop, label_duration
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Rate,
     )
     from critpath.model.clusters import Clustering, ClusterPairs, Outliers
-    from critpath.model.comparison import CompareSettings, Comparison
+    from critpath.model.comparison import Analysis, CompareSettings
     from critpath.model.detection import Change, Detection, StateTest
     from critpath.model.events import Clock, EventChunk, EventClass, EventRequest, Events, Loss
     from critpath.model.findings import (
@@ -64,21 +64,23 @@ if TYPE_CHECKING:
         Block,
         BlockList,
         Blocks,
-        Opened,
+        BlockStore,
+        OpenColumns,
+        ReplayedRecording,
         Timelines,
         Workers,
-        filled_in,
-        whole_block,
+        make_single_block,
+        open_filled,
     )
     from critpath.model.vectors import Symbol, VectorTable, identifiers, mid_ranks
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "alignment": ("Alignment", "LETTERS", "Loop", "in_doublings"),
+    "alignment": ("Alignment", "LETTERS", "Loop", "label_duration"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
     "clusters": ("ClusterPairs", "Clustering", "Outliers"),
-    "comparison": ("CompareSettings", "Comparison"),
+    "comparison": ("CompareSettings", "Analysis"),
     "detection": ("Change", "Detection", "StateTest"),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Context", "Finding", "Member"),
@@ -94,8 +96,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
-        *("Block", "BlockList", "Blocks", "Opened", "Timelines", "Workers", "filled_in"),
-        "whole_block",
+        *("Block", "BlockList", "BlockStore", "Blocks", "OpenColumns", "ReplayedRecording"),
+        *("Timelines", "Workers", "make_single_block", "open_filled"),
     ),
     "vectors": ("Symbol", "VectorTable", "identifiers", "mid_ranks"),
 }
@@ -127,8 +129,10 @@ __all__ = [
     "U8",
     "Aligned",
     "Alignment",
+    "Analysis",
     "Block",
     "BlockList",
+    "BlockStore",
     "Blocks",
     "Bool",
     "Calibration",
@@ -140,7 +144,6 @@ __all__ = [
     "Column",
     "ColumnStatistics",
     "CompareSettings",
-    "Comparison",
     "Context",
     "CpuLoss",
     "CriticalPaths",
@@ -160,13 +163,14 @@ __all__ = [
     "Manifest",
     "Member",
     "Missing",
-    "Opened",
+    "OpenColumns",
     "Outliers",
     "PackedBlock",
     "PackedBlocks",
     "PathSet",
     "Piece",
     "Rate",
+    "ReplayedRecording",
     "Rows",
     "Run",
     "State",
@@ -177,12 +181,12 @@ __all__ = [
     "Timelines",
     "VectorTable",
     "Workers",
-    "filled_in",
     "freeze_columns",
     "identifiers",
-    "in_doublings",
     "join_paths",
     "join_stored",
+    "label_duration",
+    "make_single_block",
     "mid_ranks",
-    "whole_block",
+    "open_filled",
 ]

@@ -156,7 +156,7 @@ class Alignment(Table):
         for i, (sequence, durations) in enumerate(zip(self.sequences, self.durations, strict=True)):
             text = "".join(letters[code] for code in sequence)
             record = SeqRecord(Seq(text), id=names[i] if names else str(i), description="")
-            record.letter_annotations["duration"] = "".join(map(in_doublings, durations.tolist()))
+            record.letter_annotations["duration"] = "".join(map(label_duration, durations.tolist()))
             if self.loops:
                 counts = (str(int(loop.iterations[i])) for loop in self.loops)
                 record.annotations["iterations"] = " ".join(counts)
@@ -180,6 +180,6 @@ class Alignment(Table):
         return result
 
 
-def in_doublings(duration: float) -> str:
+def label_duration(duration: float) -> str:
     """Return a duration (ns) as one of `DOUBLINGS`."""
     return DOUBLINGS[min(int(duration).bit_length(), len(DOUBLINGS) - 1)]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from critpath.units import plural, safe_text
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -155,7 +157,7 @@ class FloorAdvice:
     in_force: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration:
     """What a gate fed with these recordings would do.
 
@@ -194,3 +196,11 @@ class Calibration:
     detectable: tuple[Detectable, ...]
     floor: FloorAdvice
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.verdict.upper()}: {self.reasons[0] if self.reasons else ''}"]
+        lines += self.reasons[1:]
+        lines += [
+            f"({plural(self.executions, 'execution')}, {plural(self.splits, 'split')} a size)"
+        ]
+        return "\n".join(map(safe_text, lines))

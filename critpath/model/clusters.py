@@ -19,7 +19,7 @@ class Clustering(Table):
         Cluster of every execution, from 0, by size then canonical first member;
         never noise: see ``weak``.
     raw_labels : int64 [n]
-        What the extraction said, -1 for noise, same numbering.
+        Labels of the extraction, -1 for noise, same numbering.
     weak : bool [n]
         Noise that joined its nearest cluster (or became one of its own).
     ordering : int64 [n]

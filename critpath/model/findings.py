@@ -38,7 +38,7 @@ class ColumnStatistics(Table):
         The paper's view.
     p_structure, p_duration : float64 [columns]
         How many of the normal rows' own columns are at least as odd in their state
-        and in its duration (leave-one-out).  NaN where nothing can be said: no
+        and in its duration (leave-one-out).  NaN where it is unknown: no
         verdict, or a gap where the normal rows do not agree on a state.
     abnormal : bool [columns]
         The verdict: either stands out (Benjamini-Hochberg, 5 %).
@@ -234,7 +234,7 @@ class Cause:
     sentence : str
         "4 of 11 executions, +30.1 ms each: waiting for a timer in `worker-#`..."
     findings : tuple of int
-        Positions in `Comparison.findings`.
+        Positions in `Analysis.findings`.
     executions : tuple of int
         Positions in the sample set, ascending.
     contribution : float

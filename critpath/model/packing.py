@@ -29,7 +29,7 @@ from critpath.model._packing import (
     unpack_stolen,
 )
 from critpath.model.table import I64, U8
-from critpath.model.timelines import Block, Columns, Opened
+from critpath.model.timelines import Block, Columns, OpenColumns
 
 # Gives memory for a number of bytes.
 Take = Callable[[int], U8]
@@ -79,7 +79,7 @@ class PackedTable:
         _UNPACK[table](base, self.data, *columns)
         return columns
 
-    def opened(self, base: int, scratch: Take = _fresh) -> Opened:
+    def opened(self, base: int, scratch: Take = _fresh) -> OpenColumns:
         """Return what threads did, to be read thread by thread.
 
         Parameters
@@ -91,7 +91,7 @@ class PackedTable:
         # Never empty: native code takes the address of what is first.
         filled, at = np.zeros(self.owners + 1, np.uint8), np.zeros(self.owners + 1, np.int64)
         find_rows(self.data, columns[0], at[: self.owners])
-        return Opened(columns, filled, base, self.data, at)
+        return OpenColumns(columns, filled, base, self.data, at)
 
     def _room(self, table: int, scratch: Take) -> Columns:
         """Return columns with room for the rows."""
@@ -116,7 +116,7 @@ class PackedBlock:
     cut : int
         That of the block.
     base : int
-        What the first row of every owner is told relative to (ns).
+        Times of the first row of every owner are relative to it (ns).
     tables : tuple of PackedTable
         What threads did, interrupt work, who ran.
     """
@@ -178,7 +178,7 @@ class FetchedBlock:
         """As `Block.intervals`."""
         return self._columns(INTERVALS)
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenColumns:
         """Return what threads did, to be read thread by thread."""
         return self._fetch(INTERVALS).opened(self._base, self._scratch)
 
@@ -199,7 +199,7 @@ class PackedBlocks:
 
     def __init__(self) -> None:
         self._blocks: list[PackedBlock] = []
-        self._desk = Desk()
+        self._buffers = BufferPool()
 
     def append(self, block: PackedBlock) -> None:
         """Add the next block."""
@@ -213,21 +213,20 @@ class PackedBlocks:
     def close(self) -> None:
         """Forget the blocks."""
         self._blocks.clear()
-        self._desk = Desk()
+        self._buffers = BufferPool()
 
     def __len__(self) -> int:
         return len(self._blocks)
 
     def __getitem__(self, index: int) -> FetchedBlock:
         block = self._blocks[index]
-        return FetchedBlock(block.cut, block.base, block.tables.__getitem__, self._desk.take)
+        return FetchedBlock(block.cut, block.base, block.tables.__getitem__, self._buffers.take)
 
     def __iter__(self) -> Iterator[FetchedBlock]:
         return (self[index] for index in range(len(self)))
 
 
-# -----------------------------------------------------------------------------
-# Memory for the columns of blocks that is used again once nobody holds it.
+# ------------------------------------------------- memory for columns, used again
 
 
 _PIECE: Final = 32 << 20
@@ -239,8 +238,8 @@ _pieces: Final[list[U8]] = []
 _choosing: Final = Lock()
 
 
-def _unheld(arrays: list[U8], size: int) -> U8 | None:
-    """Return one of some arrays that has a size, and that nobody else names a part of."""
+def _find_unreferenced(arrays: list[U8], size: int) -> U8 | None:
+    """Return an array of at least a size that has no other reference."""
     for place in range(len(arrays)):
         # Named by the list, and by the call.
         if sys.getrefcount(arrays[place]) == _ALONE and len(arrays[place]) >= size:
@@ -256,16 +255,16 @@ def _alone() -> int:
 _ALONE: Final = _alone()
 
 
-class Arena:
-    """Hands out memory that will be kept, from large pieces.
+class BlockArena:
+    """Hands out memory for a whole recording, from large pieces.
 
-    It keeps no account of it, arrays do that.
+    A piece is free again when no array refers to it.
     """
 
     def __init__(self) -> None:
         self._piece: U8 = np.empty(0, np.uint8)
         self._used = 0
-        # How often a piece is named of which nobody holds a part.
+        # The references of a piece none of whose parts is in use.
         self._alone = sys.getrefcount(self._piece)
 
     def take(self, size: int) -> U8:
@@ -281,9 +280,9 @@ class Arena:
         return taken
 
     def _begin(self) -> None:
-        """Begin another piece, one of another recording that nobody holds or a new one."""
+        """Begin another piece: a free one of an earlier recording, or a new one."""
         with _choosing:
-            piece = _unheld(_pieces, _PIECE)
+            piece = _find_unreferenced(_pieces, _PIECE)
             if piece is None:
                 piece = np.empty(_PIECE, np.uint8)
                 if len(_pieces) < _KEPT:
@@ -294,15 +293,15 @@ class Arena:
         self._alone = sys.getrefcount(self._piece)
 
 
-class Desk:
-    """Hands out memory for what will soon be forgotten."""
+class BufferPool:
+    """Hands out memory that is needed for a short time."""
 
     def __init__(self) -> None:
         self._arrays: list[U8] = []
 
     def take(self, size: int) -> U8:
         """Return some bytes, aligned for any column."""
-        array = _unheld(self._arrays, size)
+        array = _find_unreferenced(self._arrays, size)
         if array is None:
             # Those that are free are too small.
             self._arrays = [

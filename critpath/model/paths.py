@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from critpath.model.kinds import STATES
 from critpath.model.table import I32, I64, U8, Bool, Column, Table, freeze_columns
+from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model.events import Loss
@@ -330,6 +333,34 @@ class PathSet(Table):
     def __len__(self) -> int:
         return len(self.executions)
 
+    def __repr__(self) -> str:
+        executions = self.executions
+        mean = float((executions.end - executions.begin).mean()) if len(self) else 0.0
+        notes = [self.specification, f"{format_ns(mean)} on average"]
+        lossy = int(self.lossy.sum())
+        notes += [f"{lossy:,} overlap a loss"] if lossy else []
+        notes += [plural(len(self.warnings), "warning")] if self.warnings else []
+        return (
+            f"PathSet: {plural(len(self), 'execution')} of "
+            f"{plural(len(self.sources), 'recording')}\n({safe_text(', '.join(notes))})"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save as Parquet, for `critpath.load`: whole or not at all, equal sets to equal bytes.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Raises
+        ------
+        UsageError
+            If it cannot be written there.
+        """
+        from critpath.store import save_paths  # noqa: PLC0415 - a method stands where its type does
+
+        save_paths(self, Path(path))
+
     def chunks(self) -> Iterator[PathSet]:
         """Yield the set in order, as many executions at a time as are in memory together.
 
@@ -442,7 +473,7 @@ class Piece:
 class StoredPaths(CriticalPaths):
     """Paths that are in memory a piece at a time.
 
-    They are `CriticalPaths` to whoever asks for a column: then all pieces are fetched
+    Asked for a column they are `CriticalPaths`: then all pieces are fetched
     and kept.  `chunks`, `map` and `take` keep only what they return, so that sets are
     compared that do not fit in memory.
 
@@ -481,7 +512,7 @@ class StoredPaths(CriticalPaths):
         return CriticalPaths(**{column: getattr(self, column) for column in _COLUMNS})
 
     def map(self, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:
-        """Return paths of which every piece is changed once it is fetched."""
+        """Return paths with every piece changed when it is fetched."""
         return StoredPaths([Piece(p.length, partial(_changed, p, change)) for p in self._pieces])
 
     def keep(self, rows: I64) -> CriticalPaths:

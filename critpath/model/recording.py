@@ -40,7 +40,7 @@ class Run:
     outlived : int
         Descendants that were still there when the command had exited.
     interrupted : bool
-        Ended by whoever ended the recording.  Neither this nor what a timeout ended is
+        Ended by what ended the recording.  Neither this nor what a timeout ended is
         an execution: its end is not the command's.
     """
 
@@ -89,7 +89,7 @@ class Manifest:
     command : tuple of str
         Arguments; empty for a recording of the whole machine (``-a``).
     execution : str
-        What an execution is, if not said otherwise; "" for nothing.
+        The default of ``--execution``; "" for none.
     runs : tuple of Run
     recorder : mapping
         ``name`` (``ftrace`` or ``lttng``), ``version``, ``events`` (names, as in the

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, get_origin, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,15 @@ import numpy.typing as npt
 from critpath.units import plural, safe_text
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
+
+T_co = TypeVar("T_co", covariant=True)
 
 # What a notebook shows of a table; the rest is counted.
 SHOWN_ROWS: Final = 20
 SHOWN_COLUMNS: Final = 24
+SHOWN_RECORDS: Final = 10  # in a terminal
 # Escaping adds no backtick; one in a name moves the ends of the code, and does nothing else.
 _QUOTED: Final = re.compile("`([^`]+)`")
 _WHOLE: Final = 1000  # from here on a number is shown without a fraction
@@ -87,6 +91,16 @@ class Column:
 class Table:
     """Columns of equal length that other programs take as they are."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls):
+            # A dataclass would write one that shows every column: 100 kB in a terminal.
+            cls.__repr__ = Table.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        size = f" of {len(self):,}" if isinstance(self, Sized) else ""
+        return f"<{type(self).__name__}{size}>"
+
     def table_columns(self) -> Mapping[str, Column]:
         """Return every column by its name, in the order to show them.
 
@@ -108,6 +122,34 @@ class Table:
 
         columns = self.table_columns()
         return pa.table({name: column.to_arrow() for name, column in columns.items()})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the table as pandas has it.
+
+        Returns
+        -------
+        pandas.DataFrame
+            States and names of the trace are categories; whole numbers stay whole where
+            some rows have none.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed: critpath does not bring it.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - slow to import, and optional
+        except ImportError as error:
+            raise ImportError("to_pandas() needs pandas: pip install pandas") from error
+        import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+        arrow = self.to_arrow()
+        frame = arrow.to_pandas()
+        for name in arrow.column_names:
+            column = arrow[name]
+            if column.null_count and pa.types.is_int64(column.type):
+                frame[name] = column.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+        return frame
 
     def __arrow_c_schema__(self) -> object:
         return self.to_arrow().schema.__arrow_c_schema__()
@@ -144,8 +186,74 @@ class Rows(Table):
         return html_table(self.title, self._columns)
 
 
+class Records(Table, Generic[T_co]):
+    """Records of one type: as a sequence, and as a table with a column per field.
+
+    No `Sequence` by inheritance, which polars would take for a list of objects.
+
+    Parameters
+    ----------
+    title : str
+    records : sequence
+    columns : mapping of str to (str, type)
+        For each column the field that it shows, and the field's type, as annotated.
+    """
+
+    def __init__(
+        self, title: str, records: Sequence[T_co], columns: Mapping[str, tuple[str, Any]]
+    ) -> None:
+        self.title = title
+        self._records = tuple(records)
+        self._fields = dict(columns)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[T_co]:
+        return iter(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> T_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T_co]: ...
+    def __getitem__(self, index: int | slice) -> T_co | Sequence[T_co]:
+        return self._records[index]
+
+    def __repr__(self) -> str:
+        shown = [f"  {record!r}" for record in self._records[:SHOWN_RECORDS]]
+        left_out = len(self) - len(shown)
+        return "\n".join(
+            [
+                f"{self.title}: {plural(len(self), 'row')}",
+                *shown,
+                *([f"  and {left_out:,} more"] if left_out else []),
+            ]
+        )
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return a column per field."""
+        return {
+            name: column_of([getattr(record, field) for record in self._records], kind)
+            for name, (field, kind) in self._fields.items()
+        }
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, self.table_columns())
+
+
+def column_of(values: Sequence[Any], kind: Any) -> Column:
+    """Return a column of values that are annotated as ``kind``; of tuples, how many there are."""
+    if get_origin(kind) is tuple:
+        return Column(np.array([len(value) for value in values], np.int64))
+    if kind is str:
+        return Column(list(values))
+    first, *may_be_none = get_args(kind) or (kind,)
+    dtype = {int: np.int64, float: np.float64, bool: np.bool_}[first]
+    return optional(values, dtype) if may_be_none else Column(np.array(values, dtype))
+
+
 def html_table(title: str, columns: Mapping[str, Column]) -> str:
-    """Return the first rows and columns of a table as HTML; what is left out is said.
+    """Return the first rows and columns of a table as HTML; it says what is left out.
 
     Parameters
     ----------
@@ -195,7 +303,7 @@ def optional(values: Sequence[Any], dtype: type[np.generic]) -> Column:
 
 
 def _distinct(codes: Any, words: list[str]) -> tuple[Any, list[str]]:
-    """Return codes into words of which no two are equal, as a dictionary must have them."""
+    """Return codes into distinct words, as a dictionary must have them."""
     places: dict[str, int] = {}
     table = [places.setdefault(word, len(places)) for word in words]
     if len(places) == len(words):

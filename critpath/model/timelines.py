@@ -12,7 +12,8 @@ from critpath.model.kinds import STATES
 from critpath.model.table import I32, I64, U8, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
-    from critpath.model.events import Loss
+    from critpath.model.events import Events, Loss
+    from critpath.model.packing import PackedBlock
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,8 +217,8 @@ class Timelines(Table):
 Columns = tuple[np.ndarray[Any, Any], ...]
 
 
-class Opened(NamedTuple):
-    """What threads did, of which the rows of a thread are there once somebody reads them.
+class OpenColumns(NamedTuple):
+    """What threads did; the rows of a thread are unpacked when they are first read.
 
     A walk needs those of few threads of a block, and of all others the first row or two.
 
@@ -305,9 +306,9 @@ class Block:
             *(self.cpu, self.waker, self.woken),
         )
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenColumns:
         """Return what threads did, all of it filled in."""
-        return filled_in(self.intervals())
+        return open_filled(self.intervals())
 
     def stolen(self) -> Columns:
         """Return interrupt work: start, begin, end, state, detail."""
@@ -324,7 +325,7 @@ class Block:
 class Tables(Protocol):
     """What walks ask of a block."""
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenColumns:
         """Return what threads did, to be read thread by thread."""
 
     def stolen(self) -> Columns:
@@ -387,8 +388,8 @@ class BlockList:
         return iter(self._blocks)
 
 
-def filled_in(columns: Columns) -> Opened:
-    """Return columns that are all there as an `Opened`.
+def open_filled(columns: Columns) -> OpenColumns:
+    """Return columns that are all there as an `OpenColumns`.
 
     Parameters
     ----------
@@ -397,10 +398,10 @@ def filled_in(columns: Columns) -> Opened:
     """
     # As many as there are starts: one more than threads, and so never none.
     filled, at = np.ones(len(columns[0]), np.uint8), np.zeros(len(columns[0]), np.int64)
-    return Opened(columns, filled, 0, np.zeros(1, np.uint8), at)
+    return OpenColumns(columns, filled, 0, np.zeros(1, np.uint8), at)
 
 
-def whole_block(timelines: Timelines) -> Block:
+def make_single_block(timelines: Timelines) -> Block:
     """Return the timelines of a recording as one block."""
     ends = (timelines.end, timelines.stolen_end, timelines.ran_end)
     columns = [field.name for field in fields(Block) if field.name != "cut"]
@@ -408,3 +409,46 @@ def whole_block(timelines: Timelines) -> Block:
         cut=max((int(end.max()) for end in ends if len(end)), default=0),
         **{name: getattr(timelines, name) for name in columns},
     )
+
+
+class BlockStore(Blocks, Protocol):
+    """Where blocks are kept."""
+
+    def append(self, block: PackedBlock) -> None:
+        """Add the next one."""
+
+    def close(self) -> None:
+        """Free what they take."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedRecording:
+    """What is known of a recording before its executions are walked.
+
+    Attributes
+    ----------
+    events : Events
+        The few that finders of executions ask about, and all that is known besides.
+    blocks : Blocks
+        What every thread was doing; to be closed with `close`.
+    workers : Workers
+    processors : tuple of (int, int)
+        Host and cpu.
+    rows : int
+        Of all blocks.
+    packets : tuple
+        As `Timelines.packets`.
+    warnings : tuple of str
+    """
+
+    events: Events
+    blocks: BlockStore
+    workers: Workers
+    processors: tuple[tuple[int, int], ...]
+    rows: int
+    packets: tuple[tuple[int, int, int, int], ...]
+    warnings: tuple[str, ...]
+
+    def close(self) -> None:
+        """Free what the blocks take."""
+        self.blocks.close()

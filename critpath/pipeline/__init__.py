@@ -10,9 +10,15 @@ from __future__ import annotations
 
 from critpath.executions.specification import parse_specification
 from critpath.model import CompareSettings
-from critpath.pipeline.baselines import join_sets, make_sessions, said_of, saved_paths, update
+from critpath.pipeline.baselines import (
+    describe_baseline,
+    join_sets,
+    load_saved_paths,
+    make_sessions,
+    update,
+)
 from critpath.pipeline.calibration import calibrate
-from critpath.pipeline.comparison import compare, with_switches
+from critpath.pipeline.comparison import compare, note_repaired_switches
 from critpath.pipeline.engines import dask_address, dask_engine
 from critpath.pipeline.extraction import (
     ExtractSettings,
@@ -31,18 +37,18 @@ __all__ = [
     "compare",
     "dask_address",
     "dask_engine",
+    "describe_baseline",
     "extract",
     "extract_dataset",
     "extract_each",
     "extract_file",
     "join_sets",
+    "load_saved_paths",
     "make_sessions",
+    "note_repaired_switches",
     "parse_specification",
-    "said_of",
-    "saved_paths",
     "thread_paths",
     "update",
     "vectors",
     "window",
-    "with_switches",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from critpath.errors import InconclusiveError
 from critpath.model import I64, CompareSettings, Missing
-from critpath.pipeline.comparison import Judgement, judge, with_switches
+from critpath.pipeline.comparison import Judgement, judge, note_repaired_switches
 from critpath.text import notes
 from critpath.units import plural
 
@@ -332,7 +332,7 @@ def _trial(pool: _Pool, split: Split, judgement: Judgement, floor: float) -> Tri
 
 
 def _with_new(table: VectorTable) -> VectorTable:
-    """Return a table with one state more, last, in which nobody has ever been."""
+    """Return a table with one more state, the last, in which no time is spent."""
     from critpath.model import State, Symbol, VectorTable
 
     nothing = np.zeros((len(table), 1), np.int64)
@@ -344,7 +344,8 @@ def _with_new(table: VectorTable) -> VectorTable:
 def _warnings(normal: PathSet) -> tuple[str, ...]:
     from critpath.detect.comparability import recording_differences
 
-    result = list(dict.fromkeys((*with_switches(normal).warnings, *normal.executions.notes)))
+    repaired = note_repaired_switches(normal)
+    result = list(dict.fromkeys((*repaired.warnings, *normal.executions.notes)))
     result += recording_differences(normal)
     lossy = int(normal.lossy.sum())
     if lossy:

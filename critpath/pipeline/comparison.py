@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         U8,
         Aligned,
         Alignment,
+        Analysis,
         Clustering,
         ClusterPairs,
-        Comparison,
         Detection,
         Finding,
         Outliers,
@@ -42,7 +42,7 @@ def compare(
     settings: CompareSettings | None = None,
     *,
     progress: Progress | None = None,
-) -> Comparison:
+) -> Analysis:
     """Compare a sample set with a normal set.
 
     Raises
@@ -64,7 +64,7 @@ def compare(
         set_warnings,
     )
     from critpath.detect.verdict import decide
-    from critpath.model import Comparison
+    from critpath.model import Analysis
     from critpath.vectors.table import Coder, vectors_of, with_like_states
 
     settings = settings or CompareSettings()
@@ -75,7 +75,9 @@ def compare(
                 f"the {name} set has no execution ({path_set.specification})",
                 "check --execution, or record more: at least 10 executions, better 100",
             )
-    normal, sample, unlike = with_like_states(with_switches(normal), with_switches(sample))
+    normal, sample, unlike = with_like_states(
+        note_repaired_switches(normal), note_repaired_switches(sample)
+    )
     # Segments may be more than fit in memory: they are read chunk by chunk, once for the
     # alphabet and once for the vectors, and then only those of the paths that are aligned.
     coder = Coder((normal, sample), settings.vector)
@@ -102,7 +104,7 @@ def compare(
         differences=environment_differences(normal, sample) if settings.strict_environment else (),
         note=partial,
     )
-    result = Comparison(
+    result = Analysis(
         verdict=verdict,
         reasons=reasons,
         warnings=(
@@ -229,13 +231,13 @@ def judge(
 
 
 def explain(
-    comparison: Comparison, coder: Coder, settings: CompareSettings, tell: Progress
-) -> Comparison:
+    comparison: Analysis, coder: Coder, settings: CompareSettings, tell: Progress
+) -> Analysis:
     """Align the executions that stand out with their normal group, and name the causes.
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Analysis
         Everything up to the outliers.
     coder : Coder
         Of both sets.
@@ -297,7 +299,7 @@ class _Groups:
 
     def __init__(
         self,
-        comparison: Comparison,
+        comparison: Analysis,
         coder: Coder,
         chosen: list[int],
         settings: CompareSettings,
@@ -378,7 +380,7 @@ def _keeping(path_set: PathSet, rows: I64) -> PathSet:
 
 
 def _explain_one(
-    comparison: Comparison, groups: _Groups, execution: int
+    comparison: Analysis, groups: _Groups, execution: int
 ) -> tuple[Aligned, tuple[Finding, ...]]:
     from critpath.localize.columns import column_statistics
     from critpath.localize.findings import find_differences
@@ -418,7 +420,7 @@ def _explain_one(
 _SMALL: Final = 0.05
 
 
-def with_switches(paths: PathSet) -> PathSet:
+def note_repaired_switches(paths: PathSet) -> PathSet:
     """Return a set that says how many of its switches critpath put in.
 
     Parameters

@@ -75,7 +75,7 @@ class Failure:
         return kinds.get(self.exit_code, CritpathError)(self.what, self.do)
 
 
-def guarded(work: Callable[[Task], Result], task: Task) -> Result | Failure:
+def catch_failure(work: Callable[[Task], Result], task: Task) -> Result | Failure:
     """Do a task; an error that a user can cause becomes a `Failure`."""
     try:
         return work(task)
@@ -83,7 +83,7 @@ def guarded(work: Callable[[Task], Result], task: Task) -> Result | Failure:
         return Failure(error.exit_code, error.what, error.do)
 
 
-def jobs_for(jobs: int | None, recordings: Sequence[Path], limit: int = 0) -> int:
+def choose_jobs(jobs: int | None, recordings: Sequence[Path], limit: int = 0) -> int:
     """Return how many processes read some recordings.
 
     Parameters
@@ -198,7 +198,7 @@ def _results(
     from concurrent.futures import BrokenExecutor, CancelledError, as_completed
 
     with uninterrupted():
-        futures = {engine.submit(guarded, work, task): n for n, task in tasks.items()}
+        futures = {engine.submit(catch_failure, work, task): n for n, task in tasks.items()}
     done = total - len(tasks)
     try:
         for future in as_completed([*futures]):
@@ -342,7 +342,7 @@ def dask_engine(address: str) -> Iterator[Engine]:
     Raises
     ------
     UsageError
-        If dask.distributed is not installed, or nobody answers there.
+        If dask.distributed is not installed, or no scheduler answers there.
     CritpathError
         If the scheduler is lost, or too many workers die of one task.
     """

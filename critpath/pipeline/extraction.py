@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,18 +16,18 @@ from critpath.errors import UnreadableError, UsageError
 from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
-from critpath.model import Blocks, EventRequest, Events, Kind, PackedBlock, PackedBlocks
+from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
-from critpath.read.streaming import EventStream, OutOfOrder, split_into_chunks
+from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording
 from critpath.text import notes
 from critpath.timeline.blocks import SpilledBlocks
 from critpath.timeline.clocks import align_hosts
 from critpath.timeline.missing_switches import (
     MissingSwitches,
-    with_insertions,
-    with_missing_switches,
+    insert_switches,
+    repair_switches,
 )
 from critpath.timeline.network import linked_packets, network_events
 from critpath.timeline.replay import Replayer
@@ -36,17 +36,16 @@ from critpath.units import plural
 if TYPE_CHECKING:
     from critpath.executions.specification import Specification
     from critpath.model import (
-        EventChunk,
-        EventClass,
+        Executions,
         Loss,
         Manifest,
         PathSet,
         Timelines,
         VectorTable,
-        Workers,
     )
     from critpath.pipeline.limits import Budget
     from critpath.read.clocks import Trace
+    from critpath.read.streaming import Source
     from critpath.timeline.missing_switches import Insertions
 
 Progress = Callable[[str], None]
@@ -93,41 +92,41 @@ def extract_recording(
     UnreadableError, UsageError
         As the readers and finders do.
     """
-    from critpath.executions.find import add_label, choose_specification
+    from critpath.executions.find import choose_specification
     from critpath.executions.marker import MARKER_EVENTS
-    from critpath.executions.specification import get_event_requests
     from critpath.pipeline.limits import Budget
-    from critpath.pipeline.walking import walked
     from critpath.read.event_names import KERNEL_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import Description, find_traces
 
-    tell = progress or (lambda _: None)
-    manifest, said = open_manifest(recording)
+    report = progress or (lambda _: None)
+    manifest, notes = open_manifest(recording)
     traces = find_traces(recording)
     described = [Description(trace) for trace in traces]
     names = sorted({name for of in described for name in of.events})
 
-    def opener(more: Sequence[EventRequest]) -> Opener:
-        return Opener(
+    def opener(more: Sequence[EventRequest]) -> RecordingOpener:
+        return RecordingOpener(
             recording, traces, (*KERNEL_EVENTS, *more), settings.reader, ahead=settings.ahead
         )
 
     def marks() -> Events:
-        return few_events(opener(MARKER_EVENTS), [parse_specification("marker")])
+        return read_finder_events(opener(MARKER_EVENTS), [parse_specification("marker")])
 
     possible = any(name in names for entry in MARKER_EVENTS for name in entry.names)
     text, how = choose_specification(
         settings.specification, manifest.execution, recording, names, marks if possible else None
     )
     chosen, labelled = add_label(parse_specification(text), [of.texts for of in described])
-    recorded = _Recorded(recording, traces, manifest, (*said, *how, *labelled))
+    recorded = _Recording(recording, traces, manifest, (*notes, *how, *labelled))
     budget = Budget.within(settings.max_memory)
-    with _naming(recording):
-        # Before anything is read: what is misspelt is told at once.
+    with _name_recording(recording):
+        # Before anything is read, so that a misspelt name fails at once.
         require_events(chosen, names)
-    with _replayed(opener(get_event_requests(chosen)), recorded, [chosen], budget) as replayed:
-        with _naming(recording):
+    with _replay_recording(
+        opener(get_event_requests(chosen)), recorded, [chosen], budget
+    ) as replayed:
+        with _name_recording(recording):
             executions = find_executions(
                 replayed.events,
                 chosen,
@@ -135,15 +134,41 @@ def extract_recording(
                 manifest.runs,
                 interleaved=bool(manifest.interleaved),
             )
-        tell(f"walking {plural(len(executions), 'critical path')}")
-        yield from walked(
-            replayed, executions, str(recording), text, budget, interrupts=settings.interrupts
+        report(f"walking {plural(len(executions), 'critical path')}")
+        yield from _walk(
+            replayed, executions, recording, text, budget, interrupts=settings.interrupts
         )
 
 
+def _walk(
+    replayed: ReplayedRecording,
+    executions: Executions,
+    recording: Path,
+    specification: str,
+    budget: Budget,
+    *,
+    interrupts: bool,
+) -> Iterator[PathSet]:
+    """Walk executions within a budget; warn of those that exceed it by themselves."""
+    from critpath.graph.critical_path import extract_paths
+    from critpath.pipeline.limits import note_long_paths
+
+    for paths in extract_paths(
+        replayed,
+        executions,
+        str(recording),
+        specification,
+        interrupts=interrupts,
+        most_segments=budget.segments,
+        most_carried=budget.carried,
+    ):
+        longest = int(np.diff(paths.paths.start).max(initial=0))
+        yield replace(paths, warnings=(*paths.warnings, *note_long_paths(longest, budget)))
+
+
 @contextmanager
-def _naming(recording: Path) -> Iterator[None]:
-    """Say of which recording it is that an event or a field is missing in."""
+def _name_recording(recording: Path) -> Iterator[None]:
+    """Name the recording in which an event or a field is missing."""
     try:
         yield
     except UsageError as error:
@@ -151,8 +176,8 @@ def _naming(recording: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Recorded:
-    """A recording, and what has to be said of it before anything is read."""
+class _Recording:
+    """A recording, and notes about it from before anything is read."""
 
     path: Path
     traces: Sequence[Trace]
@@ -161,36 +186,39 @@ class _Recorded:
 
 
 @contextmanager
-def _replayed(
-    opener: Opener, recorded: _Recorded, specifications: Sequence[Specification], budget: Budget
-) -> Iterator[Replayed]:
+def _replay_recording(
+    opener: RecordingOpener,
+    recorded: _Recording,
+    specifications: Sequence[Specification],
+    budget: Budget,
+) -> Iterator[ReplayedRecording]:
     from critpath.read.manifest import add_manifest
 
     replayed = replay_stream(
         opener,
-        expected(recorded.traces),
+        assume_declared(recorded.traces),
         specifications,
         budget,
         complete=partial(add_manifest, manifest=recorded.manifest),
     )
     with closing(replayed):
-        said = (*recorded.notes, *replayed.events.warnings)
+        warnings = (*recorded.notes, *replayed.events.warnings)
         if budget.spills and opener.whole:
-            said += (notes.recording_in_memory(str(recorded.path), opener.whole),)
-        yield replace(replayed, events=replace(replayed.events, warnings=said))
+            warnings += (notes.recording_in_memory(str(recorded.path), opener.whole),)
+        yield replace(replayed, events=replace(replayed.events, warnings=warnings))
 
 
 def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
     """Read the kernel's events of a recording, and what every thread did, into memory."""
     from critpath.read.event_names import KERNEL_EVENTS
-    from critpath.read.manifest import add_manifest, open_manifest
+    from critpath.read.manifest import open_manifest
     from critpath.read.recording import read_events
     from critpath.timeline.clocks import align_hosts
-    from critpath.timeline.missing_switches import with_missing_switches
+    from critpath.timeline.missing_switches import repair_switches
     from critpath.timeline.replay import replay
 
     manifest, _ = open_manifest(source)
-    events = with_missing_switches(read_events(source, KERNEL_EVENTS, reader=reader))
+    events = repair_switches(read_events(source, KERNEL_EVENTS, reader=reader))
     events = add_manifest(align_hosts(events), manifest)
     return events, replay(events)
 
@@ -224,21 +252,22 @@ def thread_paths(
     UsageError
         If no thread matches, or nothing was recorded in the window.
     """
-    from critpath.graph.critical_path import lives_of
+    from critpath.graph.critical_path import find_lifetimes
     from critpath.pipeline.limits import Budget, require_room
-    from critpath.pipeline.walking import walked
     from critpath.read.event_names import KERNEL_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import find_traces
 
     require_room(max_memory, 1)
-    manifest, said = open_manifest(source)
+    manifest, notes = open_manifest(source)
     traces = find_traces(source)
-    recorded = _Recorded(source, traces, manifest, said)
+    recorded = _Recording(source, traces, manifest, notes)
     budget = Budget.within(max_memory)
-    with _replayed(Opener(source, traces, KERNEL_EVENTS, reader), recorded, [], budget) as replayed:
+    with _replay_recording(
+        RecordingOpener(source, traces, KERNEL_EVENTS, reader), recorded, [], budget
+    ) as replayed:
         events = replayed.events
-        executions = lives_of(
+        executions = find_lifetimes(
             replayed.workers,
             events.strings,
             tid,
@@ -247,67 +276,20 @@ def thread_paths(
             (events.begin, events.end),
         )
         together = replace(budget, segments=0)
-        [paths] = walked(
-            replayed, executions, str(source), "thread", together, interrupts=interrupts
-        )
+        [paths] = _walk(replayed, executions, source, "thread", together, interrupts=interrupts)
     return paths
 
 
-# -----------------------------------------------------------------------------
-# One recording, read as a stream: the few events finders need, and blocks of timelines.
+# -------------------------------------------------- replaying a recording as a stream
 
 
 # Order, losses, kinds of events that never come and missing switches are found out once
 # each, and what is put in or lost may show another: more passes find nothing new.
 _MOST_PASSES: Final = 6
-Packets = tuple[tuple[int, int, int, int], ...]
-
-
-class BlockStore(Blocks, Protocol):
-    """Where blocks are kept."""
-
-    def append(self, block: PackedBlock) -> None:
-        """Add the next one."""
-
-    def close(self) -> None:
-        """Free what they take."""
-
-
-@dataclass(frozen=True, eq=False)
-class Replayed:
-    """What is known of a recording before its executions are walked.
-
-    Attributes
-    ----------
-    events : Events
-        The few that finders of executions ask about, and all that is known besides.
-    blocks : Blocks
-        What every thread was doing; to be closed with `close`.
-    workers : Workers
-    processors : tuple of (int, int)
-        Host and cpu.
-    rows : int
-        Of all blocks.
-    packets : tuple
-        As `critpath.model.Timelines.packets`.
-    warnings : tuple of str
-    """
-
-    events: Events
-    blocks: BlockStore
-    workers: Workers
-    processors: tuple[tuple[int, int], ...]
-    rows: int
-    packets: Packets
-    warnings: tuple[str, ...]
-
-    def close(self) -> None:
-        """Free what the blocks take."""
-        self.blocks.close()
 
 
 @dataclass(frozen=True)
-class Facts:
+class Assumptions:
     """What a pass takes for true before it begins.
 
     Attributes
@@ -318,7 +300,7 @@ class Facts:
     searched : bool
         Whether switches contradict each other, so that missing ones are looked for.
     insertions : Insertions or None
-        Switches to put in; None where nobody has looked for them.
+        Switches to put in; None before the search.
     strings : sequence of str
         What codes in them mean.
     """
@@ -331,7 +313,7 @@ class Facts:
     strings: Sequence[str] = field(default=(), compare=False)
 
 
-def expected(traces: Sequence[Trace]) -> Facts:
+def assume_declared(traces: Sequence[Trace]) -> Assumptions:
     """Return what the metadata makes likely: nothing is lost, and what is declared comes."""
     names = {
         name
@@ -339,15 +321,17 @@ def expected(traces: Sequence[Trace]) -> Facts:
         for s in t.schema.streams.values()
         for name in get_event_names(s.events).values()
     }
-    return Facts(_any_of(names, Kind.WAKING), _any_of(names, Kind.SYSCALL_ENTRY))
+    return Assumptions(_declares(names, Kind.WAKING), _declares(names, Kind.SYSCALL_ENTRY))
 
 
-def _any_of(names: Collection[str], kind: Kind) -> bool:
+def _declares(names: Collection[str], kind: Kind) -> bool:
     patterns = [p for wanted in KERNEL_EVENTS if wanted.kind is kind for p in wanted.names]
     return any(fnmatchcase(name, p) for name in names for p in patterns)
 
 
-def few_events(opener: Opener, specifications: Collection[Specification]) -> Events:
+def read_finder_events(
+    opener: RecordingOpener, specifications: Collection[Specification]
+) -> Events:
     """Return what finders of executions ask about, where nothing else is needed."""
     prefilter = Prefilter(specifications)
     try:
@@ -358,24 +342,24 @@ def few_events(opener: Opener, specifications: Collection[Specification]) -> Eve
             return prefilter.events(source.finish())
     except OutOfOrder as reason:
         opener.sort_whole(reason)
-        return few_events(opener, specifications)
+        return read_finder_events(opener, specifications)
 
 
 def replay_stream(
-    opener: Opener,
-    facts: Facts,
+    opener: RecordingOpener,
+    assumed: Assumptions,
     specifications: Collection[Specification],
     budget: Budget,
     *,
     complete: Callable[[Events], Events] = lambda events: events,
-) -> Replayed:
+) -> ReplayedRecording:
     """Replay a recording, as often as it takes to know what has to be known before.
 
     Parameters
     ----------
-    opener : Opener
+    opener : RecordingOpener
         Of the recording.
-    facts : Facts
+    assumed : Assumptions
         What to begin with.
     specifications : collection of Specification
         Of executions that will be looked for.
@@ -385,7 +369,7 @@ def replay_stream(
 
     Returns
     -------
-    Replayed
+    ReplayedRecording
 
     Raises
     ------
@@ -396,18 +380,20 @@ def replay_stream(
         blocks: BlockStore = SpilledBlocks() if budget.spills else PackedBlocks()
         try:
             with closing(opener()) as source:
-                done = _one_pass(source, facts, Prefilter(specifications), blocks, budget, complete)
-            if isinstance(done, Replayed):
+                done = _replay_once(
+                    source, assumed, Prefilter(specifications), blocks, budget, complete
+                )
+            if isinstance(done, ReplayedRecording):
                 return done
-            facts = done
+            assumed = done
             blocks.close()
-            if facts.searched and facts.insertions is None:
+            if assumed.searched and assumed.insertions is None:
                 with closing(opener()) as source:
-                    facts = _missing(source, facts, complete)
+                    assumed = _find_missing_switches(source, assumed, complete)
         except OutOfOrder as reason:
             # What was looked for was looked for in the wrong order.
             opener.sort_whole(reason)
-            facts = replace(facts, searched=False, insertions=None)
+            assumed = replace(assumed, searched=False, insertions=None)
         except BaseException:
             blocks.close()
             raise
@@ -418,46 +404,50 @@ def replay_stream(
     )
 
 
-def _missing(source: Source, facts: Facts, complete: Callable[[Events], Events]) -> Facts:
+def _find_missing_switches(
+    source: Source, assumed: Assumptions, complete: Callable[[Events], Events]
+) -> Assumptions:
     """Look for switches that the kernel left out; the losses come to light as well."""
     search = MissingSwitches(len(source.hosts))
     for chunk in source:
         search.feed(chunk, source.classes)
     about = source.finish()
     found = search.finish(about.losses)
-    return replace(facts, insertions=found, strings=source.strings(), losses=complete(about).losses)
+    return replace(
+        assumed, insertions=found, strings=source.strings(), losses=complete(about).losses
+    )
 
 
-def _one_pass(
+def _replay_once(
     source: Source,
-    facts: Facts,
+    assumed: Assumptions,
     prefilter: Prefilter,
     blocks: BlockStore,
     budget: Budget,
     complete: Callable[[Events], Events],
-) -> Replayed | Facts:
+) -> ReplayedRecording | Assumptions:
     """Return what was replayed, or what to assume instead."""
-    put = facts.insertions
+    put = assumed.insertions
     replayer = Replayer(
         hosts=source.hosts,
         environment=source.environment,
-        losses=facts.losses,
+        losses=assumed.losses,
         code=source.code,
         text=source.text,
-        has_waking=facts.waking,
-        has_syscalls=facts.syscalls,
+        has_waking=assumed.waking,
+        has_syscalls=assumed.syscalls,
     )
     if put is None:
         chunks = iter(source)
     else:
-        put = put.recoded(facts.strings.__getitem__, source.code)
-        chunks = with_insertions(iter(source), put, source.classes)
+        put = put.recoded(assumed.strings.__getitem__, source.code)
+        chunks = insert_switches(iter(source), put, source.classes)
     rows = 0
     for chunk in chunks:
         prefilter.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
         if put is None and replayer.contradicted and not source.filled:
-            return replace(facts, searched=True)
+            return replace(assumed, searched=True)
         if replayer.waiting >= budget.rows:
             rows += replayer.waiting
             blocks.append(replayer.cut())
@@ -468,17 +458,17 @@ def _one_pass(
         about = replace(about, warnings=(*about.warnings, *put.warnings))
     events = complete(about)
     found = replace(
-        facts,
+        assumed,
         losses=events.losses,
         waking=Kind.WAKING in replayer.present,
         syscalls=Kind.SYSCALL_ENTRY in replayer.present,
     )
-    if found != facts:
+    if found != assumed:
         return found
     rows += replayer.waiting
     blocks.append(replayer.finish(events.end))
     events = replace(prefilter.events(events), strings=tuple(source.strings()))
-    return Replayed(
+    return ReplayedRecording(
         events,
         blocks,
         replayer.workers(),
@@ -489,113 +479,11 @@ def _one_pass(
     )
 
 
-# -----------------------------------------------------------------------------
-# How the events of a recording come: as a stream, or all at once where that must be.
-
-
 # Chunks that are decoded ahead: one, and others for the time that a block is cut in.
 _AHEAD: Final = 3
 
 
-# Looks at a chunk and the classes that are known with it.
-Look = Callable[["EventChunk", Sequence["EventClass"]], None]
-
-
-class Source(Protocol):
-    """A recording whose events come in the order of time; read once from begin to end."""
-
-    @property
-    def filled(self) -> bool:
-        """Whether switches that the kernel left out have been put in."""
-
-    @property
-    def classes(self) -> Sequence[EventClass]:
-        """Those known now; it grows."""
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Every machine of the recording."""
-
-    @property
-    def environment(self) -> tuple[Mapping[str, str | int], ...]:
-        """What the traces say of themselves."""
-
-    def __iter__(self) -> Iterator[EventChunk]: ...
-
-    def watch(self, look: Look) -> None:
-        """Have a function look at every chunk before it is delivered."""
-
-    def code(self, text: str) -> int:
-        """Return the code of a text of ours."""
-
-    def text(self, code: int) -> str:
-        """Return the text of a code."""
-
-    def strings(self) -> Sequence[str]:
-        """Return the texts known now."""
-
-    def finish(self) -> Events:
-        """Return everything but the events."""
-
-    def close(self) -> None:
-        """Give up what is open."""
-
-
-class WholeRecording:
-    """Events that are all in memory, as a `Source`."""
-
-    def __init__(self, events: Events) -> None:
-        self.filled = True
-        self._events = events
-        self._strings = list(events.strings) or [""]
-        self._codes = {text: code for code, text in reversed(list(enumerate(self._strings)))}
-        self.classes: Sequence[EventClass] = events.classes
-        self.hosts = events.hosts
-        self.environment = events.environment
-        self._look: Look | None = None
-
-    def __iter__(self) -> Iterator[EventChunk]:
-        for chunk in split_into_chunks(self._events):
-            if self._look is not None:
-                self._look(chunk, self.classes)
-            yield chunk
-
-    def watch(self, look: Look) -> None:
-        """Have a function look at every chunk before it is delivered."""
-        self._look = look
-
-    def code(self, text: str) -> int:
-        """Return the code of a text of ours."""
-        if text not in self._codes:
-            self._codes[text] = len(self._strings)
-            self._strings.append(text)
-        return self._codes[text]
-
-    def text(self, code: int) -> str:
-        """Return the text of a code."""
-        return self._strings[code]
-
-    def strings(self) -> Sequence[str]:
-        """Return the texts known now."""
-        return self._strings
-
-    def finish(self) -> Events:
-        """Return everything but the events."""
-        none = np.zeros(0, np.int64)
-        return replace(
-            self._events,
-            timestamp=none,
-            cpu=none.astype(np.int32),
-            event_class=none.astype(np.int32),
-            offset=none,
-            values=none,
-        )
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class Opener:
+class RecordingOpener:
     """Begins to read one recording, as often as it is asked to.
 
     Parameters
@@ -639,7 +527,7 @@ class Opener:
             return EventStream(self._traces, self._wanted, ahead=_AHEAD if self._ahead else 0)
         if self._events is None:
             events = read_events(self._recording, self._wanted, reader=self._reader)
-            self._events = align_hosts(with_missing_switches(events))
+            self._events = align_hosts(repair_switches(events))
         return WholeRecording(self._events)
 
     def sort_whole(self, reason: OutOfOrder) -> None:
@@ -647,8 +535,7 @@ class Opener:
         self.whole = notes.out_of_order(reason)
 
 
-# -----------------------------------------------------------------------------
-# What exports need beyond critical paths: vectors of some sets, the graph of a window.
+# ------------------------------------------------------------------ what exports need
 
 
 def vectors(path_sets: Sequence[PathSet]) -> list[VectorTable]:

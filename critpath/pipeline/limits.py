@@ -20,7 +20,7 @@ from critpath.store import settle
 from critpath.text import notes
 
 _ROOT: Final = Path("/")
-# Of a group: its limit, what it has, and what of that is cache that nobody used lately.
+# Of a group: its limit, what it has, and which part of that is inactive cache.
 _MEMORY: Final = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -49,7 +49,7 @@ def available_memory(root: Path = _ROOT) -> int:
     """Return how many bytes the kernel says that processes can take now.
 
     That is what ``/proc/meminfo`` calls available, or what is left to this process's control
-    group if that is less.  Cache that nobody used lately is left as well: the kernel takes
+    group if that is less.  Inactive cache counts as free: the kernel takes
     it back before a limit is met.
 
     Parameters
@@ -216,7 +216,7 @@ def require_room(limit: int, jobs: int, least: int | None = None) -> None:
         Bytes for all jobs together; 0 for no limit.
     jobs : int
     least : int or None
-        What `least_room` said, of whom has asked already.
+        What `least_room` returned, if it was called already.
 
     Raises
     ------
@@ -234,7 +234,7 @@ def require_room(limit: int, jobs: int, least: int | None = None) -> None:
         )
 
 
-def too_long(segments: int, budget: Budget) -> tuple[str, ...]:
+def note_long_paths(segments: int, budget: Budget) -> tuple[str, ...]:
     """Return what to say where the longest of some paths does not fit by itself."""
     if not 0 < budget.alone < segments:
         return ()

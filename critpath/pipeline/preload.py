@@ -7,10 +7,10 @@ else runs where these processes come from.
 # ruff: noqa: F401 - for the processes that are forked
 import critpath.executions.find
 import critpath.executions.marker
+import critpath.graph.critical_path
 import critpath.pipeline.extraction
 import critpath.pipeline.limits
 import critpath.pipeline.recordings
-import critpath.pipeline.walking
 import critpath.read.manifest
 import critpath.read.recording
 import critpath.store.writing

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.errors import EXIT_UNREADABLE, CritpathError
-from critpath.pipeline.engines import Engine, Failure, jobs_for, run, size_of
+from critpath.pipeline.engines import Engine, Failure, choose_jobs, run, size_of
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 from critpath.pipeline.limits import least_room, require_room, usable_cores
 
@@ -87,8 +87,8 @@ def extract_each(
 ) -> list[PathSet]:
     """Extract as `extract` does, and leave every recording a set of its own."""
     settings = ExtractSettings(specification, reader, interrupts, max_memory)
-    with closing(_extracted(sources, settings, jobs, progress)) as found:
-        return [_whole(part) for part in found]
+    with closing(_extract_sources(sources, settings, jobs, progress)) as found:
+        return [_join_parts(part) for part in found]
 
 
 def extract_file(
@@ -123,7 +123,7 @@ def extract_file(
     limited = settings.max_memory > 0 and jobs != 1
     scratch = store.scratch_directory(file) if limited else nullcontext()
     with store.atomic(file) as stream, scratch as parts:
-        found = _extracted(sources, settings, jobs, progress, parts)
+        found = _extract_sources(sources, settings, jobs, progress, parts)
         with store.PathsWriter(stream) as writer, closing(found):
             for part in found:
                 for number, paths in enumerate(part):
@@ -173,8 +173,8 @@ def extract_dataset(
     from critpath.graph.critical_path import join_sets
 
     tell = progress or (lambda _: None)
-    with store.whole_directory(directory) as place:
-        items = list(_planned(sources, settings.interrupts, tell))
+    with store.atomic_directory(directory) as place:
+        items = list(_resolve_sources(sources, settings.interrupts, tell))
         here = str(Path.cwd()) if engine else ""
         tasks: list[_Task] = []
         parts: dict[int, Part] = {}
@@ -183,10 +183,10 @@ def extract_dataset(
                 tasks.append(_Task(item, settings, number, place, here))
             else:
                 parts[number] = store.write_part(place, number, [item])
-        count = 1 if engine else jobs_within(jobs, [task.recording for task in tasks], settings)
-        each = share(settings, count, jobs, elsewhere=engine is not None)
-        tasks = _placed([replace(task, settings=each) for task in tasks])
-        work = partial(_write, progress=progress) if count == 1 and not engine else _write
+        count = 1 if engine else fit_jobs(jobs, [task.recording for task in tasks], settings)
+        each = split_resources(settings, count, jobs, remote=engine is not None)
+        tasks = _number_tasks([replace(task, settings=each) for task in tasks])
+        work = partial(_write_part, progress=progress) if count == 1 and not engine else _write_part
         done = run(work, tasks, jobs=count, engine=engine, size=_size, progress=tell)
         with closing(done):
             for written in done:
@@ -205,7 +205,9 @@ def extract_dataset(
 # ------------------------------------------------------------------ what is named
 
 
-def _planned(sources: Sequence[Path], interrupts: bool, tell: Progress) -> Iterator[Path | PathSet]:
+def _resolve_sources(
+    sources: Sequence[Path], interrupts: bool, tell: Progress
+) -> Iterator[Path | PathSet]:
     """Yield every recording of the sources by its path, and what is saved as it is."""
     from critpath import store
     from critpath.read.recording import find_recordings
@@ -213,11 +215,11 @@ def _planned(sources: Sequence[Path], interrupts: bool, tell: Progress) -> Itera
 
     for source in sources:
         if is_baseline_file(source):
-            from critpath.pipeline.baselines import sets_of
+            from critpath.pipeline.baselines import split_baseline
             from critpath.store.baseline import load_baseline
 
             tell(f"loading {source}")
-            yield from sets_of(load_baseline(source), source, interrupts=interrupts)
+            yield from split_baseline(load_baseline(source), source, interrupts=interrupts)
         elif store.is_paths_file(source):
             tell(f"loading {source}")
             yield store.open_paths(source)
@@ -228,7 +230,7 @@ def _planned(sources: Sequence[Path], interrupts: bool, tell: Progress) -> Itera
             yield from find_recordings(source)
 
 
-def _extracted(
+def _extract_sources(
     sources: Sequence[Path],
     settings: ExtractSettings,
     jobs: int | None,
@@ -243,17 +245,17 @@ def _extracted(
     from critpath import store
 
     tell = progress or (lambda _: None)
-    items = list(_planned(sources, settings.interrupts, tell))
+    items = list(_resolve_sources(sources, settings.interrupts, tell))
     recordings = [item for item in items if isinstance(item, Path)]
-    count = jobs_within(jobs, recordings, settings)
-    each = share(settings, count, jobs)
-    tasks = _placed(
+    count = fit_jobs(jobs, recordings, settings)
+    each = split_resources(settings, count, jobs)
+    tasks = _number_tasks(
         [_Task(recording, each, number, parts) for number, recording in enumerate(recordings)]
     )
     # A stream cannot go from one process to another.
-    work: Callable[[_Task], Any] = _read if parts is None else _write
+    work: Callable[[_Task], Any] = _read_set if parts is None else _write_part
     if count == 1:
-        work = partial(_stream, progress=progress)
+        work = partial(_stream_sets, progress=progress)
     with closing(run(work, tasks, jobs=count, size=_size, progress=tell)) as results:
         for item in items:
             if not isinstance(item, Path):
@@ -263,14 +265,14 @@ def _extracted(
                 yield [store.open_paths(file, resident=0)]
                 file.unlink(missing_ok=True)
             elif count > 1:
-                yield [_frozen(paths) for paths in next(results)]
+                yield [_make_read_only(paths) for paths in next(results)]
             else:
                 yield next(results)
         # To the end: who is closed before it is interrupted.
         next(results, None)
 
 
-def _whole(parts: Iterable[PathSet]) -> PathSet:
+def _join_parts(parts: Iterable[PathSet]) -> PathSet:
     """Join the sets of one recording, whose facts each of them has."""
     from critpath.graph.critical_path import join_sets
 
@@ -336,7 +338,7 @@ class _Written:
     version: str
 
 
-def _placed(tasks: list[_Task]) -> list[_Task]:
+def _number_tasks(tasks: list[_Task]) -> list[_Task]:
     """Say of every task which of how many it is."""
     if len(tasks) < 2:
         return tasks
@@ -348,43 +350,43 @@ def _size(task: _Task) -> int:
     return size_of(task.recording)
 
 
-def _stream(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:
+def _stream_sets(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:
     """Extract a recording in this process."""
     if progress is not None:
         progress(f"reading {task.recording}{task.place}")
     yield from extract_recording(task.recording, task.settings, progress)
 
 
-def _read(task: _Task) -> list[PathSet]:
+def _read_set(task: _Task) -> list[PathSet]:
     """Extract a recording in another process, which sends what it found."""
-    return list(_stream(task))
+    return list(_stream_sets(task))
 
 
-def _write(task: _Task, progress: Progress | None = None) -> _Written:
+def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
     """Extract a recording, wherever this is, and write its part of the dataset."""
     from critpath import __version__, store
 
     if task.directory is None:
         raise ValueError("a part of no dataset")
     sets = (
-        elsewhere(task.recording, task.settings, task.here)
+        rebase_paths(task.recording, task.settings, task.here)
         if task.here
-        else _stream(task, progress)
+        else _stream_sets(task, progress)
     )
     part = store.write_part(task.directory, task.number, sets)
     return _Written(task.number, part, __version__)
 
 
-def _frozen(paths: PathSet) -> PathSet:
+def _make_read_only(paths: PathSet) -> PathSet:
     """Make a set that came from another process read-only again."""
     return replace(paths, executions=replace(paths.executions), paths=replace(paths.paths))
 
 
 # -----------------------------------------------------------------------------
-# What processes that read at the same time share: processors and memory.
+# What processes that read at the same time split_resources: processors and memory.
 
 
-def jobs_within(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettings) -> int:
+def fit_jobs(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettings) -> int:
     """Return how many processes read some recordings.
 
     Parameters
@@ -400,7 +402,7 @@ def jobs_within(jobs: int | None, recordings: Sequence[Path], settings: ExtractS
         If there is not enough memory for them.
     """
     limit = settings.max_memory
-    count = jobs_for(jobs, recordings, limit)
+    count = choose_jobs(jobs, recordings, limit)
     if not recordings or not limit:
         return count
     # Once: a second look may find more, and refuse what was chosen by the first.
@@ -411,8 +413,8 @@ def jobs_within(jobs: int | None, recordings: Sequence[Path], settings: ExtractS
     return count
 
 
-def share(
-    settings: ExtractSettings, count: int, jobs: int | None, *, elsewhere: bool = False
+def split_resources(
+    settings: ExtractSettings, count: int, jobs: int | None, *, remote: bool = False
 ) -> ExtractSettings:
     """Divide what there is among as many as read at the same time.
 
@@ -420,18 +422,18 @@ def share(
     ----------
     settings : ExtractSettings
     count : int
-        Processes that read, as `jobs_within` has it.
+        Processes that read, as `fit_jobs` has it.
     jobs : int or None
         Processors that they may use, None for all: where there are two for each, one decodes
         what the other will replay.
-    elsewhere : bool
-        In processes of which it is not known what else they do: no thread is begun there.
+    remote : bool
+        In processes of another engine: no thread is started there.
     """
     cores = usable_cores() if jobs is None else min(jobs, usable_cores())
     return replace(
         settings,
         max_memory=settings.max_memory // count,
-        ahead=cores >= 2 * count and not elsewhere,
+        ahead=cores >= 2 * count and not remote,
     )
 
 
@@ -442,7 +444,7 @@ def share(
 _WINDOWS: Final = "windows:"
 
 
-def elsewhere(recording: Path, settings: ExtractSettings, here: str) -> Iterator[PathSet]:
+def rebase_paths(recording: Path, settings: ExtractSettings, here: str) -> Iterator[PathSet]:
     """Extract a recording where the user's current directory is another; say its given name."""
     near = str(recording)
     far = str(Path(here) / near)
@@ -460,7 +462,7 @@ def elsewhere(recording: Path, settings: ExtractSettings, here: str) -> Iterator
 
     try:
         for paths in extract_recording(Path(far), settings):
-            yield _named(paths, named)
+            yield _rename_texts(paths, named)
     except CritpathError as error:
         raise Failure(
             error.exit_code,
@@ -470,7 +472,7 @@ def elsewhere(recording: Path, settings: ExtractSettings, here: str) -> Iterator
         ).error() from error
 
 
-def _named(paths: PathSet, named: Callable[[str], str]) -> PathSet:
+def _rename_texts(paths: PathSet, named: Callable[[str], str]) -> PathSet:
     executions = paths.executions
     return replace(
         paths,

@@ -27,7 +27,7 @@ from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
-    from critpath.model import Comparison, PathSet
+    from critpath.model import Analysis, PathSet
 
 Command = str | Sequence[str | os.PathLike[str]]
 Place = str | os.PathLike[str]
@@ -201,7 +201,7 @@ class Gate:
 
     def _held_against(
         self, file: Path, parts: Sequence[PathSet], settings: Settings
-    ) -> Comparison | None:
+    ) -> Analysis | None:
         """Compare with the baseline, and change it if that was asked for."""
         from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
         from critpath.store.baseline import Baseline, load_baseline, save_baseline  # noqa: PLC0415 - numpy
@@ -210,7 +210,7 @@ class Gate:
             sessions = pipeline.make_sessions(parts, _EXECUTIONS)
             made = Baseline(sessions, settings["interrupts"], __version__)
             save_baseline(made, file)
-            self.note(f"{file}: made of {pipeline.said_of(made)}")
+            self.note(f"{file}: made of {pipeline.describe_baseline(made)}")
             return None
         if not (self.update or self.accept):
             normal = _joined(_extract([file], settings))
@@ -230,10 +230,10 @@ class Gate:
         save_baseline(outcome.baseline, file)
         anew = outcome.comparison.verdict != "ok"
         how = "begun anew with" if anew else "has now"
-        self.note(f"{file}: {how} {pipeline.said_of(outcome.baseline)}")
+        self.note(f"{file}: {how} {pipeline.describe_baseline(outcome.baseline)}")
         return None if anew else outcome.comparison
 
-    def _judged(self, comparison: Comparison, kept: Path | None = None) -> dict[str, Any]:
+    def _judged(self, comparison: Analysis, kept: Path | None = None) -> dict[str, Any]:
         """Return the document, or fail; `kept` is a baseline that was not updated."""
         from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 

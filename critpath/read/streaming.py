@@ -12,11 +12,12 @@ import resource
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -550,3 +551,101 @@ def read_traces(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Ev
     summary.wake_targets.add(event_class, offset, values, summary.classes)
     columns = (timestamp, cpu, event_class, offset, values)
     return summary.to_events(columns, tuple(decode_texts(recording.texts())), back)
+
+
+# Looks at a chunk and the classes that are known with it.
+Look = Callable[["EventChunk", Sequence["EventClass"]], None]
+
+
+class Source(Protocol):
+    """The events of a recording in the order of time, read once from begin to end."""
+
+    @property
+    def filled(self) -> bool:
+        """Whether switches that the kernel left out have been put in."""
+
+    @property
+    def classes(self) -> Sequence[EventClass]:
+        """Those known now; it grows."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every machine of the recording."""
+
+    @property
+    def environment(self) -> tuple[Mapping[str, str | int], ...]:
+        """What the traces say of themselves."""
+
+    def __iter__(self) -> Iterator[EventChunk]: ...
+
+    def watch(self, look: Look) -> None:
+        """Have a function look at every chunk before it is delivered."""
+
+    def code(self, text: str) -> int:
+        """Return the code of a text of ours."""
+
+    def text(self, code: int) -> str:
+        """Return the text of a code."""
+
+    def strings(self) -> Sequence[str]:
+        """Return the texts known now."""
+
+    def finish(self) -> Events:
+        """Return everything but the events."""
+
+    def close(self) -> None:
+        """Give up what is open."""
+
+
+class WholeRecording:
+    """Events that are all in memory, as a `Source`."""
+
+    def __init__(self, events: Events) -> None:
+        self.filled = True
+        self._events = events
+        self._strings = list(events.strings) or [""]
+        self._codes = {text: code for code, text in reversed(list(enumerate(self._strings)))}
+        self.classes: Sequence[EventClass] = events.classes
+        self.hosts = events.hosts
+        self.environment = events.environment
+        self._look: Look | None = None
+
+    def __iter__(self) -> Iterator[EventChunk]:
+        for chunk in split_into_chunks(self._events):
+            if self._look is not None:
+                self._look(chunk, self.classes)
+            yield chunk
+
+    def watch(self, look: Look) -> None:
+        """Have a function look at every chunk before it is delivered."""
+        self._look = look
+
+    def code(self, text: str) -> int:
+        """Return the code of a text of ours."""
+        if text not in self._codes:
+            self._codes[text] = len(self._strings)
+            self._strings.append(text)
+        return self._codes[text]
+
+    def text(self, code: int) -> str:
+        """Return the text of a code."""
+        return self._strings[code]
+
+    def strings(self) -> Sequence[str]:
+        """Return the texts known now."""
+        return self._strings
+
+    def finish(self) -> Events:
+        """Return everything but the events."""
+        none = np.zeros(0, np.int64)
+        return replace(
+            self._events,
+            timestamp=none,
+            cpu=none.astype(np.int32),
+            event_class=none.astype(np.int32),
+            offset=none,
+            values=none,
+        )
+
+    def close(self) -> None:
+        """Nothing is open."""

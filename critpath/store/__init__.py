@@ -1,6 +1,6 @@
 """Files that critpath writes, always whole: extracted critical paths, datasets of them, text.
 
-Names come from the modules below it when they are first asked for: whoever writes a text
+Names come from the modules below it when they are first asked for: writing a text
 imports no numpy.
 """
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     )
     from critpath.store.files import (
         atomic,
+        atomic_directory,
         readable,
         scratch_directory,
-        whole_directory,
         write_text,
     )
     from critpath.store.reading import RESIDENT, is_paths_file, load_paths, open_paths
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     **dict.fromkeys(
-        ("atomic", "readable", "scratch_directory", "whole_directory", "write_text"), "files"
+        ("atomic", "readable", "scratch_directory", "atomic_directory", "write_text"), "files"
     ),
     "FORMAT": "columns",
     **dict.fromkeys(
@@ -64,6 +64,7 @@ __all__ = [
     "Part",
     "PathsWriter",
     "atomic",
+    "atomic_directory",
     "is_dataset",
     "is_paths_file",
     "load_dataset",
@@ -75,7 +76,6 @@ __all__ = [
     "scratch_directory",
     "seal",
     "settle",
-    "whole_directory",
     "write_part",
     "write_text",
 ]

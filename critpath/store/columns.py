@@ -107,7 +107,7 @@ def _is_losses(value: object) -> bool:
     )
 
 
-# What stands in the metadata, and how it is told from what does not belong there.
+# What the metadata holds, and how it is checked.
 ABOUT: Final[Mapping[str, Callable[[object], bool]]] = {
     "specification": lambda value: isinstance(value, str),
     "sources": is_texts,

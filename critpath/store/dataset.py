@@ -107,7 +107,7 @@ def seal(directory: Path, parts: Sequence[Part], about: Mapping[str, Any]) -> No
     parts : sequence of Part
         In their order.
     about : mapping
-        What else is said of the whole: plain values.
+        Further facts about the whole: plain values.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def _load_part(directory: Path, part: Part, resident: int) -> PathSet:
     file = directory / part.file
     try:
         status = file.stat()
-        # Before it is opened, as that waits for ever where a pipe has nobody at its other end.
+        # Before it is opened, as opening a pipe without a writer waits for ever.
         if not S_ISREG(status.st_mode) or status.st_size != part.bytes:
             raise _other(directory, part)
         with file.open("rb") as stream:

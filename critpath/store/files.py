@@ -44,7 +44,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
     UsageError
         If it cannot be created or written.
     """
-    target = followed(path)
+    target = resolve_safely(path)
     temporary: Path | None = None
     try:
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
@@ -58,7 +58,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-            # Before it is closed: until then nobody else takes it away.
+            # Before it is closed: until then no other process removes it.
             temporary.replace(target)
     except BaseException as error:
         if temporary is not None:
@@ -69,7 +69,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def whole_directory(path: Path) -> Iterator[Path]:
+def atomic_directory(path: Path) -> Iterator[Path]:
     """Make a directory that appears under its name only when it is whole.
 
     Parameters
@@ -88,8 +88,8 @@ def whole_directory(path: Path) -> Iterator[Path]:
     UsageError
         If it cannot be created or take its place.
     """
-    target = followed(path)
-    old = beside(target, "old")
+    target = resolve_safely(path)
+    old = temp_sibling(target, "old")
     remove_abandoned(target)
     try:
         with claimed_directory(target) as temporary:
@@ -123,7 +123,7 @@ def scratch_directory(path: Path) -> Iterator[Path]:
     UsageError
         If it cannot be created.
     """
-    target = followed(path)
+    target = resolve_safely(path)
     if target.exists() and not target.is_file():
         with tempfile.TemporaryDirectory(prefix="critpath-") as name:
             yield Path(name)
@@ -144,7 +144,7 @@ def readable(stream: IO[bytes]) -> Path:
     It is not to be written to any more.
     """
     stream.flush()
-    let_read(stream.fileno())
+    share_lock(stream.fileno())
     return Path(stream.name)
 
 
@@ -168,15 +168,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 # -----------------------------------------------------------------------------
-# What is written beside its place until it is whole: whose it is, and what nobody's any more.
+# Temporary files beside their place: locks tell which are in use and which abandoned.
 
 
 _ROOM: Final = 200  # bytes of a name that are kept beside what is added to it
 _ENDS: Final = re.compile(r"[0-9a-f]{12}\.(partial|old)")
 
 
-def beside(target: Path, what: str) -> Path:
-    """Return a name beside another that nobody has; it tells of which machine it is."""
+def temp_sibling(target: Path, what: str) -> Path:
+    """Return an unused name beside another; it contains this machine's id."""
     # Locks may not reach from one machine to another that sees the same files.
     return target.with_name(f"{_begun_by_us(target)}{os.urandom(6).hex()}.{what}")
 
@@ -184,7 +184,7 @@ def beside(target: Path, what: str) -> Path:
 def claimed_file(target: Path) -> IO[bytes]:
     """Create a file beside a place, locked until it is closed."""
     while True:
-        path = beside(target, "partial")
+        path = temp_sibling(target, "partial")
         # "xb" under the user's umask: neither follows a link nor leaves a private mode.
         stream = path.open("xb")
         if _claim(stream.fileno(), path):
@@ -196,7 +196,7 @@ def claimed_file(target: Path) -> IO[bytes]:
 def claimed_directory(target: Path) -> Iterator[Path]:
     """Create a directory beside a place, locked until the end."""
     while True:
-        path = beside(target, "partial")
+        path = temp_sibling(target, "partial")
         path.mkdir()
         with suppress(FileNotFoundError):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -220,7 +220,7 @@ def remove_abandoned(target: Path) -> None:
         with os.scandir(target.parent) as entries:
             names = [entry.name for entry in entries if entry.name.startswith(begins)]
     except OSError:
-        return  # whoever creates something there is told why that cannot be
+        return  # creating something there says why it cannot be done
     left = [target.with_name(name) for name in names if _ENDS.fullmatch(name, len(begins))]
     for path in left:
         with suppress(OSError):
@@ -254,15 +254,15 @@ def _cut(name: str) -> str:
 
 
 def _claim(descriptor: int, path: Path) -> bool:
-    """Lock a new file or directory; return whether nobody has taken it away before."""
-    # Where a file system has no locks nobody gets one, and nothing is taken away.
+    """Lock a new file or directory; return False if it was removed before."""
+    # Where a file system has no locks, none is taken and nothing is removed.
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     return _is_at(descriptor, path)
 
 
-def let_read(descriptor: int) -> None:
-    """Let others read what is locked: on SMB shares nobody else may while it is written."""
+def share_lock(descriptor: int) -> None:
+    """Let others read a locked file: on SMB shares a lock keeps them out."""
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_SH)
 
@@ -304,7 +304,7 @@ def _remove(path: Path) -> None:
 _MOST_LINKS: Final = 40
 
 
-def followed(path: Path) -> Path:
+def resolve_safely(path: Path) -> Path:
     """Return the place that a path leads to, which need not exist.
 
     Raises
@@ -331,7 +331,7 @@ def followed(path: Path) -> Path:
                 continue
             if not (todo or stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
                 _check(path, here, status)
-        except OSError:  # nothing there, or a loop: whoever opens it is told
+        except OSError:  # nothing there, or a loop: opening it says so
             break
         place = here
     return Path(os.path.realpath(path))

@@ -363,7 +363,7 @@ def _check_tiling(begins: Any, ends: Any, paths: CriticalPaths, wrong: Wrong) ->
 
 
 # -----------------------------------------------------------------------------
-# What a Parquet file's pages hold, told by their headers before any page is read.
+# The sizes of a Parquet file's pages, from their headers, before any page is read.
 
 
 # Bytes of a row group's pages that are read however well they were compressed, and how much

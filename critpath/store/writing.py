@@ -170,7 +170,7 @@ def settle() -> None:
     """Take now the memory that writing paths takes, and have it given back after use.
 
     The library that writes Parquet takes some 50 MB by itself when it first writes
-    anything, and keeps what it once had; whoever has to stay within a limit calls this
+    anything, and keeps what it once had; a process with a memory limit calls this
     before looking how much is left.
     """
     import pyarrow as pa  # noqa: PLC0415 - as above

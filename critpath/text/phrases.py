@@ -20,8 +20,8 @@ THROTTLED: Final = "(throttled: held back by a quota or an affinity)"
 # {} stands for " (detail)" where there is one.
 _WHAT: Final[dict[State, str]] = {
     State.UNKNOWN: "not observed: no event of the trace says what it did",
-    State.RUN: "running",
-    State.RUN_USER: "running in user space",
+    State.RUN: "running{}",
+    State.RUN_USER: "running in user space{}",
     State.RUN_SYSCALL: "running in a system call{}",
     State.IRQ: "interrupted by a device{}",
     State.SOFTIRQ: "interrupted by deferred work{}",

@@ -11,7 +11,7 @@ import numpy as np
 
 from critpath.errors import UsageError
 from critpath.model import I64, PackedBlock
-from critpath.model.packing import Desk, FetchedBlock, PackedTable
+from critpath.model.packing import BufferPool, FetchedBlock, PackedTable
 
 
 class SpilledBlocks:
@@ -37,7 +37,7 @@ class SpilledBlocks:
         self._bases: list[int] = []
         # Of each table of each block: where it begins, its owners, rows and bytes.
         self._places: list[list[tuple[int, int, int, int]]] = []
-        self._desk = Desk()
+        self._buffers = BufferPool()
 
     def append(self, block: PackedBlock) -> None:
         """Write the next block."""
@@ -69,7 +69,7 @@ class SpilledBlocks:
             self._cuts[index],
             self._bases[index],
             lambda table: self._read(*places[table]),
-            self._desk.take,
+            self._buffers.take,
         )
 
     def _read(self, begin: int, owners: int, rows: int, size: int) -> PackedTable:

@@ -152,7 +152,7 @@ _TABLE: tuple[tuple[tuple[int, int], PrevState], ...] = (
 UNKNOWN_RELEASE = PrevState(frozenset({0, 256, 1024, 2048, 4096}), dead=16 | 32)
 
 
-def prev_state_of(release: str) -> PrevState:
+def find_prev_state(release: str) -> PrevState:
     """Return the meaning of ``prev_state`` on a kernel.
 
     Parameters

@@ -13,7 +13,7 @@ which the ftrace recorder puts in).  Where neither is there, or events were lost
 is put in.
 
 A recording is searched in one pass (`MissingSwitches`), and what was found is put in on
-the next (`with_insertions`): what a thread was woken for is known only later.
+the next (`insert_switches`): what a thread was woken for is known only later.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _lost(found: I64, losses: Sequence[Loss]) -> Bool:
     return lost
 
 
-def with_insertions(
+def insert_switches(
     chunks: Iterable[EventChunk], insertions: Insertions, classes: Sequence[EventClass]
 ) -> Iterator[EventChunk]:
     """Put switches into events as they come.
@@ -225,7 +225,7 @@ def _inserted(
     )
 
 
-def with_missing_switches(events: Events) -> Events:
+def repair_switches(events: Events) -> Events:
     """Return the events of a whole recording with the switches that the kernel left out.
 
     Parameters
@@ -248,7 +248,7 @@ def with_missing_switches(events: Events) -> Events:
     whole = EventChunk(
         events.timestamp, events.cpu, events.event_class, events.offset, events.values
     )
-    (filled,) = with_insertions([whole], insertions, events.classes)
+    (filled,) = insert_switches([whole], insertions, events.classes)
     return replace(
         events,
         timestamp=filled.timestamp,

@@ -41,7 +41,7 @@ def linked_packets(events: Events, record: NetRecord) -> tuple[tuple[int, int, i
 
     A packet's sender is the thread on the cpu that queued it, unless that is idle;
     the packet woke the first thread whose sleep ended from the network softirq
-    that received it.  A packet that woke nobody links nothing.
+    that received it.  A packet that woke no thread links nothing.
 
     Parameters
     ----------

@@ -20,12 +20,12 @@ from critpath.model import (
     Timelines,
     Workers,
 )
-from critpath.model.packing import Arena, Desk, PackedTable
+from critpath.model.packing import BlockArena, BufferPool, PackedTable
 from critpath.timeline._replay import CPU_LIMIT, Replay
 from critpath.timeline.contexts import (
     SOFTIRQS,
     device_state,
-    prev_state_of,
+    find_prev_state,
     syscall_name,
     syscall_state,
     vector_name,
@@ -90,7 +90,7 @@ class Replayer:
             losses=loss_table(losses),
             **fixed_tables(code),
         )
-        self._desk, self._arena = Desk(), Arena()
+        self._buffers, self._arena = BufferPool(), BlockArena()
         self._classes: list[EventSemantics] = []
         self._network = False
         self.last = int(np.iinfo(np.int64).min)
@@ -162,7 +162,7 @@ class Replayer:
         return self._block(end, last=True)
 
     def _block(self, cut: int, *, last: bool) -> PackedBlock:
-        base, tables = self._core.packed(int(last), cut, self._desk.take, self._arena.take)
+        base, tables = self._core.packed(int(last), cut, self._buffers.take, self._arena.take)
         return PackedBlock(cut, base, tuple(PackedTable(*table) for table in tables))
 
     def workers(self) -> Workers:
@@ -183,7 +183,7 @@ class Replayer:
 
     @property
     def present(self) -> frozenset[Kind]:
-        """Which kinds of events came so far; ``OTHER`` is not told."""
+        """Which kinds of events came so far; without ``OTHER``."""
         return frozenset(kind for kind in Kind if self._core.seen >> kind & 1)
 
     @property
@@ -365,7 +365,7 @@ def prev_states(
     }
     rows = []
     for host in hosts:
-        meaning = prev_state_of(releases.get(host, ""))
+        meaning = find_prev_state(releases.get(host, ""))
         runnable = sorted(meaning.runnable)
         rows.append(
             [meaning.dead, meaning.stopped, *runnable, *[runnable[0]] * (5 - len(runnable))]

@@ -23,7 +23,8 @@ copyright = ""  # noqa: A001 - Sphinx's name for it; LICENSE has the text
 
 root_doc = "README"
 include_patterns = [
-    *("README.md", "CHANGELOG.md", "docs/**/*.md", "docs/*.md"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "marks/README.md"),
+    *("docs/**/*.md", "docs/*.md"),
     *("fixtures/**/*.md", "lttng-sessions/README.md"),
 ]
 exclude_patterns = [".venv", "build", ".git", ".*_cache", "**/node_modules"]
@@ -56,10 +57,19 @@ PAGES: Final = {
         "docs/compatibility",
     ),
     "Reference": (
-        *("docs/commands", "docs/reference-json", "docs/python", "docs/file-formats"),
+        *(
+            "docs/commands",
+            "docs/reference-json",
+            "docs/python",
+            "marks/README",
+            "docs/file-formats",
+        ),
         *("docs/critical-path", "docs/glossary"),
     ),
-    "Inside": ("docs/pipeline", "docs/architecture", "docs/security", "docs/decisions/README"),
+    "Inside": (
+        *("docs/pipeline", "docs/architecture", "docs/security", "docs/decisions/README"),
+        *("CONTRIBUTING", "SECURITY"),
+    ),
     "Evidence": ("docs/evaluation", "docs/evaluation-simulated", "docs/fuzzing", "CHANGELOG"),
 }
 

@@ -13,8 +13,8 @@ import pytest
 
 from critpath import pipeline
 from critpath.commands import main
-from critpath.pipeline.baselines import spread
 from critpath.store import load_paths, save_paths
+from critpath.store.baseline import stratified_sample
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 NAMES = ("normal", "normal-2", "sample-lock")
@@ -210,7 +210,7 @@ def test_show_config_of_an_action(run):
 
 def test_show_is_safe_on_a_terminal(run, tmp_path, recordings):
     hostile = "\x1b[2J\u202e::error::\n</ScRiPt>"
-    paths = pipeline.saved_paths(recordings / "sample-lock.parquet")
+    paths = pipeline.load_saved_paths(recordings / "sample-lock.parquet")
     executions = replace(paths.executions, label=(hostile,) * len(paths))
     environment = tuple(dict.fromkeys(e, hostile) for e in paths.environment[:-1])
     paths = replace(
@@ -308,10 +308,10 @@ def test_a_program_is_known_by_its_name_alone(run, tmp_path, recordings):
 @pytest.mark.parametrize("period", [2, 3, 4])
 @pytest.mark.parametrize("count", [600, 900, 1200])
 def test_what_is_kept_does_not_beat_with_the_program(period, count):
-    rows = spread([""] * count, 300, 7)
+    rows = stratified_sample([""] * count, 300, 7)
     assert len(set(rows.tolist())) == 300
     assert [300 * r // count for r in rows.tolist()] == list(range(300))
     kept = np.bincount(rows % period, minlength=period)
     share = 300 / period
     assert np.abs(kept - share).max() < 5 * share**0.5
-    assert spread([""] * count, 300, 7).tolist() == rows.tolist()
+    assert stratified_sample([""] * count, 300, 7).tolist() == rows.tolist()

@@ -10,11 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath import pipeline
-from critpath.pipeline.baselines import only, portable, spread
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.store import save_paths
-from critpath.store.baseline import Baseline, load_baseline, save_baseline
+from critpath.store.baseline import (
+    Baseline,
+    anonymize,
+    load_baseline,
+    save_baseline,
+    stratified_sample,
+)
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 
@@ -100,7 +105,7 @@ def test_what_is_left_out_is_said(saved):
     most=st.integers(0, 40),
 )
 def test_what_is_kept_stands_for_all(labels, most):
-    rows = spread(labels, most, 3).tolist()
+    rows = stratified_sample(labels, most, 3).tolist()
     assert rows == sorted(set(rows))
     kept = [labels[row] for row in rows]
     if not most or len(labels) <= most:
@@ -116,7 +121,7 @@ def test_what_is_kept_stands_for_all(labels, most):
 def test_some_executions_of_a_set_are_those(extracted):
     normal = extracted("normal")
     rows = np.array([0, 7, 104])
-    some = only(normal, rows)
+    some = normal.take(rows)
     assert some.executions.id == tuple(normal.executions.id[i] for i in rows)
     for place, row in enumerate(rows):
         mine = slice(some.paths.start[place], some.paths.start[place + 1])
@@ -136,7 +141,7 @@ def test_recordings_are_called_by_their_own_names(extracted):
         specification="windows:/srv/w.csv",
         warnings=("/srv/runs/normal: cut", "see /srv/other/file: it", "a 1/2 of app:x"),
     )
-    one, two = portable([normal, normal])
+    one, two = anonymize([normal, normal])
     assert one.sources == ("normal",)
     assert one.specification == "windows:w.csv"
     assert one.warnings == ("normal: cut", "see file: it", "a 1/2 of app:x")
@@ -144,4 +149,4 @@ def test_recordings_are_called_by_their_own_names(extracted):
     assert two.sources == ("normal-2",)
     assert two.environment[0]["recording"] == "normal-2"
     assert two.warnings[0] == "normal-2: cut"
-    assert portable([one])[0].warnings == one.warnings
+    assert anonymize([one])[0].warnings == one.warnings

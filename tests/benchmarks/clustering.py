@@ -123,7 +123,7 @@ def same(found: Density, peer: OPTICS) -> str:
     return "yes" if all(alike) else str(alike)
 
 
-def beside(name: str, mine: F64, peers: F64, rounds: int) -> None:
+def temp_sibling(name: str, mine: F64, peers: F64, rounds: int) -> None:
     """Print the ratio to scikit-learn's OPTICS; of the same executions, or of fewer."""
     taken: tuple[list[float], list[float]] = ([], [])
     verdict = ""
@@ -255,13 +255,13 @@ def main() -> None:
     print("| OPTICS of | distinct | scikit-learn, s | critpath, s | ratio | the same |")
     print("|---|---:|---:|---:|---:|---|")
     many = stabilise(few_paths(20_000, 2_700, 1).structure)
-    beside("20,000 executions", many, many, 1)
+    temp_sibling("20,000 executions", many, many, 1)
     alone = np.random.default_rng(1).normal(size=(5_000, 12))
-    beside("5,000, none twice", alone, alone, rounds)
+    temp_sibling("5,000, none twice", alone, alone, rounds)
     counts = stabilise(all_different(5_000, 1).structure)
-    beside("5,000, counts", counts, counts, rounds)
+    temp_sibling("5,000, counts", counts, counts, rounds)
     few = stabilise(few_paths(100_000, 200, 1).structure)
-    beside("100,000; scikit-learn: 2,000 of them", few, few[:2_000], rounds)
+    temp_sibling("100,000; scikit-learn: 2,000 of them", few, few[:2_000], rounds)
     print(
         "\n| pairing | distinct | merges | `silhouette_score`, s | critpath, s | ratio "
         "| largest difference |"

@@ -113,7 +113,7 @@ def unexplained() -> str:
         record = [sys.executable, "-m", "critpath", "record", "--quiet", "-o", str(recording)]
         subprocess.run([*record, "--", *workload], check=True)
         with_rule = share()
-        missing_switches.with_missing_switches = lambda events: events  # type: ignore[assignment]
+        missing_switches.repair_switches = lambda events: events  # type: ignore[assignment]
         return f"unexplained of its path: {with_rule} with the rule, {share()} without"
 
 

@@ -16,12 +16,12 @@ from critpath.commands import main
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.pipeline.engines import dask_address
 from critpath.store import (
+    atomic_directory,
     is_paths_file,
     load_paths,
     part_name,
     save_paths,
     seal,
-    whole_directory,
 )
 
 
@@ -123,7 +123,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         return paths
 
     def extracted_dataset(sources, directory, settings, **options):
-        with whole_directory(directory) as place:
+        with atomic_directory(directory) as place:
             paths = extracted_file(sources, place / part_name(0), settings, **options)
             seal(place, [], {})
         return paths
@@ -135,14 +135,14 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             "ExtractSettings": SimpleNamespace,
             "dask_address": dask_address,
             "extract": answering("extract", extracted),
-            "saved_paths": answering("saved_paths", lambda source: extracted([source])),
+            "load_saved_paths": answering("load_saved_paths", lambda source: extracted([source])),
             "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),
             "compare": answering(
                 "compare",
                 lambda *_: SimpleNamespace(verdict=state.verdict, warnings=state.warnings),
             ),
             "CompareSettings": SimpleNamespace,
-            "with_switches": lambda paths: paths,
+            "note_repaired_switches": lambda paths: paths,
         },
         "critpath.report.document.comparison": {
             "comparison_document": lambda _: state.document,

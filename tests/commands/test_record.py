@@ -9,7 +9,7 @@ import pytest
 
 from critpath.commands import main
 from critpath.commands.parser import build_parser
-from critpath.commands.record import said_of
+from critpath.commands.record import describe_outcome
 from critpath.commands.settings import WrongValueError, as_name, as_size
 from critpath.model import CpuLoss, Manifest, Run
 from critpath.record.recorder import Outcome, Recording, Request
@@ -40,7 +40,7 @@ def said(*manifests, request=None, code=0) -> str:
     places = [Path("normal"), Path("sample")] if len(manifests) > 1 else [Path("rec")]
     recordings = tuple(Recording(p, m) for p, m in zip(places, manifests, strict=True))
     request = request or Request(Path("rec"), (("work",),) * max(1, len(manifests)), "1")
-    return "\n".join(said_of(Outcome(code, recordings, 123_456), request))
+    return "\n".join(describe_outcome(Outcome(code, recordings, 123_456), request))
 
 
 @pytest.fixture
@@ -207,4 +207,6 @@ def test_the_machine_says_that_an_execution_must_be_named():
 
 
 def test_nothing_recorded():
-    assert "no recording" in "\n".join(said_of(Outcome(130), Request(Path("x"), (("a",),), "1")))
+    assert "no recording" in "\n".join(
+        describe_outcome(Outcome(130), Request(Path("x"), (("a",),), "1"))
+    )

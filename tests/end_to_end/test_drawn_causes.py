@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from critpath import pipeline
-from critpath.model import CompareSettings, Comparison, State
+from critpath.model import Analysis, CompareSettings, State
 
 from .drawn_sets import draw
 
 NORMALS, SAMPLES = 40, 12
 
 
-def compare(normal: list[str], sample: list[str]) -> Comparison:
+def compare(normal: list[str], sample: list[str]) -> Analysis:
     return pipeline.compare(draw(normal), draw(sample), CompareSettings(permutations=999))
 
 

@@ -18,7 +18,7 @@ from limits import Group, Limits, NoLimitError, ended_properly
 from short_slice import shorten
 
 from critpath import pipeline
-from critpath.model import Comparison, PathSet
+from critpath.model import Analysis, PathSet
 from critpath.record.ftrace.recorder import obstacles
 
 HERE: Final = Path(__file__).resolve().parent
@@ -198,7 +198,7 @@ class FirstCause:
     sentence: str = ""
 
 
-def first_cause(comparison: Comparison) -> FirstCause:
+def first_cause(comparison: Analysis) -> FirstCause:
     """Return the first cause of a comparison, all empty where there is none."""
     if not comparison.causes:
         return FirstCause()

@@ -27,7 +27,7 @@ from bench import Bench, RecordingError, bench, extract, why_not, without_labels
 
 from critpath import pipeline
 from critpath.errors import CritpathError
-from critpath.model import Comparison
+from critpath.model import Analysis
 
 NORMAL: Final = 99
 SAMPLE: Final = 10
@@ -79,7 +79,7 @@ def measure(built: Bench, seed: int) -> dict[str, dict[str, float]]:
     }
 
 
-def figures(comparison: Comparison, truth: dict[str, tuple[str, str]]) -> dict[str, float]:
+def figures(comparison: Analysis, truth: dict[str, tuple[str, str]]) -> dict[str, float]:
     """Hold a comparison against the ground truth."""
     from sklearn.metrics import adjusted_rand_score  # noqa: PLC0415 - a second to import
 

@@ -10,7 +10,8 @@ What must differ is listed in `NORMALISED` (replaced in both) and `ARGUED` (list
 counted), each with its reason.  The exit code is 1 if anything else differs.
 
 ``--cache`` keeps the unpacked recordings and the output of the build before; a second run then
-only runs the build after.  Remove the directory when the build before changes.
+only runs the build after.  Without ``--after`` the cache is filled and nothing is compared.
+Remove the directory when the build before changes.
 """
 
 from __future__ import annotations
@@ -542,11 +543,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(*(f"{case.name} ({len(case.steps)})" for case in cases), sep="\n")
         return 0
     # Absolute, but not resolved: an interpreter finds its environment by its name.
-    commands = Path(options.before).absolute(), Path(options.after).absolute()
+    before_command = Path(options.before).absolute()
+    after_command = Path(options.after).absolute() if options.after else None
 
     def judge(case: Case) -> tuple[int, list[Difference]]:
-        before = run_before(commands[0], case, kept, runs)
-        after = run_case(commands[1], case, runs)
+        before = run_before(before_command, case, kept, runs)
+        after = run_case(after_command, case, runs) if after_command else before
         return len(before), list(find_differences(case, before, after))
 
     begin, counted, argued, compared = time.monotonic(), 0, 0, 0
@@ -574,7 +576,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--before", required=True, help="the critpath command of the old build")
-    parser.add_argument("--after", required=True, help="that of the new build")
+    parser.add_argument("--after", help="that of the new build; without it, only fill the cache")
     parser.add_argument("--cache", help="keeps recordings and the old build's output")
     parser.add_argument("--quick", action="store_true", help="a small part: under two minutes")
     parser.add_argument("--only", default="*", help="cases whose name matches this pattern")

@@ -38,13 +38,12 @@ from mutate_seeds import Seed
 from critpath.errors import CritpathError
 from critpath.executions.find import find_executions
 from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.graph.critical_path import extract_paths
 from critpath.model import EventChunk
 from critpath.pipeline import extraction
-from critpath.pipeline.extraction import Opener, expected, replay_stream
+from critpath.pipeline.extraction import RecordingOpener, assume_declared, replay_stream
 from critpath.pipeline.limits import Budget
-from critpath.pipeline.walking import walked
 from critpath.read.clocks import Clocks, Trace
-from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import Description, find_traces
 from critpath.read.records import replace
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces
@@ -111,7 +110,7 @@ def read(traces, selection) -> Reading:
 
 
 class Read:
-    """A recording that was read already: a `critpath.pipeline.extraction.Source`."""
+    """A recording that was read already: a `critpath.read.streaming.Source`."""
 
     filled = False
 
@@ -146,7 +145,7 @@ class Subject:
         self.traces = find_traces(self.directory)
         self.specification = parse_specification(seed.specification)
         self.selection = (*KERNEL_EVENTS, *get_event_requests(self.specification))
-        self.facts, self.names = expected(self.traces), names_of(self.traces)
+        self.facts, self.names = assume_declared(self.traces), names_of(self.traces)
         self.reading = read(self.traces, self.selection)
         self.events = self.reading.events()
         self.of_file = {
@@ -234,7 +233,7 @@ class Subject:
         Most replays are told what the product finds out by beginning again, what is lost,
         and replay what was just read instead of reading it once more.
         """
-        opener = Opener(self.directory, traces, self.selection, "auto")
+        opener = RecordingOpener(self.directory, traces, self.selection, "auto")
         # One that has to sort reads the metadata again, which are the same.
         with mock.patch.object(
             extraction,
@@ -243,8 +242,10 @@ class Subject:
         ):
             self._replayed(opener, traces, reading)
 
-    def _replayed(self, opener: Opener, traces: tuple[Trace, ...], reading: Reading) -> None:
-        facts = self.facts if traces is self.traces else expected(traces)
+    def _replayed(
+        self, opener: RecordingOpener, traces: tuple[Trace, ...], reading: Reading
+    ) -> None:
+        facts = self.facts if traces is self.traces else assume_declared(traces)
         names = self.names if traces is self.traces else names_of(traces)
         if len(reading.losses) % 8:
             facts = dataclasses.replace(facts, losses=reading.losses)
@@ -256,7 +257,7 @@ class Subject:
                 found = find_executions(replayed.events, self.specification, names)
             except CritpathError:
                 return
-            for part in walked(replayed, found, "x", "x", Budget.within(0), interrupts=True):
+            for part in extract_paths(replayed, found, "x", "x", interrupts=True):
                 paths = part.paths
                 assert (paths.begin < paths.end).all()
                 assert (paths.begin[1:] == paths.end[:-1])[paths.start[1:-1] - 1].sum() >= 0

@@ -21,7 +21,7 @@ from test_drawn import DRAWN, TWO_HOSTS
 
 from critpath.executions.find import find_executions
 from critpath.executions.specification import get_event_requests, parse_specification
-from critpath.graph.critical_path import lives_of, subject_workers
+from critpath.graph.critical_path import find_lifetimes, subject_workers
 from critpath.graph.execution_graph import build_graph, walk_paths
 from critpath.model import State
 from critpath.read.event_names import KERNEL_EVENTS
@@ -196,7 +196,9 @@ def test_paths_of_executions_on_the_graph_of_the_whole_recording(normal):
 def test_paths_of_the_specification_on_the_graph_alone(shared, tid, run, wait_cpu):
     timelines = replay(read_events(shared("public/tc-bug446190"), KERNEL_EVENTS))
     graph = build_graph(timelines)
-    life = lives_of(timelines.workers, timelines.strings, tid, None, (None, None), (0, 1 << 62))
+    life = find_lifetimes(
+        timelines.workers, timelines.strings, tid, None, (None, None), (0, 1 << 62)
+    )
     (subject,) = subject_workers(timelines.workers, life).tolist()
     window = int(life.begin[0]), int(life.end[0])
     found = Walker(graph.to_networkx(*window)).path(subject, *window)

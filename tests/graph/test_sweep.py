@@ -18,7 +18,7 @@ import critical_paths as twin
 from cutting import cut_up, differences
 
 from critpath.graph import critical_path
-from critpath.graph.critical_path import Sweep, lives_of, subject_workers, sweep_paths
+from critpath.graph.critical_path import Sweep, find_lifetimes, subject_workers, sweep_paths
 from critpath.graph.execution_graph import critical_paths
 from critpath.model import Loss, PackedBlocks, State, Timelines, Workers
 from critpath.model.packing import pack
@@ -209,7 +209,7 @@ def compare(timelines, what):
     generator = np.random.default_rng(7)
     begin, end = int(timelines.begin.min()), int(timelines.end.max())
     window = (None, None) if what == "lives" else (begin + (end - begin) // 3, end)
-    asked = lives_of(timelines.workers, timelines.strings, None, None, window, (begin, end))
+    asked = find_lifetimes(timelines.workers, timelines.strings, None, None, window, (begin, end))
     subjects = subject_workers(timelines.workers, asked)
     subjects[::17] = -1
     expected = twin.critical_paths(timelines, subjects, asked.begin, asked.end)
@@ -244,7 +244,9 @@ def test_blocks_are_fetched_few_times(guest, monkeypatch, most):
     monkeypatch.setattr(critical_path, "MOST_CARRIED", most)
     timelines = replay(read_events(guest("normal"), KERNEL_EVENTS))
     begin, end = int(timelines.begin.min()), int(timelines.end.max())
-    asked = lives_of(timelines.workers, timelines.strings, None, None, (None, None), (begin, end))
+    asked = find_lifetimes(
+        timelines.workers, timelines.strings, None, None, (None, None), (begin, end)
+    )
     subjects = subject_workers(timelines.workers, asked)
     # Executions of the second half only.
     low = np.maximum(asked.begin, (begin + end) // 2)
@@ -276,7 +278,9 @@ def test_which_life_of_a_thread_an_execution_is_of(guest):
         host=generator.integers(0, 2, count),
         first=generator.integers(-1, 20, count),
     )
-    asked = lives_of(timelines.workers, timelines.strings, None, None, (None, None), (0, 1 << 62))
+    asked = find_lifetimes(
+        timelines.workers, timelines.strings, None, None, (None, None), (0, 1 << 62)
+    )
     size = len(asked)
     asked = replace(
         asked,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from critpath.model.packing import Arena, Desk
+from critpath.model.packing import BlockArena, BufferPool
 
 
 def test_what_is_held_is_never_handed_out_again():
-    arena = Arena()
+    arena = BlockArena()
     held = []
     for number in range(2000):
         taken = arena.take(37 * (number % 700) + number)
@@ -20,7 +20,7 @@ def test_what_is_held_is_never_handed_out_again():
 
 
 def test_a_piece_that_nobody_holds_is_used_again():
-    arena = Arena()
+    arena = BlockArena()
     first = arena.take(1000)
     place = first.ctypes.data
     view = first[:800].view(np.int64)
@@ -31,21 +31,21 @@ def test_a_piece_that_nobody_holds_is_used_again():
 
 
 def test_what_is_larger_than_a_piece():
-    assert len(Arena().take(100 << 20)) == 100 << 20
+    assert len(BlockArena().take(100 << 20)) == 100 << 20
 
 
 def test_pieces_are_used_again_by_another_recording():
-    arena = Arena()
+    arena = BlockArena()
     taken = [arena.take(7 << 20) for _ in range(9)]
     places = {part.ctypes.data & -(1 << 20) for part in taken}
     taken.clear()
     del arena
-    again = Arena()
+    again = BlockArena()
     assert (again.take(7 << 20).ctypes.data & -(1 << 20)) in places
 
 
 def test_two_arenas_never_share_a_piece():
-    first, second = Arena(), Arena()
+    first, second = BlockArena(), BlockArena()
     parts = [(k, arena.take(1 << 20)) for k in range(80) for arena in (first, second)]
     for place, (_, part) in enumerate(parts):
         part.fill(place)
@@ -53,7 +53,7 @@ def test_two_arenas_never_share_a_piece():
 
 
 def test_a_desk_keeps_what_is_held():
-    desk = Desk()
+    desk = BufferPool()
     held = []
     for number in range(300):
         taken = desk.take(1000 + 50 * (number % 90))
@@ -65,7 +65,7 @@ def test_a_desk_keeps_what_is_held():
 
 
 def test_a_desk_gives_what_is_free_again():
-    desk = Desk()
+    desk = BufferPool()
     taken = desk.take(1000)
     place = taken.ctypes.data
     assert desk.take(1000).ctypes.data != place

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import critpath
 from critpath.model import Column, Rows
 from critpath.model.table import SHOWN_COLUMNS, SHOWN_ROWS
 
@@ -59,12 +60,13 @@ class Elements(HTMLParser):
 
 def shown(comparison):
     """Everything that can be shown of a comparison, by its name."""
+    answer = critpath.Comparison._of(comparison)
     return {
-        "comparison": comparison,
+        "comparison": answer,
         "path set": comparison.sample,
         "executions": comparison.normal.executions,
         "vectors": comparison.sample_vectors,
-        **comparison.tables(),
+        **{n: getattr(answer, n) for n in ("causes", "findings", "states", "executions")},
     }
 
 
@@ -85,7 +87,7 @@ def test_rows_and_columns_that_are_left_out_are_counted():
 
 def test_a_comparison_says_verdict_causes_and_states(factory):
     comparison = factory.comparison()
-    page = comparison._repr_html_()
+    page = critpath.Comparison._of(comparison)._repr_html_()
     cause = "2 of 6 executions, +30.0 ms each: waiting for a timer in <code>worker</code>"
     assert page.startswith(f"<p><strong>ANOMALY: {cause}</strong></p>")
     assert f"<li>{cause}</li>" in page
@@ -100,11 +102,12 @@ def test_a_comparison_says_verdict_causes_and_states(factory):
 
 
 def test_without_an_anomaly_the_reason_is_the_sentence(factory):
-    page = factory.comparison(verdict="ok", anomalous=0)._repr_html_()
+    page = critpath.Comparison._of(factory.comparison(verdict="ok", anomalous=0))._repr_html_()
     assert page.startswith("<p><strong>OK: no anomaly in 6 executions against 20</strong></p>")
     assert "Why" not in page
     bare = factory.comparison(verdict="inconclusive", anomalous=0, samples=0, reasons=())
-    assert bare._repr_html_().startswith("<p><strong>INCONCLUSIVE</strong></p>")
+    page = critpath.Comparison._of(bare)._repr_html_()
+    assert page.startswith("<p><strong>INCONCLUSIVE: 0 executions against 20</strong></p>")
 
 
 anything = st.text(min_size=1, max_size=20) | st.sampled_from(HOSTILE)
@@ -154,11 +157,10 @@ def test_a_notebook_really_shows_them(guest, tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     read = (
-        "from pathlib import Path\nfrom critpath import pipeline\n"
-        f"paths = pipeline.extract([Path({os.fspath(source)!r})], "
-        "specification='events:app:request_begin,app:request_end,key=id')\npaths"
+        f"import critpath as cp\npaths = cp.extract({os.fspath(source)!r}, "
+        "execution='events:app:request_begin,app:request_end,key=id')\npaths"
     )
-    compare = "pipeline.compare(paths, paths, pipeline.CompareSettings(permutations=999))"
+    compare = "cp.compare(paths, paths, permutations=999)"
     cells = [read, "paths.executions", compare, "import polars\npolars.DataFrame(paths).shape"]
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(source) for source in cells]

@@ -34,7 +34,7 @@ _IDLE: Final = 0
 _RUNNABLE, _SLEEPS = 0, 1  # prev_state
 
 
-def with_missing_switches(events: Events) -> Events:
+def repair_switches(events: Events) -> Events:
     """Return the events with the switches that the kernel left out.
 
     Parameters

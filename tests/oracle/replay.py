@@ -7,9 +7,11 @@ Input is a list of tuples ``(time, cpu, kind, fields)``; output per tid a list o
 from __future__ import annotations
 
 from critpath.model import Kind, State
-from critpath.timeline.contexts import SOFTIRQS, device_state
+from critpath.timeline.contexts import SOFTIRQS, device_state, syscall_state, vector_state
 
 SLEEP = "asleep"
+# Kinds that change no thread's intervals: packet_links.py is the twin of what is made of packets.
+NOT_REPLAYED = frozenset({Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.NET_RECEIVE})
 
 
 class Thread:
@@ -26,6 +28,12 @@ class Thread:
         self.parent = None
         self.born = None
         self.intervals = []
+        self.running = State.RUN  # its state while it runs
+        self.syscall = ""
+        self.syscall_waits = None  # what a sleep in it is for
+
+    def emit_run(self, end):
+        self.emit(end, self.running, self.syscall if self.running == State.RUN_SYSCALL else "")
 
     def emit(self, end, state, detail="", waker=None, woken=None):
         if end > self.since:
@@ -44,6 +52,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
     current: dict[int, int] = {}
     contexts: dict[int, list] = {}
     has_waking = any(kind == Kind.WAKING for _, _, kind, _ in events)
+    has_syscalls = any(kind == Kind.SYSCALL_ENTRY for _, _, kind, _ in events)
 
     def thread(tid):
         if tid not in threads:
@@ -68,6 +77,12 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             t.emit(time, State.WAIT_UNEXPLAINED, "no_wake")
         else:
             waker, woken, state, detail = t.wake
+            if state == State.WAIT_UNEXPLAINED and t.syscall and t.syscall_waits is not None:
+                state, detail = t.syscall_waits, t.syscall
+            elif state == State.WAIT_TASK and t.syscall:
+                detail = t.syscall
+                if t.syscall_waits in {State.WAIT_FUTEX, State.WAIT_POLL, State.WAIT_PIPE}:
+                    state = t.syscall_waits
             t.emit(time, state, detail, waker, woken)
 
     for time, cpu, kind, f in events:
@@ -77,7 +92,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                 t = thread(prev)
                 t.touch(time)
                 if t.doing == "run":
-                    t.emit(time, State.RUN)
+                    t.emit_run(time)
                 elif t.doing not in {"never", "unborn"}:
                     t.emit(time, State.UNKNOWN)
                 if state in runnable:
@@ -159,23 +174,47 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             threads.pop(child, None)
             t = thread(child)
             t.parent, t.born, t.since, t.doing = parent or None, time, time, "unborn"
+            t.running = State.RUN_USER if has_syscalls else State.RUN
         elif kind == Kind.EXIT:
             thread(f[0]).touch(time)
             thread(f[0]).exiting = True
-        elif kind in {Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY}:
+        elif kind == Kind.EXEC:
+            thread(f[0]).touch(time)
+        elif kind == Kind.STATEDUMP:
+            tid, status = f
+            t = thread(tid) if tid else None
+            if t and t.doing == "never" and status == 5:
+                t.doing, t.since = SLEEP, time
+        elif kind in {Kind.SYSCALL_ENTRY, Kind.SYSCALL_EXIT}:
+            if not current.get(cpu):
+                continue
+            t = thread(current[cpu])
+            t.last = time
+            if t.doing == "run":
+                t.emit_run(time)
+                t.since = time
+            enters = kind == Kind.SYSCALL_ENTRY
+            t.syscall = f[0] if enters else ""
+            t.syscall_waits = syscall_state(f[0]) if enters else None
+            if has_syscalls:
+                t.running = State.RUN_SYSCALL if enters else State.RUN_USER
+        elif kind in {Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY, Kind.VECTOR_ENTRY}:
             if kind == Kind.IRQ_ENTRY:
                 entry = (("irq", f[0]), device_state(f[1]), f[1])
             elif kind == Kind.SOFTIRQ_ENTRY:
                 name, state = SOFTIRQS[f[0]]
                 entry = (("softirq", f[0]), state, name)
+            elif kind == Kind.VECTOR_ENTRY:
+                entry = (("vector", f[0]), vector_state(f[0]), f[0])
             else:
                 entry = (("timer", 0), State.WAIT_TIMER, "hrtimer")
             contexts.setdefault(cpu, []).append(entry)
-        elif kind in {Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT}:
+        elif kind in {Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT, Kind.VECTOR_EXIT}:
             key = {
                 Kind.IRQ_EXIT: ("irq", f[0] if f else 0),
                 Kind.SOFTIRQ_EXIT: ("softirq", f[0] if f else 0),
                 Kind.TIMER_EXIT: ("timer", 0),
+                Kind.VECTOR_EXIT: ("vector", f[0] if f else ""),
             }[kind]
             stack = contexts.setdefault(cpu, [])
             places = [i for i, entry in enumerate(stack) if entry[0] == key]
@@ -184,7 +223,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
     end = end if end is not None else events[-1][0]
     for _, t in lives:
         if t.doing == "run":
-            t.emit(end, State.RUN)
+            t.emit_run(end)
         elif t.doing == "ready":
             t.emit(end, State.WAIT_CPU)
         elif t.doing in {SLEEP, "stopped"}:

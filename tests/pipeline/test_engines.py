@@ -20,8 +20,15 @@ import pytest
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.pipeline import ExtractSettings
-from critpath.pipeline.engines import Failure, dask_address, dask_engine, guarded, jobs_for, run
-from critpath.pipeline.recordings import jobs_within, share
+from critpath.pipeline.engines import (
+    Failure,
+    catch_failure,
+    choose_jobs,
+    dask_address,
+    dask_engine,
+    run,
+)
+from critpath.pipeline.recordings import fit_jobs, split_resources
 
 # Processes find a task's function by its module's name, which a test's module has not.
 PROGRAM = """
@@ -281,7 +288,7 @@ def test_errors_go_as_values():
     def fail(_):
         raise UsageError("what", "do")
 
-    failure = guarded(fail, None)
+    failure = catch_failure(fail, None)
     assert failure == Failure(2, "what", "do")
     assert isinstance(failure.error(), UsageError)
     assert type(Failure(125, "a", "b").error()) is CritpathError
@@ -295,22 +302,22 @@ def test_as_many_jobs_as_pay(tmp_path, monkeypatch):
             stream.truncate(40 << 20)
     monkeypatch.setattr("critpath.pipeline.engines.usable_cores", lambda: 4)
     monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 1 << 40)
-    assert jobs_for(None, recordings) == 3
-    assert jobs_for(None, recordings[:1]) == 1
-    assert jobs_for(None, []) == 1
-    assert jobs_for(2, recordings) == 2
-    assert jobs_for(64, recordings) == 5
-    assert jobs_for(None, [*recordings, *recordings]) == 4
+    assert choose_jobs(None, recordings) == 3
+    assert choose_jobs(None, recordings[:1]) == 1
+    assert choose_jobs(None, []) == 1
+    assert choose_jobs(2, recordings) == 2
+    assert choose_jobs(64, recordings) == 5
+    assert choose_jobs(None, [*recordings, *recordings]) == 4
     # Each may take 256 MiB, and half of its trace.
     monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 560 << 20)
-    assert jobs_for(None, recordings) == 2
+    assert choose_jobs(None, recordings) == 2
     # Or no more than a limit that is below that.
-    assert jobs_for(None, recordings, 1 << 40) == 2
-    assert jobs_for(None, recordings, 180 << 20) == 3
+    assert choose_jobs(None, recordings, 1 << 40) == 2
+    assert choose_jobs(None, recordings, 180 << 20) == 3
     monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 0)
-    assert jobs_for(None, recordings) == 1
-    assert jobs_for(None, recordings, 180 << 20) == 1
-    assert jobs_for(3, recordings) == 3
+    assert choose_jobs(None, recordings) == 1
+    assert choose_jobs(None, recordings, 180 << 20) == 1
+    assert choose_jobs(3, recordings) == 3
 
 
 def test_what_auto_chose_is_not_refused(tmp_path, monkeypatch):
@@ -318,12 +325,12 @@ def test_what_auto_chose_is_not_refused(tmp_path, monkeypatch):
     looks = iter(range(100 << 20, 200 << 20, 10 << 20))
     monkeypatch.setattr("critpath.pipeline.recordings.least_room", lambda: next(looks))
     monkeypatch.setattr("critpath.pipeline.limits.least_room", lambda: next(looks))
-    monkeypatch.setattr("critpath.pipeline.recordings.jobs_for", lambda *_: 4)
+    monkeypatch.setattr("critpath.pipeline.recordings.choose_jobs", lambda *_: 4)
     recordings = [tmp_path / str(number) for number in range(5)]
-    assert jobs_within(None, recordings, ExtractSettings(max_memory=300 << 20)) == 3
+    assert fit_jobs(None, recordings, ExtractSettings(max_memory=300 << 20)) == 3
     assert next(looks) == 110 << 20
-    assert jobs_within(None, [], ExtractSettings(max_memory=1)) == 4
-    assert jobs_within(None, recordings, ExtractSettings()) == 4
+    assert fit_jobs(None, [], ExtractSettings(max_memory=1)) == 4
+    assert fit_jobs(None, recordings, ExtractSettings()) == 4
     assert next(looks) == 120 << 20
 
 
@@ -336,9 +343,9 @@ def test_what_auto_chose_is_not_refused(tmp_path, monkeypatch):
 )
 def test_a_second_processor_for_each_decodes_ahead(monkeypatch, jobs, count, ahead):
     monkeypatch.setattr("critpath.pipeline.recordings.usable_cores", lambda: 4)
-    shared = share(ExtractSettings(max_memory=1000), count, jobs)
+    shared = split_resources(ExtractSettings(max_memory=1000), count, jobs)
     assert (shared.ahead, shared.max_memory) == (ahead, 1000 // count)
-    assert not share(ExtractSettings(), count, jobs, elsewhere=True).ahead
+    assert not split_resources(ExtractSettings(), count, jobs, remote=True).ahead
 
 
 def test_the_largest_is_begun_first_and_results_are_in_order():

@@ -9,7 +9,7 @@ import pytest
 
 from critpath import pipeline
 from critpath.graph.critical_path import take_executions
-from critpath.pipeline import with_switches
+from critpath.pipeline import note_repaired_switches
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 
@@ -81,16 +81,16 @@ def counted(paths, *counts):
 
 
 def test_missing_switches_are_one_sentence(normal):
-    assert with_switches(normal) is normal
-    few = with_switches(counted(normal, (10, 990), (20, 980)))
+    assert note_repaired_switches(normal) is normal
+    few = note_repaired_switches(counted(normal, (10, 990), (20, 980)))
     assert few.warnings == normal.warnings
     assert few.executions.notes[-1].startswith(
         "the kernel did not write 30 of 2,000 switches (1.5 %): they were put in, and "
     )
-    many = with_switches(counted(normal, (100, 900), (20, 980)))
+    many = note_repaired_switches(counted(normal, (100, 900), (20, 980)))
     assert many.warnings[-1].startswith("the kernel did not write 120 of 2,000 switches (6.0 %)")
     assert many.executions.notes == normal.executions.notes
     found = pipeline.compare(counted(normal, (100, 900)), normal)
     assert sum("did not write" in w for w in found.warnings) == 1
     odd = replace(normal, environment=({"switches_put_in": "many", "switches_written": -5},))
-    assert with_switches(odd) is odd
+    assert note_repaired_switches(odd) is odd

@@ -9,7 +9,7 @@ import pytest
 
 from critpath import pipeline, store
 from critpath.model import CompareSettings, State, StoredPaths, join_paths
-from critpath.pipeline.recordings import _whole
+from critpath.pipeline.recordings import _join_parts
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.vectors.table import ALPHABETS, Coder, vector_table, vectors_of, with_like_states
@@ -83,7 +83,7 @@ def test_what_system_calls_tell_is_left_out_of_stored_paths_too(sets, stored):
 
 def test_sets_of_one_recording_have_its_facts_once(sets):
     halves = [sets[0].take(np.arange(0, 50)), sets[0].take(np.arange(50, len(sets[0])))]
-    whole = _whole(halves)
+    whole = _join_parts(halves)
     assert (whole.sources, whole.events) == (sets[0].sources, sets[0].events)
     assert (whole.warnings, whole.environment) == (sets[0].warnings, sets[0].environment)
     assert whole.executions.notes == sets[0].executions.notes

@@ -17,19 +17,19 @@ import pytest
 
 from critpath.errors import UsageError
 from critpath.executions.find import find_executions
-from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.executions.specification import parse_specification
 from critpath.graph.critical_path import subject_workers
 from critpath.graph.execution_graph import critical_paths
 from critpath.pipeline import ExtractSettings, extract, extraction, limits
 from critpath.pipeline import extraction as sources
 from critpath.pipeline.limits import Budget
-from critpath.pipeline.recordings import jobs_within
+from critpath.pipeline.recordings import fit_jobs
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.manifest import add_manifest, open_manifest
 from critpath.read.recording import describe, read_events
 from critpath.read.streaming import OutOfOrder
 from critpath.timeline import blocks as spilling
-from critpath.timeline.missing_switches import with_missing_switches
+from critpath.timeline.missing_switches import repair_switches
 from critpath.timeline.replay import replay
 
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
@@ -41,7 +41,7 @@ def as_a_whole(recording: Path, text: str):
     manifest, _ = open_manifest(recording)
     specification = parse_specification(text)
     events = read_events(recording, (*KERNEL_EVENTS, *get_event_requests(specification)))
-    events = add_manifest(with_missing_switches(events), manifest)
+    events = add_manifest(repair_switches(events), manifest)
     names = sorted({name for of in describe(recording) for name in of.events})
     executions = find_executions(
         events, specification, names, manifest.runs, interleaved=bool(manifest.interleaved)
@@ -266,12 +266,12 @@ def test_the_least_for_several_jobs(guest):
     """Of each as much as of one alone; and as few as there is memory for, unless told."""
     recordings = [guest("normal"), guest("sample-lock")]
     settings = ExtractSettings(REQUESTS, max_memory=limits.least_room() + 8 * MIB)
-    assert jobs_within(None, recordings, settings) == 1
+    assert fit_jobs(None, recordings, settings) == 1
     with pytest.raises(UsageError, match="too little for 2 jobs") as caught:
-        jobs_within(2, recordings, settings)
+        fit_jobs(2, recordings, settings)
     assert caught.value.do.endswith(", or --jobs 1")
     advised = int(re.search(r"\d+", caught.value.do)[0]) * MIB
-    assert jobs_within(2, recordings, replace(settings, max_memory=advised)) == 2
+    assert fit_jobs(2, recordings, replace(settings, max_memory=advised)) == 2
     # What the process takes may be less, or more, at another look.
     assert abs(advised - 2 * limits.least_room()) <= 96 * MIB
 

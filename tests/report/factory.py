@@ -15,11 +15,11 @@ import numpy as np
 from critpath.model import (
     Aligned,
     Alignment,
+    Analysis,
     Cause,
     Clustering,
     ClusterPairs,
     ColumnStatistics,
-    Comparison,
     CriticalPaths,
     Detection,
     Executions,
@@ -274,7 +274,7 @@ def comparison(
     seed: int = 7,
     losses: tuple[Loss, ...] = (),
     **changes: Any,
-) -> Comparison:
+) -> Analysis:
     """Build a comparison; ``changes`` replace fields of it."""
     names = names or Names()
     rng = np.random.default_rng(seed)
@@ -382,7 +382,7 @@ def comparison(
         "causes": tuple(causes),
         "settings": {"alpha": 0.01, "rule": "gate", "floor": 0.1, "t2": None, "k": math.inf},
     }
-    return Comparison(**{**fields, **changes})
+    return Analysis(**{**fields, **changes})
 
 
 def unnamed(document: dict[str, Any]) -> None:

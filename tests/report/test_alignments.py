@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.model import LETTERS, Alignment, Loop, in_doublings
+from critpath.model import LETTERS, Alignment, Loop, label_duration
 from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.report.exports.alignments import (
@@ -135,9 +135,9 @@ def test_tracks_of_stockholm(factory):
     for character, symbol, duration in zip(
         tracks["duration"], last["symbols"], last["durations"], strict=True
     ):
-        assert character == ("." if symbol < 0 else in_doublings(duration))
+        assert character == ("." if symbol < 0 else label_duration(duration))
     for character, mean in zip(tracks["normal_duration"], statistics["mean"], strict=True):
-        assert character == ("." if mean is None else in_doublings(mean))
+        assert character == ("." if mean is None else label_duration(mean))
     for character, symbol in zip(tracks["normal_symbol"], statistics["normal_symbol"], strict=True):
         assert character == ("-" if symbol < 0 else document["symbols"][symbol]["letter"])
     paper = {"s": "abnormal_state", "d": "abnormal_duration", "m": "missing"}
@@ -155,7 +155,7 @@ def test_tracks_of_stockholm(factory):
     assert record.description.startswith("normal execution 1, worker [1201], ")
     row = aligned["rows"][0]
     present = [d for s, d in zip(row["symbols"], row["durations"], strict=True) if s >= 0]
-    assert record.letter_annotations["duration"] == "".join(map(in_doublings, present))
+    assert record.letter_annotations["duration"] == "".join(map(label_duration, present))
 
 
 def test_the_verdict_on_columns_is_a_track_where_there_is_one():
@@ -298,8 +298,8 @@ def test_an_alignment_of_its_own_in_biopython():
 
 
 def test_doublings():
-    assert [in_doublings(d) for d in (0, 1, 2, 3, 4, 511, 512, 10**6, 10**9)] == list(
+    assert [label_duration(d) for d in (0, 1, 2, 3, 4, 511, 512, 10**6, 10**9)] == list(
         "0122 39AKU".replace(" ", "")
     )
-    assert in_doublings(1.9) == "1"
-    assert in_doublings(2**63) == "z"
+    assert label_duration(1.9) == "1"
+    assert label_duration(2**63) == "z"

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import UsageError
-from critpath.store import atomic, files, whole_directory, write_text
+from critpath.store import atomic, atomic_directory, files, write_text
 
 WRITES = """
 import sys
-from critpath.store import atomic, whole_directory
+from critpath.store import atomic, atomic_directory
 with {how}(__import__("pathlib").Path(sys.argv[1])) as place:
     {what}
     print(flush=True)
     sys.stdin.read()
 """
 INTO_DIRECTORY = WRITES.format(
-    how="whole_directory", what='(place / "part").write_bytes(b"PAR1"); (place / "in").mkdir()'
+    how="atomic_directory", what='(place / "part").write_bytes(b"PAR1"); (place / "in").mkdir()'
 )
 INTO_FILE = WRITES.format(how="atomic", what='place.write(b"PAR1"); place.flush()')
 
@@ -49,7 +49,7 @@ def killed(process: subprocess.Popen[bytes]) -> None:
 
 
 def fill(target: Path) -> None:
-    with whole_directory(target) as place:
+    with atomic_directory(target) as place:
         (place / "whole").write_bytes(b"")
 
 
@@ -79,9 +79,9 @@ def test_others_are_left_alone(tmp_path, monkeypatch):
     killed(begun(INTO_FILE, tmp_path / "d.e"))
     (tmp_path / ".d.0badcafe.0123456789ab.partial").mkdir()  # of another machine
     (tmp_path / ".d.partial").mkdir()
-    mine = files.beside(target, "partial")
+    mine = files.temp_sibling(target, "partial")
     mine.symlink_to(tmp_path / "elsewhere")
-    os.mkfifo(files.beside(target, "partial"))
+    os.mkfifo(files.temp_sibling(target, "partial"))
     (tmp_path / "elsewhere").mkdir()
     before = names(tmp_path)
     with monkeypatch.context() as patch:
@@ -100,7 +100,7 @@ def test_the_old_one_stays_until_there_is_a_new_one(tmp_path):
     """Killed between the two renames: what stood there is not lost."""
     target = tmp_path / "d"
     fill(target)
-    old = files.beside(target, "old")
+    old = files.temp_sibling(target, "old")
     target.rename(old)
     files.remove_abandoned(target)
     assert names(tmp_path) == [old.name]
@@ -129,7 +129,7 @@ def test_names_that_begin_alike_have_leftovers_of_their_own(tmp_path):
 
 @pytest.mark.parametrize("name", ["x" + "é" * 120, "é" * 100, "xy" + "\U0001f600" * 60, "x" * 255])
 def test_no_character_is_split(name, tmp_path):
-    found = files.beside(tmp_path / name, "partial").name
+    found = files.temp_sibling(tmp_path / name, "partial").name
     assert found.encode("utf-8").decode("utf-8") == found
     kept = found.removeprefix(".").rsplit(".", 3)[0]
     assert name.startswith(kept)
@@ -178,6 +178,6 @@ def test_taken_away_between_its_beginning_and_its_lock(tmp_path, monkeypatch):
 
 
 def test_a_place_that_does_not_exist(tmp_path):
-    for way in (atomic, whole_directory):
+    for way in (atomic, atomic_directory):
         with pytest.raises(UsageError, match="cannot write"), way(tmp_path / "no" / "x"):
             pass

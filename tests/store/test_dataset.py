@@ -30,6 +30,7 @@ from critpath.store import (
     Part,
     PathsWriter,
     atomic,
+    atomic_directory,
     is_dataset,
     load_dataset,
     load_paths,
@@ -37,7 +38,6 @@ from critpath.store import (
     part_name,
     save_paths,
     seal,
-    whole_directory,
     write_part,
 )
 from critpath.store.writing import GROUP_EXECUTIONS
@@ -104,7 +104,7 @@ def rows(paths: CriticalPaths) -> list[list[tuple[object, ...]]]:
 
 
 def make(directory: Path, *sets: PathSet) -> list[Part]:
-    with whole_directory(directory) as place:
+    with atomic_directory(directory) as place:
         parts = [write_part(place, number, [one]) for number, one in enumerate(sets)]
         seal(place, parts, {"version": "0"})
     return parts
@@ -361,7 +361,7 @@ def test_what_is_fetched_later_is_checked_then(tmp_path):
 
 
 def test_what_a_killed_worker_began_is_taken_out(tmp_path):
-    with whole_directory(tmp_path / "d") as place:
+    with atomic_directory(tmp_path / "d") as place:
         parts = [write_part(place, 0, [a_set([1])])]
         (place / ".part-00000.parquet.abc.partial").write_bytes(b"PAR1")
         seal(place, parts, {})
@@ -382,7 +382,7 @@ def test_a_directory_appears_whole_or_not_at_all(tmp_path):
     before = load_dataset(tmp_path / "d")[0].executions.id
 
     def fail() -> None:
-        with whole_directory(tmp_path / "d") as place:
+        with atomic_directory(tmp_path / "d") as place:
             write_part(place, 0, [a_set([2], name="new")])
             raise KeyboardInterrupt
 
@@ -393,5 +393,5 @@ def test_a_directory_appears_whole_or_not_at_all(tmp_path):
     make(tmp_path / "d", a_set([2], name="new"))
     assert load_dataset(tmp_path / "d")[0].executions.id == ("new-0",)
     assert [f.name for f in tmp_path.iterdir()] == ["d"]
-    with pytest.raises(UsageError, match="cannot write"), whole_directory(tmp_path / "no" / "d"):
+    with pytest.raises(UsageError, match="cannot write"), atomic_directory(tmp_path / "no" / "d"):
         pass

@@ -8,7 +8,7 @@ import pwd
 import pytest
 
 from critpath.errors import UsageError
-from critpath.store import atomic, whole_directory, write_text
+from critpath.store import atomic, atomic_directory, write_text
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="changes owners, which needs root")
 
@@ -40,7 +40,7 @@ def test_what_another_user_planted_is_not_followed(tmp_path, shared, how):
     with pytest.raises(UsageError, match="by another user") as caught:
         write_text(out, "x")
     assert caught.value.exit_code == 2
-    with pytest.raises(UsageError, match="by another user"), whole_directory(out):
+    with pytest.raises(UsageError, match="by another user"), atomic_directory(out):
         pass
     assert victim.read_text() == "precious"
     assert [p.name for p in victim.parent.iterdir()] == ["file"]

@@ -2,8 +2,8 @@
 
 Fields: SWITCH (prev, prev_state, next), WAKING / WAKEUP / WAKEUP_NEW (tid[, target cpu]),
 FORK (parent, child), EXIT, EXEC and CURRENT (tid), IRQ_ENTRY (irq, name), IRQ_EXIT (irq),
-SOFTIRQ (vec), TIMER (), STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT (),
-NET_SEND and NET_RECEIVE (buffer).
+SOFTIRQ (vec), TIMER (), VECTOR (name), STATEDUMP (tid, status), SYSCALL_ENTRY (name),
+SYSCALL_EXIT (), NET_SEND and NET_RECEIVE (buffer).
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ def canonical(kind, fields, cpu):  # noqa: PLR0911 - one return per layout
 def class_name(kind, fields):
     if kind == Kind.SYSCALL_ENTRY:
         return f"syscall_entry_{fields[0]}"
+    if kind in {Kind.VECTOR_ENTRY, Kind.VECTOR_EXIT}:
+        return f"x86_irq_vectors_{fields[0]}_{'entry' if kind == Kind.VECTOR_ENTRY else 'exit'}"
     return next(w for w in KERNEL_EVENTS if w.kind == kind).names[0]
 
 
@@ -94,7 +96,7 @@ def build(rows, *, kernel="6.1.0", losses=(), end=None, success=False):
     )
 
 
-def lives_of(timelines):
+def find_lifetimes(timelines):
     """(tid, intervals) of every worker but idle ones, wakers as tids: as the twin has them."""
     workers = timelines.workers
     result = []
@@ -121,7 +123,7 @@ def lives_of(timelines):
 def drawn(timelines, tid):
     """``0-5 RUN, 5-9 WAIT_DISK(nvme0q1)<7@8``: the lives of a thread, one text each."""
     texts = []
-    for owner, intervals in lives_of(timelines):
+    for owner, intervals in find_lifetimes(timelines):
         if owner == tid:
             parts = []
             for begin, end, state, detail, waker, woken in intervals:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import replay as twin
-from building import build, lives_of
+from building import build, find_lifetimes
 from twin_rows import rows_of
 
 from critpath.model import Kind
@@ -24,6 +24,10 @@ from critpath.timeline.replay import replay
 TIDS = range(1, 7)
 PREV_STATES = (0, 0, 256, 1, 1, 2, 4, 8, 128, 1026, 16, 32)
 IRQS = ((1, "virtio0-req.1"), (2, "eth0-rx"), (3, "some-device"))
+VECTORS = ("local_timer", "reschedule", "thermal")
+SYSCALLS = ("futex", "epoll_wait", "recvfrom", "read", "clock_nanosleep")
+ENTRIES = (Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY, Kind.VECTOR_ENTRY)
+EXITS = (Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT, Kind.VECTOR_EXIT)
 
 
 class Machine:
@@ -82,13 +86,20 @@ class Machine:
         elif action == "enter":
             if self.depth[cpu] < 12:
                 self.depth[cpu] += 1
-                kind = (Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY)[more % 3]
-                fields = (IRQS[pick % 3], (pick % 10,), ())[more % 3]
-                self.add(cpu, kind, *fields)
+                fields = (IRQS[pick % 3], (pick % 10,), (), (VECTORS[pick % 3],))[more % 4]
+                self.add(cpu, ENTRIES[more % 4], *fields)
         elif action == "leave":
-            kind = (Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT)[more % 3]
-            fields = ((IRQS[pick % 3][0],), (pick % 10,), ())[more % 3]
-            self.add(cpu, kind, *fields)
+            fields = ((IRQS[pick % 3][0],), (pick % 10,), (), (VECTORS[pick % 3],))[more % 4]
+            self.add(cpu, EXITS[more % 4], *fields)
+        elif action == "call":
+            self.add(cpu, Kind.SYSCALL_ENTRY, SYSCALLS[pick % len(SYSCALLS)])
+        elif action == "return":
+            self.add(cpu, Kind.SYSCALL_EXIT)
+        elif action == "exec":
+            if self.on.get(cpu):
+                self.add(cpu, Kind.EXEC, self.on[cpu])
+        elif action == "dump":
+            self.add(cpu, Kind.STATEDUMP, (0, *TIDS)[pick % (len(TIDS) + 1)], (1, 5)[more % 2])
 
 
 ACTIONS = (
@@ -102,7 +113,10 @@ ACTIONS = (
     "exit",
     "enter",
     "leave",
+    "exec",
+    "dump",
 )
+CALLS = ("call", "call", "return")
 
 
 @st.composite
@@ -110,6 +124,7 @@ def schedules(draw):
     machine = Machine(draw(st.integers(1, 3)))
     small = st.integers(0, 60)
     actions = draw(st.sampled_from([ACTIONS, tuple(a for a in ACTIONS if a != "waking")]))
+    actions += draw(st.sampled_from([(), CALLS]))
     steps = st.tuples(st.integers(0, 3), st.sampled_from(actions), small, small, small)
     for wait, *step in draw(st.lists(steps, min_size=1, max_size=60)):
         machine.now += wait
@@ -130,7 +145,7 @@ def test_random_schedules(drawn):
     if not any(kind == Kind.SWITCH for _, _, kind, _ in rows):
         return
     timelines = replay(build(rows, end=end))
-    assert lives_of(timelines) == expected(rows, end=end)
+    assert find_lifetimes(timelines) == expected(rows, end=end)
     assert_sane(timelines)
 
 
@@ -152,7 +167,7 @@ def test_recordings_of_the_guest(guest, name):
     events = read_events(guest(name), KERNEL_EVENTS)
     rows, events = rows_of(events)
     timelines = replay(events)
-    assert lives_of(timelines) == expected(rows, end=max(events.end, rows[-1][0]))
+    assert find_lifetimes(timelines) == expected(rows, end=max(events.end, rows[-1][0]))
     assert_sane(timelines)
 
 
@@ -168,7 +183,7 @@ def test_public_traces(shared, name, runnable, dead):
     rows, events = rows_of(events)
     timelines = replay(events)
     options = {"runnable": runnable, "dead": dead, "end": max(events.end, rows[-1][0])}
-    assert lives_of(timelines) == expected(rows, **options)
+    assert find_lifetimes(timelines) == expected(rows, **options)
     assert_sane(timelines)
 
 

@@ -23,8 +23,8 @@ from critpath.read.recording import read_events
 from critpath.record.ftrace.convert import convert
 from critpath.timeline.missing_switches import (
     MissingSwitches,
-    with_insertions,
-    with_missing_switches,
+    insert_switches,
+    repair_switches,
 )
 from critpath.timeline.replay import replay
 
@@ -56,7 +56,7 @@ def lives(events):
 
 
 def test_it_is_put_after_the_wake_and_the_interrupt_that_was_open():
-    filled = with_missing_switches(build(GAPPED))
+    filled = repair_switches(build(GAPPED))
     assert len(filled) == len(WHOLE)
     assert lives(filled) == lives(build(WHOLE))
     assert lives(build(GAPPED)) != lives(build(WHOLE))
@@ -68,27 +68,27 @@ def test_a_wake_from_another_cpu():
     rows = [row for row in WHOLE if row[2] not in {ENTRY, EXIT} and row[0] != 20]
     rows.insert(4, (22, 1, WAKING, (1, 0)))
     gapped = [row for row in rows if row != (22, 0, SWITCH, (0, 0, 1))]
-    assert lives(with_missing_switches(build(gapped))) == lives(build(rows))
+    assert lives(repair_switches(build(gapped))) == lives(build(rows))
 
 
 def test_nothing_is_put_into_what_is_whole():
     events = build(WHOLE)
-    assert with_missing_switches(events) is events
+    assert repair_switches(events) is events
 
 
 def test_nothing_is_put_where_events_were_lost():
     events = build(GAPPED, losses=[Loss(12, 18, 0, 0, 3, 0, "discarded")])
-    assert with_missing_switches(events) is events
+    assert repair_switches(events) is events
 
 
 def test_nothing_is_put_where_the_thread_was_not_woken():
     events = build([row for row in GAPPED if row != (20, 0, WAKING, (1, 0))])
-    assert with_missing_switches(events) is events
+    assert repair_switches(events) is events
 
 
 def test_what_was_there_stays_as_it_was():
     events = build(GAPPED)
-    filled = with_missing_switches(events)
+    filled = repair_switches(events)
     kept = np.delete(np.arange(len(filled)), 7)
     assert (filled.timestamp[kept] == events.timestamp).all()
     assert (filled.offset[kept] == events.offset).all()
@@ -99,7 +99,7 @@ COLUMNS = ("timestamp", "cpu", "event_class", "offset", "values")
 
 
 def assert_as_the_twin(events):
-    filled, expected = with_missing_switches(events), twin.with_missing_switches(events)
+    filled, expected = repair_switches(events), twin.repair_switches(events)
     for name in COLUMNS:
         assert (getattr(filled, name) == getattr(expected, name)).all(), name
     assert filled.environment == expected.environment
@@ -134,10 +134,10 @@ def test_chunks_give_the_same(events, sizes):
     for chunk in chunks_of(events, sizes):
         search.feed(chunk, events.classes)
     insertions = search.finish(events.losses)
-    expected = twin.with_missing_switches(events)
+    expected = twin.repair_switches(events)
     assert len(insertions) == len(expected) - len(events)
     fields = [len(c.fields) for c in events.classes]
-    found = rows_with_fields(with_insertions(chunks_of(events, sizes), insertions, events.classes))
+    found = rows_with_fields(insert_switches(chunks_of(events, sizes), insertions, events.classes))
     whole = EventChunk(*(getattr(expected, name) for name in COLUMNS))
     for (head, values), (head_, values_) in zip(found, rows_with_fields([whole]), strict=True):
         assert head == head_
@@ -148,7 +148,7 @@ def test_chunks_give_the_same(events, sizes):
 @settings(max_examples=300, deadline=None)
 @given(gapped_events() | wild_events())
 def test_the_replay_says_where_there_may_be_something_to_put_in(events):
-    if len(with_missing_switches(events)) > len(events):
+    if len(repair_switches(events)) > len(events):
         assert streamed(events, [len(events)], lambda: False)[0].contradicted
 
 
@@ -183,7 +183,7 @@ def test_classes_of_another_recording_are_refused():
     search = MissingSwitches(1)
     search.feed(events, events.classes)
     with pytest.raises(ValueError, match="classes"):
-        list(with_insertions([events], search.finish(()), events.classes[::-1]))
+        list(insert_switches([events], search.finish(()), events.classes[::-1]))
 
 
 def test_what_there_is_no_room_for_is_counted_and_said():

@@ -17,7 +17,7 @@ from building import build, drawn
 from critpath.errors import UnreadableError
 from critpath.graph.execution_graph import critical_paths
 from critpath.model import Kind, Loss, State
-from critpath.timeline.contexts import SOFTIRQS, UNKNOWN_RELEASE, device_state, prev_state_of
+from critpath.timeline.contexts import SOFTIRQS, UNKNOWN_RELEASE, device_state, find_prev_state
 from critpath.timeline.replay import replay
 
 SWITCH, WAKING, WAKEUP = Kind.SWITCH, Kind.WAKING, Kind.WAKEUP
@@ -416,7 +416,7 @@ def test_an_exit_decides_where_the_state_is_ambiguous():
 
 @pytest.mark.parametrize("release", ["", "unknown", "v6.1"])
 def test_a_release_that_says_nothing(release):
-    assert prev_state_of(release) is UNKNOWN_RELEASE
+    assert find_prev_state(release) is UNKNOWN_RELEASE
 
 
 # ----------------------------------------------------------------- system calls

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from critpath.model import F64, I64, Aligned, Comparison, State, VectorTable
+from critpath.model import F64, I64, Aligned, Analysis, State, VectorTable
 
 
-def aligned_document(comparison: Comparison, aligned: Aligned) -> dict[str, Any]:
+def aligned_document(comparison: Analysis, aligned: Aligned) -> dict[str, Any]:
     """Build the document of one anomalous execution with its normal group.
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Analysis
         Where the executions and their paths are.
     aligned : Aligned
         The alignment, the anomalous execution in its last row.
@@ -88,7 +88,7 @@ def _finites(values: F64) -> list[float | None]:
     return [_finite(float(value)) for value in values]
 
 
-def _segments(comparison: Comparison, aligned: Aligned) -> list[dict[str, Any]]:
+def _segments(comparison: Analysis, aligned: Aligned) -> list[dict[str, Any]]:
     alignment = aligned.alignment
     # Stored paths have this one in memory since it was aligned.
     paths = comparison.sample.paths.take(np.array([aligned.execution], np.int64))

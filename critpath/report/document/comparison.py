@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from critpath.model import I64, Clustering, Comparison, Finding, PathSet, StateTest
+from critpath.model import I64, Analysis, Clustering, Finding, PathSet, StateTest
 from critpath.report.document.alignment import aligned_document, plane_of_counts
 from critpath.report.document.plain import number, plain
 from critpath.report.document.sets import set_document
@@ -23,12 +23,12 @@ from critpath.report.palette import with_letters
 COMPARISON_FORMAT = "critpath/comparison/1"
 
 
-def comparison_document(comparison: Comparison) -> dict[str, Any]:
+def comparison_document(comparison: Analysis) -> dict[str, Any]:
     """Build the versioned document of one comparison.
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Analysis
         The outcome of every stage.
 
     Returns
@@ -106,12 +106,12 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     return result
 
 
-def _alphabet(comparison: Comparison) -> Sequence[Any]:
+def _alphabet(comparison: Analysis) -> Sequence[Any]:
     # Both tables share one alphabet; a set without executions may come without one.
     return max(comparison.normal_vectors.symbols, comparison.sample_vectors.symbols, key=len)
 
 
-def _executions(comparison: Comparison, which: str, paths: PathSet) -> list[dict[str, Any]]:
+def _executions(comparison: Analysis, which: str, paths: PathSet) -> list[dict[str, Any]]:
     executions = paths.executions
     sample = which == "sample"
     clusters = comparison.sample_clusters if sample else comparison.normal_clusters
@@ -160,7 +160,7 @@ def _executions(comparison: Comparison, which: str, paths: PathSet) -> list[dict
     return rows
 
 
-def _symbol_name(comparison: Comparison, code: int) -> str:
+def _symbol_name(comparison: Analysis, code: int) -> str:
     return "total" if code < 0 else str(_alphabet(comparison)[code].name)
 
 
@@ -228,7 +228,7 @@ def _cluster_rows(clusters: Clustering, paths: PathSet) -> dict[str, Any]:
     }
 
 
-def _clusters(comparison: Comparison) -> dict[str, Any]:
+def _clusters(comparison: Analysis) -> dict[str, Any]:
     pairs = comparison.pairs
     return {
         "normal": _cluster_rows(comparison.normal_clusters, comparison.normal),
@@ -247,7 +247,7 @@ def _clusters(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _finding(comparison: Comparison, finding: Finding) -> dict[str, Any]:
+def _finding(comparison: Analysis, finding: Finding) -> dict[str, Any]:
     return {
         "execution": comparison.sample.executions.id[finding.execution],
         "position": finding.execution,

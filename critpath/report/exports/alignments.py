@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.model import LETTERS, Alignment, Loop, in_doublings
+from critpath.model import LETTERS, Alignment, Loop, label_duration
 from critpath.report.palette import letter_of
 from critpath.units import format_ns, safe_text
 
@@ -228,10 +228,10 @@ def _tracks(aligned: dict[str, Any], letters: str) -> dict[str, str]:
         "normal_probability": "".join(map(_tenth, statistics["normal_probability"])),
         "probability": "".join(map(_tenth, statistics["probability"])),
         "normal_duration": "".join(
-            "." if mean is None else in_doublings(mean) for mean in statistics["mean"]
+            "." if mean is None else label_duration(mean) for mean in statistics["mean"]
         ),
         "duration": "".join(
-            "." if s < 0 else in_doublings(d)
+            "." if s < 0 else label_duration(d)
             for s, d in zip(last["symbols"], last["durations"], strict=True)
         ),
     }

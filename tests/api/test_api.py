@@ -1,0 +1,200 @@
+"""The Python API: what `critpath` offers, what it takes, what the answer gives."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+import critpath as cp
+from critpath.model import Calibration
+
+REQUESTS = "events:app:request_begin,app:request_end,key=id"
+
+
+@pytest.fixture(scope="module")
+def sets(guest):
+    return tuple(cp.extract(guest(n), execution=REQUESTS) for n in ("normal", "sample-lock"))
+
+
+@pytest.fixture(scope="module")
+def answer(sets):
+    return cp.compare(*sets)
+
+
+def test_all_is_what_there_is_and_every_name_leads_somewhere():
+    assert sorted(set(dir(cp)) - {"__version__"}) == sorted(cp.__all__)
+    assert all(getattr(cp, name) for name in cp.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        cp.nothing  # noqa: B018 - that it raises
+    # A package or module of a name of the API would take its place once it is imported.
+    package = Path(cp.__file__).parent
+    assert [n for n in cp.__all__ if (package / n).exists() or (package / f"{n}.py").exists()] == []
+
+
+def test_importing_it_imports_no_numpy():
+    code = (
+        "import sys; before = set(sys.modules); import critpath; "
+        "print(*sorted(set(sys.modules) - before)); critpath.UsageError; critpath.execution; "
+        "print('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["critpath", "False"]
+
+
+def test_sources_are_str_path_or_lists_of_them(guest, sets):
+    place = guest("sample-lock")
+    for sources in (str(place), [place], (str(place),), iter([place])):
+        assert cp.extract(sources, execution=REQUESTS).executions.id == sets[1].executions.id
+    assert cp.compare(str(guest("normal")), place, execution=REQUESTS).verdict == "anomaly"
+
+
+def test_the_answer_is_short_where_it_is_shown(answer, sets):
+    assert type(answer) is cp.Comparison
+    lines = repr(answer).splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("ANOMALY: 4 of 11 executions, +6.56 ms each: ")
+    assert lines[1].startswith("(11 executions against 105, 4 causes, 10 findings, 0 of ")
+    assert repr(sets[0]).startswith("PathSet: 105 executions of 1 recording\n(events:app:")
+    for shown in (*sets, answer.causes, answer.findings, answer.states, answer.executions):
+        assert len(repr(shown)) < 6000
+    assert len(repr(answer.sample.executions)) < 100
+    assert len(repr(answer.analysis.sample_vectors)) < 100
+
+
+def test_records_are_sequences_and_tables(answer):
+    causes = answer.causes
+    assert len(causes) == len(list(causes)) == 4
+    assert causes[0].sentence.startswith("4 of 11 executions")
+    assert causes[0].executions == ("0", "4", "8", "10")
+    assert [cause.minor for cause in causes[:2]] == [False, False]
+    frame = causes.to_pandas()
+    assert frame["executions"].tolist() == [4, 1, 2, 2]
+    assert frame["contribution"][0] == causes[0].contribution
+    executions = answer.executions
+    assert [sum(e.set == name for e in executions) for name in ("normal", "sample")] == [105, 11]
+    arrow = executions.to_arrow()
+    assert arrow["duration_ns"].to_pylist() == [e.duration for e in executions]
+    assert arrow["score"].null_count == 105
+    # Whole numbers stay whole where some are missing.
+    assert str(answer.findings.to_pandas()["tid"].dtype).lower() == "int64"
+    assert answer.states[-1].state == "total"
+    assert answer.states[-1].flagged
+
+
+def test_what_is_saved_is_loaded(answer, sets, tmp_path):
+    answer.save(tmp_path / "answer.json")
+    loaded = cp.load_comparison(str(tmp_path / "answer.json"))
+    assert type(loaded) is cp.Comparison
+    for how in ("to_html", "to_json", "to_markdown", "_repr_html_", "__repr__", "to_dict"):
+        assert getattr(loaded, how)() == getattr(answer, how)(), how
+    assert loaded.settings == answer.settings
+    assert list(loaded.findings) == list(answer.findings)
+    with pytest.raises(cp.UsageError, match="has no paths"):
+        loaded.normal  # noqa: B018 - that it raises
+    sets[1].save(str(tmp_path / "sample.parquet"))
+    again = cp.load(tmp_path / "sample.parquet")
+    assert again.to_arrow().to_pylist() == sets[1].to_arrow().to_pylist()
+    assert cp.compare(sets[0], again).to_json() == answer.to_json()
+
+
+def test_reports_are_returned_or_written(answer, tmp_path):
+    assert answer.to_html(tmp_path / "report.html") is None
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == answer.to_html()
+    answer.to_markdown(str(tmp_path / "report.md"))
+    assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith("#")
+    assert json.loads(answer.to_json())["format"] == "critpath/comparison/1"
+    assert json.loads(answer.to_json()) == json.loads(json.dumps(answer.to_dict()))
+
+
+def test_a_calibration_is_short(sets):
+    calibration = cp.calibrate(sets[0], splits=20, sizes=(10,))
+    assert isinstance(calibration, Calibration)
+    assert repr(calibration).startswith("CALIBRATED: ")
+    assert len(repr(calibration)) < 500
+
+
+WRONG = {
+    "a number": (lambda _: cp.extract(3), "3 (int) is no source"),
+    "a list of numbers": (lambda _: cp.extract([3]), "3 (int) is no path"),
+    "bytes": (lambda _: cp.extract(b"x"), "is no source"),
+    "nothing": (lambda _: cp.extract([]), "the list of sources is empty"),
+    "an empty name": (lambda _: cp.extract(""), "is no path"),
+    "what was extracted": (lambda s: cp.extract(s[0]), "was extracted before"),
+    "an unknown reader": (lambda _: cp.extract("x", reader="y"), "is not auto or native"),
+    "an execution of a set": (lambda s: cp.compare(*s, execution="thread"), "was read before"),
+    "an unknown setting": (lambda s: cp.compare(*s, alhpa=1), "alhpa is no setting"),
+    "a level out of range": (lambda s: cp.compare(*s, alpha=5), "alpha=5 is not a level"),
+    "a dict of settings": (lambda s: cp.compare(*s, {"alpha": 1}), "is no CompareSettings"),
+    "a wrong rule": (lambda s: cp.compare(*s, cp.CompareSettings(rule="x")), "rule='x' is not"),
+    "a level that is no table": (lambda s: cp.compare(*s, level=3), "level=3 is no level"),
+    "None as a set": (lambda s: cp.compare(s[0], None), "None (NoneType) is no source"),
+    "no count": (lambda s: cp.calibrate(s[0], splits="x"), "are no counts"),
+    "None to load": (lambda _: cp.load(None), "is no path"),
+    "a place that is not there": (lambda s: s[0].save("/nowhere/x"), "cannot write /nowhere/x"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_said_in_two_lines(sets, what):
+    act, said = WRONG[what]
+    with pytest.raises(cp.UsageError, match=re.escape(said)) as caught:
+        act(sets)
+    assert caught.value.do
+
+
+def test_what_cannot_be_read_is_said(tmp_path, guest):
+    for load in (cp.extract, cp.load, cp.load_comparison):
+        with pytest.raises(cp.UnreadableError, match="nowhere"):
+            load(tmp_path / "nowhere")
+    with pytest.raises(cp.UnreadableError, match="holds no saved paths"):
+        cp.load(guest("normal"))
+    (tmp_path / "paths.json").write_text("{}")
+    with pytest.raises(cp.UnreadableError, match="format"):
+        cp.load_comparison(tmp_path / "paths.json")
+
+
+def test_without_pandas_the_error_says_what_to_install(answer, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        answer.causes.to_pandas()
+
+
+def test_the_example_of_the_review_works_in_a_notebook(guest, tmp_path, monkeypatch):
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.delenv("PYTHONWARNINGS", raising=False)
+    (tmp_path / "normal").symlink_to(guest("normal"))
+    (tmp_path / "sample").symlink_to(guest("sample-lock"))
+    cells = [
+        (
+            "import critpath as cp\n"
+            f'normal, sample = cp.extract("normal/", execution="{REQUESTS}"), '
+            f'cp.extract("sample/", execution="{REQUESTS}")\n'
+            "answer = cp.compare(normal, sample, alpha=0.01)\nanswer"
+        ),
+        'answer.to_html("report.html"); normal.save("n.parquet"); cp.load("n.parquet")',
+        "answer.causes.to_pandas()",
+        "answer.to_json()[:40]",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
+    nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    shown = [cell["outputs"][-1]["data"] for cell in notebook.cells]
+    assert shown[0]["text/plain"].startswith("ANOMALY: ")
+    assert shown[0]["text/html"].startswith("<p><strong>ANOMALY: ")
+    assert shown[1]["text/plain"].startswith("PathSet: 105 executions")
+    assert "sentence" in shown[2]["text/html"]
+    assert (tmp_path / "report.html").stat().st_size > 100_000
+
+
+def test_nothing_of_the_api_is_a_module():
+    assert not any(isinstance(getattr(cp, name), types.ModuleType) for name in cp.__all__)
