@@ -92,8 +92,9 @@ def extract_recording(
     UnreadableError, UsageError
         As the readers and finders do.
     """
-    from critpath.executions.find import choose_specification
+    from critpath.executions.find import add_label, choose_specification
     from critpath.executions.marker import MARKER_EVENTS
+    from critpath.executions.specification import get_event_requests
     from critpath.pipeline.limits import Budget
     from critpath.read.event_names import KERNEL_EVENTS
     from critpath.read.manifest import open_manifest
@@ -211,7 +212,7 @@ def _replay_recording(
 def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
     """Read the kernel's events of a recording, and what every thread did, into memory."""
     from critpath.read.event_names import KERNEL_EVENTS
-    from critpath.read.manifest import open_manifest
+    from critpath.read.manifest import add_manifest, open_manifest
     from critpath.read.recording import read_events
     from critpath.timeline.clocks import align_hosts
     from critpath.timeline.missing_switches import repair_switches

@@ -30,6 +30,7 @@ if __name__ == "__main__":
 from bench import Bench, _before_others, disk, why_not
 from limits import PREFIX, Group, Limits, NoLimitError, disk_of, ended_properly
 
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.timeline.missing_switches import repair_switches
 from critpath.timeline.replay import replay

@@ -44,6 +44,7 @@ from critpath.pipeline import extraction
 from critpath.pipeline.extraction import RecordingOpener, assume_declared, replay_stream
 from critpath.pipeline.limits import Budget
 from critpath.read.clocks import Clocks, Trace
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import Description, find_traces
 from critpath.read.records import replace
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces

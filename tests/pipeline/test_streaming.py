@@ -17,7 +17,7 @@ import pytest
 
 from critpath.errors import UsageError
 from critpath.executions.find import find_executions
-from critpath.executions.specification import parse_specification
+from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.graph.critical_path import subject_workers
 from critpath.graph.execution_graph import critical_paths
 from critpath.pipeline import ExtractSettings, extract, extraction, limits
