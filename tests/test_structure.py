@@ -81,7 +81,13 @@ WORD: Final = re.compile(r"[a-z]{2,}[,.;:]?")
 # The one part of a stage that others may read: the names of the rules and what depends on them.
 SHARED: Final = {"critpath.detect.rules": {"commands", "report"}}
 FORBIDDEN_NAMES: Final = {"util", "utils", "common", "helper", "helpers", "misc", "lib"}
-LINES: Final = 900
+LINES: Final = 900  # of a module
+FUNCTION: Final = 100  # lines
+SMALL: Final = 120  # lines of a module that one sibling alone should not need
+# Small modules with one importer, and why they stand by themselves.
+ARGUED: Final[dict[str, str]] = {
+    "model/comparison.py": "the answer of the whole analysis; `model/__init__.py` is the importer",
+}
 
 
 def place(path: Path) -> str:
@@ -247,10 +253,51 @@ def test_nothing_is_evaluated():
     assert found == []
 
 
-def test_no_module_is_a_house_of_its_own():
+def importers() -> dict[str, set[str]]:
+    """Return who imports each Python module, by dotted names below the package."""
+    names = {
+        place(p).removesuffix(".py").replace("/", ".").removesuffix(".__init__") for p in PYTHON
+    }
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for path in PYTHON:
+        mine = place(path).removesuffix(".py").replace("/", ".")
+        for _, name in imports(path):
+            whole = name.removeprefix("critpath.")
+            target = whole if whole in names else whole.rpartition(".")[0]
+            if name.startswith("critpath.") and target in names:
+                found[target].add(mine)
+    return found
+
+
+def test_a_module_has_a_subject_of_its_own():
+    """Doubted: a small module that one sibling alone imports."""
+    doubted = []
+    for name, users in importers().items():
+        folder = name.rpartition(".")[0]
+        path = PACKAGE / f"{name.replace('.', '/')}.py"
+        if len(users) != 1 or not path.is_file() or f"{name.replace('.', '/')}.py" in ARGUED:
+            continue
+        [user] = users
+        size = len(path.read_text(encoding="utf-8").splitlines())
+        if size < SMALL and user.rpartition(".")[0] == folder:
+            doubted.append(f"{name}: {size} lines, imported by {user} alone")
+    assert doubted == []
+
+
+def test_no_module_is_endless():
     sizes = {place(p): len(p.read_text(encoding="utf-8").splitlines()) for p in MODULES}
-    large = {name: size for name, size in sizes.items() if size > LINES}
-    assert large == {}
+    assert {name: size for name, size in sizes.items() if size > LINES} == {}
+
+
+def test_no_function_is_endless():
+    found = [
+        f"{place(path)}:{node.lineno}: {node.name}"
+        for path in PYTHON
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= FUNCTION
+    ]
+    assert found == []
 
 
 def test_names_say_what_a_module_is_for():

@@ -226,8 +226,7 @@ class _Programme:
         return score / self.unit, ends.index(score)
 
 
-# -----------------------------------------------------------------------------
-# The band of cells that an alignment of two profiles needs to look at, with proof.
+# The band of cells that an alignment has to fill.
 
 
 HALF_WIDTH = 64

@@ -276,8 +276,7 @@ def _score(positions: I32, distinct: Distinct) -> float:
     return float(score)
 
 
-# -----------------------------------------------------------------------------
-# Which members of a large normal group to align: typical first, then diverse.
+# The members of a large normal group to align: typical ones, then diverse ones.
 
 
 def choose_rows(counts: I64, limit: int) -> I64:
@@ -334,8 +333,7 @@ def _distances(points: F64, to: F64) -> F64:
     return np.asarray(np.sqrt(((points - to) ** 2).sum(axis=1)))
 
 
-# -----------------------------------------------------------------------------
-# One more row for an alignment that stays as it is.
+# Adding a row to an alignment.
 
 
 class Group:
@@ -444,8 +442,7 @@ def _with_sequence(core: Core, letters: U8, max_cells: int) -> I8:
     return merge_rows(core.codes, added, path)
 
 
-# -----------------------------------------------------------------------------
-# Distinct rows in an order, and letters in a numbering, that say nothing of the input's.
+# Canonical order of rows and numbering of letters.
 
 
 MOST_LETTERS = 64

@@ -182,8 +182,7 @@ def _piece(profile: Profile, first: int, last: int) -> Profile:
     )
 
 
-# -----------------------------------------------------------------------------
-# Places that two long sequences surely share, so that only what lies between is aligned.
+# Anchors: what two long sequences surely share.
 
 
 WORD = 12

@@ -210,8 +210,7 @@ def expected_accuracy(posteriors: Posteriors) -> F64:
     return np.asarray(np.rint(np.minimum(share, 1) * GRID) / GRID)
 
 
-# -----------------------------------------------------------------------------
-# Multiple alignment by consistent posteriors, as in ProbCons and MUSCLE 5.
+# Multiple alignment by consistent posteriors (ProbCons, MUSCLE 5).
 
 
 UNIT = 8192.0  # posteriors are summed as whole multiples of its reciprocal: exactly

@@ -114,8 +114,7 @@ def _identity(codes: I8) -> F64:
     return result
 
 
-# -----------------------------------------------------------------------------
-# Stage 3: split the alignment at an edge of the tree, align the halves anew, keep the better.
+# Stage 3: refinement by tree-dependent bipartitions.
 
 
 LEAST_GAIN = 1e-9
@@ -264,8 +263,7 @@ def _refine_block(rows: I8, splits: list[U8], weights: F64, model: Model, passes
     return rows
 
 
-# -----------------------------------------------------------------------------
-# Guide trees: joined by UPGMB, walked from the leaves up, compared, written as Newick.
+# Guide trees.
 
 
 # MUSCLE's mix of average and nearest neighbour when two clusters are joined.
@@ -385,8 +383,7 @@ def newick(tree: Tree | None, names: Sequence[Sequence[int]], apart: Sequence[in
     return text[-1] + ";"
 
 
-# -----------------------------------------------------------------------------
-# Distances between sequences without an alignment, from the k-mers they share.
+# K-mer distances.
 
 
 LEAST_K = 2
@@ -429,7 +426,7 @@ def _shared(sequences: Sequence[U8], alphabet: int, k: int) -> I64:
     words, place = np.unique(np.concatenate(every), return_inverse=True)
     counts = np.zeros((len(every), len(words)), np.int32)
     np.add.at(counts, (owner, place.reshape(-1)), 1)
-    # A word of one sequence only is shared with nobody.
+    # A word of one sequence only is shared with no other.
     counts = counts[:, (counts > 0).sum(axis=0) > 1]
     shared = np.empty((len(every), len(every)), np.int64)
     for i, mine in enumerate(counts):
@@ -466,8 +463,7 @@ def kmer_distances(sequences: Sequence[U8], alphabet: int, k: int) -> F64:
     return distances
 
 
-# -----------------------------------------------------------------------------
-# Sequence weights, so that many similar rows do not drown a few others.
+# Sequence weights.
 
 
 def clustalw_weights(tree: Tree) -> F64:

@@ -1,6 +1,6 @@
 """Loops in paths: runs of one unit of states, kept as one iteration and a count.
 
-Where iterations of a loop belong in an alignment cannot be told from the states alone,
+Where iterations of a loop belong in an alignment cannot be seen from the states alone,
 and thousands of them cost most of the time.  So rows are aligned with one iteration of
 every run, and the others are put back behind it, left-justified.
 """
@@ -223,8 +223,7 @@ def _greedy(row: U8, least: int, known: dict[bytes, bytes] | None = None) -> lis
     return runs
 
 
-# -----------------------------------------------------------------------------
-# Loops in an alignment: where rows repeat a unit of states, and how often each does.
+# Loops in an alignment.
 
 
 # What is worth being called a loop; fewer iterations are states like others.
@@ -296,8 +295,7 @@ def _joined(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return result
 
 
-# -----------------------------------------------------------------------------
-# Collapsed rows, aligned -> whole rows, aligned: every iteration of every loop back in place.
+# Expansion: collapsed rows get their iterations back.
 
 
 I8 = npt.NDArray[np.int8]

@@ -190,8 +190,7 @@ def assign_noise(raw: I64, space: F64) -> I64:
     return labels
 
 
-# -----------------------------------------------------------------------------
-# Average linkage of distinct vectors, each with the number of executions that have it.
+# Average linkage of distinct vectors with weights.
 
 
 # All distances are held: 200 MB of them.

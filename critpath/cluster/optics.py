@@ -188,8 +188,7 @@ METHODS: dict[str, Callable[[I64, I64, _Settings], _Extraction]] = {
 }
 
 
-# -----------------------------------------------------------------------------
-# Clusters from steep parts of a reachability plot whose bars have widths (xi extraction).
+# Xi extraction from a reachability plot whose bars have widths.
 
 
 @dataclass

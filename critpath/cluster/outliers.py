@@ -61,7 +61,7 @@ def outliers(
     floor : float
         Least excess, as a share of the cluster's mean total, that counts.
     types_known : bool
-        Types come from labels: an execution is held against its own alone.
+        Types come from labels: an execution is compared with its own alone.
 
     Returns
     -------
@@ -125,24 +125,12 @@ def outliers(
     else:
         ours, theirs = _fitting(normal, normal_clusters, sample, partner)
     score, z = sample_scores(types, both_observed, theirs)
-    size = bag_size(types, ours)
-    exact = size <= BAG_LIMIT and size * len(observed) <= EXACT_LIMIT
-    if exact:
-        p_value, beyond = np.ones(len(observed)), np.zeros(len(observed), np.bool_)
-        for i, null in bag_scores(types, both, ours, both_observed, partner):
-            p_value[i] = conformal(null, score[i : i + 1])[0]
-            beyond[i] = score[i] > null.max(initial=0.0)
-    else:
-        null = reference_scores(types, both, ours)[supported]
-        p_value, beyond = conformal(null, score), score > null.max(initial=0.0)
+    p_value, beyond, exact = _p_values(types, both, ours, both_observed, partner, score, supported)
     mean, squares = types.mean[:, : raw.shape[1]], types.squares[:, : raw.shape[1]]
     excess = observed - mean[partner]
     least = floor * mean[partner, -1]
     large = (excess >= least[:, None]) & (excess > 0)
-    std = np.sqrt(squares / np.maximum(types.sizes - 1, 1)[:, None])
-    above = excess > k * std[partner]
-    above &= excess > 1e-9 * mean[partner]  # a mean's rounding is no excess
-    above &= types.sizes[partner, None] > 1  # one execution has no standard deviation
+    above = _above(excess, k, mean, squares, types.sizes, partner)
     paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
     # Single executions: the columns that made the score must carry the excess.
     alone = level * (1 - _GROUP_LEVEL)
@@ -176,6 +164,38 @@ def outliers(
             *_novel_notes(pairs.novel[sample_clusters.labels], anomalous),
         ),
     )
+
+
+def _p_values(
+    types: Types,
+    both: F64,
+    ours: Bool,
+    both_observed: F64,
+    partner: I64,
+    score: F64,
+    supported: Bool,
+) -> tuple[F64, Bool, bool]:
+    """Return p-values, who scores beyond all others, and whether that is full conformal."""
+    size = bag_size(types, ours)
+    exact = size <= BAG_LIMIT and size * len(score) <= EXACT_LIMIT
+    if exact:
+        p_value, beyond = np.ones(len(score)), np.zeros(len(score), np.bool_)
+        for i, null in bag_scores(types, both, ours, both_observed, partner):
+            p_value[i] = conformal(null, score[i : i + 1])[0]
+            beyond[i] = score[i] > null.max(initial=0.0)
+    else:
+        null = reference_scores(types, both, ours)[supported]
+        p_value, beyond = conformal(null, score), score > null.max(initial=0.0)
+    return p_value, beyond, exact
+
+
+def _above(excess: F64, k: float, mean: F64, squares: F64, sizes: F64, partner: I64) -> Bool:
+    """Return which columns are k standard deviations above their type's mean."""
+    std = np.sqrt(squares / np.maximum(sizes - 1, 1)[:, None])
+    above = excess > k * std[partner]
+    above &= excess > 1e-9 * mean[partner]  # a mean's rounding is no excess
+    above &= sizes[partner, None] > 1  # one execution has no standard deviation
+    return np.asarray(above, dtype=np.bool_)
 
 
 def _columns(table: VectorTable) -> F64:
@@ -242,8 +262,7 @@ def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[str, ...]:
     return (notes.new_type(int(novel.sum()), int((novel & anomalous).sum())),)
 
 
-# -----------------------------------------------------------------------------
-# Scores of executions against execution types: how far above what is usual there.
+# Scores of executions against types.
 
 
 LOW_SUPPORT = 5  # below this a type's own variance says nothing
@@ -488,8 +507,7 @@ def _both(z: F64) -> F64:
     return np.asarray(high[..., :columns] * high[..., columns:])
 
 
-# -----------------------------------------------------------------------------
-# Evidence that several executions of one type share: a type that is slower as a whole.
+# Types that are slower as a whole.
 
 
 _EXACT = 20_000
@@ -552,7 +570,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
 
 
 def _ways(size: int, picks: int) -> float:
-    """Count the assignments; inf where there are more than anybody would count."""
+    """Count the assignments; inf where there are too many."""
     logarithm = math.lgamma(size + 1) - math.lgamma(picks + 1) - math.lgamma(size - picks + 1)
     return float(math.comb(size, picks)) if logarithm < 100 else math.inf
 
@@ -594,8 +612,7 @@ def _standard(values: F64) -> F64:
     return scaled
 
 
-# -----------------------------------------------------------------------------
-# From scores to p-values, and from p-values to a verdict.
+# From scores to p-values to a verdict.
 
 
 _TAIL = 0.1  # share of the null scores that the tail is fitted to

@@ -123,8 +123,7 @@ def _notes(labels: I64, weak: Bool, novel: Bool) -> tuple[str, ...]:
     return tuple(result)
 
 
-# -----------------------------------------------------------------------------
-# How well clusters fit normal clusters: the silhouette of everything once they are merged.
+# Silhouettes of sample clusters merged into normal ones.
 
 
 _TIE = 1e-12

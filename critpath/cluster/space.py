@@ -145,8 +145,7 @@ def relabel(labels: I64, ranking: I64) -> I64:
     return place[labels]
 
 
-# -----------------------------------------------------------------------------
-# Distances of executions to clusters, each distinct vector once.
+# Distances of executions to clusters.
 
 
 @dataclass(frozen=True)
@@ -270,8 +269,7 @@ def blocks(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:
         yield rows, np.sqrt(distance, out=distance)
 
 
-# -----------------------------------------------------------------------------
-# OPTICS of executions of which many have equal vectors: the work is that of the distinct ones.
+# OPTICS over distinct vectors with weights.
 
 
 @dataclass(frozen=True)

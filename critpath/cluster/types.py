@@ -164,8 +164,7 @@ def normal_group(
     return np.flatnonzero(normal_clusters.labels == home).astype(np.int64)
 
 
-# -----------------------------------------------------------------------------
-# Execution types of a sample set, which is often too small to show its own types.
+# Types of a sample set, which is often too small to show its own.
 
 
 def cluster_sample(

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(sources)
     outputs = wanted_outputs(arguments, sources)
     comparison = compare_sources(arguments.normal, arguments.sample, settings)
-    comparison = in_doubt(comparison, arguments.normal, arguments.sample)
+    comparison = warn_swapped_arguments(comparison, arguments.normal, arguments.sample)
 
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 
@@ -69,17 +69,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return EXIT_CODES[comparison.verdict]
 
 
-def in_doubt(comparison: Analysis, normal: Path, sample: Path) -> Analysis:
-    """Warn where a baseline is what is to be judged: the arguments may be exchanged."""
+def warn_swapped_arguments(comparison: Analysis, normal: Path, sample: Path) -> Analysis:
+    """Add a warning if SAMPLE is a baseline and NORMAL is none."""
     from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - numpy
 
     if not is_baseline_file(sample) or is_baseline_file(normal):
         return comparison
-    said = (
+    warning = (
         f"SAMPLE, {sample}, is a baseline and NORMAL is none: is the order wrong? "
         f"critpath compare {sample} {normal}"
     )
-    return replace(comparison, warnings=(said, *comparison.warnings))
+    return replace(comparison, warnings=(warning, *comparison.warnings))
 
 
 def missing_baseline(normal: Path, sample: Path) -> UnreadableError:

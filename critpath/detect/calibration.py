@@ -191,8 +191,7 @@ def _expected(total: I64, stratum: I64, session: I64) -> float:
     return math.sqrt(squares / max(freedom, 1) * float(np.mean(shares)))
 
 
-# -----------------------------------------------------------------------------
-# The smallest slow-down that a comparison shows, found by slowing samples down.
+# The smallest slow-down that shows, found by slowing samples down.
 
 
 POWER = 0.8
@@ -282,8 +281,7 @@ def smallest_shift(
     return size(high), over_all > 0 and size(high) <= _AT_FLOOR * over_all
 
 
-# -----------------------------------------------------------------------------
-# One split of healthy executions, asked again and again whether a shift would show.
+# The gate on one split of healthy executions, for one shift after the other.
 
 
 @dataclass(frozen=True)

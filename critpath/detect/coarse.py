@@ -16,7 +16,7 @@ from critpath.detect.effects import (
     flag,
     two_families,
 )
-from critpath.detect.gate import floor_share, permutable, seed, ways
+from critpath.detect.gate import GateTest, floor_share, permutable, seed, ways
 from critpath.detect.paper import algorithm1, false_alarms
 from critpath.detect.rules import RULES, Evidence
 from critpath.errors import InconclusiveError, UsageError
@@ -54,23 +54,20 @@ def detect(
     alpha : float
         Family-wise level of the gate, in (0, 1).
     floor : float
-        Least effect that the gate reports, as a share of the normal mean total;
-        raised to three standard deviations of the normal sessions' means where
-        several sessions are known.
+        Least effect that counts, as a share of the normal mean total; at least three
+        standard deviations of the means of several normal sessions.
     t1, t2, y_reference
         Settings of the paper's rules; see `critpath.detect.paper.algorithm1`.
         ``t2`` None means Fisher's exact test.
     permutations : int
         Random assignments, where enumerating all of them is too much.
     normal_type, sample_type : int64, optional
-        Execution types (normal clusters, and the ones that sample executions are
-        paired with).  With them a different mix of types is no slow-down, and a
-        slow-down of one type is found.
+        Execution types, those of the sample as paired with normal ones: a different mix
+        of them is no slow-down, and a slow-down of one type is found.
     normal_session, sample_session : int64, optional
         Recording session of every execution.
     judged : tuple of VectorTable, optional
-        The sets as single executions are judged on (interrupts folded into running
-        time); the sets themselves where not given.
+        The sets with interrupts folded into running time; themselves by default.
     screening : bool
         Find out how often the paper's rules alarm; costs more than the rest.
 
@@ -94,18 +91,7 @@ def detect(
     together: see `critpath.detect.effects`.  ``p_value`` is adjusted for all of it; the
     total's is that of the whole.
     """
-    if rule not in RULES:
-        raise ValueError(f"rule {rule!r}: choose from {', '.join(RULES)}")
-    if not 0 < alpha < 1 or floor < 0 or permutations < 1:
-        raise ValueError("0 < alpha < 1, floor >= 0, permutations >= 1 expected")
-    if normal.symbols != sample.symbols:
-        raise ValueError("normal and sample vectors have different symbols")
-    for table, name in ((normal, "normal"), (sample, "sample")):
-        if len(table) == 0:
-            raise InconclusiveError(
-                f"the {name} set has no execution",
-                "check the execution specification, or record the workload again",
-            )
+    _check(normal, sample, rule, alpha, floor, permutations)
     x = np.column_stack([normal.durations, normal.total])
     y = np.column_stack([sample.durations, sample.total])
     normal_stratum, sample_stratum = _strata(normal, sample, normal_type, sample_type)
@@ -133,16 +119,14 @@ def detect(
     flagged = RULES[rule].flag(evidence)
     ordinal = ordinal_effects(x, y, normal_stratum, sample_stratum) if screening else None
     slower, slight = changes(families, found, flags, names, alpha=alpha, floor=share)
-    remarks = [*paper.notes]
-    remarks += [why_not] if why_not else []
-    remarks += [notes.sessions_permuted()] if whole.by_session else []
-    if not whole.exact and whole.permutations < permutations:
-        remarks.append(notes.few_permutations(whole.permutations))
-    if share > floor:
-        remarks.append(notes.raised_floor(floor, share))
-    if not enough:
-        remarks.append(notes.too_small_sets(len(x), len(y), alpha))
-    remarks += _notes(evidence, normal_stratum, sample_stratum, slower, names, alpha)
+    remarks = (
+        *paper.notes,
+        *([why_not] if why_not else []),
+        *_test_notes(whole, permutations),
+        *([notes.raised_floor(floor, share)] if share > floor else []),
+        *([] if enough else [notes.too_small_sets(len(x), len(y), alpha)]),
+        *_notes(evidence, normal_stratum, sample_stratum, slower, names, alpha),
+    )
     return Detection(
         rule=rule,
         states=_states(normal, evidence, t2, flagged, ordinal),
@@ -160,8 +144,38 @@ def detect(
         paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)) if screening else 0.0,
         slower=slower,
         slight=slight,
-        notes=tuple(remarks),
+        notes=remarks,
     )
+
+
+def _check(
+    normal: VectorTable,
+    sample: VectorTable,
+    rule: str,
+    alpha: float,
+    floor: float,
+    permutations: int,
+) -> None:
+    if rule not in RULES:
+        raise ValueError(f"rule {rule!r}: choose from {', '.join(RULES)}")
+    if not 0 < alpha < 1 or floor < 0 or permutations < 1:
+        raise ValueError("0 < alpha < 1, floor >= 0, permutations >= 1 expected")
+    if normal.symbols != sample.symbols:
+        raise ValueError("normal and sample vectors have different symbols")
+    for table, name in ((normal, "normal"), (sample, "sample")):
+        if len(table) == 0:
+            raise InconclusiveError(
+                f"the {name} set has no execution",
+                "check the execution specification, or record the workload again",
+            )
+
+
+def _test_notes(whole: GateTest, permutations: int) -> list[str]:
+    """Return how the permutations were drawn, where that is not as usual."""
+    result = [notes.sessions_permuted()] if whole.by_session else []
+    if not whole.exact and whole.permutations < permutations:
+        result.append(notes.few_permutations(whole.permutations))
+    return result
 
 
 def _notes(
@@ -262,8 +276,7 @@ def _states(
     )
 
 
-# -----------------------------------------------------------------------------
-# Effect sizes that outliers do not move: how often slower, and by what factor typically.
+# Effect sizes that outliers do not move.
 
 
 _MOST = 500  # executions of a type a side, for the ratio of all pairs
@@ -329,8 +342,7 @@ def _typical(x: I64, y: I64) -> float:
     return middle if np.isfinite(middle) else float("nan")
 
 
-# -----------------------------------------------------------------------------
-# Does the sample have another mix of execution types?  A finding, not a slow-down.
+# The mix of types: another one is a finding, no slow-down.
 
 
 _PERMUTATIONS = 9_999

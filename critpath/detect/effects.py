@@ -228,8 +228,7 @@ def detectable_shift(
     return max(floor + _POWER * math.sqrt(error), (critical + _POWER) * math.sqrt(error))
 
 
-# -----------------------------------------------------------------------------
-# What the gate flags: significant, large enough, and large beyond the doubt of its size.
+# What the gate flags: significant, large enough, and surely so.
 
 
 # Normal quantile of 90 %: a mean that is this many standard errors above nothing.  Without
@@ -321,8 +320,7 @@ def _ordered(found: list[Change]) -> list[Change]:
     return sorted(found, key=lambda c: (-c.effect, c.kind, c.name))
 
 
-# -----------------------------------------------------------------------------
-# Two families of hypotheses, one level: is anything slower, and in which state.
+# Two families of hypotheses at one level: anything, and each state.
 
 
 # Share of the level that the family of the whole (the total and the unusualness) is
@@ -423,8 +421,7 @@ def _adjusted(p_value: F64, first: float) -> F64:
     return np.asarray(np.minimum(alone, np.maximum(p_value, first)), dtype=np.float64)
 
 
-# -----------------------------------------------------------------------------
-# One number per execution: how unlike the others of its type it is.
+# Unusualness: one number per execution.
 
 
 _SPREAD = 1.4826  # median absolute deviation of a normal distribution, to its sd

@@ -294,8 +294,7 @@ def _scores(values: I64) -> F64:
     return scaled
 
 
-# -----------------------------------------------------------------------------
-# Assignments of executions to the two sets: all of them, or drawn at random.
+# Assignments of executions to the two sets, all or drawn at random.
 
 
 # Units of a stratum in some assignments: their numbers [batch, picked], or where these
@@ -461,8 +460,7 @@ def _sums_of(picked: I64, scores: F64) -> F64:
     return np.asarray(dense @ scores, dtype=np.float64)
 
 
-# -----------------------------------------------------------------------------
-# What recording sessions differ by: the floor they set, and whether they can be permuted.
+# Recording sessions: the floor they ask for, and whether they can be permuted.
 
 
 # Spread of session means that an effect must exceed; Shewhart's three sigma.

@@ -147,8 +147,7 @@ def _as_many(above: int, m: int, n: int, least: int) -> float:
     return float(min(1.0, weights[least - fewest :].sum() / weights.sum()))
 
 
-# -----------------------------------------------------------------------------
-# How often the paper's rules fire where there is nothing to find.
+# False alarms of the paper's rules.
 
 
 _SPLITS = 200

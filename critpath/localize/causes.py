@@ -15,7 +15,7 @@ from critpath.text.causes import cause_sentence, main_member
 from critpath.text.phrases import IDLE, UNSEEN
 from critpath.units import plural
 
-MINOR = 0.05  # of the whole excess: less is said in one line
+MINOR = 0.05  # of the whole excess: a summary counts smaller causes only
 UNSEEN_COUNTS = 0.5  # what was not observed comes after what was, if that is half as much
 
 
@@ -65,8 +65,8 @@ def group_causes(
     contexts : sequence of Context
         Of every finding, for "in system call read, after `helper` woke it".
     quota : bool
-        A CPU quota held somebody back while the sample was recorded, and nobody before:
-        who had the cpu then is perhaps not to blame.
+        A CPU quota throttled a thread while only the sample was recorded: the thread that
+        had the cpu then is perhaps not to blame.
     flagged : collection of str
         Symbols on which the verdict rests where no execution stands out alone: what is
         slower in them comes first.
@@ -114,8 +114,8 @@ def group_causes(
 
     def rank(members: list[Member]) -> tuple[bool, float]:
         weighs = weight(members)
-        told = weighs > 0 and any(m.finding.symbol.name in flagged for m in members)
-        return not told, -weighs
+        decisive = weighs > 0 and any(m.finding.symbol.name in flagged for m in members)
+        return not decisive, -weighs
 
     groups.sort(key=rank)
     return tuple(
@@ -175,7 +175,6 @@ def _cause(
     )
 
 
-# -----------------------------------------------------------------------------
 # Which findings share a cause.
 
 
@@ -191,8 +190,8 @@ def group_findings(findings: Sequence[Finding]) -> list[Group]:
     """Group findings that have their sign and what they are about in common.
 
     A finding on the subject's own thread is about its state and detail (numbers
-    taken out).  One on another thread is about that thread: whoever waits for
-    ``holder`` waits for it whether it runs, waits for the disk or for a cpu.  If,
+    taken out).  One on another thread is about that thread: a wait for
+    ``holder`` is one whether it runs, waits for the disk or for a cpu.  If,
     however, that thread was mostly runnable while its cpu was idle, it was
     throttled, and so belongs with the subject's own throttling.
 
@@ -343,8 +342,7 @@ def _about(finding: Finding) -> tuple[str, str]:
     return "", role
 
 
-# -----------------------------------------------------------------------------
-# Time that only moved: the same work of a thread, once waited for and once beside it.
+# Offsetting: one thread's work, waited for in some executions and competing in others.
 
 
 def pair_offsetting(findings: Sequence[Finding]) -> dict[int, int]:

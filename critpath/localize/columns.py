@@ -93,8 +93,7 @@ def column_statistics(
     )
 
 
-# -----------------------------------------------------------------------------
-# Which columns are odder than what the normal executions do among themselves.
+# Leave-one-out: columns that are odder than the normal executions among themselves.
 
 
 LEVEL = 0.05
@@ -143,7 +142,7 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     have is as rare for the one as for the other, whichever they are (full conformal
     prediction, Vovk et al. 2005).  What is tested are a row's states, and its gaps
     where less than half of the other rows have one: elsewhere a gap is only the other
-    side of somebody's insertion.  Both are in one test, so that one level holds for all
+    side of another row's insertion.  Both are in one test, so that one level holds for all
     that is odd in the structure.
 
     A duration's score is the absolute robust z of its logarithm: from the median of
@@ -349,8 +348,7 @@ def _medians(normal: I32, values: F64, counts: I64) -> tuple[F64, F64, F64, F64]
     return median, mad, medians, mads
 
 
-# -----------------------------------------------------------------------------
-# Medians and median deviations of many small groups, also without each member.
+# Medians of many small groups without each member.
 
 
 def medians_without_each(values: F64, sizes: I64) -> tuple[F64, F64, F64, F64]:

@@ -42,7 +42,7 @@ def find_differences(
     the group's mean time in it), whatever the alignment.  So symbols are compared
     first, each netted over the whole path: a segment that the aligner put beside
     its counterpart then counts nothing.  The alignment says where along the path a
-    symbol's difference lies (`find_place`), and what lies elsewhere is a difference
+    symbol's difference lies (`max_scoring_segment`), and what lies elsewhere is a difference
     of its own where it matters.
 
     This does what merging neighbouring columns of one sign is for.  A place is made of
@@ -184,8 +184,7 @@ class _Describer:
         return begin, end, self.symbols[int(matrix.letters[-1, place])].name
 
 
-# -----------------------------------------------------------------------------
-# What a difference is made of: more occurrences, longer ones, more iterations. Exact.
+# Attribution: a difference as more occurrences, longer ones, more iterations.
 
 
 NO_LOOP = (float("nan"), (float("nan"), float("nan")))
@@ -310,8 +309,7 @@ def _turns(loop: Loop | None) -> tuple[float, tuple[float, float]]:
     return float(loop.iterations[-1]), (float(normal.mean()), sd)
 
 
-# -----------------------------------------------------------------------------
-# An alignment as tables: who has what in which column, and what it is worth.
+# An alignment as tables.
 
 
 LEAST_TURNS = 2  # of a loop in the median normal row
@@ -404,8 +402,7 @@ def _does_things(block: I32, loop: Loop, interference: Collection[int]) -> bool:
     return len(set(in_every.tolist()) - set(interference)) > 1
 
 
-# -----------------------------------------------------------------------------
-# The differences a finding may be made of: symbol by symbol, each in its place.
+# Candidates for findings, symbol by symbol.
 
 
 EXPLAINED = 0.9  # stop once no more than a tenth of the excess is unexplained
@@ -466,7 +463,9 @@ def find_candidates(
         own_run = symbols[letter].role == "" and symbols[letter].state in RUNNING
         factor = DISCOUNT if own_run and not beyond else 1.0
         unit = _units(matrix, letter, columns)
-        place = find_place(np.add.reduceat(values, unit), unseen=not matrix.support[letter].any())
+        place = max_scoring_segment(
+            np.add.reduceat(values, unit), unseen=not matrix.support[letter].any()
+        )
         parts = [columns]
         if place is not None:
             ends = [*unit.tolist(), len(columns)]
@@ -547,7 +546,6 @@ def choose(candidates: list[Candidate], net_total: int) -> list[Candidate]:
     return sorted(chosen, key=lambda c: c.net < 0)
 
 
-# -----------------------------------------------------------------------------
 # Where along the columns a symbol's excess lies.
 
 
@@ -590,7 +588,7 @@ def maximal_stretches(scores: F64) -> list[tuple[int, int]]:
     return [(first, last) for first, last, _, _ in stack]
 
 
-def find_place(values: I64, *, unseen: bool = False) -> tuple[int, int] | None:
+def max_scoring_segment(values: I64, *, unseen: bool = False) -> tuple[int, int] | None:
     """Find the stretch of columns that holds most of a symbol's net difference.
 
     Every column is first charged a quarter of the mean difference per column, so
@@ -634,8 +632,7 @@ def find_place(values: I64, *, unseen: bool = False) -> tuple[int, int] | None:
     return low, high
 
 
-# -----------------------------------------------------------------------------
-# Whose time in a symbol, over the whole path, is out of the ordinary.
+# Totals of symbols that are out of the ordinary.
 
 
 LEAST_NORMALS = 5  # fewer do not tell how much a total fluctuates
@@ -652,7 +649,7 @@ def judge_totals(totals: I64) -> Bool:
     - beyond Student's two-sided quantile at 5 %, divided by the number of symbols: the
       deviation of few values is itself uncertain, and many symbols are many chances;
     - further than any distance, in any symbol, of four in five normal rows: states that
-      somebody has and nobody else are no sign of a slow execution where normal ones
+      one row alone has are no sign of a slow execution where normal ones
       have some as well.  (Asking it of all or 95 % of them would hold the level whatever
       the distribution, but one odd normal execution would hide every cause.)
 

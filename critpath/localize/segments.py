@@ -64,8 +64,8 @@ class Holders:
     segments : Segments
         Of the anomalous execution.
     normals : sequence of Segments
-        Of the normal rows, in order; without them all that can be said is who holds
-        the time.
+        Of the normal rows, in order; without them, who holds the
+        time.
     """
 
     def __init__(self, segments: Segments, normals: Sequence[Segments]) -> None:
@@ -153,8 +153,7 @@ class Holders:
             yield -total, (detail, tid, comm)
 
 
-# -----------------------------------------------------------------------------
-# What is explained, and what its segments are.
+# Which executions are explained, and their segments.
 
 
 def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]:
@@ -179,7 +178,7 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
 
 
 def is_throttled(normal: PathSet, sample: PathSet) -> bool:
-    """Tell whether a CPU quota held somebody back in the sample, and nobody in the normal set."""
+    """Tell whether a CPU quota throttled a thread in the sample, and none in the normal set."""
     normal_held, sample_held = (
         any(QUOTA_HELD in warning for warning in paths.warnings) for paths in (normal, sample)
     )
@@ -203,8 +202,7 @@ def segments_of(paths: CriticalPaths, index: int) -> Segments:
     )
 
 
-# -----------------------------------------------------------------------------
-# Where on its path a finding stands: in which system call, and after what.
+# The context of a finding on its path.
 
 
 def find_context(paths: PathSet, finding: Finding) -> Context:

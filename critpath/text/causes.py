@@ -13,10 +13,10 @@ from critpath.model import Context, Finding, Member, State, Symbol
 from critpath.text.phrases import IDLE, OTHERS, doing, listed, quoted, thread_name
 from critpath.units import format_ns, plural
 
-NEARLY_ALL = 0.8  # one part that is said alone
+NEARLY_ALL = 0.8  # a part that is named alone
 HALF = 0.5
 WORTH_NAMING = 0.1
-FEW = 3  # threads of a family that are told by their ids
+FEW = 3  # threads of a family that are named by their ids
 
 _Key = TypeVar("_Key", State, Symbol)
 
@@ -53,7 +53,7 @@ def cause_sentence(
     if rounds:
         what = rounds + _parts(members, size)
         if len({m.counts_as for m in members}) > 1:
-            call, after = "", ""  # of all that the loop does, it would be said of the last
+            call, after = "", ""  # it would qualify the last of what the loop does
     elif waited:
         what = less + _waiting(members, size, call)
     else:
@@ -102,11 +102,11 @@ def _own(members: Sequence[Member], size: int) -> str:
     """Say what the time was spent on, in the subject's own thread for a part at least."""
     weight = _weights(members, _state)
     state = min(weight, key=lambda s: (-weight[s], s))
-    said = [m.finding for m in members if not m.moved]
+    named = [m.finding for m in members if not m.moved]
     part = [m.finding for m in members if _state(m) == state and not m.moved]
-    mine = [f for f in part if not f.symbol.role] or [f for f in said if not f.symbol.role]
+    mine = [f for f in part if not f.symbol.role] or [f for f in named if not f.symbol.role]
     text = _doing(part, _thread(mine))
-    others = [f for f in said if f.symbol.role]
+    others = [f for f in named if f.symbol.role]
     elsewhere = math.fsum(abs(f.contribution) for f in others)
     if elsewhere >= WORTH_NAMING * sum(weight.values()):
         text += f", {format_ns(elsewhere / size)} of it in {_threads(others)}"
@@ -137,7 +137,7 @@ def _doing(findings: Sequence[Finding], thread: str = "") -> str:
     """Say what a thread was doing in findings of one state and sign."""
     state = findings[0].symbol.state
     longest = math.nan
-    # Of less time than normally nobody knows why normal executions waited.
+    # Where it took less time it is unknown why normal executions waited.
     if findings[0].contribution > 0:
         pairs = [
             (f.observed if math.isnan(f.longest) else f.longest, f.contribution) for f in findings
@@ -152,7 +152,7 @@ def _doing(findings: Sequence[Finding], thread: str = "") -> str:
 
 
 def _detail(findings: Sequence[Finding]) -> str:
-    """Return the qualifier to name: of who had the cpu, nobody for the work of many."""
+    """Return the qualifier to name; of many that had the cpu, the one with most time."""
     pairs = [(f.detail, abs(f.contribution)) for f in findings]
     ways = [pairs]
     if findings[0].symbol.state == State.WAIT_CPU:

@@ -9,9 +9,9 @@ from typing import Final
 
 from critpath.model import State
 
-IDLE: Final = "idle"  # detail of WAIT_CPU: nobody ran instead
+IDLE: Final = "idle"  # detail of WAIT_CPU: no thread ran instead
 OTHERS: Final = "above all "  # before a name that holds no more than half
-# A single wait below this is nobody held back: an idle cpu takes as long to start a
+# A single wait below this is no throttling: an idle cpu takes as long to start a
 # thread, more so a virtual one. (A quota's period is 100 ms unless set otherwise.)
 LATE_NS: Final = 2_000_000
 LATE: Final = "(late to start it)"
@@ -82,7 +82,7 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
     thread : str
         The thread, as `thread_name` has it; "" where the sentence has named it.
     longest : float
-        The longest single time it did so (ns): it tells being held back from many late
+        The longest single time it did so (ns): it tells throttling from many late
         starts.  NaN says neither.
 
     Returns

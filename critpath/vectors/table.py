@@ -92,8 +92,7 @@ def vectors_of(path_set: PathSet, coder: Coder) -> VectorTable:
     )
 
 
-# -----------------------------------------------------------------------------
-# Segments -> symbols: the letters that vectors count and alignments align.
+# Alphabets: segments -> symbols.
 
 
 # Symbols are uint8 codes with room for gaps; the aligner's matrices are this square.
@@ -255,8 +254,7 @@ def _within_limit(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:
     return tuple(sorted(kept)), len(rest)
 
 
-# -----------------------------------------------------------------------------
-# Two sets in the same words, where only one was recorded with system calls.
+# Two sets of which only one was recorded with system calls.
 
 
 _COARSE = {
@@ -288,8 +286,8 @@ def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
 
 
 def _has_syscalls(path_set: PathSet) -> bool:
-    told = [State.RUN_USER, State.RUN_SYSCALL]
-    return any(bool(np.isin(paths.state, told).any()) for paths in path_set.paths.chunks())
+    traced = [State.RUN_USER, State.RUN_SYSCALL]
+    return any(bool(np.isin(paths.state, traced).any()) for paths in path_set.paths.chunks())
 
 
 def without_syscalls(path_set: PathSet) -> PathSet:
@@ -330,8 +328,7 @@ def _coarse(paths: CriticalPaths) -> CriticalPaths:
     )
 
 
-# -----------------------------------------------------------------------------
-# Vectors without the accidents of where an interrupt struck.
+# Interrupts folded into running time.
 
 
 _INTERRUPTS = frozenset({State.IRQ, State.SOFTIRQ})

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from critpath.align.multiple import align
 from critpath.localize.columns import column_statistics
-from critpath.localize.findings import Segments, find_differences, find_place, maximal_stretches
+from critpath.localize.findings import (
+    Segments,
+    find_differences,
+    max_scoring_segment,
+    maximal_stretches,
+)
 from critpath.model import Alignment, State, Symbol
 
 MS = 1_000_000
@@ -41,12 +46,12 @@ def test_maximal_stretches_are_those_of_the_definition(values, seed):
 
 
 def test_place_is_where_the_difference_is():
-    assert find_place(np.array([1, -1, 30, 0, 1])) == (2, 3)
-    assert find_place(np.array([0, 9, 0, 9, -1, 9, 0])) == (1, 6)
-    assert find_place(np.array([0, -9, 0, -9, 1, 2])) == (1, 4)
-    assert find_place(np.array([0, 0])) is None
-    assert find_place(np.array([50, -45])) is None  # cancels: no place stands for +5
-    assert find_place(np.ones(10, np.int64)) == (0, 10)
+    assert max_scoring_segment(np.array([1, -1, 30, 0, 1])) == (2, 3)
+    assert max_scoring_segment(np.array([0, 9, 0, 9, -1, 9, 0])) == (1, 6)
+    assert max_scoring_segment(np.array([0, -9, 0, -9, 1, 2])) == (1, 4)
+    assert max_scoring_segment(np.array([0, 0])) is None
+    assert max_scoring_segment(np.array([50, -45])) is None  # cancels: no place stands for +5
+    assert max_scoring_segment(np.ones(10, np.int64)) == (0, 10)
 
 
 def test_a_long_extra_wait(drawing, explanation, symbols):
