@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
+from types import ModuleType
 from unittest import mock
 
 import pytest
@@ -158,6 +160,73 @@ def critpath_process(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
         )
 
     return run
+
+
+# VmHWM, as the resource usage of a child begins with that of its parent.
+PEAK = """
+import pathlib, sys
+from critpath.commands import main
+code = main(sys.argv[1:])
+print(pathlib.Path("/proc/self/status").read_text())
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="session")
+def peak() -> Callable[..., tuple[int, str, int]]:
+    """Return a function that runs critpath and returns its code, stderr and most bytes."""
+
+    def run(*arguments: object) -> tuple[int, str, int]:
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+        [most] = [x for x in done.stdout.splitlines() if x.startswith("VmHWM:")]
+        return done.returncode, done.stderr, int(most.split()[1]) * 1024
+
+    return run
+
+
+@pytest.fixture
+def tracefs_instance() -> Iterator[Path]:
+    """Make a private instance of this kernel's tracefs; skips where that is not possible."""
+    from critpath_marks import sessions  # noqa: PLC0415 - not for every test
+
+    path = Path("/sys/kernel/tracing/instances") / sessions.new_session_name()
+    try:
+        path.mkdir()
+    except OSError as error:
+        pytest.skip(f"no instance of tracefs: {error.strerror}")
+    try:
+        yield path
+    finally:
+        path.rmdir()
+
+
+@pytest.fixture(scope="session")
+def load() -> Callable[[str], ModuleType]:
+    """Return a function that imports ``tests/NAME``, which importlib mode puts on no path."""
+
+    def load_module(name: str) -> ModuleType:
+        known = f"critpath tests/{name}"
+        if known not in sys.modules:
+            spec = importlib.util.spec_from_file_location(known, TESTS / name)
+            assert spec is not None
+            assert spec.loader is not None
+            sys.modules[known] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(sys.modules[known])
+        return sys.modules[known]
+
+    return load_module
+
+
+@pytest.fixture(scope="session")
+def factory(load: Callable[[str], ModuleType]) -> ModuleType:
+    """Return the factory of synthetic comparisons."""
+    return load("report/factory.py")
 
 
 @pytest.fixture(scope="session")

@@ -96,7 +96,7 @@ def test_exit_codes_are_those_of_the_program():
 @pytest.fixture
 def programs(tmp_path):
     """Write three programs: two that are equal, and one that sleeps besides."""
-    if preflight.look(tmp_path).recorder is None:
+    if preflight.check_machine(tmp_path).recorder is None:
         pytest.skip("this machine may not record")
     for name, more in (("base", ""), ("equal", ""), ("slow", "sleep 0.03\n")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{WORK}\n{more}")

@@ -27,19 +27,7 @@ EXIT_PIPE: Final = 141  # 128 + SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments without the program's name; those of the process if omitted.
-
-    Returns
-    -------
-    int
-        The exit code: 0 no anomaly, 1 anomaly, 2 usage, 3 inconclusive,
-        4 unreadable input, 125 internal; 130 interrupted, 141 nobody reads stdout.
-    """
+    """Run the command line."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in before_command(arguments)
     _prepare_streams()
@@ -76,7 +64,7 @@ def entry() -> NoReturn:
             stream.flush()
         except BrokenPipeError:
             code = code or EXIT_PIPE
-        except (OSError, ValueError):  # said before, or closed
+        except (OSError, ValueError):  # reported before, or closed
             code = code or EXIT_INTERNAL
     os._exit(code)
 

@@ -209,12 +209,7 @@ def _extract(recordings: Sequence[Path], settings: Settings, progress: Progress)
 
 
 def check_baseline(file: Path) -> None:
-    """Refuse a baseline that is not there, before any work.
-
-    Raises
-    ------
-    UnreadableError
-    """
+    """Refuse a baseline that is not there, before any work."""
     check_inputs([file])
     if file.is_dir():
         raise UnreadableError(
@@ -295,11 +290,11 @@ def _print(document: dict[str, Any]) -> None:
     console = make_console()
     sessions = document["sessions"]
     count = sum(one["executions"] for one in sessions)
-    told = "told apart" if document["interrupts"] else "counted as running"
+    handling = "told apart" if document["interrupts"] else "counted as running"
     print_line(
         console,
         f"{plural(count, 'execution')} of {plural(len(sessions), 'recording')}, "
-        f"saved by critpath {document['critpath']}, interrupts {told}",
+        f"saved by critpath {document['critpath']}, interrupts {handling}",
         style="bold",
     )
     for one in sessions:

@@ -75,13 +75,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         for archive in archives:
             _unpack(archive, directory / SHIPPED)
         places = directory / SHIPPED / NORMAL, directory / SHIPPED / SAMPLE
-        told = (
+        about = (
             "These are recordings that come with critpath, made in a virtual machine; "
             f"nothing of this machine was recorded: {why}."
         )
         specification = SPECIFICATION
     else:
-        told, specification = explain(arguments.fault), "marker"
+        about, specification = explain(arguments.fault), "marker"
     settings = replace(settings, values={**settings.values, "execution": specification})
     comparison = compare_sources(*places, settings)
     report = directory / "report.html"
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     # A first look: the alignments and the clusters are in the report.
     render_comparison(document, make_console(), short=True)
-    hint(told, quiet=quiet)
+    hint(about, quiet=quiet)
     hint(f"report: {report} (open it in a browser)", quiet=quiet)
     command = ["critpath", "compare", *map(str, places), "--execution", specification]
     hint(f"next: {shlex.join(command)}", quiet=quiet)
@@ -190,9 +190,9 @@ def why_not() -> str:
     """Return why this machine cannot be recorded here and now, "" if it can."""
     if os.name != "posix" or os.geteuid() != 0:
         return "recording needs root (sudo critpath demo)"
-    from critpath.record.preflight import look  # noqa: PLC0415 - start-up time
+    from critpath.record.preflight import check_machine  # noqa: PLC0415 - start-up time
 
-    found = look(Path.cwd())
+    found = check_machine(Path.cwd())
     if found.recorder is not None:
         return ""
     fatal = [o for o in (*found.obstacles, *sum(found.recorders.values(), ())) if o.fatal]
@@ -200,18 +200,7 @@ def why_not() -> str:
 
 
 def record_both(directory: Path, fault: str, *, quiet: bool) -> tuple[Path, Path]:
-    """Record the workload twice, the second time with a fault.
-
-    Returns
-    -------
-    tuple of Path
-        The normal and the sample recording.
-
-    Raises
-    ------
-    CritpathError
-        If that fails, or is interrupted.
-    """
+    """Record the workload twice, the second time with a fault."""
     places = directory / NORMAL, directory / f"sample-{fault}"
     hand_over(directory, entire=False)
     for place, options in zip(places, ((), ("--fault", fault)), strict=True):
@@ -231,14 +220,7 @@ def explain(fault: str) -> str:
 
 
 def hand_over(directory: Path, *, entire: bool) -> None:
-    """Give the demo's directory to the user who called sudo, whom the workload runs as.
-
-    Parameters
-    ----------
-    directory : Path
-    entire : bool
-        With the files in it (not those of its directories: recordings are handed over).
-    """
+    """Give the demo's directory to the user who called sudo, whom the workload runs as."""
     user = _user()
     if user is None:
         return
@@ -257,7 +239,7 @@ def _user() -> User | None:
 
 def _record(place: Path, options: tuple[str, ...], directory: Path, *, quiet: bool) -> None:
     from critpath import __version__  # noqa: PLC0415 - the version only
-    from critpath.record.recorder import Request  # noqa: PLC0415 - start-up time
+    from critpath.record.recorder import RecordRequest  # noqa: PLC0415 - start-up time
     from critpath.record.session import record  # noqa: PLC0415 - start-up time
 
     # -P: a module of the current directory must not take the place of one of Python's.
@@ -271,7 +253,7 @@ def _record(place: Path, options: tuple[str, ...], directory: Path, *, quiet: bo
     try:
         with _before_others():
             outcome = record(
-                Request(
+                RecordRequest(
                     output=place,
                     commands=(command,),
                     version=__version__,

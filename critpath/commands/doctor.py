@@ -14,7 +14,7 @@ from critpath.units import plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.record.preflight import Preflight
-    from critpath.record.recorder import Leftover, Obstacle
+    from critpath.record.recorder import Leftover, Requirement
 
 SETTINGS = ()
 
@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         cleanup.remove_leftovers(lambda x, error: _note(x, error, done, failures))
         _finish([d for d in unfinished if _is_there(d)], done, failures)
         unfinished = []
-    found = preflight.look(Path.cwd())
-    left = cleanup.all_leftovers()
+    found = preflight.check_machine(Path.cwd())
+    left = cleanup.find_leftovers()
     registered = {Path(x.name) for x in left if x.kind == "recording"}
     document = _document(
         found, left, [d for d in unfinished if d.absolute() not in registered], done
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _is_unfinished(directory: Path) -> bool:
-    """Tell whether a recording waits to be finished; raises UnreadableError for none."""
+    """Return whether a recording waits to be finished; raises UnreadableError for none."""
     from critpath.model import MANIFEST  # noqa: PLC0415 - start-up time
     from critpath.model.recording import RECORDING  # noqa: PLC0415 - start-up time
     from critpath.record.reading import read_manifest  # noqa: PLC0415 - start-up time
@@ -94,18 +94,18 @@ def _is_unfinished(directory: Path) -> bool:
 
 
 def _is_there(directory: Path) -> bool:
-    """Tell whether a recording still has its place: finished, it gets its own name."""
+    """Return whether a recording still has its place: finished, it gets its own name."""
     from critpath.model import MANIFEST  # noqa: PLC0415 - start-up time
 
     return (directory / MANIFEST).is_file()
 
 
 def _finish(directories: list[Path], done: list[str], failures: list[CritpathError]) -> None:
-    from critpath.record.recovery import finish  # noqa: PLC0415 - start-up time
+    from critpath.record.recovery import finish_recording  # noqa: PLC0415 - start-up time
 
     for directory in directories:
         try:
-            finished = finish(directory, lambda _: None)
+            finished = finish_recording(directory, lambda _: None)
         except CritpathError as error:
             if error.what not in {failure.what for failure in failures}:
                 failures.append(error)
@@ -153,7 +153,7 @@ def _document(
     }
 
 
-def _obstacle(obstacle: Obstacle) -> dict[str, Any]:
+def _obstacle(obstacle: Requirement) -> dict[str, Any]:
     return {
         "name": obstacle.name,
         "what": obstacle.what,

@@ -151,8 +151,8 @@ def _say_left_out(document: dict[str, Any], one: Exported, source: str, *, quiet
     left = every - len(one.paths)
     if left > 0:
         held = plural(len(one.paths), "path")
-        said = f"{source} holds {held}, of what it explains, not those of {left:,} others"
-        warn([f"{said}: export the recordings for these"], quiet=quiet)
+        text = f"{source} holds {held}, of what it explains, not those of {left:,} others"
+        warn([f"{text}: export the recordings for these"], quiet=quiet)
 
 
 def _alignments(

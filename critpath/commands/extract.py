@@ -131,12 +131,7 @@ def _parts(dataset: Path) -> int:
 
 
 def _address(engine: str, settings: Settings, *, into_file: bool) -> str | None:
-    """Return the address of the scheduler that ``--engine`` names; None for this machine.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Return the address of the scheduler that ``--engine`` names; None for this machine."""
     if engine == LOCAL:
         return None
     if not engine.startswith(_DASK):
@@ -158,12 +153,7 @@ def _address(engine: str, settings: Settings, *, into_file: bool) -> str | None:
 
 
 def check_directory(place: str, inputs: list[Path], *, force: bool) -> None:
-    """Refuse a place where a dataset cannot be, before any work.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Refuse a place where a dataset cannot be, before any work."""
     from critpath.store import is_dataset  # noqa: PLC0415 - numpy
 
     real = Path(os.path.realpath(place))

@@ -129,13 +129,7 @@ def format_name(text: str) -> str:
 
 
 def format_by_ending(place: str, among: Iterable[str]) -> str:
-    """Return the format that a file's name asks for.
-
-    Raises
-    ------
-    UsageError
-        If it asks for none, or for several.
-    """
+    """Return the format that a file's name asks for."""
     among = list(among)
     name = Path(place).name.lower()
     found = [known for known in among if known in FORMATS and name.endswith(FORMATS[known].endings)]

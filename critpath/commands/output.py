@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STDOUT = "-"
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 SHOWN_WARNINGS = 20
-_WIDTH = 120  # of text for nobody's terminal: a CI system's log, a file
+_WIDTH = 120  # of text that goes to no terminal: a CI system's log, a file
 
 
 def write_output(place: str, text: str) -> None:
@@ -73,16 +73,6 @@ def write_together(texts: Mapping[str, str]) -> None:
 
     Each is whole and on the disk under another name before the first gets its own; then
     only a directory that somebody changes meanwhile can keep one from it.
-
-    Parameters
-    ----------
-    texts : mapping of str to str
-        By the file's place.
-
-    Raises
-    ------
-    UsageError
-        If one cannot be written.
     """
     from critpath.store import atomic  # noqa: PLC0415 - numpy
 
@@ -103,13 +93,7 @@ def write_together(texts: Mapping[str, str]) -> None:
 
 
 def attempt(*steps: Callable[[], None]) -> None:
-    """Do every step although one before it failed, then say what failed.
-
-    Raises
-    ------
-    CritpathError
-        The first, with what the others say.
-    """
+    """Do every step although one before it failed, then say what failed."""
     failed: list[CritpathError] = []
     for step in steps:
         try:
@@ -124,12 +108,7 @@ def attempt(*steps: Callable[[], None]) -> None:
 
 
 def check_terminal(place: str, what: str, *, binary: bool) -> None:
-    """Refuse to write what is no text to a terminal.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Refuse to write what is no text to a terminal."""
     if binary and place == STDOUT and sys.stdout.isatty():
         raise UsageError(
             f"{what} is no text, and stdout is a terminal", "name a file with -o FILE, or pipe it"
@@ -158,21 +137,7 @@ def check_inputs(paths: Iterable[Path]) -> None:
 def check_outputs(
     places: Sequence[str | None], inputs: Iterable[Path] = (), *, force: bool = True
 ) -> None:
-    """Refuse places that cannot be written, before any work.
-
-    Parameters
-    ----------
-    places : sequence of str or None
-        Files, ``-``, or None for an output that is not wanted.
-    inputs : iterable of Path
-        None of these may be overwritten.
-    force : bool
-        Files that exist may be.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Refuse places that cannot be written, before any work."""
     wanted = [place for place in places if place is not None]
     real = [os.path.realpath(place) if place != STDOUT else STDOUT for place in wanted]
     sources = {os.path.realpath(path) for path in inputs}

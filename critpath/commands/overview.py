@@ -78,13 +78,7 @@ def terminal_width() -> int:
 
 
 def help_text(width: int) -> str | None:
-    """Return what ``critpath --help`` prints, None where only argparse knows how.
-
-    Parameters
-    ----------
-    width : int
-        Columns that a line may have.
-    """
+    """Return what ``critpath --help`` prints, None where only argparse knows how."""
     if width < _NARROW:
         return None
     lines = [*_usage(width), "", *_wrapped(DESCRIPTION, width)]

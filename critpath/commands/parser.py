@@ -92,18 +92,7 @@ def build_parser(
     arguments: Sequence[str] | None = None,
     show_config: bool = False,
 ) -> Parser:
-    """Build the grammar.
-
-    Parameters
-    ----------
-    verbs : mapping of str to str
-        Modules of this directory, and in a few words without a full stop what they do.
-    arguments : sequence of str, optional
-        What will be parsed: verbs that are not among it are known by their name only,
-        and not imported.
-    show_config : bool
-        ``--show-config`` is among the arguments: nothing else is then required.
-    """
+    """Build the grammar."""
     parser = Parser(
         prog="critpath",
         description=DESCRIPTION,

@@ -23,7 +23,7 @@ from critpath.units import NS_PER_S, format_ns, format_share, plural
 
 if TYPE_CHECKING:
     from critpath.model import Manifest, Run
-    from critpath.record.recorder import Outcome, Request
+    from critpath.record.recorder import Outcome, RecordRequest
 
 SETTINGS = ("execution", *RECORDING)
 
@@ -109,21 +109,21 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     finally:
         tell.close()
     for line in describe_outcome(outcome, request):
-        # What makes a recording worth less is said to those who want quiet, too.
+        # What makes a recording worth less is printed even with --quiet.
         hint(line, quiet=quiet and not line.startswith("warning: "))
     return outcome.exit_code
 
 
-def _request(arguments: argparse.Namespace, settings: Settings) -> Request:
+def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest:
     import critpath  # noqa: PLC0415 - the version only
-    from critpath.record.recorder import Request  # noqa: PLC0415 - start-up time
+    from critpath.record.recorder import RecordRequest  # noqa: PLC0415 - start-up time
 
     commands = _commands(arguments)
     specification = settings["execution"] or ""
     if specification:
         _check_execution(specification)
     name = arguments.container or (commands[0][0] if commands else "all")
-    return Request(
+    return RecordRequest(
         output=arguments.output or _default_output(name),
         commands=commands,
         version=critpath.__version__,
@@ -270,14 +270,14 @@ class ProgressReporter:
 
 
 # -----------------------------------------------------------------------------
-# What is said of a recording when it is there: what it has, what it is worth, what next.
+# The summary of a finished recording: what it has, what it is worth, what to do next.
 
 
 _FEW = 10  # runs below which the gate can hardly say anything
 _SHOWN = 5
 
 
-def describe_outcome(outcome: Outcome, request: Request) -> Iterator[str]:
+def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
     """Yield the lines of the summary; those that must be read begin with ``warning: ``."""
     if not outcome.recordings:
         yield "critpath: ended before there was anything to keep: no recording"
@@ -390,13 +390,13 @@ def _worth(manifest: Manifest) -> Iterator[str]:
         yield "over an hour: --interleave keeps a slow drift of the machine out of the comparison"
 
 
-def _next(outcome: Outcome, request: Request) -> str:
+def _next(outcome: Outcome, request: RecordRequest) -> str:
     places = [shlex.quote(str(recording.directory)) for recording in outcome.recordings]
     if len(places) > 1:
         return f"next: critpath compare {' '.join(places)}"
     other = "other" if request.output.name != "other" else "sample"
-    said = bool(request.commands or request.execution or request.container)
+    marked = bool(request.commands or request.execution or request.container)
     return (
         f"next: record the other state with -o {other}, then: critpath compare {places[0]} {other}"
-        + " (--execution SPEC where nothing there is marked by critpath)" * (not said)
+        + " (--execution SPEC where nothing there is marked by critpath)" * (not marked)
     )

@@ -67,13 +67,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Outputs:
-    """Return what the options ask for, checked before any work.
-
-    Raises
-    ------
-    UsageError
-        If it cannot be written, or two outputs would have one place.
-    """
+    """Return what the options ask for, checked before any work."""
     given = {name: getattr(arguments, name) for name in _FILES}
     places = {name: place for name, place in given.items() if place is not None}
     outputs = Outputs(places, bool(arguments.github))
@@ -92,17 +86,6 @@ def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
     Everything is rendered before anything is written, and files are there all or none.
     They come first, as a reader of stdout may close early; but the verdict and the
     annotations are printed even where a file could not be written.
-
-    Parameters
-    ----------
-    document : dict
-        A comparison's.
-    outputs : Outputs
-
-    Raises
-    ------
-    CritpathError
-        If something could not be written, after everything else was.
     """
     texts = {place: _render(name, document) for name, place in outputs.places.items()}
     for_github = prepare(document) if outputs.github else None
@@ -288,13 +271,7 @@ def _say(message: str) -> None:
 
 
 def load_saved(file: str) -> dict[str, Any]:
-    """Read the document in a file, or on stdin for ``-``.
-
-    Raises
-    ------
-    UnreadableError
-        If it is not there, or not a document of critpath's.
-    """
+    """Read the document in a file, or on stdin for ``-``."""
     from critpath.report.document.as_json import load_document  # noqa: PLC0415 - start-up time
 
     if file != STDOUT:

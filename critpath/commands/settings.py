@@ -144,13 +144,7 @@ TOTAL: Final = "total"
 
 
 def as_level(value: Any) -> tuple[str, str]:
-    """Accept ``PATTERN=LEVEL``: states (or the total), and how much they matter.
-
-    Returns
-    -------
-    (str, str)
-        The pattern and the level, both known to be good.
-    """
+    """Accept ``PATTERN=LEVEL``: states (or the total), and how much they matter."""
     pattern, _, level = str(value).rpartition("=")
     if not pattern or level not in LEVELS:
         raise WrongValueError("STATE=LEVEL with a level of off, warn or error, as WAIT_CPU=warn")
@@ -170,12 +164,7 @@ def as_levels(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuse a pattern of a state that there is not.
-
-    Raises
-    ------
-    WrongValueError
-    """
+    """Refuse a pattern of a state that there is not."""
     from fnmatch import fnmatchcase  # noqa: PLC0415 - start-up time, and rarely needed
 
     from critpath.model import State  # noqa: PLC0415 - numpy

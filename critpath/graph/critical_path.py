@@ -427,16 +427,7 @@ class BoundaryRows:
         return self._known[k]
 
     def carry(self, k: int, columns: Columns) -> None:
-        """Keep what is carried out of a block into the one before it.
-
-        Parameters
-        ----------
-        k : int
-            One of which it is known what is carried into it.
-        columns : tuple of arrays
-            The block's rows, in order of time within each owner: where those of each
-            begin, then the columns.
-        """
+        """Keep what is carried out of a block into the one before it."""
         if k == 0 or k - 1 in self._known:
             return
         found = _held_over(columns, self._known[k], int(self._cuts[k - 1]))
@@ -472,13 +463,7 @@ def _held_over(columns: Columns, carried: Columns, cut: int) -> Columns:
 
 
 def overlaps_loss(losses: Sequence[Loss], host: I64, begin: I64, end: I64) -> Bool:
-    """Return which windows overlap a loss on their host.
-
-    Parameters
-    ----------
-    losses : sequence of Loss
-    host, begin, end : int64 [windows]
-    """
+    """Return which windows overlap a loss on their host."""
     result = np.zeros(len(begin), bool)
     for name in {loss.host for loss in losses}:
         ranges = sorted((loss.begin, loss.end) for loss in losses if loss.host == name)

@@ -85,25 +85,7 @@ class ExecutionGraph:
         return len(self.start) - 1
 
     def to_networkx(self, begin: int, end: int, cuts: Iterable[tuple[int, int]] = ()) -> Any:
-        """Return the part of the graph inside a window as a networkx graph.
-
-        Parameters
-        ----------
-        begin, end : int
-            The window (ns).
-        cuts : iterable of (int, int)
-            More moments, as (worker, time), to cut intervals at.
-
-        Returns
-        -------
-        networkx.MultiDiGraph
-            Nodes ``(worker, time)``.  Edges run forward in time and carry ``kind``
-            (``interval``, ``wake``, ``net``, ``create``), ``state`` (its name, for
-            intervals), ``interval`` (its position in the graph's columns, -1 for
-            links) and ``duration`` (ns).  Intervals are cut at the window and at
-            every moment a link leaves from or arrives at: the pieces of one have the
-            same ``interval``.
-        """
+        """Return the part of the graph inside a window as a networkx graph."""
         import networkx as nx  # noqa: PLC0415 - 0.2 s that only this export needs
 
         graph = nx.MultiDiGraph(begin=begin, end=end)
@@ -213,18 +195,7 @@ def critical_paths(
     *,
     interrupts: bool = True,
 ) -> CriticalPaths:
-    """Extract the critical path of every execution: `sweep_paths` over one block.
-
-    Parameters
-    ----------
-    timelines : Timelines
-    subjects : int64 [executions]
-        Worker of each execution; -1 where the thread never appears in the trace.
-    begin, end : int64 [executions]
-        Windows (ns).
-    interrupts : bool
-        Take interrupt work out of running time, as IRQ and SOFTIRQ.
-    """
+    """Extract the critical path of every execution: `sweep_paths` over one block."""
     return sweep_paths(
         BlockList([make_single_block(timelines)]),
         timelines.workers,
@@ -242,21 +213,7 @@ def critical_paths(
 def walk_paths(
     graph: ExecutionGraph, workers: I64, begin: I64, end: I64
 ) -> tuple[I64, I64, I64, I64, I64, U8]:
-    """Walk the graph backward from the end of each execution.
-
-    Parameters
-    ----------
-    graph : ExecutionGraph
-    workers, begin, end : int64 [executions]
-        Subject and window (ns) of each execution.
-
-    Returns
-    -------
-    start : int64 [executions + 1]
-    begin, end, worker, interval, state : arrays [segments]
-        Segments in order of time; ``interval`` is -1 for a link's own time and for
-        time that no interval covers.
-    """
+    """Walk the graph backward from the end of each execution."""
     walks = Walks(
         np.array([np.iinfo(np.int64).max]),
         workers,

@@ -109,34 +109,14 @@ class Table:
         raise NotImplementedError
 
     def to_arrow(self) -> pa.Table:
-        """Return the table as pyarrow has it.
-
-        Returns
-        -------
-        pyarrow.Table
-            Times and durations int64 nanoseconds, states and names of the trace as
-            dictionaries of strings.  Columns of numbers share their memory with this
-            table.  Text that UTF-8 has no bytes for has ``?`` in its place.
-        """
+        """Return the table as pyarrow has it."""
         import pyarrow as pa  # noqa: PLC0415 - slow to import
 
         columns = self.table_columns()
         return pa.table({name: column.to_arrow() for name, column in columns.items()})
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the table as pandas has it.
-
-        Returns
-        -------
-        pandas.DataFrame
-            States and names of the trace are categories; whole numbers stay whole where
-            some rows have none.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed: critpath does not bring it.
-        """
+        """Return the table as pandas has it."""
         try:
             import pandas as pd  # noqa: PLC0415 - slow to import, and optional
         except ImportError as error:

@@ -85,20 +85,7 @@ class Workers(Table):
 
 
 def freeze_rows(table: Timelines | Block, workers: int = -1, processors: int = -1) -> None:
-    """Check and freeze the columns that timelines and their blocks have alike.
-
-    Parameters
-    ----------
-    table : Timelines or Block
-        Under construction.
-    workers, processors : int
-        How many owners there are; -1 leaves it free.
-
-    Raises
-    ------
-    ValueError
-        As `freeze_columns` does.
-    """
+    """Check and freeze the columns that timelines and their blocks have alike."""
     freeze_columns(
         table,
         len(table.begin),

@@ -86,13 +86,7 @@ def _drop_left_out_note(part: PathSet) -> tuple[PathSet, int]:
 
 
 def split_baseline(baseline: Baseline, file: Path, *, interrupts: bool) -> list[PathSet]:
-    """Return the path sets of a baseline, with a warning where it is not the whole recording.
-
-    Raises
-    ------
-    UsageError
-        If it was made with other paths than are to be compared with it.
-    """
+    """Return the path sets of a baseline, with a warning where it is not the whole recording."""
     if baseline.interrupts != interrupts:
         made = "with" if baseline.interrupts else "without"
         raise UsageError(

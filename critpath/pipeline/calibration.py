@@ -385,22 +385,7 @@ def least_normal(sample: int) -> int:
 
 
 def shuffled_splits(total: int, sample: int, count: int, random_seed: int) -> list[Split]:
-    """Divide the executions of all recordings at random.
-
-    Parameters
-    ----------
-    total : int
-        Executions there are.
-    sample : int
-        Executions in the sample; the normal set has the others, at most 100.
-    count : int
-    random_seed : int
-
-    Returns
-    -------
-    list of Split
-        None if there are too few executions.
-    """
+    """Divide the executions of all recordings at random."""
     if total < sample + least_normal(sample):
         return []
     rng = np.random.default_rng([random_seed, sample, 0])
@@ -413,21 +398,7 @@ def shuffled_splits(total: int, sample: int, count: int, random_seed: int) -> li
 
 
 def session_splits(session: I64, sample: int, count: int, random_seed: int) -> list[Split]:
-    """Draw the sample from one recording, and the normal set from the others.
-
-    Parameters
-    ----------
-    session : int64 [executions]
-    sample : int
-    count : int
-        Splits, but at least ten of every recording.
-    random_seed : int
-
-    Returns
-    -------
-    list of Split
-        As many of every recording that is large enough.
-    """
+    """Draw the sample from one recording, and the normal set from the others."""
     rng = np.random.default_rng([random_seed, sample, 1])
     fitting = _fitting(session, sample)
     draws = max(_LEAST_DRAWS, count // max(len(fitting), 1))
@@ -449,13 +420,7 @@ def _fitting(session: I64, sample: int) -> list[int]:
 
 
 def missing(session: I64, sample: int) -> list[Missing]:
-    """Say what the recordings lack for a size.
-
-    Parameters
-    ----------
-    session : int64 [executions]
-    sample : int
-    """
+    """Say what the recordings lack for a size."""
     result = []
     lacking = sample + least_normal(sample) - len(session)
     if lacking > 0:

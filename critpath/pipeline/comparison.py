@@ -156,23 +156,7 @@ def judge(
     progress: Callable[[str], None] | None = None,
     screening: bool = True,
 ) -> Judgement:
-    """Find the types of two sets, their outliers, and whether the sample is slower.
-
-    Parameters
-    ----------
-    normal, sample : VectorTable
-        Over the same symbols; at least one execution each.
-    settings : CompareSettings
-    labels : (sequence of str, sequence of str)
-        What the program says of the type of every normal and sample execution, ""
-        where it says nothing.
-    sessions : (int64 array or None, int64 array or None)
-        Recording session of every normal and sample execution.
-    progress : callable or None
-        Told what is being done.
-    screening : bool
-        Find out how often the paper's rules alarm.
-    """
+    """Find the types of two sets, their outliers, and whether the sample is slower."""
     from critpath.cluster.outliers import outliers
     from critpath.cluster.types import find_types, labels_are_usable
     from critpath.detect.coarse import detect
@@ -233,15 +217,7 @@ def judge(
 def explain(
     comparison: Analysis, coder: Coder, settings: CompareSettings, tell: Progress
 ) -> Analysis:
-    """Align the executions that stand out with their normal group, and name the causes.
-
-    Parameters
-    ----------
-    comparison : Analysis
-        Everything up to the outliers.
-    coder : Coder
-        Of both sets.
-    """
+    """Align the executions that stand out with their normal group, and name the causes."""
     from critpath.detect.verdict import ERROR
     from critpath.localize.causes import Explained, group_causes, in_order_of_causes
     from critpath.localize.segments import find_context, is_throttled, select_executions

@@ -84,17 +84,7 @@ def catch_failure(work: Callable[[Task], Result], task: Task) -> Result | Failur
 
 
 def choose_jobs(jobs: int | None, recordings: Sequence[Path], limit: int = 0) -> int:
-    """Return how many processes read some recordings.
-
-    Parameters
-    ----------
-    jobs : int or None
-        As many as asked for; None for as many as pay: no more than processors, one for
-        every 64 MB of trace, and as many as there is memory for.
-    recordings : sequence of Path
-    limit : int
-        Bytes that none of them goes beyond; 0 for no limit.
-    """
+    """Return how many processes read some recordings."""
     most = len(recordings)
     if jobs is not None or most < 2:
         return max(1, min(jobs or 1, most))
@@ -407,11 +397,6 @@ def _within(seconds: float, work: Callable[[], Result]) -> Result:
     """Do something that may never end, and wait so long for it.
 
     It goes on in its thread, which ends with this process.
-
-    Raises
-    ------
-    _LateError
-        If it is not done.
     """
     import queue
     import threading

@@ -79,19 +79,7 @@ class ExtractSettings:
 def extract_recording(
     recording: Path, settings: ExtractSettings, progress: Progress | None = None
 ) -> Iterator[PathSet]:
-    """Extract the critical path of every execution of one recording.
-
-    Yields
-    ------
-    PathSet
-        One, or several of the same recording, in order, that belong together.  Whoever
-        does not take all of them closes the generator: it may hold a temporary file.
-
-    Raises
-    ------
-    UnreadableError, UsageError
-        As the readers and finders do.
-    """
+    """Extract the critical path of every execution of one recording."""
     from critpath.executions.find import add_label, choose_specification
     from critpath.executions.marker import MARKER_EVENTS
     from critpath.executions.specification import get_event_requests
@@ -354,29 +342,7 @@ def replay_stream(
     *,
     complete: Callable[[Events], Events] = lambda events: events,
 ) -> ReplayedRecording:
-    """Replay a recording, as often as it takes to know what has to be known before.
-
-    Parameters
-    ----------
-    opener : RecordingOpener
-        Of the recording.
-    assumed : Assumptions
-        What to begin with.
-    specifications : collection of Specification
-        Of executions that will be looked for.
-    budget : Budget
-    complete : callable
-        Adds what a manifest knows to what the traces say.
-
-    Returns
-    -------
-    ReplayedRecording
-
-    Raises
-    ------
-    UnreadableError
-        As the readers do; or if the recording changes while it is read.
-    """
+    """Replay a recording, as often as it takes to know what has to be known before."""
     for _ in range(_MOST_PASSES):
         blocks: BlockStore = SpilledBlocks() if budget.spills else PackedBlocks()
         try:

@@ -31,11 +31,6 @@ def usable_cores(root: Path = _ROOT) -> int:
     """Return how many processors this process may use: at least 1.
 
     Those that it may run on, and no more than its control group has time for.
-
-    Parameters
-    ----------
-    root : Path
-        Where ``proc`` and ``sys`` are.
     """
     try:
         cores = len(os.sched_getaffinity(0))
@@ -51,16 +46,6 @@ def available_memory(root: Path = _ROOT) -> int:
     That is what ``/proc/meminfo`` calls available, or what is left to this process's control
     group if that is less.  Inactive cache counts as free: the kernel takes
     it back before a limit is met.
-
-    Parameters
-    ----------
-    root : Path
-        Where ``proc`` and ``sys`` are.
-
-    Returns
-    -------
-    int
-        `sys.maxsize` where nothing is known.
     """
     found = [sys.maxsize]
     with suppress(OSError, ValueError, StopIteration):
@@ -177,14 +162,7 @@ class Budget:
 
     @classmethod
     def within(cls, limit: int) -> Self:
-        """Return what fits beside what this process takes now.
-
-        Parameters
-        ----------
-        limit : int
-            Bytes of resident memory for the whole process; 0 for no limit.  One that leaves
-            no room to work is exceeded: `require_room` refuses it before.
-        """
+        """Return what fits beside what this process takes now."""
         if not limit:
             return cls()
         free = max(limit - _itself() - _WRITING, _LEAST)
@@ -208,20 +186,7 @@ def least_room() -> int:
 
 
 def require_room(limit: int, jobs: int, least: int | None = None) -> None:
-    """Refuse a limit that leaves no room to work, before any work.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes for all jobs together; 0 for no limit.
-    jobs : int
-    least : int or None
-        What `least_room` returned, if it was called already.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Refuse a limit that leaves no room to work, before any work."""
     if not limit:
         return
     if least is None:

@@ -387,20 +387,7 @@ def _make_read_only(paths: PathSet) -> PathSet:
 
 
 def fit_jobs(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettings) -> int:
-    """Return how many processes read some recordings.
-
-    Parameters
-    ----------
-    jobs : int or None
-        As many as asked for; None for as many as pay and there is memory for.
-    recordings : sequence of Path
-    settings : ExtractSettings
-
-    Raises
-    ------
-    UsageError
-        If there is not enough memory for them.
-    """
+    """Return how many processes read some recordings."""
     limit = settings.max_memory
     count = choose_jobs(jobs, recordings, limit)
     if not recordings or not limit:
@@ -416,19 +403,7 @@ def fit_jobs(jobs: int | None, recordings: Sequence[Path], settings: ExtractSett
 def split_resources(
     settings: ExtractSettings, count: int, jobs: int | None, *, remote: bool = False
 ) -> ExtractSettings:
-    """Divide what there is among as many as read at the same time.
-
-    Parameters
-    ----------
-    settings : ExtractSettings
-    count : int
-        Processes that read, as `fit_jobs` has it.
-    jobs : int or None
-        Processors that they may use, None for all: where there are two for each, one decodes
-        what the other will replay.
-    remote : bool
-        In processes of another engine: no thread is started there.
-    """
+    """Divide what there is among as many as read at the same time."""
     cores = usable_cores() if jobs is None else min(jobs, usable_cores())
     return replace(
         settings,

@@ -160,7 +160,7 @@ class Gate:
         """Skip, or fail, where this machine may not record."""
         from critpath.record import preflight  # noqa: PLC0415 - start-up time
 
-        found = preflight.look(self.place)
+        found = preflight.check_machine(self.place)
         wanted = settings["recorder"]
         names = list(found.recorders) if wanted == "auto" else [wanted]
         able = [n for n in names if not any(o.fatal for o in found.recorders[n])]

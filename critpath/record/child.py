@@ -1,7 +1,7 @@
-"""A recording made by a process of its own.
+"""Records in a child process.
 
-A recorder handles signals and adopts orphans of its command; in a program that has
-children and signal handlers already, such as a test runner, it must not.
+A recorder handles signals and adopts orphans of its command.  It must not do so in a
+program that has children and signal handlers of its own, such as a test runner.
 """
 
 from __future__ import annotations
@@ -14,16 +14,12 @@ from collections.abc import Sequence
 def record_in_child(arguments: Sequence[str]) -> tuple[int, str]:
     """Run ``critpath record`` and wait for it.
 
-    Parameters
-    ----------
-    arguments : sequence of str
-
     Returns
     -------
     code : int
-        As `critpath record`: the command's, or 125.
+        The exit code of `critpath record`: the command's, or 125.
     stderr : str
-        What critpath and the command wrote there; stdout is this process's.
+        What critpath and the command wrote to stderr; stdout is inherited.
     """
     # -P: a directory called critpath where the tests run is not this package.
     command = [sys.executable, "-P", "-m", "critpath", "record", *arguments]

@@ -1,4 +1,4 @@
-"""Finds and removes what recorders that were killed left on this machine.
+"""Finds and removes what killed recorders left on this machine.
 
 Nothing is touched whose owner may be alive: a leftover carries the name of a session
 (see `critpath_marks.sessions`) whose process is gone.
@@ -19,8 +19,8 @@ from typing import Final
 from critpath.errors import CritpathError
 from critpath.record.identity import SESSION_VARIABLE
 from critpath.record.recorder import RECORDERS, Leftover
-from critpath.record.recovery import unfinished_leftovers
-from critpath.record.registry import alone, entries, registry_directory
+from critpath.record.recovery import find_unfinished
+from critpath.record.registry import cleanup_lock, read_entries, registry_directory
 from critpath_marks.sessions import owner_of, pid_namespace, start_time
 
 _PATIENCE: Final = 2.0  # seconds a process has to end after SIGTERM
@@ -31,43 +31,38 @@ _ORDER: Final = ("process", "session", "daemon", "instance", "recording", "direc
 _ROUNDS: Final = 6
 
 
-def all_leftovers() -> list[Leftover]:
-    """Return everything that dead recorders left, in the order to remove it in."""
+def find_leftovers() -> list[Leftover]:
+    """Return everything that dead recorders left, in the order to remove it."""
     found: list[Leftover] = []
     for module in RECORDERS.values():
         # A recorder that cannot look here must not hide what the other one left.
         try:
-            found += importlib.import_module(module).leftovers()
+            found += importlib.import_module(module).find_leftovers()
         except (CritpathError, OSError, ImportError, ValueError):
             continue
-    found += unfinished_leftovers()
+    found += find_unfinished()
     found += _processes(_killed({leftover.session for leftover in found}))
     return sorted(found, key=lambda x: (_rank(x.kind), x.session, x.name))
 
 
 def remove_leftovers(tell: Callable[[Leftover, CritpathError | None], None]) -> bool:
-    """Remove everything that dead recorders left.
+    """Remove everything that dead recorders left; return whether all of it is gone.
 
     Parameters
     ----------
     tell : callable
-        Told of each leftover once, with the error if it could not be removed.
-
-    Returns
-    -------
-    bool
-        Whether all of it is gone.
+        Called once for each leftover, with the error if it could not be removed.
     """
-    if not all_leftovers():  # nobody waits for a lock when there is nothing to do
+    if not find_leftovers():  # nobody waits for a lock when there is nothing to do
         return True
-    with alone():
+    with cleanup_lock():
         return _remove_all(tell)
 
 
 def _remove_all(tell: Callable[[Leftover, CritpathError | None], None]) -> bool:
     failed: set[tuple[str, str]] = set()
     for _ in range(_ROUNDS):
-        pending = [x for x in all_leftovers() if (x.kind, x.name) not in failed]
+        pending = [x for x in find_leftovers() if (x.kind, x.name) not in failed]
         if not pending:
             break
         # A process may just have started others; once the rest of its session is gone
@@ -98,23 +93,23 @@ def _rank(kind: str) -> int:
 
 
 def _killed(sessions: set[str]) -> set[str]:
-    """Return those sessions whose recorder was killed, of all whose recorder is gone.
+    """Return those of the dead recorders' sessions that did not end properly.
 
-    A recorder that comes to its end forgets its session even if it must leave the tracing
-    instance: a daemon that the command left running on purpose holds the marker file open.
-    Without a registry nobody can tell one from the other.
+    A recorder that ends unregisters its session even if it must leave the tracing instance:
+    a daemon that the command left running on purpose holds the marker file open.  Without a
+    registry the two cannot be distinguished.
     """
     if registry_directory() is None:
         return sessions
-    return sessions & {entry.session for entry in entries()}
+    return sessions & {entry.session for entry in read_entries()}
 
 
 def _processes(sessions: set[str]) -> Iterator[Leftover]:
-    """Yield the processes that belong to sessions that were not ended properly.
+    """Yield the processes that belong to sessions that did not end properly.
 
-    A process in whose environment such a session is descends from its command.  What a
-    command left running on purpose (a daemon that it started) has the name of a session
-    in its environment, too, but of one that was ended and left nothing else.
+    A process with such a session in its environment descends from the session's command.
+    A daemon that a command left running on purpose has a session there, too, but of one
+    that ended properly and left nothing else.
     """
     sessions = {session for session in sessions if _gone(session)}
     if not sessions:
@@ -135,11 +130,11 @@ def _processes(sessions: set[str]) -> Iterator[Leftover]:
 
 def _gone(session: str) -> bool:
     owner = owner_of(session)
-    return owner is not None and owner.gone() is True
+    return owner is not None and owner.is_gone() is True
 
 
 def session_of(pid: int) -> str:
-    """Return the session that a process was started in, "" for none or one out of reach."""
+    """Return the session that a process was started in, "" if none or if it cannot be read."""
     wanted = SESSION_VARIABLE.encode() + b"="
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
@@ -159,7 +154,7 @@ def _name(pid: int) -> str:
 
 
 def _lineage() -> set[int]:
-    """Return this process and its ancestors: whoever asks to clean is not cleaned away."""
+    """Return this process and its ancestors, which must not be cleaned away."""
     found, pid = set(), os.getpid()
     while pid > 0 and pid not in found:
         found.add(pid)
@@ -172,13 +167,13 @@ def _lineage() -> set[int]:
 
 
 def _recorders() -> set[int]:
-    """Return the processes that record now, should one run inside a dead one's command."""
-    owners = [owner_of(entry.session) for entry in entries()]
-    return {owner.pid for owner in owners if owner is not None and owner.gone() is False}
+    """Return the processes that record now: one may run inside a dead recorder's command."""
+    owners = [owner_of(entry.session) for entry in read_entries()]
+    return {owner.pid for owner in owners if owner is not None and owner.is_gone() is False}
 
 
 def _end(pid: int, started: int) -> None:
-    """End one process: SIGTERM, and SIGKILL if it does not care."""
+    """End one process: SIGTERM, then SIGKILL."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

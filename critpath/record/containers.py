@@ -1,4 +1,4 @@
-"""Which pid namespace a container is: found in /proc alone, whatever runs the container."""
+"""Finds the pid namespace of a container in /proc alone, whatever runs the container."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def resolve_container(name: str) -> int:
 
 
 def _ways(wanted: str, mine: int) -> Iterator[Callable[[_Process], bool]]:
-    """Yield what a name may mean, the most certain first."""
+    """Yield a predicate for each meaning of a name, the most certain first."""
     link = _LINK.fullmatch(wanted)
     if link:
         yield lambda p: p.namespace == int(link[1])
@@ -116,16 +116,13 @@ def _components(pid: int) -> Iterator[str]:
         text = (_PROC / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return
-    yield from names_in(text)
+    yield from cgroup_names(text)
 
 
-def names_in(text: str) -> Iterator[str]:
-    """Yield the components of the paths in a process's cgroup file, whole and stripped.
+def cgroup_names(text: str) -> Iterator[str]:
+    """Yield the components of a cgroup file's paths, whole and without affixes.
 
-    Parameters
-    ----------
-    text : str
-        Lines ``HIERARCHY:CONTROLLERS:PATH``, see cgroups(7).
+    `text` has lines ``HIERARCHY:CONTROLLERS:PATH``, see cgroups(7).
     """
     for line in text.splitlines():
         for component in line.split(":", 2)[-1].split("/"):
@@ -137,15 +134,15 @@ def names_in(text: str) -> Iterator[str]:
 class _HostNames:
     """Host names of UTS namespaces, each looked up once.
 
-    A host name is no file of another process's /proc; it is read by a thread that
-    enters the UTS namespace for a moment, which needs CAP_SYS_ADMIN.
+    /proc does not show another process's host name: a thread enters its UTS namespace for
+    a moment, which needs CAP_SYS_ADMIN.
     """
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
 
     def of(self, pid: int) -> str:
-        """Return the host name that a process sees, "" if it cannot be known."""
+        """Return the host name that a process sees, "" if unknown."""
         path = f"/proc/{pid}/ns/uts"
         try:
             inode = os.stat(path).st_ino  # noqa: PTH116 - no object per process
@@ -204,7 +201,7 @@ def _not_found(wanted: str, mine: int, processes: list[_Process]) -> UsageError:
 
 
 def _listed(namespaces: list[int], processes: list[_Process]) -> str:
-    """Return namespaces with the name and pid of the first process in each."""
+    """Format namespaces with the name and pid of the first process in each."""
     parts = []
     for namespace in namespaces[:_SHOWN]:
         # The namespace's init process is its oldest; pids may have wrapped around, but

@@ -1,7 +1,7 @@
-"""Directories held by a descriptor: what is done in them does not depend on their names.
+"""Directories opened by descriptor, so that what is done in them does not depend on names.
 
-Root writes below a directory of a user's while a program of that user runs.  A name can
-lead elsewhere from one moment to the next; a descriptor cannot.
+Root writes into a user's directory while a program of that user runs.  The program can
+exchange a name at any moment; a descriptor keeps pointing at the same directory.
 """
 
 from __future__ import annotations
@@ -14,48 +14,41 @@ _DESCRIPTORS: Final = Path("/proc/self/fd")
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def hold(name: str | Path, *, within: int | None = None) -> int:
-    """Open a directory, which is no link; the descriptor is not inherited.
-
-    Parameters
-    ----------
-    name : str or Path
-    within : int, optional
-        Descriptor of the directory that has it.
-    """
-    return os.open(name, _FLAGS, dir_fd=within)
+def open_dir(name: str | Path, *, dir_fd: int | None = None) -> int:
+    """Open a directory that is no link; children do not inherit it."""
+    return os.open(name, _FLAGS, dir_fd=dir_fd)
 
 
-def through(descriptor: int) -> Path:
-    """Return a path that leads through a descriptor, for this process only."""
+def proc_fd_path(descriptor: int) -> Path:
+    """Return the path of an open descriptor, valid in this process only."""
     return _DESCRIPTORS / str(descriptor)
 
 
-def is_through(path: Path) -> bool:
-    """Tell whether a path is that of a descriptor: by its own name it is a link."""
+def is_proc_fd_path(path: Path) -> bool:
+    """Return whether a path comes from `proc_fd_path`; the path itself is a link."""
     return path.parent == _DESCRIPTORS
 
 
-def for_children(path: Path) -> Path:
-    """Return a path as a program that this process starts may use it, for as long as both live."""
+def path_for_children(path: Path) -> Path:
+    """Return a `proc_fd_path` in a form that child processes can open while this one lives."""
     descriptor = str(path).removeprefix("/proc/self/")
     return path if descriptor == str(path) else Path(f"/proc/{os.getpid()}/{descriptor}")
 
 
 def identity_of(status: os.stat_result) -> tuple[int, int]:
-    """Return what tells a file from all others that are there."""
+    """Return device and inode, which identify a file among all that exist."""
     return status.st_dev, status.st_ino
 
 
-def say_name(error: BaseException, held: Path, name: Path) -> None:
-    """Give an error the name that the user knows, for the path through a descriptor."""
+def restore_name_in_error(error: BaseException, held: Path, name: Path) -> None:
+    """Replace a descriptor's path by the user's name for it in everything that an error shows."""
     for attribute in ("what", "do", "filename", "filename2"):
         said = getattr(error, attribute, None)
         if isinstance(said, str):
-            setattr(error, attribute, with_name(said, held, name))
-    error.args = tuple(with_name(a, held, name) if isinstance(a, str) else a for a in error.args)
+            setattr(error, attribute, restore_name(said, held, name))
+    error.args = tuple(restore_name(a, held, name) if isinstance(a, str) else a for a in error.args)
 
 
-def with_name(text: str, held: Path, name: Path) -> str:
-    """Return a sentence with the name that the user knows."""
+def restore_name(text: str, held: Path, name: Path) -> str:
+    """Replace a descriptor's path by the user's name for it in a text."""
     return text.replace(f"{held}/", f"{name}/").replace(str(held), str(name))

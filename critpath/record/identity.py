@@ -17,19 +17,19 @@ NO_PROC: Final = (
     "/proc is not mounted, or not that of this process's pid namespace",
     "mount -t proc proc /proc",
 )
-ALIEN_CLOCK: Final = (
+FOREIGN_CLOCK: Final = (
     "this is inside a time namespace: its clock is not the one that the kernel's events have",
     "record outside, choosing the container: critpath record -a --container NAME",
 )
 
 
-def no_proc() -> bool:
-    """Tell whether the kernel's word on processes is missing, which everything here needs."""
+def lacks_proc() -> bool:
+    """Return whether /proc does not show this process, so that nothing here can work."""
     return not start_time(os.getpid())
 
 
-def alien_clock() -> bool:
-    """Tell whether this process's monotonic clock is not the kernel's (a time namespace)."""
+def has_foreign_clock() -> bool:
+    """Return whether this process is in a time namespace with another monotonic clock."""
     try:
         text = Path("/proc/self/timens_offsets").read_text(encoding="ascii")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What is on disk of a recording that is not finished yet, or cannot be for now."""
+"""Reads and writes what a recording says of itself: ``critpath.json`` and the runs so far."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from typing import Any, Final
 from critpath.errors import CritpathError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, Manifest, Run
 from critpath.model.recording import RECORDING
-from critpath.record.output import Place
-from critpath.record.reading import RUNS, noted_runs
-from critpath.record.recorder import TRACE, Recorded, Request, UnfinishedError
+from critpath.record.output import OutputDirectory
+from critpath.record.reading import RUNS, read_runs
+from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
 from critpath.units import plural
 
 
-def first_manifest(
-    request: Request,
+def initial_manifest(
+    request: RecordRequest,
     index: int,
     *,
     session: str,
@@ -33,18 +33,9 @@ def first_manifest(
     container: int,
     notes: Sequence[str],
 ) -> Manifest:
-    """Return the manifest that says whose a recording is, before there is anything of it.
+    """Return the manifest of the command number `index`, written before anything is recorded.
 
-    Parameters
-    ----------
-    request : Request
-    index : int
-        Of the command.
-    session, recorder : str
-        The recorder's name.
-    container : int
-        Pid namespace of the container that is recorded, 0 for none.
-    notes : sequence of str
+    `container` is the pid namespace that is recorded, 0 for none.
     """
     names = [directory.name for directory in request.directories(request.output)]
     whole = f"process,ns={container}" if container else ""
@@ -71,13 +62,10 @@ def first_manifest(
     )
 
 
-def note_run(directory: Path, run: Run) -> str:
-    """Note a run that ended: a recorder that is killed must not lose it.
+def append_run(directory: Path, run: Run) -> str:
+    """Append a finished run to the list on disk, in case the recorder is killed.
 
-    Returns
-    -------
-    str
-        What is to be said if it cannot be noted, which is no reason to end the runs.
+    Returns a warning if that fails, else ""; it is no reason to end the recording.
     """
     line = json.dumps(asdict(run)).encode() + b"\n"
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -99,30 +87,25 @@ def complete_manifests(
     manifests: Mapping[Path, Manifest],
     state: str,
     end: int,
-    recorded: Recorded,
+    recorded: RecorderResult,
     said: Sequence[str],
 ) -> list[Manifest]:
-    """Write the manifests of a recording that has its trace; its runs are in there.
+    """Write the final manifest of each recording and remove the lists of runs.
 
     Parameters
     ----------
     manifests : mapping
-        Each recording's directory and what was known of it until now.
+        Each recording's directory and its manifest so far, with its runs.
     state : str
     end : int
-        Until when it was recorded (ns).
-    recorded : Recorded
-    said : sequence of str
-        All warnings.
-
-    Returns
-    -------
-    list of Manifest
+        When recording ended (ns).
+    recorded : RecorderResult
+    warnings : sequence of str
 
     Raises
     ------
     UnfinishedError
-        If one cannot be written; the recording is then as unfinished as before.
+        If one cannot be written; the recording stays unfinished.
     """
     loss = tuple(loss for loss in recorded.loss if loss.events or loss.packets)
     changes: dict[str, Any] = {"state": state, "end": end, "loss": loss}
@@ -144,25 +127,18 @@ def complete_manifests(
 
 
 def keep_unfinished(
-    place: Place, manifests: Mapping[Path, Manifest], notes: Sequence[str], error: UnfinishedError
+    place: OutputDirectory,
+    manifests: Mapping[Path, Manifest],
+    notes: Sequence[str],
+    error: UnfinishedError,
 ) -> CritpathError:
-    """Keep what was recorded, as a killed recorder leaves it, for whoever makes room.
-
-    Parameters
-    ----------
-    place : Place
-    manifests : mapping
-        Each recording's directory and what is known of it; the first has the data.
-    notes : sequence of str
-        What else is to be said of it.
-    error : UnfinishedError
-        Why there is no trace.
+    """Keep what was recorded as a killed recorder would leave it, to be finished later.
 
     Returns
     -------
     CritpathError
-        What is to be said: an `UnfinishedError` if the recording is kept.  It is not, and
-        nothing else is, where its directory or the data in it are gone.
+        The error to raise: an `UnfinishedError` if the recording is kept.  Nothing is kept
+        where the directory or the data in it are gone.
     """
     first = next(iter(manifests))
     try:
@@ -188,7 +164,7 @@ def keep_unfinished(
             )
         except OSError:
             missing = len(
-                {r.number for r in manifest.runs} - {r.number for r in noted_runs(directory)}
+                {r.number for r in manifest.runs} - {r.number for r in read_runs(directory)}
             )
             if missing:
                 unsaid.append(f"; {plural(missing, 'run')} could not be noted and will be missing")
@@ -203,7 +179,7 @@ def keep_unfinished(
 # Writes a recording's manifest, whole or not at all.
 
 
-def to_json(manifest: Manifest) -> str:
+def manifest_to_json(manifest: Manifest) -> str:
     """Return the text of ``critpath.json``."""
     document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
     # In ASCII, which is read in a fourth of the memory; an argument that is no UTF-8 has
@@ -212,20 +188,14 @@ def to_json(manifest: Manifest) -> str:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Write ``critpath.json`` into a recording's directory.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; an earlier one is then still there.
-    """
+    """Replace ``critpath.json`` atomically; after an OSError the earlier one is still there."""
     place = directory / MANIFEST
     unfinished = directory / f".{MANIFEST}.{os.getpid()}"
     try:
         # O_EXCL: never through a link that someone else put there.
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-            stream.write(to_json(manifest))
+            stream.write(manifest_to_json(manifest))
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(place)
@@ -245,7 +215,7 @@ INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC
 
 
 def host_facts() -> Mapping[str, object]:
-    """Return name, kernel release, machine, cpus, cpu model and memory (bytes)."""
+    """Return name, kernel release, machine, CPU count, CPU model and memory (bytes)."""
     system = os.uname()
     return {
         "name": system.nodename,
@@ -258,7 +228,7 @@ def host_facts() -> Mapping[str, object]:
 
 
 def clock_facts() -> Mapping[str, object]:
-    """Return the trace's clock: its name, and what makes its times those of day (ns)."""
+    """Return the trace clock's name and its offset from the Unix epoch (ns)."""
     # The narrowest of some tries: a preemption between the readings would count as time.
     tries = []
     for _ in range(5):
@@ -283,19 +253,9 @@ def _cpu_model() -> str:
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """Make a directory with the same files: hard links, copies where links fail.
+    """Copy a directory with hard links, or copies where links fail.
 
-    Parameters
-    ----------
-    source : Path
-        Links in it are copied as links.
-    target : Path
-        Must not be there.
-
-    Raises
-    ------
-    UnfinishedError
-        If it cannot be made; what there is of it stays.
+    `target` must not exist.  Raises UnfinishedError, and leaves what was made.
     """
     try:
         shutil.copytree(source, target, symlinks=True, copy_function=_link)

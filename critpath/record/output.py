@@ -1,7 +1,7 @@
-"""Where a recording is put: nothing that is not ours is ever replaced or followed.
+"""The output directory: nothing that is not ours is ever replaced or followed.
 
-Its parent and itself are held by descriptors from the check on: the parent may be of a user
-whose program is recorded as root, and names there may be exchanged at any moment.
+Its parent and itself are open descriptors from the check on: a user whose program is
+recorded as root may own the parent and exchange names there at any moment.
 """
 
 from __future__ import annotations
@@ -17,9 +17,15 @@ from typing import Final
 from critpath.errors import CritpathError, UsageError
 from critpath.model import MANIFEST, MANIFEST_FORMAT
 from critpath.model.recording import MANIFEST_BYTES
-from critpath.record.dirfd import hold, identity_of, say_name, through, with_name
+from critpath.record.dirfd import (
+    identity_of,
+    open_dir,
+    proc_fd_path,
+    restore_name,
+    restore_name_in_error,
+)
 from critpath.record.recorder import NORMAL, SAMPLE
-from critpath.record.user import User, hand_over_held
+from critpath.record.user import User, hand_over_fd
 from critpath.untrusted import load_json
 
 _FAMILY: Final = MANIFEST_FORMAT.rpartition("/")[0] + "/"  # any version of ours
@@ -27,7 +33,7 @@ _ROOM: Final = 300 * 2**20  # bytes that should be free
 
 
 @dataclass
-class Place:
+class OutputDirectory:
     """The output directory, from the check to the finished recording.
 
     Attributes
@@ -35,7 +41,7 @@ class Place:
     target : Path
         What the user named.
     building : Path
-        Where the recording is written: ``target``, or beside it if that is replaced.
+        Where the recording is written: ``target``, or a sibling if ``target`` is replaced.
     identity : tuple of int
         Device and inode of ``building`` once it is made.
     """
@@ -49,22 +55,14 @@ class Place:
     _held: int = -1
 
     @classmethod
-    def check(cls, output: Path, session: str, *, force: bool) -> Place:
-        """Check the output before any work.
-
-        Parameters
-        ----------
-        output : Path
-        session : str
-            For the name of what is built beside.
-        force : bool
-            A recording that is there may be replaced.
+    def check(cls, output: Path, session: str, *, force: bool) -> OutputDirectory:
+        """Check the output before any work is done; `session` names the sibling to build in.
 
         Raises
         ------
         UsageError
-            If it is there and not an empty directory, or a recording and ``force``; if
-            it is a link, or its parent is not a directory that can be written.
+            If it exists and is neither an empty directory nor, with `force`, a recording; if
+            it is a link, or its parent is not a writable directory.
         """
         # Not resolve(): a link as the last component is refused, not followed.
         target = Path(os.path.abspath(output))  # noqa: PTH100 - as above
@@ -119,27 +117,27 @@ class Place:
         self.building = target.parent / f".{target.name[:100]}.{session}"
 
     @property
-    def writing(self) -> Path:
-        """Where to write: ``building``, once it is made through the descriptor of it."""
-        return self.building if self._held < 0 else through(self._held)
+    def write_path(self) -> Path:
+        """The path to write to: ``building``, through its descriptor once it is made."""
+        return self.building if self._held < 0 else proc_fd_path(self._held)
 
-    def named(self, text: str) -> str:
-        """Return a sentence with the name that the user knows for `writing`."""
-        return with_name(text, self.writing, self.building)
+    def restore_name(self, text: str) -> str:
+        """Replace `write_path` by the user's name for it in a text."""
+        return restore_name(text, self.write_path, self.building)
 
-    def name_in(self, error: BaseException) -> None:
-        """Give an error the name that the user knows for `writing`."""
-        say_name(error, self.writing, self.building)
+    def restore_name_in_error(self, error: BaseException) -> None:
+        """Replace `write_path` by the user's name for it in an error."""
+        restore_name_in_error(error, self.write_path, self.building)
 
     def close(self) -> None:
-        """Let go of the descriptors."""
+        """Close the descriptors."""
         for descriptor in (self._held, self._parent):
             if descriptor >= 0:
                 os.close(descriptor)
         self._held = self._parent = -1
 
-    def room(self) -> int | None:
-        """Return the bytes that are free, if they may be too few."""
+    def low_free_space(self) -> int | None:
+        """Return the free bytes if they may be too few, else None."""
         # A directory that is there may be a file system of its own.
         try:
             found = os.statvfs(self.target if self._was_there else self.target.parent)
@@ -149,7 +147,7 @@ class Place:
         return free if found.f_blocks and free < _ROOM else None
 
     def make(self) -> None:
-        """Make the directory, for nobody else to look into."""
+        """Make the directory, readable by its owner only."""
         if not self._was_there:
             try:
                 os.mkdir(self.building.name, 0o700, dir_fd=self._parent)
@@ -158,7 +156,7 @@ class Place:
                     f"cannot make {self.building}: {error.strerror}",
                     "name another directory with -o",
                 ) from None
-        held = hold(self.building.name, within=self._parent)
+        held = open_dir(self.building.name, dir_fd=self._parent)
         status = os.fstat(held)
         with contextlib.suppress(OSError):  # not ours: what is in it is
             os.fchmod(held, 0o700)
@@ -179,15 +177,10 @@ class Place:
         self._held, self.identity = held, identity_of(status)
 
     def check_unchanged(self) -> None:
-        """Check that the directory is the one that was made, before more is written there.
+        """Raise CritpathError if the directory was moved or exchanged while recording.
 
-        What is written goes into that one in any case; but who exchanged it would have
-        another recording, or none, under its name.
-
-        Raises
-        ------
-        CritpathError
-            If it was moved away or exchanged while recording.
+        Writes go to the original directory in any case, but its name may now lead to another
+        recording, or to none.
         """
         if not self._is_there():
             raise CritpathError(
@@ -196,7 +189,7 @@ class Place:
             )
 
     def _look(self, name: str) -> os.stat_result:
-        """Return the status of a name in the parent directory, or of a link there."""
+        """Return the status of a name in the parent directory, not following a link."""
         return os.stat(name, dir_fd=self._parent, follow_symlinks=False)
 
     def _lexists(self, name: str) -> bool:
@@ -215,18 +208,18 @@ class Place:
     def _is_ours(self, name: str) -> bool:
         return is_ours(name, self._parent)
 
-    def settle(self, user: User | None) -> str:
-        """Give the finished recording its owner and its name.
+    def publish(self, user: User | None) -> str:
+        """Give the finished recording its owner and its final name.
 
         Returns
         -------
         str
-            What is to be said if it is there, but not wholly the user's.
+            A warning if it could not be handed over wholly, else "".
 
         Raises
         ------
         CritpathError
-            If it cannot replace what is there; it is then beside it, under another name.
+            If it cannot replace the old one; it is then beside it, under another name.
         """
         if not self._is_there():
             raise CritpathError(
@@ -235,7 +228,7 @@ class Place:
             )
         if user is None and self._owner is not None:
             user = User(*self._owner, groups=(), environment={})
-        wrong = hand_over_held(self._held, user)
+        wrong = hand_over_fd(self._held, user)
         if self.building == self.target:
             return wrong
         # Recording may have taken hours: what was checked before it may be gone.
@@ -267,7 +260,7 @@ class Place:
         os.rename(name, to, src_dir_fd=self._parent, dst_dir_fd=self._parent)
 
     def _beside(self, why: str) -> CritpathError:
-        """Put a finished recording beside its place; return what is to be said."""
+        """Rename a finished recording to a free name beside it; return the error to raise."""
         beside = self.building.with_name(self.building.name.removeprefix("."))
         try:
             self._move(self.building.name, beside.name)
@@ -276,7 +269,7 @@ class Place:
         return CritpathError(why, f"the new recording is {beside}")
 
     def discard(self) -> None:
-        """Remove what was written; a directory that was there before stays, empty."""
+        """Remove what was written; a directory that existed before stays, empty."""
         if self._held < 0 or not self._is_there():
             return
         _empty(self._held)
@@ -288,7 +281,7 @@ class Place:
                 os.rmdir(self.building.name, dir_fd=self._parent)
 
     def size(self) -> int:
-        """Return the bytes that the recording takes; hard links count once."""
+        """Return the size of the recording in bytes; hard links count once."""
         seen = {}
         for _, _, files, place in os.fwalk(".", dir_fd=self._held):
             for name in files:
@@ -303,8 +296,8 @@ def _unusable(output: Path, error: OSError | ValueError) -> UsageError:
 
 
 def _content(name: str, parent: int) -> list[str]:
-    """Return what a directory holds, sorted."""
-    directory = hold(name, within=parent)
+    """Return the sorted names in a directory."""
+    directory = open_dir(name, dir_fd=parent)
     try:
         return sorted(os.listdir(directory))  # noqa: PTH208 - a descriptor
     finally:
@@ -328,16 +321,9 @@ def _check_parent(parent: Path) -> None:
 
 
 def is_ours(name: str, parent: int) -> bool:
-    """Tell whether a directory is a recording, or two that were made in alternation.
-
-    Parameters
-    ----------
-    name : str
-    parent : int
-        Descriptor of the directory that it is in.
-    """
+    """Return whether the directory `name` in `parent` is a recording, or an interleaved pair."""
     try:
-        directory = hold(name, within=parent)
+        directory = open_dir(name, dir_fd=parent)
     except OSError:
         return False
     try:
@@ -354,7 +340,7 @@ def is_ours(name: str, parent: int) -> bool:
 
 
 def _is_recording(directory: int) -> bool:
-    """Tell whether a directory holds a manifest of ours, of whatever version."""
+    """Return whether a directory holds a manifest of ours, of any version."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(MANIFEST, flags, dir_fd=directory), "rb") as stream:

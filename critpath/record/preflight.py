@@ -1,4 +1,4 @@
-"""What stands between this machine and a recording, all of it at once, each with its fix."""
+"""Checks what this machine lacks for recording, each thing with its fix."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.record.identity import ALIEN_CLOCK, NO_PROC, alien_clock, no_proc
-from critpath.record.recorder import RECORDERS, Obstacle, RecorderSettings
+from critpath.record.identity import FOREIGN_CLOCK, NO_PROC, has_foreign_clock, lacks_proc
+from critpath.record.recorder import RECORDERS, RecorderSettings, Requirement
 from critpath_marks.sessions import pid_namespace
 
 # The kernel's own pid namespace has a fixed inode number (PROC_PID_INIT_INO).
@@ -35,8 +35,8 @@ class Preflight:
     Attributes
     ----------
     recorders : mapping
-        Name of each recorder to its obstacles, in the order that ``auto`` tries them.
-    obstacles : tuple of Obstacle
+        For each recorder, what it lacks here, in the order that ``auto`` tries them.
+    obstacles : tuple of Requirement
         What concerns every recorder.
     host : mapping
         Facts, as JSON has them: ``kernel``, ``machine``, ``cpus``, ``clocksource``,
@@ -44,8 +44,8 @@ class Preflight:
         ``free_bytes``.
     """
 
-    recorders: Mapping[str, tuple[Obstacle, ...]]
-    obstacles: tuple[Obstacle, ...]
+    recorders: Mapping[str, tuple[Requirement, ...]]
+    obstacles: tuple[Requirement, ...]
     host: Mapping[str, object]
 
     @property
@@ -59,33 +59,27 @@ class Preflight:
         )
 
 
-def look(directory: Path, settings: RecorderSettings | None = None) -> Preflight:
-    """Look at everything that a recording into a directory needs.
-
-    Parameters
-    ----------
-    directory : Path
-        Where recordings would go; it need not exist.
-    settings : RecorderSettings, optional
-        What would be recorded.
-    """
+def check_machine(directory: Path, settings: RecorderSettings | None = None) -> Preflight:
+    """Check everything that a recording into `directory` needs; it need not exist."""
     host = _host(directory)
     return Preflight(
-        recorders={name: _obstacles(name, settings) for name in RECORDERS},
+        recorders={name: _missing_requirements(name, settings) for name in RECORDERS},
         obstacles=tuple(_general(host)),
         host=host,
     )
 
 
-def _obstacles(recorder: str, settings: RecorderSettings | None) -> tuple[Obstacle, ...]:
+def _missing_requirements(
+    recorder: str, settings: RecorderSettings | None
+) -> tuple[Requirement, ...]:
     try:
-        return tuple(importlib.import_module(RECORDERS[recorder]).obstacles(settings))
+        return tuple(importlib.import_module(RECORDERS[recorder]).missing_requirements(settings))
     except CritpathError as error:
-        return (Obstacle("failed", error.what, error.do),)
+        return (Requirement("failed", error.what, error.do),)
     except (OSError, ImportError) as error:
         # One recorder that cannot even look must not hide the other.
         return (
-            Obstacle(
+            Requirement(
                 "failed",
                 f"the {recorder} recorder cannot look at this machine: {error}",
                 "install critpath again, or report this with critpath doctor --json",
@@ -110,13 +104,15 @@ def _host(directory: Path) -> dict[str, object]:
     }
 
 
-def _general(host: Mapping[str, object]) -> list[Obstacle]:
+def _general(host: Mapping[str, object]) -> list[Requirement]:
     found = []
     if sys.platform != "linux":
-        found.append(Obstacle("linux", "only Linux can be recorded", "record on a Linux machine"))
+        found.append(
+            Requirement("linux", "only Linux can be recorded", "record on a Linux machine")
+        )
     elif _alien_namespace():
         found.append(
-            Obstacle(
+            Requirement(
                 "pid-namespace",
                 "this is inside a container (its own pid namespace): the kernel numbers processes "
                 "differently there than here",
@@ -124,14 +120,14 @@ def _general(host: Mapping[str, object]) -> list[Obstacle]:
                 fatal=False,
             )
         )
-    if sys.platform == "linux" and no_proc():
-        found.append(Obstacle("proc", *NO_PROC))
-    if alien_clock():
-        found.append(Obstacle("time-namespace", *ALIEN_CLOCK))
+    if sys.platform == "linux" and lacks_proc():
+        found.append(Requirement("proc", *NO_PROC))
+    if has_foreign_clock():
+        found.append(Requirement("time-namespace", *FOREIGN_CLOCK))
     free = host["free_bytes"]
     if isinstance(free, int) and free < _LITTLE_SPACE:
         found.append(
-            Obstacle(
+            Requirement(
                 "disk",
                 f"{free >> 20} MiB are free here; a busy machine makes 50 MB of trace a second",
                 "make room, or record elsewhere: critpath record -o DIR",
@@ -140,7 +136,7 @@ def _general(host: Mapping[str, object]) -> list[Obstacle]:
         )
     if host["clocksource"] in _SLOW_CLOCKS:
         found.append(
-            Obstacle(
+            Requirement(
                 "clock",
                 f"the kernel reads the time from {host['clocksource']}, which is slow: "
                 "every event costs more",
@@ -150,7 +146,7 @@ def _general(host: Mapping[str, object]) -> list[Obstacle]:
         )
     if host["lockdown"] == "confidentiality":
         found.append(
-            Obstacle(
+            Requirement(
                 "lockdown",
                 "the kernel is locked down (confidentiality): nobody may trace it",
                 "boot with lockdown=integrity or without Secure Boot",
@@ -165,7 +161,7 @@ def _alien_namespace() -> bool:
 
 
 def _user() -> dict[str, object]:
-    """Return who records, and whom the command runs as."""
+    """Return who records, and as whom the command runs."""
     import grp  # noqa: PLC0415 - not there on every system that can import critpath
 
     try:
@@ -187,7 +183,7 @@ def _lockdown() -> str:
 
 
 def _container() -> str:
-    """Return what kind of container this runs in, "" for none that shows."""
+    """Return what kind of container this runs in, "" if none can be seen."""
     if Path("/run/.containerenv").exists():
         return "podman"
     if Path("/.dockerenv").exists():
@@ -199,7 +195,7 @@ def _container() -> str:
 
 
 def _free(directory: Path) -> int:
-    """Return how many bytes are free where a directory is, or will be."""
+    """Return the free bytes where a directory is, or will be."""
     for place in (directory.absolute(), *directory.absolute().parents):
         try:
             return shutil.disk_usage(place).free

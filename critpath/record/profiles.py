@@ -1,7 +1,6 @@
-"""Which events a profile names: LTTng session files, which both recorders read.
+"""Recording profiles: LTTng session files, which both recorders read.
 
-The files of ``lttng-sessions/`` are what ``lttng load`` accepts and ``lttng save``
-writes; a user's own of the same form does as well where its place is given.
+The files of ``lttng-sessions/`` are what ``lttng load`` accepts and ``lttng save`` writes.
 """
 
 from __future__ import annotations
@@ -53,13 +52,7 @@ def profile_names() -> tuple[str, ...]:
 
 
 def profile_path(name: str) -> Path:
-    """Return a profile's session file.
-
-    Raises
-    ------
-    UsageError
-        If there is no such profile.
-    """
+    """Return a profile's session file; raises UsageError if there is no such profile."""
     known = profile_names()
     if name not in known:
         raise UsageError(
@@ -111,5 +104,5 @@ def _parse(path: Path) -> ET.Element:
 
 
 def _text(element: ET.Element, name: str, default: str = "") -> str:
-    """Return what a child element holds."""
+    """Return the text of a child element."""
     return (element.findtext(name) or default).strip()

@@ -30,7 +30,7 @@ def read_manifest(directory: Path) -> Manifest:
     Raises
     ------
     UnreadableError
-        If there is none, or it is not one.
+        If there is none, or it is malformed.
     """
     place = directory / MANIFEST
     try:
@@ -60,14 +60,14 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def _check_kinds(values: Mapping[str, object]) -> None:
-    """Check what is relied on here; raises TypeError."""
+    """Check the types of the fields that callers rely on; raises TypeError."""
     for name, kind in _KINDS.items():
         if not isinstance(values.get(name, kind()), kind):
             raise TypeError(f"{name} is not as it should be")
 
 
-def noted_runs(directory: Path) -> Iterator[Run]:
-    """Yield the runs that were noted; the last line may be cut off."""
+def read_runs(directory: Path) -> Iterator[Run]:
+    """Yield the runs that were appended while recording; the last line may be cut off."""
     try:
         text = _read(directory / RUNS)
     except OSError:
@@ -80,7 +80,7 @@ def noted_runs(directory: Path) -> Iterator[Run]:
 
 
 def _run(values: Any) -> Run:
-    """Make a run of a JSON object; raises TypeError or ValueError if it is none."""
+    """Make a run from a JSON object; raises TypeError or ValueError if it is malformed."""
     if not isinstance(values, Mapping):
         raise TypeError("a run is an object")
     known = {f.name for f in fields(Run)}
@@ -92,7 +92,7 @@ def _run(values: Any) -> Run:
 
 
 def _read(place: Path) -> str:
-    """Read a small regular file that is not a link."""
+    """Read a small regular file, not through a link."""
     descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

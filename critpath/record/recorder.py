@@ -1,4 +1,4 @@
-"""What a recorder is: the two that there are differ behind this interface only."""
+"""The interface of a recorder, and the types of a request to record and its outcome."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 class UnfinishedError(CritpathError):
     """There is no trace yet, but what was recorded is kept and can become one.
 
-    Nothing is left in the tracer; ``finish_raw`` of the recorder's module makes the trace.
+    Nothing is left in the tracer; ``finish_killed`` of the recorder's module makes the trace.
 
     Attributes
     ----------
     end : int
-        Until when it was recorded (ns); 0 if that is not known.
+        When recording ended (ns); 0 if unknown.
     """
 
     def __init__(self, what: str, do: str, end: int = 0) -> None:
@@ -37,7 +37,7 @@ class RecorderSettings:
     Attributes
     ----------
     session : str
-        From `critpath_marks.sessions.new_name`; everything it makes outside
+        From `critpath.record.sessions.new_session_name`; everything it makes outside
         ``directory`` carries this name.
     directory : Path
         The recording's directory, which exists, holds at most the manifest and belongs
@@ -45,14 +45,14 @@ class RecorderSettings:
     profile : str
         A file of ``lttng-sessions/`` without its suffix.
     buffer_bytes : int
-        Per cpu; 0 for the recorder's own choice.
+        Per CPU; 0 for the recorder's own choice.
     trace_format : str
         ``ctf-1.8`` or ``ctf-2`` (LTTng 2.15 and later only).
     keep_raw : bool
         Keep what the trace was converted from.
-    writing : Path, optional
+    fd_directory : Path, optional
         The same directory through a descriptor of this process (`critpath.record.dirfd`):
-        what this process writes stays in it, wherever its name leads meanwhile.
+        what this process writes stays in it even if its name is exchanged.
     """
 
     session: str
@@ -61,36 +61,35 @@ class RecorderSettings:
     buffer_bytes: int = 0
     trace_format: str = "ctf-1.8"
     keep_raw: bool = False
-    writing: Path | None = None
+    fd_directory: Path | None = None
 
     @property
-    def held(self) -> Path:
-        """Where this process writes to."""
-        return self.writing or self.directory
+    def write_directory(self) -> Path:
+        """The path that this process writes to."""
+        return self.fd_directory or self.directory
 
 
 def _nothing() -> None:
-    """There is nothing to delete."""
+    """Delete nothing."""
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """What a recorder has to say when the trace is in place.
+class RecorderResult:
+    """What a recorder knows once the trace is in place.
 
     Attributes
     ----------
     loss : tuple of CpuLoss
-        As the tracer counted it, whatever the trace's own marks say.
+        As counted by the tracer, whatever the trace's own marks say.
     facts : mapping
         For `critpath.model.Manifest.recorder`: ``name``, ``version``, ``events``,
         ``contexts``, ``buffer_bytes``, ``format``, and what else is known.
     warnings : tuple of str
     release : callable
-        Deletes what the trace was made from.  To be called when the manifest is written:
-        until then a recorder that is killed must not take the counts of the loss along.
+        Deletes what the trace was made from.  Call it once the manifest is written: a
+        recorder that is killed before must not lose the counts of the loss.
     end : int
-        Until when the trace of a recording goes that is finished later (ns); 0 if that is
-        not known.
+        When the trace of a recording ends that is finished later (ns); 0 if unknown.
     """
 
     loss: tuple[CpuLoss, ...] = ()
@@ -103,14 +102,13 @@ class Recorded:
 class Recorder(Protocol):
     """A recorder, called in this order: start, stop, finish; or abort at any time.
 
-    Every method raises `critpath.errors.CritpathError` with what to do about it, and
-    leaves nothing behind when it does; but for `UnfinishedError`, which leaves what was
-    recorded.
+    Every method raises `critpath.errors.CritpathError` that names a way out, and leaves
+    nothing behind when it does; except `UnfinishedError`, which keeps what was recorded.
     """
 
     @property
     def failure(self) -> CritpathError | None:
-        """What ended the recording while the command ran, such as a full disk."""
+        """The error that ended recording while the command ran, such as a full disk."""
 
     def start(self) -> int:
         """Make the session and turn tracing on.
@@ -122,15 +120,15 @@ class Recorder(Protocol):
         """
 
     def environment(self) -> Mapping[str, str]:
-        """Return what the command's environment needs for markers."""
+        """Return the variables that the command needs to write markers."""
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return file descriptors that the command inherits for markers."""
+        """Return the file descriptors that the command inherits to write markers."""
 
     def stop(self) -> int:
-        """Turn tracing off and take what the buffers still hold; return when (ns)."""
+        """Turn tracing off and drain the buffers; return when tracing ended (ns)."""
 
-    def finish(self, tell: Callable[[str], None]) -> Recorded:
+    def finish(self, tell: Callable[[str], None]) -> RecorderResult:
         """Put the trace into place and remove the session."""
 
     def abort(self) -> None:
@@ -138,17 +136,17 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True)
-class Obstacle:
-    """Something between this machine and a recording.
+class Requirement:
+    """Something that recording needs and this machine lacks.
 
     Attributes
     ----------
     name : str
         Short and stable, for scripts: ``root``, ``tracefs``, ``lttng-modules``.
     what, do : str
-        One line each; ``do`` is a command where there is one.
+        One line each: what is missing, and how to fix it, as a command where possible.
     fatal : bool
-        Whether recording is impossible because of it.
+        Whether recording is impossible without it.
     """
 
     name: str
@@ -159,7 +157,7 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that a dead recorder left.
+    """Something that a dead recorder left behind.
 
     Attributes
     ----------
@@ -169,7 +167,7 @@ class Leftover:
     session : str
         The session it belongs to.
     remove : callable
-        Removes or finishes it; raises CritpathError if that cannot be done.
+        Removes or finishes it; raises CritpathError if that fails.
     """
 
     kind: str
@@ -178,11 +176,12 @@ class Leftover:
     remove: Callable[[], None]
 
 
-# Name of a recorder to its module, which offers (imported when it is needed):
+# Recorders by name, in the order that `auto` tries them.  Each module (imported when it is
+# needed) offers:
 #   open_recorder(settings: RecorderSettings) -> Recorder
-#   obstacles(settings: RecorderSettings | None) -> list[Obstacle]   what is missing here
-#   leftovers() -> list[Leftover]                                    of dead recorders
-# In the order that `auto` tries them.
+#   missing_requirements(settings: RecorderSettings | None) -> list[Requirement]
+#   find_leftovers() -> list[Leftover]
+#   finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderResult | None
 RECORDERS: Final[Mapping[str, str]] = {
     "lttng": "critpath.record.lttng.recorder",
     "ftrace": "critpath.record.ftrace.recorder",
@@ -201,8 +200,8 @@ TRACE: Final = "trace"
 
 
 @dataclass(frozen=True)
-class Request:
-    """What `critpath record` was asked for.
+class RecordRequest:
+    """What to record.
 
     Attributes
     ----------
@@ -216,9 +215,9 @@ class Request:
     prepare : str
         Line for ``/bin/sh`` before every run, "" for nothing.
     timeout : float
-        Seconds a run may last, 0 for any time.
+        Seconds a run may last, 0 for no limit.
     duration : float
-        Seconds the whole machine is recorded, 0 until a signal.
+        Seconds to record the whole machine, 0 until a signal.
     recorder : str
         ``auto`` or a name of `critpath.record.recorder.RECORDERS`.
     profile : str
@@ -227,7 +226,7 @@ class Request:
     container : str
         Name of a container, "" for none.
     buffer_bytes : int
-        Per cpu, 0 for the recorder's choice.
+        Per CPU, 0 for the recorder's choice.
     trace_format : str
     keep_raw, as_root, force : bool
     """
@@ -251,7 +250,7 @@ class Request:
     force: bool = False
 
     def directories(self, top: Path) -> tuple[Path, ...]:
-        """Return the recordings' directories; the first has the trace."""
+        """Return the directories of the recordings below `top`; the first has the trace."""
         return (top / NORMAL, top / SAMPLE) if len(self.commands) > 1 else (top,)
 
 
@@ -272,14 +271,14 @@ class Recording:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a request.
+    """The outcome of a request to record.
 
     Attributes
     ----------
     exit_code : int
-        The command's, as a shell has it: of the first run that failed.
+        The command's, as a shell reports it: of the first run that failed.
     recordings : tuple of Recording
-        None if it was ended before there was anything to keep.
+        Empty if recording ended before there was anything to keep.
     size : int
         Bytes on disk.
     """
@@ -289,11 +288,11 @@ class Outcome:
     size: int = 0
 
 
-class Tell(Protocol):
-    """Whom a recording talks to while it goes on."""
+class Reporter(Protocol):
+    """Receives the progress of a recording."""
 
     def __call__(self, message: str) -> None:
-        """Show what is being done now; no command runs meanwhile."""
+        """Show the current step; no command runs meanwhile."""
 
     def say(self, message: str) -> None:
         """Show a line that stays."""

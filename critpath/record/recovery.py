@@ -21,29 +21,26 @@ from typing import Final
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest
 from critpath.model.recording import INTERRUPTED, RECORDING
-from critpath.record.dirfd import hold, is_through, say_name, through
+from critpath.record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
 from critpath.record.manifests import link_tree, write_manifest
 from critpath.record.output import is_ours
-from critpath.record.reading import RUNS, noted_runs, read_manifest
-from critpath.record.recorder import NORMAL, RECORDERS, SAMPLE, TRACE, Leftover, Recorded
-from critpath.record.registry import Entry, entries, unregister
-from critpath.record.user import User, hand_over_held
+from critpath.record.reading import RUNS, read_manifest, read_runs
+from critpath.record.recorder import NORMAL, RECORDERS, SAMPLE, TRACE, Leftover, RecorderResult
+from critpath.record.registry import Entry, read_entries, unregister
+from critpath.record.user import User, hand_over_fd
 from critpath_marks.sessions import owner_of
 
-# What turns the raw data of a dead recorder into a trace, per recorder's module:
-# (directory, tell) -> Recorded.
-_FINISHERS: Final = {"ftrace": "finish_raw", "lttng": "finish_dead"}
 _ENTRIES: Final = 100_000  # files of a recording that are looked at
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What became of an unfinished recording.
+class FinishedRecording:
+    """A recording that was finished after its recorder had died.
 
     Attributes
     ----------
     runs : int
-        That had ended before the recorder was killed.
+        Runs that had ended before the recorder was killed.
     lost : int
         Events that the tracer is known to have lost.
     """
@@ -52,35 +49,30 @@ class Finished:
     lost: int
 
 
-def unfinished_leftovers() -> Iterator[Leftover]:
+def find_unfinished() -> Iterator[Leftover]:
     """Yield the registered recordings whose recorders are gone."""
-    for entry in entries():
+    for entry in read_entries():
         owner = owner_of(entry.session)
-        if owner is not None and owner.gone() is True:
+        if owner is not None and owner.is_gone() is True:
             name, remove = str(entry.directory), partial(_finish_registered, entry)
             yield Leftover("recording", name, entry.session, remove)
 
 
-def finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
-    """Finish a recording that a dead recorder left.
+def finish_recording(directory: Path, tell: Callable[[str], None]) -> FinishedRecording | None:
+    """Finish a recording that a dead recorder left; None if it is finished already.
 
     Parameters
     ----------
     directory : Path
-        The recording, wherever it is now; of an interleaved one either half.
+        The recording, wherever it is now; of an interleaved pair either half.
     tell : callable
-        Told what is being done.
-
-    Returns
-    -------
-    Finished or None
-        None if it is finished already.
+        Called with each step.
 
     Raises
     ------
     CritpathError
-        If it is still being recorded, or cannot be finished; its manifest is then as
-        it was.
+        If it is still being recorded, or cannot be finished; its manifest is then
+        unchanged.
     """
     if directory.name == SAMPLE and read_manifest(directory).interleaved == NORMAL:
         directory = directory.parent / NORMAL  # which has the trace until the end
@@ -94,19 +86,19 @@ def finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
 
 @contextlib.contextmanager
 def _held(top: Path) -> Iterator[tuple[int, Path]]:
-    """Hold a recording that is ours, so that nothing in it can be exchanged meanwhile."""
+    """Open a recording that is ours, so that nothing in it can be exchanged meanwhile."""
     try:
-        descriptor = hold(top)
+        descriptor = open_dir(top)
     except OSError as error:
         raise CritpathError(
             f"{top} cannot be opened: {error.strerror}", "name the recording's own directory"
         ) from None
-    place = through(descriptor)
+    place = proc_fd_path(descriptor)
     try:
         _check_mine(top, os.fstat(descriptor))
         yield descriptor, place
     except CritpathError as error:
-        say_name(error, place, top)
+        restore_name_in_error(error, place, top)
         raise
     finally:
         os.close(descriptor)
@@ -121,7 +113,7 @@ def _check_mine(top: Path, status: os.stat_result) -> None:
 
 
 def _is_mine(status: os.stat_result) -> bool:
-    """Tell whether nobody else can exchange what is there."""
+    """Return whether no other user can change what a status describes."""
     others = stat.S_IWOTH
     # LTTng's daemons let their group write, which is root's.
     if not os.geteuid() and status.st_gid:
@@ -129,8 +121,8 @@ def _is_mine(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & others
 
 
-def _finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
-    """Finish a recording in a directory that is held."""
+def _finish(directory: Path, tell: Callable[[str], None]) -> FinishedRecording | None:
+    """Finish a recording in a directory that is open."""
     manifests = {directory: read_manifest(directory)}
     session = manifests[directory].session
     if manifests[directory].interleaved == SAMPLE:
@@ -141,7 +133,7 @@ def _finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
     if all(manifest.state != RECORDING for manifest in manifests.values()):
         return None
     owner = owner_of(session)
-    if owner is not None and owner.gone() is False:
+    if owner is not None and owner.is_gone() is False:
         raise CritpathError(
             f"{directory} is being recorded by process {owner.pid}", "wait until it has ended"
         )
@@ -154,25 +146,25 @@ def _finish(directory: Path, tell: Callable[[str], None]) -> Finished | None:
             link_tree(directory / TRACE, place / TRACE)
         done.append(_complete(place, manifest, recorded))
     recorded.release()
-    if owner is not None and owner.gone():
+    if owner is not None and owner.is_gone():
         unregister(session)
-    return Finished(sum(len(m.runs) for m in done), done[0].lost)
+    return FinishedRecording(sum(len(m.runs) for m in done), done[0].lost)
 
 
 def _check(manifests: Mapping[Path, Manifest]) -> None:
-    """Refuse what no recorder of ours leaves."""
+    """Refuse a recording that no recorder of ours can have left."""
     for place, manifest in manifests.items():
         if manifest.trace != TRACE:  # never a place that a manifest names: it may be anywhere
             raise _unknown(place)
         _check_plain(place, links=2 if len(manifests) > 1 else 1)
 
 
-def _make_trace(directory: Path, manifest: Manifest, tell: Callable[[str], None]) -> Recorded:
+def _make_trace(directory: Path, manifest: Manifest, tell: Callable[[str], None]) -> RecorderResult:
     name = manifest.recorder.get("name")
-    if not isinstance(name, str) or name not in _FINISHERS:
+    if not isinstance(name, str) or name not in RECORDERS:
         raise _unknown(directory)
     module = importlib.import_module(RECORDERS[name])
-    recorded: Recorded = getattr(module, _FINISHERS[name])(directory, tell)
+    recorded: RecorderResult = module.finish_killed(directory, tell)
     return recorded
 
 
@@ -183,9 +175,9 @@ def _unknown(directory: Path) -> CritpathError:
     )
 
 
-def _complete(directory: Path, manifest: Manifest, recorded: Recorded) -> Manifest:
-    """Complete a manifest with what is known now."""
-    runs = {run.number: run for run in (*manifest.runs, *noted_runs(directory))}
+def _complete(directory: Path, manifest: Manifest, recorded: RecorderResult) -> Manifest:
+    """Complete a manifest from the runs on disk and the recorder's result, and write it."""
+    runs = {run.number: run for run in (*manifest.runs, *read_runs(directory))}
     said = "the recorder was killed; the recording was finished later"
     if manifest.end:  # it ended its session itself, but could not make the trace
         said = "the recording was finished later"
@@ -208,12 +200,9 @@ def _complete(directory: Path, manifest: Manifest, recorded: Recorded) -> Manife
 
 
 def _finish_registered(entry: Entry) -> None:
-    """Finish what a session left, give it its name and its owner, and forget the session.
+    """Finish what a session left, give it its name and owner, and unregister the session.
 
-    Raises
-    ------
-    CritpathError
-        If it cannot be finished, or if it is but cannot be its user's.
+    Raises CritpathError if that fails, also if only the owner cannot be given.
     """
     wrong = ""
     top = entry.directory.parent if entry.directory.name == NORMAL else entry.directory
@@ -234,13 +223,13 @@ def _finish_registered(entry: Entry) -> None:
 
 
 def _finish_own(top: Path, entry: Entry) -> str:
-    """Finish a recording that is ours; return what is to be said if its owner is not its user."""
+    """Finish a recording of ours; return a warning if its user cannot get it."""
     with _held(top) as (descriptor, place):
         directory = place if top == entry.directory else place / entry.directory.name
         if (directory / MANIFEST).exists() and _has_data(directory):
             _finish(directory, lambda _: None)
             user = None if entry.owner is None else User(*entry.owner, groups=(), environment={})
-            wrong = hand_over_held(descriptor, user)
+            wrong = hand_over_fd(descriptor, user)
         else:
             # Killed before tracing was on, or while it removed everything itself.
             _check_plain(place, links=2)
@@ -253,12 +242,12 @@ def _finish_own(top: Path, entry: Entry) -> str:
 
 
 def _is_handed_over(top: Path, entry: Entry) -> bool:
-    """Tell whether a recording was complete and its user's when its recorder was killed."""
+    """Return whether a recording was given to its user before its recorder was killed."""
     return entry.owner is not None and top.lstat().st_uid == entry.owner[0] != os.geteuid()
 
 
 def _remove_recording(directory: Path) -> None:
-    """Remove what is a recording, and nothing else that may have its name now."""
+    """Remove a directory if it is a recording."""
     with contextlib.suppress(OSError):
         parent = os.open(directory.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -269,21 +258,20 @@ def _remove_recording(directory: Path) -> None:
 
 
 def _replaced(building: Path) -> Path:
-    """Return where the earlier recording is put while it is replaced."""
+    """Return where the old recording is moved to while it is replaced."""
     return building.with_name(building.name + ".old")
 
 
 def _has_data(directory: Path) -> bool:
-    """Tell whether there is anything that a trace can be made of."""
+    """Return whether a trace can be made of what is there."""
     described = (directory / "raw" / "raw.json").is_file()
     return described or any((directory / "trace").glob("*/metadata"))
 
 
 def _is_of(top: Path, session: str) -> bool:
-    """Tell whether a directory is what a session was writing to.
+    """Return whether a session was writing to this directory.
 
-    Moved, removed, replaced by a later recording or by something of the user's: then
-    nothing of the session is left there.
+    If not, the recording was moved or removed, or something else took its place.
     """
     if top.is_symlink() or not top.is_dir():
         return False
@@ -298,7 +286,7 @@ def _is_of(top: Path, session: str) -> bool:
 
 
 def _ours(name: str, session: str) -> bool:
-    """Tell whether a file of a recording without a manifest may be a recorder's."""
+    """Return whether a file of a recording without a manifest may come from a recorder."""
     known = name in {MANIFEST, "raw", ".raw-converted", "trace", RUNS, NORMAL, SAMPLE}
     return known or name.startswith((f".{MANIFEST}.", ".trace.")) or session in name
 
@@ -318,7 +306,7 @@ def _discard(directory: Path, session: str) -> None:
 
 
 def _settle_name(top: Path, entry: Entry) -> None:
-    """Give a finished recording the name that it was to get."""
+    """Give a finished recording its intended name."""
     suffix = "." + entry.session
     if not (top.name.startswith(".") and top.name.endswith(suffix)):
         return
@@ -332,9 +320,9 @@ def _settle_name(top: Path, entry: Entry) -> None:
 
 
 def _is_older(target: Path, top: Path) -> bool:
-    """Tell whether a recording may take a place: there is nothing, or one made before it.
+    """Return whether `target` is free, or an older recording.
 
-    It may have waited long for being finished, and a later one have come there meanwhile.
+    A recording may wait long for being finished, and a later one may have taken its place.
     """
     if not os.path.lexists(target):
         return True
@@ -343,7 +331,7 @@ def _is_older(target: Path, top: Path) -> bool:
 
 
 def _made(top: Path) -> int | None:
-    """Return when a recording was begun (ns since 1970); None if that is not known."""
+    """Return when a recording was begun (ns since 1970), None if unknown."""
     for place in (top, top / NORMAL):
         with contextlib.suppress(UnreadableError):
             manifest = read_manifest(place)
@@ -354,7 +342,7 @@ def _made(top: Path) -> int | None:
 
 
 def _replace(target: Path, old: Path, top: Path) -> bool:
-    """Give a recording its place; False if the system refuses, and the other is there then."""
+    """Move a recording into its place; if that fails, put the old one back and return False."""
     moved = False
     try:
         if os.path.lexists(target):
@@ -369,14 +357,14 @@ def _replace(target: Path, old: Path, top: Path) -> bool:
 
 
 def _check_plain(directory: Path, *, links: int) -> None:
-    """Refuse links in a recording: root must not be led to write elsewhere by its owner.
+    """Refuse links and pipes in a recording.
 
-    Nor to wait for ever, at a named pipe.
+    A link could lead root to write elsewhere, a named pipe could block it for ever.
     """
     pending, seen = [directory], 0
     while pending:
         place = pending.pop()
-        if place.is_symlink() and not is_through(place):
+        if place.is_symlink() and not is_proc_fd_path(place):
             raise _refused(place)
         with os.scandir(place) as inside:
             for item in inside:

@@ -1,9 +1,8 @@
-"""Where live recorders note their recordings, so that a killed one can be finished.
+"""Registry of live recordings, so that a killed recorder's can be found and finished.
 
-One small file per session, in a directory of the user's own that does not outlive the
-machine's uptime, as the tracer's buffers do not either.  A machine without such a
-directory has no registry: recording works there, only what a killed recorder leaves is
-then found by nobody but ``critpath doctor DIR``.
+One small file per session, in a directory of the user's own that does not survive a
+reboot, as the tracer's buffers do not either.  Recording works without such a directory,
+but a killed recorder's data is then found by ``critpath doctor DIR`` only.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class Entry:
     ----------
     session : str
     directory : Path
-        Absolute; where the recording is, or was when it was begun.
+        Absolute; where the recording was when it was begun.
     recorder : str
         ``ftrace`` or ``lttng``, not checked.
     owner : tuple of int or None
-        User and group that the recording is to belong to; None for whoever records.
+        User and group to give the recording to; None for whoever records.
     """
 
     session: str
@@ -52,15 +51,7 @@ def register(
 ) -> None:
     """Note where a session's recording is; without a registry, do nothing.
 
-    Parameters
-    ----------
-    session : str
-        From `critpath_marks.sessions.new_name`.
-    directory : Path
-        The recording's directory; made absolute.
-    recorder : str
-    owner : tuple of int, optional
-        User and group that the recording is to belong to.
+    `owner` are the user and group to give the recording to.
     """
     place = registry_directory(create=True)
     if place is None or owner_of(session) is None:
@@ -80,17 +71,17 @@ def register(
 
 
 def unregister(session: str) -> None:
-    """Forget a session; one that is not there is forgotten already."""
+    """Remove a session's entry, if there is one."""
     place = registry_directory()
     if place is not None and owner_of(session) is not None:
         with contextlib.suppress(OSError):
             (place / (session + _SUFFIX)).unlink()
 
 
-def entries() -> list[Entry]:
-    """Return what is noted, in the order of the sessions' names.
+def read_entries() -> list[Entry]:
+    """Return all valid entries, sorted by session.
 
-    What is no entry of ours (another name, a link, a damaged or huge file) is left out.
+    Anything else (another name, a link, a damaged or huge file) is skipped.
     """
     place = registry_directory()
     if place is None:
@@ -110,13 +101,10 @@ def entries() -> list[Entry]:
 
 
 @contextlib.contextmanager
-def alone(patience: float = 60.0) -> Iterator[None]:
-    """Keep others from finishing and removing what dead recorders left meanwhile.
+def cleanup_lock(patience: float = 60.0) -> Iterator[None]:
+    """Keep other processes from cleaning up meanwhile.
 
-    Parameters
-    ----------
-    patience : float
-        Seconds to wait for another one; then it is stuck, and this goes on.
+    After `patience` seconds another holder counts as stuck and is ignored.
     """
     place = registry_directory()
     if place is None:
@@ -137,13 +125,7 @@ def alone(patience: float = 60.0) -> Iterator[None]:
 
 
 def registry_directory(*, create: bool = False) -> Path | None:
-    """Return the registry's directory, None if there is none that can be trusted.
-
-    Parameters
-    ----------
-    create : bool
-        Make it if it is not there.
-    """
+    """Return the registry's directory, None if there is none that can be trusted."""
     if os.geteuid() == 0:
         place = _ROOT
     else:

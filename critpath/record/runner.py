@@ -1,4 +1,4 @@
-"""Runs the command once and waits for it, with whatever may come between."""
+"""Runs the command once and waits for it: signals, timeouts, orphans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.record._spawn import SpawnError, collect, spawn
-from critpath.record.signals import Caller, Signals, from_terminal
+from critpath.record.signals import InheritedState, Signals, from_terminal
 from critpath.record.user import User
 
 EXIT_TIMED_OUT: Final = 124
@@ -26,7 +26,7 @@ _STEP: Final = 0.02
 
 
 @dataclass(frozen=True)
-class Finished:
+class RunResult:
     """How a run ended.
 
     Attributes
@@ -36,7 +36,7 @@ class Finished:
     begin, end : int
         Just before the fork, just after the wait (ns, CLOCK_MONOTONIC).
     exit_code : int
-        As a shell has it; 124 after a timeout.
+        As a shell reports it; 124 after a timeout.
     timed_out : bool
     outlived : int
         Descendants that still live.
@@ -51,18 +51,14 @@ class Finished:
 
 
 class Runner:
-    """Runs commands as the caller would have, only as the user behind sudo.
-
-    Parameters
-    ----------
-    caller : Caller
-    user : User or None
-    signals : Signals
-    say : callable
-    """
+    """Runs commands in the state that critpath inherited, as the user behind sudo if any."""
 
     def __init__(
-        self, caller: Caller, user: User | None, signals: Signals, say: Callable[[str], None]
+        self,
+        caller: InheritedState,
+        user: User | None,
+        signals: Signals,
+        say: Callable[[str], None],
     ) -> None:
         self._caller = caller
         self._user = user
@@ -75,21 +71,21 @@ class Runner:
 
     def run(
         self,
-        program: Program,
+        program: Executable,
         *,
         environment: Mapping[str, str],
         keep: Collection[int] = (),
         timeout: float = 0.0,
-    ) -> Finished:
+    ) -> RunResult:
         """Run a program to its end.
 
         Parameters
         ----------
-        program : Program
+        program : Executable
         environment : mapping of str
-            Added to the caller's.
+            Added to the inherited one.
         keep : collection of int
-            Descriptors that it inherits beside the caller's.
+            Descriptors that it inherits beside those that critpath inherited.
         timeout : float
             Seconds after which the program and its descendants are ended; 0 for never.
 
@@ -97,10 +93,10 @@ class Runner:
         ------
         CommandError
             If it cannot be executed.
-        Stopped
+        StopRequested
             If the user asked for an end twice; it is killed then.
         CritpathError
-            If there can be no process.
+            If no process can be made.
         """
         if self._others is None:
             self._helpers = self._remember(descendants(os.getpid()))
@@ -119,14 +115,14 @@ class Runner:
         left = self._left()
         alive = sum(process.alive for process in left)
         code = EXIT_TIMED_OUT if timed_out else shell_code(status)
-        return Finished(pid, begin, end, code, timed_out, alive)
+        return RunResult(pid, begin, end, code, timed_out, alive)
 
-    def forget(self) -> None:
-        """Count whoever is there now, such as a recorder's helpers, as none of a run's."""
+    def rescan_children(self) -> None:
+        """Count the children of now, such as a recorder's helpers, as none of the next run's."""
         self._others = None
 
     def _spawn(
-        self, program: Program, environment: Mapping[str, str], keep: Collection[int]
+        self, program: Executable, environment: Mapping[str, str], keep: Collection[int]
     ) -> tuple[int, int]:
         caller, user = self._caller, self._user
         variables = {**caller.environment, **(user.environment if user else {})}
@@ -147,7 +143,7 @@ class Runner:
         except SpawnError as error:
             number = error.errno or 0
             if error.step == "exec":
-                raise refusal(program.name, number) from None
+                raise exec_error(program.name, number) from None
             raise CritpathError(
                 f"{program.name} cannot be started: {error.step}: {os.strerror(number)}",
                 "give --as-root to run it as root"
@@ -161,7 +157,7 @@ class Runner:
             ) from None
 
     def _wait(self, pid: int, deadline: float | None) -> tuple[int, int] | None:
-        """Wait for the command; None if the time is over before."""
+        """Wait for the command; None after the deadline."""
         while (ended := collect(pid)) is None:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
@@ -170,7 +166,7 @@ class Runner:
         return ended
 
     def _take(self, pid: int, seconds: float | None) -> None:
-        """Take one signal: pass it on, or collect an orphan."""
+        """Handle one signal: pass it on, or collect an orphan."""
         info = self._signals.wait(seconds)
         if info is None:
             return
@@ -180,11 +176,11 @@ class Runner:
             self._forward(pid, info.si_signo)
 
     def _forward(self, pid: int, number: int) -> None:
-        """Pass a signal on to whom a terminal would have given it: the process group.
+        """Pass a signal on to those whom a terminal would send it: the process group.
 
-        The kernel gives a group its signal in one step; here a child could be forked
-        between the look at who is there and the signal to its parent, and would live on.
-        So all are halted until a look finds nobody new, and the signal comes then.
+        The kernel signals a group in one step; here a child could be forked between the scan
+        and the signal to its parent, and survive.  So all are stopped until a scan finds no
+        new process, and only then get the signal.
         """
         group = os.getpgrp()
         held: dict[int, Process] = {}
@@ -220,12 +216,12 @@ class Runner:
             (self._others or set()).discard(found.si_pid)
 
     def _tree(self) -> list[Process]:
-        """Return the command and all its living descendants."""
+        """Return the living processes of the run: the command and its descendants."""
         found = descendants(os.getpid(), self._others or ())
         return [process for process in found if process.alive]
 
     def _end(self, pid: int) -> tuple[int, int]:
-        """End the whole run, first gently."""
+        """End the whole run: SIGTERM, then SIGKILL."""
         ended = None
         for process in self._tree():
             process.send(signal.SIGTERM)
@@ -239,7 +235,7 @@ class Runner:
         return self._kill(pid) if ended is None else (self._kill(None) or ended)
 
     def _kill(self, pid: int | None) -> tuple[int, int]:
-        """Kill the run, and whatever it starts meanwhile; return how the command ended."""
+        """Kill the run, and what it starts meanwhile; return how the command ended."""
         ended = None
         until = time.monotonic() + _STUCK
         while True:
@@ -257,7 +253,7 @@ class Runner:
         return ended or (signal.SIGKILL, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
 
     def _left(self) -> list[Process]:
-        """Return what the run has left, and collect those that are zombies."""
+        """Return the processes that the run left, and collect its zombies."""
         found = descendants(os.getpid())
         new = _below(found, os.getpid(), self._others or set())
         own = os.getpid()
@@ -275,7 +271,7 @@ class Runner:
 
 
 def shell_code(status: int) -> int:
-    """Return the exit code that a shell has for a wait status."""
+    """Return the exit code that a shell reports for a wait status."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
@@ -289,7 +285,7 @@ def _scheduler() -> tuple[int, int]:
 
 
 def _below(found: Sequence[Process], root: int, without: set[int]) -> list[Process]:
-    """Return the descendants less the children that are left out, with theirs."""
+    """Return the descendants of `root`, without those below the pids `without`."""
     inside = {root}
     kept = []
     for process in found:  # parents come first
@@ -312,7 +308,7 @@ def _collect(pid: int) -> None:
 
 @dataclass(frozen=True)
 class Process:
-    """A process, told from a later one with the same pid by its start.
+    """A process; its start time tells it from a later one with the same pid.
 
     Attributes
     ----------
@@ -348,7 +344,7 @@ class Process:
             os.close(handle)
 
     def _send_by_pid(self, number: int) -> None:
-        """Send a signal where there are no handles: between look and kill is a moment."""
+        """Send a signal where the kernel has no pidfd: racy between check and kill."""
         now = _look(self.pid)
         if now is not None and now.started == self.started:
             with contextlib.suppress(OSError):
@@ -356,13 +352,9 @@ class Process:
 
 
 def descendants(root: int, without: Iterable[int] = ()) -> list[Process]:
-    """Return the descendants of a process, its zombies too, parents first.
+    """Return the descendants of a process, zombies included, parents first.
 
-    Parameters
-    ----------
-    root : int
-    without : iterable of int
-        Pids that are left out with all that is below them.
+    The pids in `without` are left out, with all below them.
     """
     children: dict[int, list[Process]] = {}
     for process in _all():
@@ -415,8 +407,8 @@ class CommandError(CritpathError):
 
 
 @dataclass(frozen=True)
-class Program:
-    """A command that can be executed.
+class Executable:
+    """A command whose program was found.
 
     Attributes
     ----------
@@ -429,23 +421,14 @@ class Program:
 
     @property
     def name(self) -> str:
-        """As the user gave it."""
+        """The name as the user gave it."""
         return os.fsdecode(self.argv[0])
 
 
-def find_program(command: Sequence[str], environment: Mapping[bytes, bytes]) -> Program:
-    """Find a command's program along PATH.
+def find_executable(command: Sequence[str], environment: Mapping[bytes, bytes]) -> Executable:
+    """Find a command's program along PATH of `environment`, as a shell would.
 
-    Parameters
-    ----------
-    command : sequence of str
-        Its name and arguments; bytes that are no text come as surrogates.
-    environment : mapping of bytes
-        Where PATH is.
-
-    Raises
-    ------
-    CommandError
+    `command` may hold bytes that are no text, as surrogates.  Raises CommandError.
     """
     argv = tuple(os.fsencode(part) for part in command)
     name = argv[0]
@@ -461,16 +444,16 @@ def find_program(command: Sequence[str], environment: Mapping[bytes, bytes]) -> 
     for place in places:
         error = _refusal(place)
         if not error:
-            return Program(place, argv)
+            return Executable(place, argv)
         if error not in {errno.ENOENT, errno.ENOTDIR}:
             refused = refused or error
     if refused:
-        raise refusal(command[0], refused)
+        raise exec_error(command[0], refused)
     raise _not_found(command[0])
 
 
-def refusal(name: str, error: int) -> CommandError:
-    """Return the error for what the kernel said to an exec."""
+def exec_error(name: str, error: int) -> CommandError:
+    """Return the error to raise for the errno of an exec."""
     if error == errno.ENOENT:
         return _not_found(name)
     return CommandError(
@@ -489,7 +472,7 @@ def _not_found(name: str) -> CommandError:
 
 
 def _refusal(place: bytes) -> int:
-    """Return why a file cannot be executed, 0 if it can."""
+    """Return the errno that an exec of a file would fail with, 0 for none."""
     try:
         found = os.stat(place)  # noqa: PTH116 - bytes
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A recording from its beginning to its end: `record` is the story."""
+"""Records from beginning to end; `record` is the entry."""
 
 from __future__ import annotations
 
@@ -20,47 +20,54 @@ from critpath.model.recording import COMPLETE, INTERRUPTED, QUOTA_HELD
 from critpath.record import recorder as recorders
 from critpath.record._spawn import become_subreaper
 from critpath.record.cleanup import remove_leftovers
-from critpath.record.identity import ALIEN_CLOCK, NO_PROC, SESSION_VARIABLE, alien_clock, no_proc
+from critpath.record.identity import (
+    FOREIGN_CLOCK,
+    NO_PROC,
+    SESSION_VARIABLE,
+    has_foreign_clock,
+    lacks_proc,
+)
 from critpath.record.manifests import (
     INITIAL_PID_NAMESPACE,
+    append_run,
     complete_manifests,
-    first_manifest,
+    initial_manifest,
     keep_unfinished,
     link_tree,
-    note_run,
     write_manifest,
 )
-from critpath.record.output import Place
+from critpath.record.output import OutputDirectory
 from critpath.record.recorder import (
     TRACE,
     Leftover,
-    Obstacle,
     Outcome,
-    Recorded,
     Recorder,
+    RecorderResult,
     RecorderSettings,
     Recording,
-    Request,
-    Tell,
+    RecordRequest,
+    Reporter,
+    Requirement,
     UnfinishedError,
 )
 from critpath.record.registry import register, unregister
-from critpath.record.runner import Program, Runner, find_program
-from critpath.record.signals import Caller, Signals, Stopped
+from critpath.record.runner import Executable, Runner, find_executable
+from critpath.record.signals import InheritedState, Signals, StopRequested
 from critpath.record.user import User, invoking_user
 from critpath.units import format_ns, plural
-from critpath_marks.sessions import new_name, pid_namespace
+from critpath_marks.sessions import new_session_name, pid_namespace
 
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 
-def record(request: Request, tell: Tell) -> Outcome:
+def record(request: RecordRequest, tell: Reporter) -> Outcome:
     """Record what was asked for.
 
     Parameters
     ----------
-    request : Request
-    tell : Tell
+    request : RecordRequest
+    tell : Reporter
+        Receives progress and warnings.
 
     Returns
     -------
@@ -75,11 +82,11 @@ def record(request: Request, tell: Tell) -> Outcome:
     CritpathError
         If recording failed; nothing is left, on disk or in the tracer.
     """
-    caller = Caller.now()
+    caller = InheritedState.capture()
     user = invoking_user(caller.environment, as_root=request.as_root)
-    session = new_name()
-    place = Place.check(request.output, session, force=request.force)
-    programs = tuple(find_program(c, caller.environment) for c in request.commands)
+    session = new_session_name()
+    place = OutputDirectory.check(request.output, session, force=request.force)
+    programs = tuple(find_executable(c, caller.environment) for c in request.commands)
     container = container_namespace(request.container)
     settings = RecorderSettings(
         session=session,
@@ -91,10 +98,10 @@ def record(request: Request, tell: Tell) -> Outcome:
     )
     with Signals(caller, tell.say) as signals, subreaper():
         with signals.watching():
-            sweep(tell)
+            remove_stale(tell)
             choice = choose_recorder(request.recorder, settings)
         tell.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
-        free = place.room()
+        free = place.low_free_space()
         if free is not None:
             tell.say(f"warning: only {free / 2**20:.0f} MiB are free for {place.target}")
         runner = Runner(caller, user, signals, tell.say)
@@ -106,13 +113,13 @@ def record(request: Request, tell: Tell) -> Outcome:
 
 @dataclass
 class _Session:
-    request: Request
-    tell: Tell
-    place: Place
-    programs: tuple[Program, ...]
+    request: RecordRequest
+    tell: Reporter
+    place: OutputDirectory
+    programs: tuple[Executable, ...]
     container: int
     settings: RecorderSettings
-    choice: Choice
+    choice: RecorderChoice
     user: User | None
     signals: Signals
     runner: Runner
@@ -120,7 +127,7 @@ class _Session:
     manifests: list[Manifest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failed: CritpathError | None = None
-    recorded: Recorded | None = None
+    recorded: RecorderResult | None = None
     throttling: Throttling | None = None
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
@@ -135,21 +142,21 @@ class _Session:
             self.place.make()
             try:
                 return self._record()
-            except Stopped:
+            except StopRequested:
                 return self._stopped()
         except UnfinishedError as error:
-            self.place.name_in(error)
+            self.place.restore_name_in_error(error)
             error.end = error.end or self.end
             found = dict(zip(self.directories, self.manifests, strict=True))
             wrong = keep_unfinished(self.place, found, self.notes, error)
             self.kept = isinstance(wrong, UnfinishedError)
-            self.place.name_in(wrong)
+            self.place.restore_name_in_error(wrong)
             raise wrong from None
         except BaseException as error:
             self._abort()
             if not self.complete:
                 self.place.discard()
-            self.place.name_in(error)
+            self.place.restore_name_in_error(error)
             raise
         finally:
             self.place.close()
@@ -158,7 +165,7 @@ class _Session:
 
     def _record(self) -> Outcome:
         for directory in self.directories:
-            if directory != self.place.writing:
+            if directory != self.place.write_path:
                 directory.mkdir(mode=0o700)
         self._warm_up()
         if self.signals.poll():
@@ -180,7 +187,7 @@ class _Session:
     @property
     def directories(self) -> tuple[Path, ...]:
         """Where the recordings are written; the first has the trace."""
-        return self.request.directories(self.place.writing)
+        return self.request.directories(self.place.write_path)
 
     def _warm_up(self) -> None:
         for number in range(self.request.warmup):
@@ -203,10 +210,10 @@ class _Session:
                 "critpath runs in a container (a pid namespace of its own): the trace has other "
                 "pids, so runs cannot be matched with processes"
             )
-        self.recorder = self.choice.open(replace(self.settings, writing=self.directories[0]))
+        self.recorder = self.choice.open(replace(self.settings, fd_directory=self.directories[0]))
         # Before there is anything in the tracer: whose it is can be seen from then on.
         self.manifests = [
-            first_manifest(
+            initial_manifest(
                 self.request,
                 index,
                 session=self.settings.session,
@@ -220,7 +227,7 @@ class _Session:
         with self.signals.watching():
             begin = self.recorder.start()
         self.throttling = Throttling()
-        self.runner.forget()
+        self.runner.rescan_children()
         self.manifests = [replace(m, begin=begin) for m in self.manifests]
         self._write()
 
@@ -261,20 +268,20 @@ class _Session:
                 return
 
     def _failed(self, where: str) -> bool:
-        """Tell whether the recorder has given up: what runs on would not be recorded."""
+        """Return whether the recorder has given up, so that further runs would not be recorded."""
         error = self._running().failure
         if error is not None and self.failed is None:
-            self.place.name_in(error)
+            self.place.restore_name_in_error(error)
             self._note(f"recording ended {where}: {error.what}")
             self.failed = error
         return error is not None
 
     def _add(self, index: int, run: Run) -> None:
-        """Note a run, on disk too: a recorder that is killed must not lose those that ended."""
+        """Add a run to its manifest, and to the list on disk in case the recorder is killed."""
         self.place.check_unchanged()
         before = self.manifests[index]
         self.manifests[index] = replace(before, runs=(*before.runs, run))
-        if wrong := note_run(self.directories[index], run):
+        if wrong := append_run(self.directories[index], run):
             self._note(wrong)
 
     def _machine(self) -> None:
@@ -314,26 +321,26 @@ class _Session:
             self.recorder = None
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
-    def _complete(self, state: str, end: int, recorded: Recorded) -> None:
+    def _complete(self, state: str, end: int, recorded: RecorderResult) -> None:
         first, *others = self.directories
         for other in others:
             # Linking may be what was interrupted.
             shutil.rmtree(other / TRACE, ignore_errors=True)
             link_tree(first / TRACE, other / TRACE)
-        said = [self.place.named(text) for text in (*self.notes, *recorded.warnings)]
+        said = [self.place.restore_name(text) for text in (*self.notes, *recorded.warnings)]
         found = dict(zip(self.directories, self.manifests, strict=True))
         self.manifests = complete_manifests(found, state, end, recorded, said)
         self.complete = True
         self._release(recorded)
 
-    def _release(self, recorded: Recorded) -> None:
+    def _release(self, recorded: RecorderResult) -> None:
         try:
             recorded.release()
         except OSError as error:
             self._warn(f"what the trace was made of could not be removed: {error.strerror}")
 
     def _settle(self) -> None:
-        if wrong := self.place.settle(self.user):
+        if wrong := self.place.publish(self.user):
             self._warn(wrong)
 
     # ---------------------------------------------------------- what may come between
@@ -343,7 +350,7 @@ class _Session:
         line = self.request.prepare
         if not line or self.signals.poll():
             return
-        shell = Program(b"/bin/sh", (b"sh", b"-c", os.fsencode(line)))
+        shell = Executable(b"/bin/sh", (b"sh", b"-c", os.fsencode(line)))
         done = self.runner.run(shell, environment={SESSION_VARIABLE: self.settings.session})
         if done.exit_code and not self.signals.first:
             raise CritpathError(
@@ -352,7 +359,7 @@ class _Session:
             )
 
     def _stopped(self) -> Outcome:
-        """End at once: keep what can be read already, and nothing else."""
+        """End at once; keep the recording if it is readable already."""
         self._abort()
         if self.complete and self.recorded is not None:
             self._release(self.recorded)
@@ -365,7 +372,7 @@ class _Session:
             return self._nothing()
         self._note("the recording was interrupted before it was finished")
         end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
-        recorded = self.recorded or Recorded(facts=self.manifests[0].recorder)
+        recorded = self.recorded or RecorderResult(facts=self.manifests[0].recorder)
         self._complete(INTERRUPTED, end, recorded)
         self._settle()
         return self._outcome(self.signals.exit_code)
@@ -387,7 +394,7 @@ class _Session:
             self._warn(f"what was recorded could not be removed: {error}")
 
     def _warn(self, what: str) -> None:
-        self.tell.say(self.place.named(f"warning: {what}"))
+        self.tell.say(self.place.restore_name(f"warning: {what}"))
 
     # ------------------------------------------------------------------- small facts
 
@@ -400,7 +407,7 @@ class _Session:
         self.notes.append(warning)
 
     def _exit_code(self) -> int:
-        """Return the first code that is not 0; a recording that was cut short has one too."""
+        """Return the first exit code that is not 0; a recording cut short has one, too."""
         if self.failed:
             return EXIT_INTERNAL
         runs = sorted((run for m in self.manifests for run in m.runs), key=lambda r: r.begin)
@@ -427,17 +434,17 @@ def container_namespace(name: str) -> int:
     return int(containers.resolve_container(name))
 
 
-def sweep(tell: Tell) -> None:
-    """Remove what dead recorders left, so that it costs this recording nothing."""
+def remove_stale(tell: Reporter) -> None:
+    """Remove what dead recorders left, so that it does not disturb this recording."""
     gone: list[str] = []
 
-    def told(leftover: Leftover, error: CritpathError | None) -> None:
+    def report(leftover: Leftover, error: CritpathError | None) -> None:
         if error is None:
             gone.append(f"{leftover.kind} {leftover.name}")
         else:
             tell.say(f"warning: {error.what} ({error.do})")
 
-    remove_leftovers(told)
+    remove_leftovers(report)
     if gone:
         shown = ", ".join(gone[:3]) + (", ..." if len(gone) > 3 else "")
         tell.say(f"removed {plural(len(gone), 'leftover')} of a killed recorder: {shown}")
@@ -445,7 +452,7 @@ def sweep(tell: Tell) -> None:
 
 @contextlib.contextmanager
 def subreaper() -> Iterator[None]:
-    """Adopt what the command leaves behind, so that it is seen."""
+    """Adopt orphaned descendants of the command, so that they are seen."""
     before = become_subreaper(True)
     try:
         yield
@@ -458,7 +465,7 @@ def subreaper() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RecorderChoice:
     """A recorder that can record here.
 
     Attributes
@@ -466,7 +473,7 @@ class Choice:
     name : str
         Of `critpath.record.recorder.RECORDERS`.
     why : str
-        Why no earlier one, "" if it was asked for or is the first.
+        Why no earlier one can; "" if it was asked for or is the first.
     """
 
     name: str
@@ -478,26 +485,25 @@ class Choice:
         return cast("Recorder", module.open_recorder(settings))
 
 
-def choose_recorder(name: str, settings: RecorderSettings) -> Choice:
-    """Return the recorder that was asked for, or for ``auto`` the first that can record.
+def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
+    """Return the recorder of a name, or for ``auto`` the first that can record.
 
-    Raises
-    ------
-    CritpathError
-        If there is none, with the way out.
+    Raises CritpathError, with the way out, if none can.
     """
-    if no_proc():
+    if lacks_proc():
         raise CritpathError(*NO_PROC)
-    if alien_clock():
-        raise CritpathError(*ALIEN_CLOCK)
+    if has_foreign_clock():
+        raise CritpathError(*FOREIGN_CLOCK)
     names = list(recorders.RECORDERS) if name == "auto" else [name]
-    refused: dict[str, Obstacle] = {}
+    refused: dict[str, Requirement] = {}
     for candidate in names:
         module = importlib.import_module(recorders.RECORDERS[candidate])
-        found: list[Obstacle] = module.obstacles(settings)
+        found: list[Requirement] = module.missing_requirements(settings)
         fatal = [obstacle for obstacle in found if obstacle.fatal]
         if not fatal:
-            return Choice(candidate, "; ".join(f"{n}: {o.what}" for n, o in refused.items()))
+            return RecorderChoice(
+                candidate, "; ".join(f"{n}: {o.what}" for n, o in refused.items())
+            )
         refused[candidate] = fatal[0]
     if len(refused) == 1:
         [(only, obstacle)] = refused.items()
@@ -524,12 +530,9 @@ _UNITS: Final = {"throttled_time": 1, "throttled_usec": 1000}
 
 
 class Throttling:
-    """What quotas held back from now on.
+    """CPU quotas that throttle control groups from construction on.
 
-    Parameters
-    ----------
-    mounts : Path
-        A file as ``/proc/self/mountinfo``.
+    `mounts` is a file like ``/proc/self/mountinfo``.
     """
 
     def __init__(self, mounts: Path = _MOUNTS) -> None:
@@ -537,17 +540,9 @@ class Throttling:
         self._before = _counts(mounts)
 
     def notes(self, duration: int) -> tuple[str, ...]:
-        """Say whom quotas held back since, the longest first.
+        """Return a line for each group that was throttled since, the longest first.
 
-        Parameters
-        ----------
-        duration : int
-            Nanoseconds recorded.
-
-        Returns
-        -------
-        tuple of str
-            One line a group; nothing for those that were held back for less than 1 %.
+        Groups throttled for less than 1 % of `duration` (ns) are left out.
         """
         since = []
         for group, (count, held) in _counts(self._mounts).items():
@@ -567,7 +562,7 @@ class Throttling:
 
 
 def _counts(mounts: Path) -> Mapping[str, tuple[int, int]]:
-    """Return of every group how often and how long (ns) it was held back."""
+    """Return for every group how often and how long (ns) it was throttled."""
     found: dict[str, tuple[int, int]] = {}
     for root in _roots(mounts):
         for place, _, files in os.walk(root):
@@ -579,7 +574,7 @@ def _counts(mounts: Path) -> Mapping[str, tuple[int, int]]:
 
 
 def _roots(mounts: Path) -> Iterator[Path]:
-    """Yield where hierarchies with the cpu controller are mounted."""
+    """Yield the mount points of hierarchies with the cpu controller."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -595,7 +590,7 @@ def _roots(mounts: Path) -> Iterator[Path]:
 
 
 def _read(file: Path) -> tuple[int, int] | None:
-    """Return how often and how long (ns) a group was held back, None if never."""
+    """Return how often and how long (ns) a group was throttled, None if never."""
     try:
         pairs = dict(line.split() for line in file.read_text().splitlines())
         count = int(pairs.get("nr_throttled", 0))

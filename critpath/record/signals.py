@@ -33,25 +33,24 @@ _WAKE: Final = signal.SIGRTMIN + 3
 _STOP: Final = signal.SIGRTMIN + 4
 
 
-class Stopped(KeyboardInterrupt):
-    """The user has asked twice: leave everything, but clean up."""
+class StopRequested(KeyboardInterrupt):
+    """The user has asked twice: drop everything, but clean up."""
 
 
 class Signals:
     """Takes signals while there is a recording; a context manager.
 
-    Threads inherit what is blocked, so those that must not swallow a signal (all) are to
-    be made inside.
+    Threads inherit the blocked signals, so start them inside.
 
     Parameters
     ----------
-    caller : Caller
+    inherited : InheritedState
         Signals that it ignores (nohup) stay ignored.
-    said : callable
-        Told once what will happen after the first signal.
+    say : callable
+        Called once, after the first signal, with what happens next.
     """
 
-    def __init__(self, caller: Caller, said: Callable[[str], None]) -> None:
+    def __init__(self, caller: InheritedState, said: Callable[[str], None]) -> None:
         self._ending = frozenset(int(s) for s in ENDING) - caller.ignored
         self._said = said
         self._requests: list[tuple[int, float]] = []
@@ -80,28 +79,25 @@ class Signals:
 
     @property
     def first(self) -> int:
-        """The first signal that asked for an end, 0 if none did."""
+        """The first signal that asked for an end, 0 for none."""
         return self._requests[0][0] if self._requests else 0
 
     @property
     def exit_code(self) -> int:
-        """As a shell has it for the latest signal."""
+        """The exit code that a shell reports for the latest signal."""
         return 128 + self._requests[-1][0]
 
     def poll(self) -> bool:
-        """Take what is pending; return whether an end was asked for.
+        """Take pending signals; return whether an end was asked for.
 
-        Raises
-        ------
-        Stopped
-            At the second request.
+        Raises StopRequested at the second request.
         """
         while (info := signal.sigtimedwait(self._ending, 0)) is not None:
             self.note(info)
         return bool(self._requests)
 
     def wait(self, seconds: float | None) -> signal.struct_siginfo | None:
-        """Wait for a signal, or for a child to change; None when the time is over."""
+        """Wait for a signal, or for a child to change; None after the timeout."""
         watched = {*self._ending, signal.SIGCHLD}
         if seconds is None:
             return signal.sigwaitinfo(watched)
@@ -110,10 +106,7 @@ class Signals:
     def note(self, info: signal.struct_siginfo, *, raising: bool = True) -> bool:
         """Count a request; return whether it is a new one.
 
-        Raises
-        ------
-        Stopped
-            At the second, unless not ``raising``.
+        Raises StopRequested at the second, if `raising`.
         """
         now = time.monotonic()
         again = self._requests and self._requests[-1][0] == info.si_signo
@@ -123,14 +116,14 @@ class Signals:
         if len(self._requests) == 1:
             self._said("ending: the recording is being finished; once more stops at once")
         elif raising:
-            raise Stopped
+            raise StopRequested
         return True
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch for signals while the main thread works in a recorder.
 
-        The first is only noted.  The second raises `Stopped` in the main thread,
+        The first is only counted.  The second raises `StopRequested` in the main thread,
         wherever it is.
         """
         main = threading.get_ident()
@@ -160,11 +153,11 @@ class Signals:
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         if self._armed:
             self._armed = False
-            raise Stopped
+            raise StopRequested
 
 
 def from_terminal(info: signal.struct_siginfo) -> bool:
-    """Tell whether a signal has reached the whole foreground already."""
+    """Return whether a signal has reached the whole foreground group already."""
     return info.si_code == SI_KERNEL and info.si_pid in {0, os.getpid()}
 
 
@@ -177,8 +170,8 @@ _PYTHONS_OWN = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 
 
 @dataclass(frozen=True)
-class Caller:
-    """The state of the process before anything of it was changed for recording.
+class InheritedState:
+    """The state that this process was started in, which the command gets instead of ours.
 
     Attributes
     ----------
@@ -200,8 +193,8 @@ class Caller:
     environment: Mapping[bytes, bytes]
 
     @classmethod
-    def now(cls) -> Caller:
-        """Take it down; to be called by the main thread before anything else."""
+    def capture(cls) -> InheritedState:
+        """Capture the state; call it in the main thread before anything is changed."""
         ignored = {
             number
             for number in signal.valid_signals() - _PYTHONS_OWN

@@ -1,4 +1,4 @@
-"""Whom the command runs as, and whose the recording is in the end."""
+"""The user a command runs as, and who owns the recording in the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from critpath.errors import CritpathError
-from critpath.record.dirfd import hold, identity_of
+from critpath.record.dirfd import identity_of, open_dir
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class User:
 
 
 def invoking_user(environment: Mapping[bytes, bytes], *, as_root: bool) -> User | None:
-    """Return the user behind sudo; None if the command runs as whoever runs critpath.
+    """Return the user behind sudo, None if the command runs as the current user.
 
     Raises
     ------
     CritpathError
-        If sudo's variables name no user.
+        If sudo's variables do not name a user.
     """
     given = environment.get(b"SUDO_UID")
     if as_root or os.geteuid() != 0 or given in {None, b"", b"0"}:
@@ -72,47 +72,30 @@ def invoking_user(environment: Mapping[bytes, bytes], *, as_root: bool) -> User 
 
 
 def hand_over(directory: Path, identity: tuple[int, int], user: User | None) -> str:
-    """Make a recording private, and the user's own.
-
-    Parameters
-    ----------
-    directory : Path
-    identity : tuple of int
-        Its device and inode when it was made: what has come into its place meanwhile is
-        left alone.
-    user : User or None
-        None leaves the owner.
-
-    Returns
-    -------
-    str
-        As `hand_over_held` does.
+    """Make a recording private and give it to `user`, if it still is the directory `identity`.
 
     Raises
     ------
     CritpathError
-        If the directory is another one.
+        If another directory has taken its place.
     """
-    top = hold(directory)
+    top = open_dir(directory)
     try:
         if identity_of(os.fstat(top)) != identity:
             raise CritpathError(
                 f"{directory} was exchanged for another directory while recording",
                 "record again where nobody else writes",
             )
-        return hand_over_held(top, user)
+        return hand_over_fd(top, user)
     finally:
         os.close(top)
 
 
-def hand_over_held(top: int, user: User | None) -> str:
-    """Make the directory of a descriptor private, and the user's own; None leaves the owner.
+def hand_over_fd(top: int, user: User | None) -> str:
+    """Make an open directory private and give it to `user`; None leaves the owner.
 
-    Returns
-    -------
-    str
-        What is to be said if not all of it could be: a quota, a file system without owners.
-        That is no reason to lose what is in there.
+    Returns a warning if that worked in part only (a quota, a file system without owners),
+    else "": no reason to lose the recording.
     """
     try:
         _hand_over_all(top, user)
@@ -123,7 +106,7 @@ def hand_over_held(top: int, user: User | None) -> str:
 
 
 def _hand_over_all(top: int, user: User | None) -> None:
-    """Go through everything, and raise the first OSError in the end."""
+    """Change every entry, then raise the first OSError, if any."""
     names = _names(top)
     wrong: list[OSError] = []
     # From the inside out: the directory is root's until its content is finished.
@@ -157,7 +140,7 @@ def _names(top: int) -> Counter[tuple[int, int]]:
 
 
 def _hand_over_one(place: int, name: str, mode: int, user: User | None) -> None:
-    """Change one entry, and what a link points at never."""
+    """Change one entry; never what a link points at."""
     found = os.stat(name, dir_fd=place, follow_symlinks=False)
     if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
         own = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)

@@ -85,9 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def plan(seed: int, executions: int, fault: str | None) -> list[tuple[str, str]]:
-    """Return the kind of each execution and the fault in it, "" for none.
+    """Return the kind of each execution and its fault, "" for none.
 
-    The order is the same with and without a fault.
+    The order does not depend on the fault.
     """
     chance = random.Random(seed)  # noqa: S311 - a schedule, not a secret
     order = [KINDS[i % len(KINDS)] for i in range(executions)]
@@ -99,7 +99,7 @@ def plan(seed: int, executions: int, fault: str | None) -> list[tuple[str, str]]
 
 
 class Workload:
-    """The kinds of executions: each takes the fault to show, "" for none."""
+    """The kinds of executions, each a function of its fault ("" for none)."""
 
     def __init__(self, helper: _Process, intruder: _Process, holder: _Holder, file: int) -> None:
         self._helper, self._intruder, self._holder, self._file = helper, intruder, holder, file
@@ -142,7 +142,7 @@ class Workload:
 
 
 class _Process:
-    """A process of ours that answers; it ends when this one does."""
+    """A child process that answers; it ends with this one."""
 
     def __init__(self, name: str, answer: Callable[[bytes, mmap.mmap], None]) -> None:
         self._flag = mmap.mmap(-1, mmap.PAGESIZE)  # shared with the process
@@ -168,12 +168,12 @@ class _Process:
         os.read(self._answer, 4)
 
     def begin(self) -> None:
-        """Ask, and go on while it works."""
+        """Start its work without waiting."""
         self._flag[0] = 1
         os.write(self._ask, b"work")
 
     def end(self) -> None:
-        """Have it end its work; it may notice a little later."""
+        """Stop its work; it may notice a little later."""
         self._flag[0] = 0
         os.read(self._answer, 4)
 
@@ -187,7 +187,7 @@ class _Process:
 
 
 class _Holder:
-    """A thread that takes a lock when it is told to, computes, and gives it back."""
+    """A thread that on request takes a lock, computes, and releases it."""
 
     def __init__(self) -> None:
         self._lock, self._has_it, self._told = (
@@ -199,7 +199,7 @@ class _Holder:
         self._thread = threading.Thread(target=self._hold, name="holder", daemon=True)
 
     def wait(self, blocks: int) -> None:
-        """Have the thread compute with the lock, and wait for the lock."""
+        """Have the thread compute while it holds the lock, and wait for the lock."""
         self._blocks = blocks
         self._told.release()
         self._has_it.acquire()
@@ -242,7 +242,7 @@ def _intrude(_: bytes, flag: mmap.mmap) -> None:
 
 
 def compute(blocks: int) -> None:
-    """Compute for a while, without Python's lock: other threads can run."""
+    """Compute for a while without Python's lock, so that other threads can run."""
     for _ in range(blocks):
         hashlib.sha256(_BLOCK).digest()
 

@@ -366,13 +366,7 @@ def save_baseline(baseline: Baseline, file: Path) -> None:
 
 
 def baseline_text(baseline: Baseline) -> str:
-    """Return a baseline as JSON of known line breaks, in ASCII.
-
-    Raises
-    ------
-    TooMuchTimeError
-        If what its executions take cannot be added up by who reads it.
-    """
+    """Return a baseline as JSON of known line breaks, in ASCII."""
     if sum(session.paths.executions.time for session in baseline.sessions) >= MOST_TIME:
         raise TooMuchTimeError
     head = {"format": FORMAT, "critpath": baseline.version, "interrupts": baseline.interrupts}

@@ -126,13 +126,7 @@ ABOUT: Final[Mapping[str, Callable[[object], bool]]] = {
 
 
 def of_numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Return integers or truth values [n] as an array of a type.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        If a value does not fit into the type.
-    """
+    """Return integers or truth values [n] as an array of a type."""
     import pyarrow as pa  # noqa: PLC0415 - slow, and few commands need it
 
     own = pa.bool_() if values.dtype == np.bool_ else pa.from_numpy_dtype(values.dtype)
@@ -143,13 +137,7 @@ def of_numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
 
 
 def of_texts(texts: Sequence[str]) -> pa.Array:
-    """Return texts as an array of strings.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        If they have 2 GiB and more in all.
-    """
+    """Return texts as an array of strings."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     encoded = [text.encode("utf-8") for text in texts]

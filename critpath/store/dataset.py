@@ -65,20 +65,6 @@ def write_part(directory: Path, number: int, sets: Iterable[PathSet]) -> Part:
 
     It does not matter how often, or from where, a part is written: the last one that is
     finished has the name, and all are equal.
-
-    Parameters
-    ----------
-    directory : Path
-        Of the dataset.
-    number : int
-        Of the part.
-    sets : iterable of PathSet
-        Of one recording, in order.
-
-    Raises
-    ------
-    UsageError
-        If it cannot be written.
     """
     file = directory / part_name(number)
     executions = segments = 0
@@ -99,21 +85,7 @@ def write_part(directory: Path, number: int, sets: Iterable[PathSet]) -> Part:
 
 
 def seal(directory: Path, parts: Sequence[Part], about: Mapping[str, Any]) -> None:
-    """Make a directory of parts a dataset: take out what is no part, and write the list.
-
-    Parameters
-    ----------
-    directory : Path
-    parts : sequence of Part
-        In their order.
-    about : mapping
-        Further facts about the whole: plain values.
-
-    Raises
-    ------
-    UnreadableError
-        If a part is not there.
-    """
+    """Make a directory of parts a dataset: take out what is no part, and write the list."""
     ours = {part.file for part in parts}
     for part in parts:
         if not (directory / part.file).is_file():
@@ -143,25 +115,7 @@ def is_dataset(path: Path) -> bool:
 
 
 def load_dataset(directory: Path, *, resident: int = RESIDENT) -> list[PathSet]:
-    """Load the executions of a dataset; their segments as well, unless there are many.
-
-    Parameters
-    ----------
-    directory : Path
-    resident : int
-        Most segments that are loaded at once; see `open_paths`.
-
-    Returns
-    -------
-    list of PathSet
-        One per part, in their order.
-
-    Raises
-    ------
-    UnreadableError
-        If the list or a part cannot be read, a part is missing or not the one that is
-        listed, or there is a part that is not; and as `load_paths` does.
-    """
+    """Load the executions of a dataset; their segments as well, unless there are many."""
     parts, segments = _listed(directory)
     extra = sorted({f.name for f in directory.glob("*.parquet")} - {p.file for p in parts})
     if extra:

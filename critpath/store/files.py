@@ -70,24 +70,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
-    """Make a directory that appears under its name only when it is whole.
-
-    Parameters
-    ----------
-    path : Path
-        Where a symbolic link leads is replaced, not the link.  What stands there gives
-        way when the new one is whole: that it may is for the caller to know.
-
-    Yields
-    ------
-    Path
-        An empty directory beside it, to be filled.
-
-    Raises
-    ------
-    UsageError
-        If it cannot be created or take its place.
-    """
+    """Make a directory that appears under its name only when it is whole."""
     target = resolve_safely(path)
     old = temp_sibling(target, "old")
     remove_abandoned(target)
@@ -111,18 +94,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_directory(path: Path) -> Iterator[Path]:
-    """Make a directory beside a file that is being written, for what is needed until then.
-
-    Parameters
-    ----------
-    path : Path
-        Of the file; for something that is no regular file it is where ``TMPDIR`` says.
-
-    Raises
-    ------
-    UsageError
-        If it cannot be created.
-    """
+    """Make a directory beside a file that is being written, for what is needed until then."""
     target = resolve_safely(path)
     if target.exists() and not target.is_file():
         with tempfile.TemporaryDirectory(prefix="critpath-") as name:
@@ -305,14 +277,7 @@ _MOST_LINKS: Final = 40
 
 
 def resolve_safely(path: Path) -> Path:
-    """Return the place that a path leads to, which need not exist.
-
-    Raises
-    ------
-    UsageError
-        If it leads through a link, or to a pipe or device, of another user in a directory
-        like ``/tmp``.
-    """
+    """Return the place that a path leads to, which need not exist."""
     place, todo, links = Path("/"), list(reversed(Path(os.path.abspath(path)).parts[1:])), 0  # noqa: PTH100 - resolve() follows links
     while todo and links < _MOST_LINKS:
         part = todo.pop()

@@ -66,36 +66,12 @@ def is_paths_file(path: Path) -> bool:
 
 
 def load_paths(file: Path) -> PathSet:
-    """Load what `save_paths` saved, checked in every respect, into memory.
-
-    Raises
-    ------
-    UnreadableError
-        If the file cannot be read, is not of this format, or contradicts itself:
-        a segment that does not begin where the one before it ends, an unknown
-        state, a recording that is not listed.
-    """
+    """Load what `save_paths` saved, checked in every respect, into memory."""
     return _PathsFile(file).set(resident=True)
 
 
 def open_paths(file: Path, *, resident: int = RESIDENT, segments: int | None = None) -> PathSet:
-    """Load the executions of a file; their segments as well, unless there are many.
-
-    Parameters
-    ----------
-    file : Path
-    resident : int
-        Most segments that are loaded at once.  Of more than these every row group is
-        fetched, and checked, when it is asked for (`StoredPaths`).
-    segments : int or None
-        As many as it must have, if that is known; the footer counts an execution that has
-        none as one more.
-
-    Raises
-    ------
-    UnreadableError
-        As `load_paths` does; of what is not fetched yet, when it is.
-    """
+    """Load the executions of a file; their segments as well, unless there are many."""
     opened = _PathsFile(file)
     if segments is not None and not 0 <= opened.segments - segments <= sum(opened.rows):
         raise opened.wrong(f"it has not {segments} segments, as listed")
@@ -401,18 +377,7 @@ class _Page:
 
 
 def check_pages(descriptor: int, footer: pq.FileMetaData) -> None:
-    """Check that a file's pages are as its footer says, and no larger than they may be.
-
-    Parameters
-    ----------
-    descriptor : int
-        Of the file.
-    footer : FileMetaData
-
-    Raises
-    ------
-    DamagedError
-    """
+    """Check that a file's pages are as its footer says, and no larger than they may be."""
     size = os.fstat(descriptor).st_size
     left = _FEW_PAGES + size // _BYTES_OF_A_PAGE
     inflated = 0

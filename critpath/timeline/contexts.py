@@ -153,13 +153,7 @@ UNKNOWN_RELEASE = PrevState(frozenset({0, 256, 1024, 2048, 4096}), dead=16 | 32)
 
 
 def find_prev_state(release: str) -> PrevState:
-    """Return the meaning of ``prev_state`` on a kernel.
-
-    Parameters
-    ----------
-    release : str
-        ``kernel_release`` of the trace's env, for example ``6.1.0-50-cloud-amd64``.
-    """
+    """Return the meaning of ``prev_state`` on a kernel."""
     found = re.match(r"(\d+)\.(\d+)", release)
     if not found:
         return UNKNOWN_RELEASE

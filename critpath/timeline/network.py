@@ -125,15 +125,6 @@ def match_packets(events: Events) -> tuple[I64, I64]:
     before it; between hosts, whose clocks may not agree yet, to the first.  Traces
     without headers (lttng-modules before 2.10) pair by the
     address of the socket buffer, within one host.
-
-    Parameters
-    ----------
-    events : Events
-
-    Returns
-    -------
-    sent, received : int64 arrays
-        Positions of events, one pair a row, by time of reception.
     """
     kinds = np.array([c.kind for c in events.classes], np.int64)
     kind = kinds[events.event_class] if len(kinds) else np.zeros(0, np.int64)

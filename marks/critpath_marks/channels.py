@@ -261,7 +261,7 @@ def _list_instances() -> Iterator[str]:
             yield from (
                 f"{place}/{name}/trace_marker"
                 for name, owner in sorted(owners.items())
-                if owner is not None and not owner.gone()
+                if owner is not None and not owner.is_gone()
             )
             return  # the second place is the same file system
 

@@ -38,7 +38,7 @@ class Owner:
     pid: int
     started: int
 
-    def gone(self) -> bool | None:
+    def is_gone(self) -> bool | None:
         """Return whether the process is gone; None from another pid or time namespace."""
         if self.namespace != pid_namespace():
             return None
@@ -48,7 +48,7 @@ class Owner:
         return started != self.started
 
 
-def new_name() -> str:
+def new_session_name() -> str:
     """Return a name for a session of this process that no other has."""
     pid = os.getpid()
     return f"critpath-{pid_namespace()}-{pid}-{start_time(pid)}-{os.urandom(4).hex()}"

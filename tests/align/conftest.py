@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-
-@pytest.fixture(scope="session")
-def load():
-    """Return a function that imports a module of ``tests/`` by its path."""
-
-    def load_module(name):
-        path = Path(__file__).resolve().parent.parent / name
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    return load_module
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -136,26 +134,10 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_small_file_does_not_become_a_large_one(tmp_path, name):
+def test_a_small_file_does_not_become_a_large_one(peak, tmp_path, name):
     file = tmp_path / "b.json"
     file.write_text(BOMBS[name])
     code, said, memory = peak("compare", file, file)
     assert code == 4, said
     assert len(said.splitlines()) == 2, said
     assert memory < 512 * MIB
-
-
-def peak(*arguments):
-    """Run critpath; return its code, what it said and how much memory it took at most."""
-    code = (
-        "import pathlib, sys; from critpath.commands import main; code = main(sys.argv[1:]);"
-        "print(pathlib.Path('/proc/self/status').read_text()); sys.exit(code)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    [peaked] = [x for x in done.stdout.splitlines() if x.startswith("VmHWM:")]
-    return done.returncode, done.stderr, int(peaked.split()[1]) * 1024

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from critpath.record.ftrace.tracefs import mount
-from critpath_marks.sessions import new_name
+from critpath_marks.sessions import new_session_name
 
 TRIPS = 2000
 SWITCH = re.compile(r"\[(\d+)\].*sched_switch: .*prev_pid=(\d+) .*next_pid=(\d+)")
@@ -69,7 +69,7 @@ def row(name: str, lines: Iterable[str]) -> str:
 
 def by_tracefs() -> list[str]:
     """Record with an instance of our own, and read the kernel's own text."""
-    instance = mount() / "instances" / new_name()
+    instance = mount() / "instances" / new_session_name()
     instance.mkdir()
     try:
         (instance / "buffer_size_kb").write_text("16384")

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from critpath.record.recorder import RECORDERS, RecorderSettings
-from critpath_marks.sessions import new_name
+from critpath_marks.sessions import new_session_name
 
 HERE = Path(__file__).resolve().parent
 PAPER = 4.79  # percent: Janecek, Ezzati-Jivan and Hamou-Lhadj (2022), their minimal events
@@ -52,7 +52,7 @@ def by_recorder(name: str, profile: str) -> Mode:
     def mode() -> Iterator[list[int]]:
         events: list[int] = []
         with tempfile.TemporaryDirectory(prefix="critpath-overhead-") as place:
-            settings = RecorderSettings(new_name(), Path(place), profile)
+            settings = RecorderSettings(new_session_name(), Path(place), profile)
             recorder = importlib.import_module(RECORDERS[name]).open_recorder(settings)
             try:
                 recorder.start()
@@ -190,7 +190,7 @@ def main() -> int:
         print("overhead: left out, recording needs root")
         return 0
     module = importlib.import_module(RECORDERS[chosen.recorder])
-    wrong = [o for o in module.obstacles(None) if o.fatal]
+    wrong = [o for o in module.missing_requirements(None) if o.fatal]
     if wrong:
         print(f"overhead: left out, {chosen.recorder} cannot record here: {wrong[0].what}")
         return 0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,32 +10,13 @@ from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 
 
-def _load(place: Path, name: str) -> ModuleType:
-    # Importlib mode puts no test directory on the path.
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, place)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
 @pytest.fixture(scope="session")
-def factory() -> ModuleType:
-    """Return the factory of synthetic comparisons."""
-    return _load(HERE.parent / "report" / "factory.py", "critpath_report_factory")
-
-
-@pytest.fixture(scope="session")
-def browser() -> ModuleType:
+def browser(load: Callable[[str], ModuleType]) -> ModuleType:
     """Return ``chromium.py``; skips where there is no browser or no driver of it."""
-    module = _load(HERE / "chromium.py", "critpath_browser_chromium")
+    module = load("browser/chromium.py")
     if module.missing():
         pytest.skip(module.missing())
     return module

@@ -6,13 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from critpath.commands import main
-from critpath_marks import channels, sessions
+from critpath_marks import channels
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -60,25 +59,7 @@ def test_wrong_usage(arguments, capsys):
     assert capsys.readouterr().err.startswith("critpath: ")
 
 
-@pytest.fixture
-def instance() -> Iterator[Path]:
-    if os.geteuid():
-        pytest.skip("tracefs needs root")
-    root = Path("/sys/kernel/tracing")
-    if not (root / "instances").is_dir():
-        subprocess.run(["mount", "-t", "tracefs", "nodev", root], check=False, capture_output=True)
-    path = root / "instances" / sessions.new_name()
-    try:
-        path.mkdir()
-    except OSError as error:
-        pytest.skip(f"no instance of tracefs: {error.strerror}")
-    try:
-        yield path
-    finally:
-        path.rmdir()
-
-
-def test_a_shell_script_marks_in_the_kernel(instance):
+def test_a_shell_script_marks_in_the_kernel(tracefs_instance):
     script = """
         echo $$
         "$0" -m critpath mark begin backup --strict
@@ -88,12 +69,12 @@ def test_a_shell_script_marks_in_the_kernel(instance):
     """
     done = subprocess.run(
         ["sh", "-c", script, sys.executable],
-        env={**os.environ, channels.MARKER: str(instance / "trace_marker")},
+        env={**os.environ, channels.MARKER: str(tracefs_instance / "trace_marker")},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     shell = int(done.stdout)
-    lines = (instance / "trace").read_text().splitlines()
+    lines = (tracefs_instance / "trace").read_text().splitlines()
     found = [re.search(r"-(\d+) +\[.*: critpath:(.*)$", line) for line in lines]
     marks = [(int(m[1]), m[2]) for m in found if m]
     assert [re.sub(r"@\d+:", "@", text) for _, text in marks] == [

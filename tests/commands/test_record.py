@@ -12,7 +12,7 @@ from critpath.commands.parser import build_parser
 from critpath.commands.record import describe_outcome
 from critpath.commands.settings import WrongValueError, as_name, as_size
 from critpath.model import CpuLoss, Manifest, Run
-from critpath.record.recorder import Outcome, Recording, Request
+from critpath.record.recorder import Outcome, Recording, RecordRequest
 
 MS = 1_000_000
 
@@ -39,7 +39,7 @@ def make_manifest(count=12, **changes) -> Manifest:
 def said(*manifests, request=None, code=0) -> str:
     places = [Path("normal"), Path("sample")] if len(manifests) > 1 else [Path("rec")]
     recordings = tuple(Recording(p, m) for p, m in zip(places, manifests, strict=True))
-    request = request or Request(Path("rec"), (("work",),) * max(1, len(manifests)), "1")
+    request = request or RecordRequest(Path("rec"), (("work",),) * max(1, len(manifests)), "1")
     return "\n".join(describe_outcome(Outcome(code, recordings, 123_456), request))
 
 
@@ -73,7 +73,7 @@ def test_everything_reaches_the_request(recorded, tmp_path):
         *("--keep-raw", "--as-root", "--force", "--", "work", "--", "-n", "5"),
     )
     assert code == 3
-    assert request == Request(
+    assert request == RecordRequest(
         output=Path("out"),
         commands=(("work", "--", "-n", "5"),),
         version=request.version,
@@ -201,12 +201,12 @@ def test_interleaved_says_compare():
 
 def test_the_machine_says_that_an_execution_must_be_named():
     machine = make_manifest(0, command=(), execution="")
-    text = said(machine, request=Request(Path("my rec"), (), "1"))
+    text = said(machine, request=RecordRequest(Path("my rec"), (), "1"))
     assert "1.00 s of the whole machine" in text
     assert "--execution SPEC" in text
 
 
 def test_nothing_recorded():
     assert "no recording" in "\n".join(
-        describe_outcome(Outcome(130), Request(Path("x"), (("a",),), "1"))
+        describe_outcome(Outcome(130), RecordRequest(Path("x"), (("a",),), "1"))
     )

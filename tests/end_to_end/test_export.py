@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from io import StringIO
-from pathlib import Path
 
 import duckdb
 import networkx as nx
@@ -14,18 +12,11 @@ import polars as pl
 from Bio import Align, Phylo
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
-# Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
-DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-RECORDINGS = Path(__file__).resolve().parents[2] / "fixtures" / "lttng-guest"
 
-
-def test_alignments_and_trees_of_a_comparison(critpath, critpath_process, tmp_path):
-    for name in ("normal", "sample-lock"):
-        with tarfile.open(RECORDINGS / f"{name}.tar.xz") as tar:
-            tar.extractall(tmp_path, **DATA_ONLY)  # noqa: S202 - archives of our own
+def test_alignments_and_trees_of_a_comparison(critpath, critpath_process, guest, tmp_path):
     saved = tmp_path / "c.json"
     how = ("--execution", "events:app:request_begin,app:request_end,key=id", "--quiet")
-    done = critpath("compare", tmp_path / "normal", tmp_path / "sample-lock", "--json", saved, *how)
+    done = critpath("compare", guest("normal"), guest("sample-lock"), "--json", saved, *how)
     assert done.returncode == 1
     document = json.loads(saved.read_text(encoding="utf-8"))
     aligned, letters = document["aligned"], [s["letter"] for s in document["symbols"]]

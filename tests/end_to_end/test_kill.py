@@ -35,7 +35,7 @@ def _why_not() -> str:
     if os.geteuid() != 0:
         return "recording needs root"
     try:
-        usable = not any(o.fatal for o in preflight.look(Path.cwd()).recorders["ftrace"])
+        usable = not any(o.fatal for o in preflight.check_machine(Path.cwd()).recorders["ftrace"])
     except KeyError:
         return "there is no ftrace recorder"
     return "" if usable else "the ftrace recorder cannot record here"

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.ftrace.recorder import obstacles
+from critpath.record.ftrace.recorder import missing_requirements
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
 if os.geteuid():
     pytest.skip("recording needs root", allow_module_level=True)
-if wrong := [o.what for o in obstacles(None) if o.fatal]:
+if wrong := [o.what for o in missing_requirements(None) if o.fatal]:
     pytest.skip(f"cannot record here: {wrong[0]}", allow_module_level=True)
 
 RUNS = 50

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.ftrace.recorder import obstacles
+from critpath.record.ftrace.recorder import missing_requirements
 
 pytestmark = [
     pytest.mark.xdist_group("kernel"),
@@ -40,7 +40,7 @@ def typed(transcripts, tmp_path_factory):
     """What came of the tutorial's commands, and where they ran."""
     if os.geteuid():
         pytest.skip("recording needs root")
-    if wrong := [o.what for o in obstacles(None) if o.fatal]:
+    if wrong := [o.what for o in missing_requirements(None) if o.fatal]:
         pytest.skip(f"cannot record here: {wrong[0]}")
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")

@@ -19,7 +19,7 @@ from short_slice import shorten
 
 from critpath import pipeline
 from critpath.model import Analysis, PathSet
-from critpath.record.ftrace.recorder import obstacles
+from critpath.record.ftrace.recorder import missing_requirements
 
 HERE: Final = Path(__file__).resolve().parent
 # The application and what competes with it has this many times the turns of another group
@@ -43,7 +43,7 @@ def why_not() -> str:
         return "recording needs root"
     if shutil.which("cc") is None:
         return "no C compiler"
-    return next((o.what for o in obstacles(None) if o.fatal), "")
+    return next((o.what for o in missing_requirements(None) if o.fatal), "")
 
 
 def disk() -> str:

@@ -114,8 +114,8 @@ def recorded(steps) -> Events:
     recorder = Recorder()
     for time, step in enumerate(steps, 1):
         match step:
-            case ("switch", cpu, prev, prev_name, new, new_name):
-                recorder.switch(time, cpu, (prev, prev_name), (new, new_name))
+            case ("switch", cpu, prev, prev_name, new, new_session_name):
+                recorder.switch(time, cpu, (prev, prev_name), (new, new_session_name))
             case ("mark", cpu, begins, key):
                 recorder.add(time, cpu, "app:begin" if begins else "app:end", key=key)
             case ("born", cpu, tid, fork):

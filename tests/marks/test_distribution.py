@@ -14,7 +14,7 @@ import pytest
 
 import critpath
 import critpath_marks
-from critpath.record.ftrace.recorder import obstacles
+from critpath.record.ftrace.recorder import missing_requirements
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKS = ROOT / "marks"
@@ -125,7 +125,7 @@ def test_nothing_else_is_installed_and_nothing_was_compiled(installed):
 def test_a_marked_program_is_found_by_record(installed, tmp_path):
     if os.geteuid():
         pytest.skip("recording needs root")
-    if wrong := [o.what for o in obstacles(None) if o.fatal]:
+    if wrong := [o.what for o in missing_requirements(None) if o.fatal]:
         pytest.skip(f"cannot record here: {wrong[0]}")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -361,25 +361,10 @@ def test_the_import_is_cheap():
 
 
 @pytest.fixture
-def instance() -> Iterator[Path]:
-    if os.geteuid():
-        pytest.skip("tracefs needs root")
-    root = Path("/sys/kernel/tracing")
-    if not (root / "instances").is_dir():
-        subprocess.run(["mount", "-t", "tracefs", "nodev", root], check=False, capture_output=True)
-    if not (root / "instances").is_dir():
-        pytest.skip("tracefs cannot be mounted here")
-    path = root / "instances" / sessions.new_name()
-    try:
-        path.mkdir()
-    except OSError as error:
-        pytest.skip(f"no instance of tracefs: {error.strerror}")
-    try:
-        (path / "trace_clock").write_text("mono")
-        yield path
-    finally:
-        channels.forget_channel()
-        path.rmdir()
+def instance(tracefs_instance: Path) -> Iterator[Path]:
+    (tracefs_instance / "trace_clock").write_text("mono")
+    yield tracefs_instance
+    channels.forget_channel()
 
 
 def recorded(instance: Path) -> list[tuple[int, str]]:
@@ -440,7 +425,7 @@ def test_a_recording_that_ends_is_let_go_and_the_next_is_found(instance, monkeyp
     assert critpath.mark("begin", "one")
     (instance / "tracing_on").write_text("0")
     critpath.mark("end", "one")  # says that it is over
-    other = instance.with_name(sessions.new_name())
+    other = instance.with_name(sessions.new_session_name())
     other.mkdir()
     try:
         instance.rmdir()  # nobody holds it

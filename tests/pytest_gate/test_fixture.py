@@ -19,7 +19,7 @@ from critpath import pipeline
 from critpath.commands import main
 from critpath.pipeline.baselines import only
 from critpath.record import child, preflight
-from critpath.record.recorder import Obstacle
+from critpath.record.recorder import Requirement
 from critpath.store import load_paths, save_paths
 
 pytestmark = pytest.mark.xdist_group("kernel")
@@ -226,7 +226,7 @@ def test_a_command_that_fails(project, pytester, recorder, recordings):
 
 def test_a_machine_that_may_not_record(project, pytester, recorder, recordings):
     save(recordings, pytester.path / "b.json")
-    recorder["obstacles"] = {"ftrace": (Obstacle("root", "only root may trace", "sudo"),)}
+    recorder["obstacles"] = {"ftrace": (Requirement("root", "only root may trace", "sudo"),)}
     done = project(CALL, "-rs")
     done.assert_outcomes(skipped=1)
     done.stdout.fnmatch_lines(["*this machine may not record: only root may trace*"])
@@ -257,7 +257,7 @@ def test_it_costs_nothing_until_it_is_used():
 
 
 def may_record() -> bool:
-    return preflight.look(Path.cwd()).recorder is not None
+    return preflight.check_machine(Path.cwd()).recorder is not None
 
 
 @pytest.mark.long

@@ -95,7 +95,7 @@ def test_by_a_containers_id(two, monkeypatch, component, name):
     inside = {p for p in map(int, _pids()) if pid_namespace(p) == pid_namespace(two[1].pid)}
 
     def cgroup(pid: int) -> Iterator[str]:
-        yield from containers.names_in(
+        yield from containers.cgroup_names(
             f"0::/system.slice/{component}/init\n" if pid in inside else ""
         )
 

@@ -21,10 +21,10 @@ from critpath.record import registry
 from critpath.record.cleanup import remove_leftovers
 from critpath.record.lttng.program import trusted_program
 from critpath.record.manifests import write_manifest
-from critpath.record.output import Place
+from critpath.record.output import OutputDirectory
 from critpath.record.recorder import RECORDERS
-from critpath.record.recovery import finish
-from critpath.record.registry import entries, register
+from critpath.record.recovery import finish_recording
+from critpath.record.registry import read_entries, register
 from critpath.record.user import User
 from critpath_marks.sessions import pid_namespace
 
@@ -66,17 +66,17 @@ def exchanging(place: Path, other: Path):
 def test_names_that_are_exchanged_all_the_time_lead_nowhere(tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir()
-    place = Place.check(tmp_path / "rec", SESSION, force=False)
+    place = OutputDirectory.check(tmp_path / "rec", SESSION, force=False)
     place.make()
     with exchanging(tmp_path / "rec", victim):
         for number in range(300):
-            write_manifest(place.writing, replace(MANIFEST, begin=number))
-            (place.writing / f"d{number}").mkdir()
-            (place.writing / f"d{number}" / "file").write_text("x")
+            write_manifest(place.write_path, replace(MANIFEST, begin=number))
+            (place.write_path / f"d{number}").mkdir()
+            (place.write_path / f"d{number}" / "file").write_text("x")
     assert content(victim) == []
     assert len(content(tmp_path / "rec")) == 301
     with exchanging(tmp_path / "rec", victim), contextlib.suppress(CritpathError):
-        place.settle(User(0, 0, (), {}))
+        place.publish(User(0, 0, (), {}))
     assert stat.S_IMODE(victim.stat().st_mode) != 0o700
     assert victim.exists()
     place.discard()
@@ -90,12 +90,12 @@ def test_a_parent_that_is_exchanged_leads_nowhere(tmp_path):
         (top / "rec").mkdir(parents=True)
         write_manifest(top / "rec", MANIFEST)
         (top / "rec" / "old").touch()
-    place = Place.check(parent / "rec", SESSION, force=True)
+    place = OutputDirectory.check(parent / "rec", SESSION, force=True)
     place.make()
-    (place.writing / "new").touch()
+    (place.write_path / "new").touch()
     parent.rename(tmp_path / "moved")
     parent.symlink_to(elsewhere)
-    place.settle(None)
+    place.publish(None)
     assert content(elsewhere) == ["rec"]
     assert content(elsewhere / "rec") == ["critpath.json", "old"]
     assert content(tmp_path / "moved" / "rec") == ["new"]
@@ -107,7 +107,7 @@ def test_a_directory_that_is_filled_after_the_check_is_refused(tmp_path, what):
     victim.write_text("x")
     out = tmp_path / "rec"
     out.mkdir(mode=0o755)
-    place = Place.check(out, SESSION, force=False)
+    place = OutputDirectory.check(out, SESSION, force=False)
     {
         "link": lambda p: p.symlink_to(victim),
         "hard link": lambda p: os.link(victim, p),
@@ -127,7 +127,7 @@ def test_a_directory_that_comes_into_its_place_is_refused(tmp_path, monkeypatch)
     precious = tmp_path / "precious"
     precious.mkdir(mode=0o755)
     (precious / "file").write_text("x")
-    place = Place.check(tmp_path / "rec", SESSION, force=False)
+    place = OutputDirectory.check(tmp_path / "rec", SESSION, force=False)
     made = os.mkdir
 
     def mkdir(name, *arguments, **options):
@@ -188,18 +188,18 @@ def test_a_recording_of_another_user_is_not_finished_by_root(tmp_path):
     os.chown(out, nobody().pw_uid, -1)
     before = (out / "critpath.json").read_bytes()
     with pytest.raises(CritpathError, match="another user's") as caught:
-        finish(out, lambda _: None)
+        finish_recording(out, lambda _: None)
     assert "as its user" in caught.value.do
     os.chown(out, 0, 0)
     os.chown(out / "raw", nobody().pw_uid, -1)
     with pytest.raises(CritpathError, match="not what a recorder writes") as caught:
-        finish(out, lambda _: None)
+        finish_recording(out, lambda _: None)
     assert str(out / "raw") in caught.value.what
     assert "/proc/" not in caught.value.what
     assert (out / "critpath.json").read_bytes() == before
     out.chmod(0o777)
     with pytest.raises(CritpathError, match="others may write"):
-        finish(out, lambda _: None)
+        finish_recording(out, lambda _: None)
 
 
 @root
@@ -211,7 +211,7 @@ def test_what_a_user_put_in_the_place_of_a_killed_recording_is_left_alone(tmp_pa
     register(session, forged, "ftrace", (nobody().pw_uid, nobody().pw_gid))
     before = (forged / "critpath.json").read_bytes()
     assert remove_leftovers(lambda *_: None)
-    assert entries() == []
+    assert read_entries() == []
     assert (forged / "critpath.json").read_bytes() == before
     assert (forged / "critpath.json").stat().st_uid == 0
     assert content(forged) == ["critpath.json", "raw"]
@@ -237,7 +237,7 @@ def test_half_of_a_pair_that_is_a_link_is_refused(tmp_path):
     write_manifest(pair / "normal", replace(MANIFEST, session=session, interleaved="sample"))
     (pair / "sample").symlink_to(elsewhere)
     with pytest.raises(CritpathError, match="not what a recorder writes"):
-        finish(pair / "normal", lambda _: None)
+        finish_recording(pair / "normal", lambda _: None)
     assert content(elsewhere) == ["critpath.json", "raw"]
 
 
@@ -317,5 +317,5 @@ def test_a_manifest_names_no_module(tmp_path):
         document["recorder"] = {"name": name, "format": "evil", "version": "$(touch ran)"}
         (out / "critpath.json").write_text(json.dumps(document))
         with pytest.raises(CritpathError, match="does not know"):
-            finish(out, lambda _: None)
+            finish_recording(out, lambda _: None)
     assert not (tmp_path / "ran").exists()

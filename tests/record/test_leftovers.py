@@ -19,15 +19,15 @@ from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Manifest, Run
 from critpath.model.recording import MANIFEST_BYTES, MANIFEST_RUNS
 from critpath.record import cleanup, registry
-from critpath.record.cleanup import all_leftovers, remove_leftovers
+from critpath.record.cleanup import find_leftovers, remove_leftovers
 from critpath.record.identity import SESSION_VARIABLE
-from critpath.record.manifests import to_json, write_manifest
+from critpath.record.manifests import manifest_to_json, write_manifest
 from critpath.record.reading import RUNS, read_manifest
-from critpath.record.recorder import RECORDERS, Leftover, Recorded
-from critpath.record.recovery import _is_mine, finish
-from critpath.record.registry import entries, register
+from critpath.record.recorder import RECORDERS, Leftover, RecorderResult
+from critpath.record.recovery import _is_mine, finish_recording
+from critpath.record.registry import read_entries, register
 from critpath.untrusted import load_json
-from critpath_marks.sessions import new_name, pid_namespace
+from critpath_marks.sessions import new_session_name, pid_namespace
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -59,8 +59,8 @@ def recorders(tmp_path, monkeypatch):
     modules = {}
     for name, place in RECORDERS.items():
         module = ModuleType(place)
-        module.leftovers = list
-        module.finish_raw = module.finish_dead = lambda *_: Recorded()
+        module.find_leftovers = list
+        module.finish_killed = lambda *_: RecorderResult()
         monkeypatch.setitem(sys.modules, place, module)
         modules[name] = module
     return modules
@@ -109,10 +109,10 @@ def clean():
 
 @pytest.mark.usefixtures("recorders")
 def test_a_machine_without_leftovers_has_none(tmp_path):
-    register(new_name(), tmp_path, "ftrace")  # alive: this process
-    assert all_leftovers() == []
+    register(new_session_name(), tmp_path, "ftrace")  # alive: this process
+    assert find_leftovers() == []
     assert clean() == (True, [])
-    assert len(entries()) == 1
+    assert len(read_entries()) == 1
 
 
 @pytest.mark.usefixtures("recorders")
@@ -127,8 +127,8 @@ def test_processes_of_a_killed_recorder_are_ended(tmp_path, children):
     assert done
     assert [c.wait(10) for c in children] == [-signal.SIGTERM, -signal.SIGKILL]
     assert [kind for kind, _, _ in told] == ["process", "process", "recording"]
-    assert entries() == []
-    assert all_leftovers() == []
+    assert read_entries() == []
+    assert find_leftovers() == []
 
 
 @pytest.mark.usefixtures("recorders")
@@ -137,7 +137,7 @@ def test_other_processes_are_left_alone(tmp_path, children):
     unfinished(tmp_path / "out", dead)
     children += [
         sleeper(ended),  # a daemon that a command started whose recording was ended properly
-        sleeper(new_name()),  # of a live recorder
+        sleeper(new_session_name()),  # of a live recorder
         sleeper(dead.replace(str(pid_namespace()), "1")),  # of a recorder elsewhere
         sleeper("critpath-1"),
     ]
@@ -145,11 +145,11 @@ def test_other_processes_are_left_alone(tmp_path, children):
         "import time; from critpath_marks import sessions as i; "
         "from critpath.record import registry as r; "
         f"from pathlib import Path; r._ROOT = Path({str(registry._ROOT)!r}); "
-        f"r.register(i.new_name(), Path({str(tmp_path / 'inner')!r}), 'ftrace'); "
+        f"r.register(i.new_session_name(), Path({str(tmp_path / 'inner')!r}), 'ftrace'); "
         "print(flush=True); time.sleep(300)"
     )
     children.append(sleeper(dead, inner))  # records itself, inside the dead one's command
-    assert {x.kind for x in all_leftovers()} == {"recording"}
+    assert {x.kind for x in find_leftovers()} == {"recording"}
     assert clean()[0]
     time.sleep(0.1)
     assert [c.poll() for c in children] == [None] * len(children)
@@ -160,11 +160,11 @@ def test_a_daemon_that_keeps_the_instance_of_an_ended_recording_is_left_alone(
 ):
     session = dead_session()
     registry.registry_directory(create=True)
-    recorders["ftrace"].leftovers = lambda: [Leftover("instance", "i", session, lambda: None)]
+    recorders["ftrace"].find_leftovers = lambda: [Leftover("instance", "i", session, lambda: None)]
     children.append(sleeper(session))
-    assert [x.kind for x in all_leftovers()] == ["instance"]
+    assert [x.kind for x in find_leftovers()] == ["instance"]
     register(session, tmp_path / "out", "ftrace")  # as of one that was killed
-    assert {x.kind for x in all_leftovers()} == {"instance", "recording", "process"}
+    assert {x.kind for x in find_leftovers()} == {"instance", "recording", "process"}
 
 
 @pytest.mark.usefixtures("recorders")
@@ -190,11 +190,11 @@ def test_a_recorder_that_fails_does_not_hide_the_other(recorders):
 
     removed = []
     session = dead_session()
-    recorders["lttng"].leftovers = fail
-    recorders["ftrace"].leftovers = lambda: (
+    recorders["lttng"].find_leftovers = fail
+    recorders["ftrace"].find_leftovers = lambda: (
         [] if removed else [Leftover("instance", session, session, lambda: removed.append(1))]
     )
-    assert [x.kind for x in all_leftovers()] == ["instance"]
+    assert [x.kind for x in find_leftovers()] == ["instance"]
     assert clean()[0]
     assert removed
 
@@ -203,11 +203,11 @@ def test_the_order_is_processes_instances_recordings(recorders, tmp_path, childr
     session = dead_session()
     unfinished(tmp_path / "out", session)
     children.append(sleeper(session))
-    recorders["ftrace"].leftovers = lambda: [
+    recorders["ftrace"].find_leftovers = lambda: [
         Leftover("directory", "d", session, lambda: None),
         Leftover("instance", "i", session, lambda: None),
     ]
-    kinds = [x.kind for x in all_leftovers()]
+    kinds = [x.kind for x in find_leftovers()]
     assert kinds == ["process", "instance", "recording", "directory"]
 
 
@@ -216,7 +216,7 @@ def test_what_cannot_be_removed_is_said_once(recorders):
         raise OSError(16, "Device or resource busy")
 
     session = dead_session()
-    recorders["ftrace"].leftovers = lambda: [Leftover("instance", "i", session, refuse)]
+    recorders["ftrace"].find_leftovers = lambda: [Leftover("instance", "i", session, refuse)]
     done, told = clean()
     assert not done
     assert [(kind, name) for kind, name, _ in told] == [("instance", "i")]
@@ -231,12 +231,12 @@ def test_a_recording_is_finished_with_the_runs_that_ended(recorders, tmp_path):
     (out / RUNS).write_text("\n".join([*lines, "[1]", '{"number": "x"}', lines[0][:20]]))
     asked = []
 
-    def finish_raw(directory, tell):
+    def finish_killed(directory, tell):
         asked.append(directory.resolve())
         tell("converting")
-        return Recorded((CpuLoss(1, 7),), {"version": "9"}, ("cut off",))
+        return RecorderResult((CpuLoss(1, 7),), {"version": "9"}, ("cut off",))
 
-    recorders["ftrace"].finish_raw = finish_raw
+    recorders["ftrace"].finish_killed = finish_killed
     assert clean()[0]
     assert asked == [out]
     done = read_manifest(out)
@@ -246,21 +246,21 @@ def test_a_recording_is_finished_with_the_runs_that_ended(recorders, tmp_path):
     assert done.recorder == {"name": "ftrace", "version": "9"}
     assert any("killed" in w for w in done.warnings)
     assert not (out / RUNS).exists()
-    assert entries() == []
+    assert read_entries() == []
 
 
 def test_a_recording_that_cannot_be_finished_stays_as_it_was(recorders, tmp_path):
-    def finish_raw(*_):
+    def finish_killed(*_):
         raise CritpathError("the disk is full", "make room")
 
-    recorders["ftrace"].finish_raw = finish_raw
+    recorders["ftrace"].finish_killed = finish_killed
     out = unfinished(tmp_path / "out", dead_session())
     before = (out / "critpath.json").read_bytes()
     done, told = clean()
     assert not done
     assert told[0][2].what == "the disk is full"
     assert (out / "critpath.json").read_bytes() == before
-    assert len(entries()) == 1
+    assert len(read_entries()) == 1
 
 
 @pytest.mark.usefixtures("recorders")
@@ -275,7 +275,7 @@ def test_a_recording_without_any_data_is_removed(tmp_path):
     assert clean()[0]
     assert not out.exists()
     assert not early.exists()
-    assert entries() == []
+    assert read_entries() == []
 
 
 @pytest.mark.usefixtures("recorders")
@@ -297,7 +297,7 @@ def test_a_recording_that_was_to_replace_another_gets_its_name(tmp_path, moment)
     state = "recording" if moment == "beside" else "complete"
     unfinished(building, session, state=state)
     target.mkdir()
-    write_manifest(target, manifest(new_name(), state="complete", begin=50))
+    write_manifest(target, manifest(new_session_name(), state="complete", begin=50))
     if moment == "between the renames":
         target.rename(old)
     elif moment == "before the old one went":
@@ -306,7 +306,7 @@ def test_a_recording_that_was_to_replace_another_gets_its_name(tmp_path, moment)
     assert clean()[0]
     assert [p.name for p in tmp_path.iterdir() if "out" in p.name] == ["out"]
     assert read_manifest(target).session == session
-    assert entries() == []
+    assert read_entries() == []
 
 
 @pytest.mark.usefixtures("recorders")
@@ -325,7 +325,7 @@ def test_a_later_recording_is_not_replaced_by_one_that_waited(tmp_path, monkeypa
             "in progress": ("recording", 0, 10**18 + 500),
             "busy": ("complete", 50, 10**18),
         }[later]
-        other = manifest(new_name(), state=state, begin=begin, clock={"epoch": epoch})
+        other = manifest(new_session_name(), state=state, begin=begin, clock={"epoch": epoch})
         write_manifest(target, other)
     if later == "busy":  # a file system is mounted there
         rename = Path.rename
@@ -340,7 +340,7 @@ def test_a_later_recording_is_not_replaced_by_one_that_waited(tmp_path, monkeypa
     assert clean()[0]
     assert sorted((p.name, p.read_bytes()) for p in target.iterdir()) == before
     assert read_manifest(tmp_path / f"out.{session}").session == session
-    assert entries() == []
+    assert read_entries() == []
 
 
 @pytest.mark.usefixtures("recorders")
@@ -355,17 +355,17 @@ def test_a_recording_whose_user_it_cannot_become_is_finished(tmp_path, monkeypat
         "not all of the recording could be made private: Disk quota exceeded"
     ]
     assert read_manifest(out).state == "interrupted"
-    assert entries() == []
+    assert read_entries() == []
 
 
 def test_both_halves_of_an_interleaved_recording_are_finished(recorders, tmp_path):
-    def finish_raw(directory, _):
+    def finish_killed(directory, _):
         assert directory.samefile(top / "normal")
         (directory / "trace" / "kernel").mkdir(parents=True)
         (directory / "trace" / "kernel" / "metadata").write_text("x")
-        return Recorded((CpuLoss(0, 2),))
+        return RecorderResult((CpuLoss(0, 2),))
 
-    recorders["ftrace"].finish_raw = finish_raw
+    recorders["ftrace"].finish_killed = finish_killed
     session, top = dead_session(), tmp_path / "both"
     unfinished(top / "normal", session, interleaved="sample")
     (top / "sample" / "trace").mkdir(parents=True)  # linking had begun
@@ -375,7 +375,7 @@ def test_both_halves_of_an_interleaved_recording_are_finished(recorders, tmp_pat
         assert read_manifest(top / half).state == "interrupted"
         assert read_manifest(top / half).lost == 2
         assert (top / half / "trace" / "kernel" / "metadata").read_text() == "x"
-    assert entries() == []
+    assert read_entries() == []
 
 
 @pytest.mark.usefixtures("recorders")
@@ -383,19 +383,22 @@ def test_notes_of_recordings_that_are_no_more_are_dropped(tmp_path):
     register(dead_session(), tmp_path / "moved", "ftrace")
     other = tmp_path / "other"
     other.mkdir()
-    write_manifest(other, manifest(new_name()))  # a later recording in the same place
+    write_manifest(other, manifest(new_session_name()))  # a later recording in the same place
     register(dead_session(), other, "ftrace")
     assert clean()[0]
-    assert entries() == []
+    assert read_entries() == []
     assert read_manifest(other).state == "recording"
 
 
 @pytest.mark.usefixtures("recorders")
 def test_a_recording_in_progress_is_not_finished(tmp_path):
-    out = unfinished(tmp_path / "out", new_name())
+    out = unfinished(tmp_path / "out", new_session_name())
     with pytest.raises(CritpathError, match="is being recorded by process"):
-        finish(out, lambda _: None)
-    assert finish(unfinished(tmp_path / "b", dead_session(), state="complete"), print) is None
+        finish_recording(out, lambda _: None)
+    assert (
+        finish_recording(unfinished(tmp_path / "b", dead_session(), state="complete"), print)
+        is None
+    )
 
 
 @pytest.mark.usefixtures("recorders")
@@ -409,7 +412,7 @@ def test_a_manifest_does_not_say_what_is_replaced(tmp_path, half):
         if name == half:
             write_manifest(place, manifest(session, interleaved=other, trace=str(precious)))
     with pytest.raises(CritpathError, match="does not know"):
-        finish(tmp_path / "both" / "normal", lambda _: None)
+        finish_recording(tmp_path / "both" / "normal", lambda _: None)
     assert (precious / "file").exists()
 
 
@@ -419,7 +422,7 @@ def test_a_manifest_of_other_kinds_is_refused(tmp_path, name):
     document = json.loads((tmp_path / "critpath.json").read_text())
     (tmp_path / "critpath.json").write_text(json.dumps({**document, name: [1]}))
     with pytest.raises(CritpathError, match="not a manifest"):
-        finish(tmp_path, lambda _: None)
+        finish_recording(tmp_path, lambda _: None)
 
 
 @pytest.mark.usefixtures("recorders")
@@ -446,7 +449,7 @@ def test_a_recording_with_links_is_refused(tmp_path, how):
     else:
         os.link(secret, out / "raw" / "cpu0")
     with pytest.raises(CritpathError, match="not what a recorder writes"):
-        finish(out, lambda _: None)
+        finish_recording(out, lambda _: None)
     assert read_manifest(out).state == "recording"
 
 
@@ -457,8 +460,8 @@ def test_a_manifest_of_all_runs_that_may_be_asked_for_is_read(tmp_path):
     two = manifest("s", command=(odd,), runs=tuple(runs))
     write_manifest(tmp_path, two)
     assert read_manifest(tmp_path) == two
-    each = len(to_json(two)) - len(to_json(replace(two, runs=tuple(runs[:1]))))
-    assert to_json(two).isascii()
+    each = len(manifest_to_json(two)) - len(manifest_to_json(replace(two, runs=tuple(runs[:1]))))
+    assert manifest_to_json(two).isascii()
     rest = 1 << 24  # bytes for all else
     assert each * MANIFEST_RUNS + rest < MANIFEST_BYTES
     item = ",".join(f'"{k}": 1' for k in asdict(runs[0])).join("{}")

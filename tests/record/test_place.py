@@ -10,7 +10,7 @@ import pytest
 
 from critpath.errors import CritpathError, UsageError
 from critpath.record.manifests import link_tree
-from critpath.record.output import Place
+from critpath.record.output import OutputDirectory
 from critpath.record.user import hand_over, invoking_user
 
 SESSION = "critpath-1-2-3-00000000"
@@ -18,7 +18,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="changes owners, which needs
 
 
 def check(path, *, force=False):
-    return Place.check(path, SESSION, force=force)
+    return OutputDirectory.check(path, SESSION, force=force)
 
 
 def make_recording(path, text='{"format": "critpath/recording/1"}'):
@@ -87,7 +87,7 @@ def test_a_new_one(tmp_path):
     place.make()
     assert stat.S_IMODE(place.target.stat().st_mode) == 0o700
     (place.target / "x").write_text("x")
-    place.settle(None)
+    place.publish(None)
     assert content(tmp_path) == ["r"]
     place.discard()
     assert content(tmp_path) == []
@@ -109,7 +109,7 @@ def test_replacing_keeps_the_old_one_until_the_end(tmp_path):
     place.make()
     (place.building / "new").write_text("new")
     assert content(tmp_path / "r") == ["critpath.json", "old"]
-    place.settle(None)
+    place.publish(None)
     assert content(tmp_path) == ["r"]
     assert content(tmp_path / "r") == ["new"]
 
@@ -123,13 +123,13 @@ def test_what_was_exchanged_while_recording_is_not_replaced(tmp_path):
         (place.building / "new").write_text("new")
         (tmp_path / name).rename(tmp_path / f"{name}-moved")
         if name == "gone":
-            place.settle(None)
+            place.publish(None)
             assert content(tmp_path / name) == ["new"]
             continue
         (tmp_path / name).mkdir()
         (tmp_path / name / "precious").write_text("x")
         with pytest.raises(CritpathError, match="not replaced") as caught:
-            place.settle(None)
+            place.publish(None)
         place.discard()
         assert content(tmp_path / name) == ["precious"]
         assert content(tmp_path / f"{name}.{SESSION}") == ["new"]
@@ -155,14 +155,14 @@ def test_what_took_its_place_is_not_removed_or_given_away(tmp_path):
     place.discard()
     assert content(place.target) == ["theirs"]
     with pytest.raises(CritpathError, match="exchanged"):
-        place.settle(None)
+        place.publish(None)
     (place.target / "theirs").unlink()
     place.target.rmdir()
     place.target.symlink_to(tmp_path / "moved")
     place.discard()
     assert (tmp_path / "moved").exists()
     with pytest.raises(CritpathError, match="exchanged"):
-        place.settle(None)
+        place.publish(None)
 
 
 @root
@@ -176,7 +176,7 @@ def test_an_empty_one_of_somebody_else_is_roots_while_recording(tmp_path, end):
     assert place.target.stat().st_uid == 0
     (place.target / "x").touch()
     if end == "settle":
-        place.settle(None)
+        place.publish(None)
         assert (place.target / "x").stat().st_uid == nobody.pw_uid
     else:
         place.discard()

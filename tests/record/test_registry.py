@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from critpath.record import registry
-from critpath.record.registry import Entry, entries, register, unregister
-from critpath_marks.sessions import new_name
+from critpath.record.registry import Entry, read_entries, register, unregister
+from critpath_marks.sessions import new_session_name
 
 
 @pytest.fixture
@@ -25,27 +25,27 @@ def place(tmp_path, monkeypatch):
 
 
 def test_a_recording_is_noted_and_forgotten(place, tmp_path):
-    name = new_name()
+    name = new_session_name()
     register(name, tmp_path / "a b\n\udcff", "ftrace")
-    assert entries() == [Entry(name, tmp_path / "a b\n\udcff", "ftrace")]
+    assert read_entries() == [Entry(name, tmp_path / "a b\n\udcff", "ftrace")]
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
     unregister(name)
     unregister(name)
-    assert entries() == []
+    assert read_entries() == []
     assert list(place.iterdir()) == []
 
 
 @pytest.mark.usefixtures("place")
 def test_a_relative_directory_is_made_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    register(new_name(), Path("out"), "lttng")
-    assert [e.directory for e in entries()] == [tmp_path / "out"]
+    register(new_session_name(), Path("out"), "lttng")
+    assert [e.directory for e in read_entries()] == [tmp_path / "out"]
 
 
 @pytest.mark.usefixtures("place")
 def test_names_of_others_are_not_noted(tmp_path):
     register("../../etc/passwd", tmp_path, "ftrace")
-    assert entries() == []
+    assert read_entries() == []
 
 
 @pytest.mark.parametrize(
@@ -66,53 +66,53 @@ def test_names_of_others_are_not_noted(tmp_path):
     ],
 )
 def test_damaged_entries_are_left_out(place, tmp_path, text):
-    good = new_name()
+    good = new_session_name()
     register(good, tmp_path, "ftrace")
-    (place / f"{new_name()}.json").write_text(text, encoding="latin-1")
-    assert [e.session for e in entries()] == [good]
+    (place / f"{new_session_name()}.json").write_text(text, encoding="latin-1")
+    assert [e.session for e in read_entries()] == [good]
 
 
 def test_what_is_no_file_of_ours_is_left_out(place, tmp_path):
-    register(new_name(), tmp_path, "ftrace")
+    register(new_session_name(), tmp_path, "ftrace")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text(json.dumps({"directory": "/etc", "recorder": "ftrace"}))
-    (place / f"{new_name()}.json").symlink_to(elsewhere)
-    os.mkfifo(place / f"{new_name()}.json")  # a reader that waits for a writer would hang
-    (place / f"{new_name()}.json").mkdir()
+    (place / f"{new_session_name()}.json").symlink_to(elsewhere)
+    os.mkfifo(place / f"{new_session_name()}.json")  # a reader that waits for a writer would hang
+    (place / f"{new_session_name()}.json").mkdir()
     (place / "notes.json").write_text(elsewhere.read_text())
-    assert [e.directory for e in entries()] == [tmp_path]
+    assert [e.directory for e in read_entries()] == [tmp_path]
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o701, 0o777])
 def test_a_directory_that_others_may_use_is_no_registry(place, tmp_path, mode):
-    register(new_name(), tmp_path, "ftrace")
+    register(new_session_name(), tmp_path, "ftrace")
     place.chmod(mode)
-    assert entries() == []
-    register(new_name(), tmp_path, "ftrace")
+    assert read_entries() == []
+    register(new_session_name(), tmp_path, "ftrace")
     place.chmod(0o700)
-    assert len(entries()) == 1
+    assert len(read_entries()) == 1
 
 
 def test_a_link_is_no_registry(place, tmp_path):
     target = tmp_path / "target"
     target.mkdir(mode=0o700)
     place.symlink_to(target)
-    register(new_name(), tmp_path, "ftrace")
-    assert entries() == []
+    register(new_session_name(), tmp_path, "ftrace")
+    assert read_entries() == []
     assert list(target.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a directory away")
 def test_a_directory_of_another_user_is_no_registry(place, tmp_path):
-    register(new_name(), tmp_path, "ftrace")
+    register(new_session_name(), tmp_path, "ftrace")
     os.chown(place, 65534, 65534)
-    assert entries() == []
+    assert read_entries() == []
 
 
 def test_without_a_place_for_a_registry_recording_goes_on(place, tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.setattr(registry, "_ROOT", tmp_path / "no" / "such")
-    register(new_name(), tmp_path, "ftrace")
-    unregister(new_name())
-    assert entries() == []
+    register(new_session_name(), tmp_path, "ftrace")
+    unregister(new_session_name())
+    assert read_entries() == []
     assert not place.exists()

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from critpath.record.identity import SESSION_VARIABLE
-from critpath_marks.sessions import new_name, owner_of
+from critpath_marks.sessions import new_session_name, owner_of
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -40,13 +40,13 @@ def session_of_a_recorder():
     recorder = process()
     start = start_time(recorder.pid)
     name = f"critpath-{pid_namespace()}-{recorder.pid}-{start}-00c0ffee"
-    assert owner_of(name).gone() is False
+    assert owner_of(name).is_gone() is False
     end(recorder)
     # Its pid is somebody's again; that one lives, the recorder does not.
     return name, process(pid=recorder.pid)
 
 session, again = session_of_a_recorder()
-assert owner_of(session).gone() is True
+assert owner_of(session).is_gone() is True
 
 # Found, ended, and its pid taken by a stranger before it is removed.
 member = process(session)
@@ -116,7 +116,7 @@ def test_a_recorder_in_another_time_namespace_is_not_taken_for_dead():
     inside = ("unshare", "--time", "--boottime", "100000", "--fork", "--kill-child")
     if run(*inside, "true").returncode:
         pytest.skip("no time namespace can be made here")
-    code = "from critpath_marks.sessions import *; print(new_name(), flush=True); input()"
+    code = "from critpath_marks.sessions import *; print(new_session_name(), flush=True); input()"
     recorder = subprocess.Popen(
         [*inside, sys.executable, "-P", "-c", code],
         stdin=subprocess.PIPE,
@@ -124,11 +124,11 @@ def test_a_recorder_in_another_time_namespace_is_not_taken_for_dead():
         text=True,
     )
     owner = owner_of(recorder.stdout.readline().strip())
-    assert owner.gone() is None
-    assert owner_of(new_name()).gone() is False
+    assert owner.is_gone() is None
+    assert owner_of(new_session_name()).is_gone() is False
     recorder.communicate("\n")
     time.sleep(0.05)
-    assert owner.gone() is True
+    assert owner.is_gone() is True
 
 
 def test_a_clock_of_its_own_is_refused(tmp_path):

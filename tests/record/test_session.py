@@ -354,7 +354,7 @@ def test_auto_says_which_and_why(box):
 
 
 def test_without_proc_nothing_is_recorded(monkeypatch):
-    monkeypatch.setattr(choose, "no_proc", lambda: True)
+    monkeypatch.setattr(choose, "lacks_proc", lambda: True)
     with pytest.raises(CritpathError, match="/proc is not mounted"):
         choose.choose_recorder("auto", RecorderSettings("", Path()))
 

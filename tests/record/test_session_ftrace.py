@@ -37,9 +37,9 @@ def critpath(place, *arguments, **options):
 @pytest.fixture(scope="module")
 def traceable(tmp_path_factory):
     """Skip with the reason where ftrace cannot record."""
-    from critpath.record.ftrace.recorder import obstacles  # noqa: PLC0415 - may not import elsewhere
+    from critpath.record.ftrace.recorder import missing_requirements  # noqa: PLC0415 - may not import elsewhere
 
-    fatal = [o.what for o in obstacles(None) if o.fatal]
+    fatal = [o.what for o in missing_requirements(None) if o.fatal]
     if fatal:
         pytest.skip(f"ftrace cannot record here: {fatal[0]}")
     return tmp_path_factory.mktemp("ftrace")

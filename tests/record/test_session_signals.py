@@ -14,7 +14,7 @@ import pytest
 
 from critpath.model import CpuLoss, Manifest
 from critpath.record.reading import read_manifest
-from critpath.record.recorder import Recorded, Request
+from critpath.record.recorder import RecorderResult, RecordRequest
 from critpath.record.session import _Session
 
 pytestmark = pytest.mark.xdist_group("kernel")
@@ -301,14 +301,14 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
         (tmp_path / "normal" / "trace" / "kernel" / name).write_text(name)
     (tmp_path / "sample" / "trace" / "kernel" / "metadata").write_text("half of it")
     session = _Session(
-        request=Request(output=tmp_path, commands=(("a",), ("b",)), version=""),
+        request=RecordRequest(output=tmp_path, commands=(("a",), ("b",)), version=""),
         tell=None,
         place=SimpleNamespace(
-            **dict.fromkeys(("building", "target", "writing"), tmp_path),
-            settle=lambda _: "",
+            **dict.fromkeys(("building", "target", "write_path"), tmp_path),
+            publish=lambda _: "",
             check_unchanged=int,
             size=int,
-            named=str,
+            restore_name=str,
         ),
         programs=(),
         container=0,
@@ -318,7 +318,7 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
         signals=SimpleNamespace(exit_code=130),
         runner=None,
         manifests=manifests,
-        recorded=Recorded((CpuLoss(1, 7),), {"name": "ftrace", "event_count": 9}),
+        recorded=RecorderResult((CpuLoss(1, 7),), {"name": "ftrace", "event_count": 9}),
     )
     assert session._stopped().exit_code == 130
     for half in ("normal", "sample"):

@@ -32,9 +32,9 @@ WAYS = {
 @pytest.fixture(scope="module", params=WAYS)
 def audit(request, tmp_path_factory):
     """Return everything that a command as root did, as (event, argument, ...)."""
-    from critpath.record.ftrace.recorder import obstacles  # noqa: PLC0415 - may not import elsewhere
+    from critpath.record.ftrace.recorder import missing_requirements  # noqa: PLC0415 - may not import elsewhere
 
-    fatal = [o.what for o in obstacles(None) if o.fatal]
+    fatal = [o.what for o in missing_requirements(None) if o.fatal]
     if os.geteuid() or fatal:
         pytest.skip(f"ftrace cannot record here: {fatal[0] if fatal else 'not root'}")
     place = tmp_path_factory.mktemp("audit")

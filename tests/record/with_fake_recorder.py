@@ -24,7 +24,7 @@ from critpath.errors import CritpathError
 from critpath.model import CpuLoss
 from critpath.model.recording import RECORDING
 from critpath.record import manifests, recorder, registry
-from critpath.record.recorder import Obstacle, Recorded
+from critpath.record.recorder import RecorderResult, Requirement
 
 LOG = Path(os.environ["FAKE_LOG"])
 INSTANCE = LOG.with_suffix(".instance")
@@ -107,7 +107,7 @@ class FakeRecorder:
         if "finished" in os.environ.get("FAKE_SLOW", ""):
             self._step("finished")
         lost = int(os.environ.get("FAKE_LOST", "0"))
-        return Recorded(
+        return RecorderResult(
             loss=(CpuLoss(0, lost), CpuLoss(1, 0)),
             facts={
                 "name": "ftrace",
@@ -123,7 +123,7 @@ class FakeRecorder:
     def _release(self):
         if FULL == "release":
             no_room()
-        shutil.rmtree(self.settings.held / "raw", ignore_errors=True)
+        shutil.rmtree(self.settings.write_directory / "raw", ignore_errors=True)
 
     def abort(self):
         self._step("abort")
@@ -134,9 +134,11 @@ def fake(name):
     module = ModuleType(f"fake_{name}")
     reason = os.environ.get(f"FAKE_NO_{name.upper()}")
     module.open_recorder = FakeRecorder
-    module.obstacles = lambda _: [Obstacle("x", reason, f"mend {name}")] if reason else []
-    module.leftovers = list
-    module.finish_dead = module.finish_raw = lambda *_: None
+    module.missing_requirements = lambda _: (
+        [Requirement("x", reason, f"mend {name}")] if reason else []
+    )
+    module.find_leftovers = list
+    module.finish_killed = lambda *_: None
     sys.modules[module.__name__] = module
     return module.__name__
 

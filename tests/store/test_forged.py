@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -213,7 +210,7 @@ BOMBS = [text_bomb, metadata_bomb, rows_bomb, segments_bomb, repeated_bomb]
 
 
 @pytest.mark.parametrize("make", BOMBS)
-def test_a_small_file_does_not_become_a_large_one(tmp_path, make):
+def test_a_small_file_does_not_become_a_large_one(peak, tmp_path, make):
     file = tmp_path / "p.parquet"
     make(file)
     assert file.stat().st_size < 16 * MIB
@@ -221,24 +218,6 @@ def test_a_small_file_does_not_become_a_large_one(tmp_path, make):
     assert code == 4, said
     assert len(said.splitlines()) == 2, said
     assert memory < 512 * MIB
-
-
-def peak(*arguments):
-    """Run critpath; return its code, what it said and how much memory it took at most."""
-    # VmHWM, as the resource usage of a child begins with that of its parent.
-    code = (
-        "import pathlib, sys; from critpath.commands import main; code = main(sys.argv[1:]);"
-        "print(pathlib.Path('/proc/self/status').read_text()); sys.exit(code)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    )
-    [peaked] = [x for x in done.stdout.splitlines() if x.startswith("VmHWM:")]
-    return done.returncode, done.stderr, int(peaked.split()[1]) * 1024
 
 
 # ------------------------------------------------------------------------------------- pages

@@ -1,4 +1,4 @@
-"""Instances of recorders that were killed: saved into their recordings, and removed."""
+"""Instances of killed recorders: saved into their recordings, and removed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from critpath.errors import CritpathError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.drain import Drain
-from critpath.record.ftrace.tracefs import Instance, scan
+from critpath.record.ftrace.tracefs import Instance, scan_threads
 from critpath.record.recorder import Leftover
-from critpath.record.registry import entries
+from critpath.record.registry import read_entries
 from critpath_marks.sessions import owner_of
 
 _LAST: Final = 1 << 17  # bytes: two pages, of any size that there is
 _BESIDE: Final = 1 << 20  # bytes of what is written beside the pages
 
 
-def leftovers() -> list[Leftover]:
-    """Return the instances whose recorders are gone; a living one's is never among them."""
+def find_leftovers() -> list[Leftover]:
+    """Return the instances whose recorders are dead."""
     root = tracefs.find()
     if root is None:
         return []
@@ -32,16 +32,16 @@ def leftovers() -> list[Leftover]:
     found = []
     for name in names:
         owner = owner_of(name)
-        if owner is not None and owner.gone() is True:
-            instance = Instance.named(root, name)
+        if owner is not None and owner.is_gone() is True:
+            instance = Instance.at(root, name)
             found.append(Leftover("instance", name, name, partial(_remove, instance, name)))
     return found
 
 
 def _remove(instance: Instance, session: str) -> None:
-    """Save what the buffers hold, if it is known where it belongs, and remove them.
+    """Save the buffers, if their recording is known, and remove the instance.
 
-    On a full disk they stay, turned off, for when there is room.
+    On a full disk the instance stays, turned off, until there is space.
     """
     keep = False
     try:
@@ -50,55 +50,45 @@ def _remove(instance: Instance, session: str) -> None:
         raw = _raw_of(session)
         if raw is not None:
             needed = _held(instance)
-            raws.give_room(raw)
-            keep = needed > 0 and not raws.has_room(raw, needed + _BESIDE)
+            raws.free_reserved_space(raw)
+            keep = needed > 0 and not raws.has_space(raw, needed + _BESIDE)
             if keep:
                 raise CritpathError(
                     f"what {instance.path} holds needs {needed / 2**20:.1f} MiB at {raw}",
                     "make room there, then: critpath doctor --clean; it is kept until then",
                 )
-            save(instance, raw)
+            save_buffers(instance, raw)
     finally:
         if not keep:
             instance.remove()
 
 
 def _held(instance: Instance) -> int:
-    """Return at most how many bytes an instance's pages take on disk; 0 if it holds no event."""
+    """Return an upper bound of the bytes that the buffers take on disk, 0 if they are empty."""
     counts = [instance.stats(cpu) for cpu in instance.cpus()]
     # A page may be left by an event that is a fourth of it, and the last is not full.
     used = [c.get("bytes", 0) * 4 // 3 + _LAST for c in counts if c.get("entries")]
     return sum(used)
 
 
-def holds_more(session: str) -> bool:
-    """Tell whether the kernel still holds a part of what a dead recorder recorded."""
+def has_unsaved_pages(session: str) -> bool:
+    """Return whether the kernel still holds a part of what a dead recorder recorded."""
     root, owner = tracefs.find(), owner_of(session)
-    if root is None or owner is None or owner.gone() is not True:
+    if root is None or owner is None or owner.is_gone() is not True:
         return False
     try:
-        return _held(Instance.named(root, session)) > 0
+        return _held(Instance.at(root, session)) > 0
     except (CritpathError, OSError):
         return False  # there is no such instance
 
 
-def save(instance: Instance, raw: Path) -> None:
-    """Append what an instance's buffers hold to the pages of a dead recorder.
+def save_buffers(instance: Instance, raw: Path) -> None:
+    """Append what the buffers hold to a dead recorder's ``raw/``, with tracing off.
 
-    Parameters
-    ----------
-    instance : Instance
-        Tracing is off.
-    raw : Path
-        ``raw/`` of its recording.
-
-    Raises
-    ------
-    CritpathError
-        If it cannot be written.
+    Raises CritpathError if it cannot be written.
     """
     try:
-        raws.give_room(raw)
+        raws.free_reserved_space(raw)
         description = raws.read_description(raw)
         size = raws.page_bytes(instance.read("events/header_page"))
         drain = Drain(instance, raw, size, 0, None)
@@ -116,7 +106,7 @@ def save(instance: Instance, raw: Path) -> None:
         known = [cpu for cpu in description.get("cpus", []) if isinstance(cpu, int)]
         description["cpus"] = sorted({*known, *drain.cpus})
         if not (raw / "statedump-end.json").exists():
-            raws.write_json(raw / "statedump-end.json", scan())
+            raws.write_json(raw / "statedump-end.json", scan_threads())
         raws.write_description(raw, description)
     except OSError as error:
         raise CritpathError(
@@ -128,9 +118,9 @@ def save(instance: Instance, raw: Path) -> None:
 
 
 def _raw_of(session: str) -> Path | None:
-    """Return the raw directory of an unfinished recording, None if it is not known."""
+    """Return the raw directory of an unfinished recording, None if unknown."""
     with contextlib.suppress(CritpathError, OSError):
-        for entry in entries():
+        for entry in read_entries():
             if entry.session == session:
                 raw = Path(entry.directory) / raws.RAW
                 mine = raw.is_dir() and not raw.is_symlink()

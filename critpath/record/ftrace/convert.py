@@ -1,8 +1,8 @@
 """Converts a raw directory of ring-buffer pages to an LTTng-named CTF 1.8 trace.
 
-Each cpu's pages are gone through twice.  What has to be known before the first packet is
-gathered first: which processes forks belong to, which takes the forks of all cpus in
-order of time, and where events were lost.
+Each CPU's pages are read twice.  The first pass gathers what the first packet depends
+on: which processes forks belong to, for which the forks of all CPUs are put in order of
+time, and where events were lost.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from critpath.model import CpuLoss
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace.ctf_events import (
     FORK_BESIDE,
-    EventClass,
+    CtfEventClass,
     Step,
     compile_event,
-    integer,
-    programs,
-    unique_names,
+    compile_programs,
+    declare_integer,
+    make_names_unique,
 )
 from critpath.record.ftrace.ctf_writer import (
     COMPACT_IDS,
-    Raw,
-    Thread,
-    metadata,
+    RawRecording,
+    ThreadState,
+    format_metadata,
     packet_header,
     read_raw,
     statedump_classes,
     statedump_packet,
 )
 from critpath.record.ftrace.formats import (
-    Format,
+    EventFormat,
     PageLayout,
     check_entry_header,
     read_format,
@@ -66,8 +66,8 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Converted:
-    """What became of a raw directory.
+class ConversionResult:
+    """The result of a conversion.
 
     Attributes
     ----------
@@ -77,12 +77,12 @@ class Converted:
     recorded : int
         Those of the kernel's buffers only: what its counters and the loss are about.
     names : tuple of str
-        Events that were recorded, as the trace calls them, whether they occurred or not.
+        Events that were enabled, by their names in the trace, whether they occurred or not.
     loss : tuple of CpuLoss
-        Only cpus that lost something.
+        Only CPUs that lost something.
     warnings : tuple of str
     end : int
-        Until when (ns): what the recorder noted, or the last event if it did not get so far.
+        When recording ended (ns): by the recorder's note, or else the last event.
     """
 
     events: int
@@ -94,32 +94,32 @@ class Converted:
 
 
 @dataclass(frozen=True)
-class _Events:
-    """The events that were recorded: their classes, and the formats of the forks'."""
+class _RecordedEvents:
+    """The events that were recorded: their classes, and the formats that conversion needs."""
 
-    classes: tuple[EventClass, ...]
-    form: Format
-    fork: tuple[Format, EventClass] | None
-    newtask: tuple[Format, EventClass] | None
-    switch: tuple[Format, EventClass] | None
+    classes: tuple[CtfEventClass, ...]
+    form: EventFormat
+    fork: tuple[EventFormat, CtfEventClass] | None
+    newtask: tuple[EventFormat, CtfEventClass] | None
+    switch: tuple[EventFormat, CtfEventClass] | None
 
 
 @dataclass(frozen=True)
-class _Scanned:
-    """What the first pass found in one cpu's pages; `events` are the kernel's own."""
+class _CpuScan:
+    """The result of the first pass over one CPU's pages; `events` are the kernel's own."""
 
     events: int
     last: int
     gathered: bytes
-    loss: PlacedLoss
+    loss: LossPlacement
     warnings: tuple[str, ...]
 
 
-def _read_events(directory: Path, first: int) -> _Events:
+def _read_events(directory: Path, first: int) -> _RecordedEvents:
     """Read the format files; ids in the trace count from `first`."""
     files = sorted(p for p in directory.glob("*.*") if p.is_file())
     found = []
-    by_name: dict[str, tuple[Format, EventClass]] = {}
+    by_name: dict[str, tuple[EventFormat, CtfEventClass]] = {}
     forms: dict[int, Path] = {}
     # Of what is read of every record, and each form says only how long its own ones are.
     place: tuple[int, int] | None = None
@@ -140,8 +140,8 @@ def _read_events(directory: Path, first: int) -> _Events:
         raise CritpathError(
             f"{directory}: has no format files", "convert a raw directory of `critpath record`"
         )
-    return _Events(
-        classes=tuple(unique_names(found)),
+    return _RecordedEvents(
+        classes=tuple(make_names_unique(found)),
         form=next(iter(by_name.values()))[0],
         fork=by_name.get("sched.sched_process_fork"),
         newtask=by_name.get("task.task_newtask"),
@@ -149,13 +149,13 @@ def _read_events(directory: Path, first: int) -> _Events:
     )
 
 
-def _place(form: Format) -> tuple[int, int]:
+def _place(form: EventFormat) -> tuple[int, int]:
     return form.common["common_flags"].offset, form.common["common_pid"].offset
 
 
 @contextlib.contextmanager
 def _pages_of(file: Path) -> Iterator[mmap.mmap | bytes]:
-    """Map a cpu's pages; nothing where there are none."""
+    """Map a CPU's pages; empty if there is no file."""
     try:
         with file.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -170,21 +170,17 @@ def _pages_of(file: Path) -> Iterator[mmap.mmap | bytes]:
 
 
 class _Conversion:
-    """One conversion under way.
+    """One conversion under way."""
 
-    Parameters
-    ----------
-    raw : Raw
-    tell : callable
-    """
-
-    def __init__(self, raw: Raw, tell: Callable[[str], None]) -> None:
+    def __init__(self, raw: RawRecording, tell: Callable[[str], None]) -> None:
         self.raw, self._tell = raw, tell
         self.layout = _layout(raw)
         dump = statedump_classes(0, cgroups=bool(raw.cgroups)) if raw.threads else ()
         self.events = _read_events(raw.directory / "formats", len(dump) + 1)
         self.dump = dump
-        current = EventClass("critpath_current", len(dump), (integer("tid", 4, signed=True),))
+        current = CtfEventClass(
+            "critpath_current", len(dump), (declare_integer("tid", 4, signed=True),)
+        )
         self.classes = (*dump, current, *self.events.classes)
         self.identity = uuid.uuid5(_SPACE, f"{raw.session} {raw.begin} {raw.epoch}")
         end = raw.end + _SLACK if raw.end else raw.begin + _LONGEST
@@ -195,12 +191,12 @@ class _Conversion:
                 *_place(self.events.form),
             ),
             (max(0, raw.begin - _SLACK), end),
-            *programs(self.classes),
+            *compile_programs(self.classes),
             large=len(self.classes) > COMPACT_IDS,
             current=_current(current, self.events.switch),
         )
 
-    def write(self, directory: Path) -> Converted:
+    def write(self, directory: Path) -> ConversionResult:
         """Write the trace into an empty directory."""
         raw = self.raw
         size = sum(_size(raw.directory / f"cpu{cpu}") for cpu in raw.cpus)
@@ -209,7 +205,7 @@ class _Conversion:
         )
         environment = _environment(raw)
         clock = uuid.uuid5(_SPACE, f"{raw.host.get('name', '')} {raw.epoch}")
-        text = metadata(
+        text = format_metadata(
             self.classes,
             identity=self.identity,
             clock=clock,
@@ -217,7 +213,7 @@ class _Conversion:
             environment=environment,
         )
         (directory / "metadata").write_text(text, encoding="utf-8")
-        also = gathering(self.events.fork, self.events.newtask)
+        also = fork_programs(self.events.fork, self.events.newtask)
         scanned = self._each(lambda cpu: self._scan(cpu, *also))
         end = raw.end or max((s.last for s in scanned), default=0)
         beside = resolve_forks([s.gathered for s in scanned], raw.threads, raw.threads_end)
@@ -234,7 +230,7 @@ class _Conversion:
         warnings = [w for s in scanned for w in s.warnings]
         if raw.stats is None:
             warnings.append("the recorder did not get to its end: events may be missing at the end")
-        return Converted(
+        return ConversionResult(
             events=events,
             recorded=sum(s.events for s in scanned),
             names=tuple(sorted(c.name for c in self.classes)),
@@ -248,7 +244,7 @@ class _Conversion:
         )
 
     def _each(self, work: Callable[[int], _T]) -> list[_T]:
-        """Do something for every cpu, as many at once as may run here."""
+        """Do `work` for every CPU, as many at once as may run here."""
         most = max(1, min(len(self.raw.cpus), len(os.sched_getaffinity(0))))
         with ThreadPoolExecutor(most) as threads:
             try:
@@ -258,7 +254,7 @@ class _Conversion:
                 threads.shutdown(cancel_futures=True)
                 raise
 
-    def _scan(self, cpu: int, starts: array[int], words: array[int]) -> _Scanned:
+    def _scan(self, cpu: int, starts: array[int], words: array[int]) -> _CpuScan:
         file = self.raw.directory / f"cpu{cpu}"
         with _pages_of(file) as data, memoryview(data) as view:
             events, unknown, short, backward, _, last, missed, damaged, gathered = (
@@ -283,10 +279,10 @@ class _Conversion:
             )
         stats = None if self.raw.stats is None else self.raw.stats.get(cpu)
         loss = place_losses(cpu, missed, damaged, events + unknown + short, stats)
-        return _Scanned(events, last, gathered, loss, (*warnings, *loss.warnings))
+        return _CpuScan(events, last, gathered, loss, (*warnings, *loss.warnings))
 
     def _convert(
-        self, directory: Path, cpu: int, end: int, scanned: _Scanned, beside: bytearray
+        self, directory: Path, cpu: int, end: int, scanned: _CpuScan, beside: bytearray
     ) -> int:
         header = packet_header(self.identity, self.raw.cpus.index(cpu))
         with (
@@ -300,12 +296,14 @@ class _Conversion:
             )
 
 
-def _current(current: EventClass, switch: tuple[Format, EventClass] | None) -> tuple[int, int, int]:
-    """Return what the decoder needs to see that a switch was not written.
+def _current(
+    current: CtfEventClass, switch: tuple[EventFormat, CtfEventClass] | None
+) -> tuple[int, int, int]:
+    """Return what the decoder needs to detect a switch that was not written.
 
-    Every record has the thread that was current.  Where that is not the one of the last
-    switch, ``critpath_current`` is put in front and names it: some kernels leave out
-    switches, mostly from idle, without counting them as lost.
+    Every record has the thread that was current.  Where it differs from that of the last
+    switch, ``critpath_current`` is inserted and names it: some kernels omit switches,
+    mostly from idle, without counting them as lost.
     """
     if switch is None:
         return -1, -1, -1
@@ -321,7 +319,7 @@ def _size(file: Path) -> int:
         return 0
 
 
-def _layout(raw: Raw) -> PageLayout:
+def _layout(raw: RawRecording) -> PageLayout:
     if sys.byteorder != "little":
         raise CritpathError(
             "ring-buffer pages of a big-endian machine cannot be converted",
@@ -338,7 +336,7 @@ def _layout(raw: Raw) -> PageLayout:
     return layout
 
 
-def _environment(raw: Raw) -> Mapping[str, object]:
+def _environment(raw: RawRecording) -> Mapping[str, object]:
     version = str(raw.recorder.get("version", "0"))
     numbers = [int(part) if part.isdecimal() else 0 for part in version.split(".")[:3]]
     major, minor, patch = [*numbers, 0, 0, 0][:3]
@@ -359,32 +357,28 @@ def _environment(raw: Raw) -> Mapping[str, object]:
     }
 
 
-def convert(raw: Path, trace: Path, tell: Callable[[str], None]) -> Converted:
-    """Convert a raw directory to a CTF trace, whole or not at all.
+def convert(raw: Path, trace: Path, tell: Callable[[str], None]) -> ConversionResult:
+    """Convert a raw directory to a CTF trace, atomically.
 
     Parameters
     ----------
     raw : Path
-        What the ftrace recorder left; also of one that was killed, and then without the
-        kernel's counters and perhaps with half a page at the end.
+        From the ftrace recorder, possibly one that was killed: then without the kernel's
+        counters, and perhaps with half a page at the end.
     trace : Path
-        Directory that is made; the trace is in its ``kernel``.
+        Directory to make; the trace is in its ``kernel``.
     tell : callable
-        Is told in one line what takes a while.
-
-    Returns
-    -------
-    Converted
+        Called with a line on what takes a while.
 
     Raises
     ------
     CritpathError
-        If the raw directory lacks what is needed, `trace` exists already, or cannot be
-        written.  Damaged pages are no error but a loss and a warning.
+        If the raw directory is incomplete, `trace` exists already, or cannot be written.
+        Damaged pages are no error but a loss and a warning.
     """
     try:
         conversion = _Conversion(read_raw(raw), tell)
-        with whole_or_nothing(trace) as directory:
+        with staged_directory(trace) as directory:
             kernel = directory / "kernel"
             kernel.mkdir(mode=0o700)
             return conversion.write(kernel)
@@ -410,20 +404,12 @@ def _refuse_existing(trace: Path) -> None:
 
 
 @contextlib.contextmanager
-def whole_or_nothing(trace: Path) -> Iterator[Path]:
-    """Give a directory that becomes `trace` at the end, and is gone after an error.
+def staged_directory(trace: Path) -> Iterator[Path]:
+    """Make a directory that becomes `trace` at the end, and is removed after an error.
 
-    Who is killed leaves ``.NAME.converting`` beside it, which the next one removes.
-
-    Parameters
-    ----------
-    trace : Path
-        Must not exist, or be an empty directory.
-
-    Raises
-    ------
-    CritpathError
-        If it exists, or another process makes one beside it.
+    `trace` must not exist, or be empty.  A process that is killed leaves ``.NAME.converting``
+    beside it, which the next one removes.  Raises CritpathError if `trace` exists or another
+    process makes one beside it.
     """
     _refuse_existing(trace)
     unfinished = trace.parent / _UNFINISHED.format(trace.name)
@@ -458,7 +444,7 @@ COUNTERS = ("overrun", "commit overrun", "dropped events")
 
 
 @dataclass(frozen=True)
-class PlacedLoss:
+class LossPlacement:
     """The loss of one cpu.
 
     Attributes
@@ -481,27 +467,22 @@ def place_losses(
     damaged: Sequence[int],
     records: int,
     stats: Mapping[str, int] | None,
-) -> PlacedLoss:
-    """Place the events that one cpu's buffer lost.
+) -> LossPlacement:
+    """Place the events that one CPU's buffer lost.
 
     Parameters
     ----------
     cpu : int
     missed : sequence of int
-        Pairs: a page and how many events went missing before it, -1 for some.
+        Pairs: a page and how many events went missing before it, -1 for an unknown number.
     damaged : sequence of int
         Pages whose rest could not be decoded.
     records : int
-        Records that were found in the pages, whether there is a program for them or not.
-        What conversion adds (``critpath_current``, the statedump) is none of them: the
-        kernel did not count it.
+        Records in the pages, whether there is a program for them or not, without what
+        conversion adds: the kernel did not count it.
     stats : mapping of str to int, or None
-        ``per_cpu/cpuN/stats``: it has the total; the pages have the places.
-
-    Returns
-    -------
-    PlacedLoss
-        Without `stats`, a place without a number counts as one event at least.
+        ``per_cpu/cpuN/stats``: it has the total; the pages have the places.  Without it, a
+        place without a number counts as one event.
     """
     counted: dict[int, int] = {}
     unknown: list[int] = []
@@ -540,13 +521,13 @@ def place_losses(
     places = array("q")
     for page in sorted(counted):
         places.extend((page, counted[page]))
-    return PlacedLoss(places, total, tuple(warnings))
+    return LossPlacement(places, total, tuple(warnings))
 
 
 def _total(
     cpu: int, sure: int, records: int, stats: Mapping[str, int]
 ) -> tuple[int, tuple[str, ...]]:
-    """Return how many events were lost by the kernel's counters, and what is odd about it."""
+    """Return how many events the kernel's counters say were lost, and warnings."""
     # Read from the buffer, or still in it, and not among the pages.
     unseen = max(0, stats.get("read events", records) + stats.get("entries", 0) - records)
     total = unseen + sum(stats.get(name, 0) for name in COUNTERS)
@@ -577,15 +558,13 @@ _BESIDE: Final = struct.Struct("<iIiI")
 assert _BESIDE.size == FORK_BESIDE  # noqa: S101 - two modules agree on one record
 
 
-def gathering(
-    fork: tuple[Format, EventClass] | None, newtask: tuple[Format, EventClass] | None
+def fork_programs(
+    fork: tuple[EventFormat, CtfEventClass] | None,
+    newtask: tuple[EventFormat, CtfEventClass] | None,
 ) -> tuple[array[int], array[int]]:
-    """Return the programs that gather forks and new tasks, see `ctf_events.programs`.
+    """Return the programs that gather forks and new tasks, see `ctf_events.compile_programs`.
 
-    Parameters
-    ----------
-    fork, newtask : tuple of (Format, EventClass), or None
-        The two events, where they were recorded.
+    `fork` and `newtask` are the two events, None where they were not recorded.
     """
     wanted = []
     if newtask is not None:
@@ -596,7 +575,7 @@ def gathering(
             half = () if flags.size == 8 else ((Step.CONSTANT32, 0, 0, 0),)
             if flags.size in {4, 8}:
                 wanted.append(
-                    EventClass(
+                    CtfEventClass(
                         *(of.name, _NEWTASK, (), form.number, of.need),
                         steps=(
                             (Step.CONSTANT32, _NEWTASK, 0, 0),
@@ -612,7 +591,7 @@ def gathering(
         at = {f.name: f for f in form.fields}
         if all(name in at and at[name].size == 4 for name in ("parent_pid", "child_pid")):
             wanted.append(
-                EventClass(
+                CtfEventClass(
                     *(of.name, _FORK, (), form.number, of.need),
                     steps=(
                         (Step.CONSTANT32, _FORK, 0, 0),
@@ -623,7 +602,7 @@ def gathering(
                     ),
                 )
             )
-    return programs(wanted)
+    return compile_programs(wanted)
 
 
 def _events(gathered: bytes, cpu: int) -> Iterator[tuple[int, int, int, int, int, int]]:
@@ -632,23 +611,23 @@ def _events(gathered: bytes, cpu: int) -> Iterator[tuple[int, int, int, int, int
 
 
 def resolve_forks(
-    gathered: Sequence[bytes], threads: Sequence[Thread], later: Sequence[Thread]
+    gathered: Sequence[bytes], threads: Sequence[ThreadState], later: Sequence[ThreadState]
 ) -> list[bytearray]:
-    """Return what the forks of each cpu have beside their records.
+    """Find the process and pid namespace of both sides of every fork.
 
     Parameters
     ----------
     gathered : sequence of bytes
-        For each cpu what `gathering`'s programs made, in order of time.
-    threads, later : sequence of Thread
+        For each CPU the output of `fork_programs`, in order of time.
+    threads, later : sequence of ThreadState
         The threads at the start and at the end.
 
     Returns
     -------
     list of bytearray
-        For each cpu and each of its forks the parent's TGID (i32) and namespace (u32),
-        then the child's.  A thread that nothing is known of counts as a process of its
-        own; a namespace that is not known is 0.
+        For each CPU and each of its forks the parent's TGID (i32) and namespace (u32),
+        then the child's.  An unknown thread counts as a process of its own; an unknown
+        namespace is 0.
     """
     # What a thread id meant at the end holds for its last fork.
     at_end = {t.tid: t for t in later}

@@ -1,4 +1,4 @@
-"""From an event's format file to its CTF class and to the program that converts it.
+"""Compiles an event's format file to its CTF class and to a program that converts records.
 
 A program is a list of small steps which the page decoder (`_pages.pyx`) runs for every
 record of the event; see `Step`.
@@ -19,13 +19,13 @@ from critpath.record.ftrace.events import (
     RENAMED,
     lttng_name,
 )
-from critpath.record.ftrace.formats import Field, Format
+from critpath.record.ftrace.formats import EventFormat, FormatField
 
 
 class Step(IntEnum):
-    """What one step of a program does; each has three arguments a, b, c.
+    """What a step of a program does with its arguments a, b, c.
 
-    Offsets are bytes from the begin of the record.  The base of a place is the offset
+    Offsets are bytes from the begin of the record.  The base of a location is the offset
     that it counts from.
     """
 
@@ -38,7 +38,7 @@ class Step(IntEnum):
     TEXT_REST = 6  # text from offset a to the record's end, without one newline if b
     SEQUENCE_REST = 7  # bytes from offset a to the record's end, after their number (u32)
     CONSTANT32 = 8  # a
-    BESIDE = 9  # b bytes at offset a of the record beside (`Converted` fields of forks)
+    BESIDE = 9  # b bytes at offset a of the record beside (`ConversionResult` fields of forks)
     NEXT_BESIDE = 10  # the next record beside, a bytes further
 
 
@@ -71,7 +71,7 @@ _NARROW: Final = {
 
 
 @dataclass(frozen=True)
-class EventClass:
+class CtfEventClass:
     """An event as the trace has it.
 
     Attributes
@@ -96,19 +96,10 @@ class EventClass:
     steps: tuple[tuple[int, int, int, int], ...] = ()
 
 
-def integer(name: str, size: int, *, signed: bool, base: int = 10, suffix: str = "") -> str:
-    """Return the TSDL declaration of an integer, or of an array of them.
+def declare_integer(name: str, size: int, *, signed: bool, base: int = 10, suffix: str = "") -> str:
+    """Return the TSDL declaration of an integer of `size` bytes, or of an array of them.
 
-    Parameters
-    ----------
-    name : str
-        As critpath shows it: LTTng's leading underscore is added.
-    size : int
-        Bytes.
-    signed : bool
-    base : int
-    suffix : str
-        Behind the name: ``[ 4 ]``.
+    LTTng's leading underscore is added to `name`; `suffix` follows it, e.g. ``[ 4 ]``.
     """
     return (
         f"integer {{ size = {8 * size}; align = 8; signed = {int(signed)}; encoding = none;"
@@ -116,8 +107,8 @@ def integer(name: str, size: int, *, signed: bool, base: int = 10, suffix: str =
     )
 
 
-def characters(name: str, count: int) -> str:
-    """Return the TSDL declaration of text of a fixed length, as LTTng has it."""
+def declare_characters(name: str, count: int) -> str:
+    """Return the TSDL declaration of text of a fixed length, as LTTng writes it."""
     return (
         "integer { size = 8; align = 8; signed = 1; encoding = UTF8; base = 10; }"
         f" _{name}[{count}];"
@@ -142,7 +133,7 @@ class _Compiler:
                 return
         self.steps.append((Step.COPY, offset, size, 0))
 
-    def add(self, field: Field) -> None:
+    def add(self, field: FormatField) -> None:
         """Add one field of the format file."""
         name = self._renamed.get(field.name, field.name)
         if field.located:
@@ -152,46 +143,46 @@ class _Compiler:
         elif field.array is not None or field.size not in {1, 2, 4, 8}:
             self._array(field, name)
         elif name in PRIORITIES and field.size == 4 and self.name.startswith("sched_"):
-            self.fields.append(integer(name, 4, signed=True))
+            self.fields.append(declare_integer(name, 4, signed=True))
             self.steps.append((Step.ADD32, field.offset, -MAX_RT_PRIO, 0))
         else:
             size, signed = field.size, field.signed
             if self.group == "syscalls" and size == 8:
                 size, signed = _NARROW.get(field.type, (size, signed))
             base = 16 if field.pointer else 10
-            self.fields.append(integer(name, size, signed=signed, base=base))
+            self.fields.append(declare_integer(name, size, signed=signed, base=base))
             self.copy(field.offset, size)
         if self.name == "sched_process_fork" and field.size == 4:
             self._fork(field.name)
 
     def _fork(self, field: str) -> None:
-        """Add what LTTng knows of both sides of a fork and ftrace does not."""
+        """Add the fields that LTTng has for both sides of a fork and ftrace lacks."""
         for offset, side in ((0, "parent"), (8, "child")):
             if field == f"{side}_pid":
-                self.fields.append(integer(f"{side}_pid", 4, signed=True))
-                self.fields.append(integer(f"{side}_ns_inum", 4, signed=False))
+                self.fields.append(declare_integer(f"{side}_pid", 4, signed=True))
+                self.fields.append(declare_integer(f"{side}_ns_inum", 4, signed=False))
                 self.steps.append((Step.BESIDE, offset, 8, 0))
 
-    def _located(self, field: Field, name: str) -> None:
+    def _located(self, field: FormatField, name: str) -> None:
         base = field.offset + field.size if field.located == "rel" else 0
         if field.type not in _TEXT:
             element = _ELEMENT.get(field.type, 8 if field.type.endswith("long") else 1)
             self._sequence(name, element, signed=field.signed)
             self.steps.append((Step.SEQUENCE_AT, field.offset, base, element))
         elif name.endswith("comm") and self.name.startswith("sched_process_"):
-            self.fields.append(characters(name, 16))
+            self.fields.append(declare_characters(name, 16))
             self.steps.append((Step.CHARS_AT, field.offset, base, 16))
         else:
             self.fields.append(f"string _{name};")
             self.steps.append((Step.TEXT_AT, field.offset, base, 0))
 
     def _sequence(self, name: str, element: int, *, signed: bool) -> None:
-        self.fields.append(integer(f"_{name}_length", 4, signed=False))
+        self.fields.append(declare_integer(f"_{name}_length", 4, signed=False))
         self.fields.append(
-            integer(name, element, signed=signed, base=16, suffix=f"[ __{name}_length ]")
+            declare_integer(name, element, signed=signed, base=16, suffix=f"[ __{name}_length ]")
         )
 
-    def _rest(self, field: Field, name: str) -> None:
+    def _rest(self, field: FormatField, name: str) -> None:
         if field.type in _TEXT and self.name in {"print", "bputs"}:
             self.fields.append(f"string _{name};")
             self.steps.append((Step.TEXT_REST, field.offset, 1, 0))
@@ -199,9 +190,9 @@ class _Compiler:
             self._sequence(name, 1, signed=False)
             self.steps.append((Step.SEQUENCE_REST, field.offset, 0, 0))
 
-    def _array(self, field: Field, name: str) -> None:
+    def _array(self, field: FormatField, name: str) -> None:
         if field.type in _TEXT:
-            self.fields.append(characters(name, field.size))
+            self.fields.append(declare_characters(name, field.size))
         else:
             count = int(field.array) if field.array and field.array.isdecimal() else 0
             element = field.size // count if count and field.size % count == 0 else 1
@@ -210,20 +201,16 @@ class _Compiler:
             base = 16 if element == 1 or field.pointer else 10
             signed = field.signed and element > 1
             suffix = f"[{field.size // element}]"
-            self.fields.append(integer(name, element, signed=signed, base=base, suffix=suffix))
+            self.fields.append(
+                declare_integer(name, element, signed=signed, base=base, suffix=suffix)
+            )
         self.copy(field.offset, field.size)
 
 
-def compile_event(group: str, form: Format, number: int) -> EventClass:
-    """Return the class of an event and how a record becomes one.
+def compile_event(group: str, form: EventFormat, number: int) -> CtfEventClass:
+    """Return the class of an event and the program for its records.
 
-    Parameters
-    ----------
-    group : str
-        The event's directory in tracefs.
-    form : Format
-    number : int
-        The event's id in the trace.
+    `group` is the event's directory in tracefs, `number` its id in the trace.
     """
     compiler = _Compiler(group, form.name)
     need = max((f.offset + f.size for f in form.common.values()), default=8)
@@ -234,7 +221,7 @@ def compile_event(group: str, form: Format, number: int) -> EventClass:
         need = max(need, field.offset + field.size)
     if compiler.name == "sched_process_fork":
         compiler.steps.append((Step.NEXT_BESIDE, FORK_BESIDE, 0, 0))
-    return EventClass(
+    return CtfEventClass(
         compiler.name, number, tuple(compiler.fields), form.number, need, tuple(compiler.steps)
     )
 
@@ -251,13 +238,13 @@ def _output(step: tuple[int, int, int, int]) -> tuple[int, int]:
     return (0, 0) if kind in {Step.END, Step.NEXT_BESIDE} else (LOCATED_EXTRA, 1)
 
 
-def programs(classes: Sequence[EventClass]) -> tuple[array[int], array[int]]:
-    """Return the programs as the page decoder takes them.
+def compile_programs(classes: Sequence[CtfEventClass]) -> tuple[array[int], array[int]]:
+    """Return the programs in the form that the page decoder takes.
 
     Returns
     -------
     starts : array of int32 [65536]
-        By ftrace's ID, where its program starts; -1 for an ID that is not known.
+        By ftrace's ID, where its program starts; -1 for an unknown ID.
     words : array of int32
         Programs, each `HEAD` words and then `WIDTH` a step.
     """
@@ -274,15 +261,10 @@ def programs(classes: Sequence[EventClass]) -> tuple[array[int], array[int]]:
     return starts, words
 
 
-def unique_names(classes: Sequence[tuple[str, EventClass]]) -> Iterator[EventClass]:
-    """Give events of different groups that have the same name their group in front.
-
-    Parameters
-    ----------
-    classes : sequence of (group, EventClass)
-    """
+def make_names_unique(classes: Sequence[tuple[str, CtfEventClass]]) -> Iterator[CtfEventClass]:
+    """Prefix the group to the name of events that share one with another group's."""
     seen: set[str] = set()
     for group, one in classes:
         name = one.name if one.name not in seen else f"{group}:{one.name}"
         seen.add(name)
-        yield EventClass(name, one.id, one.fields, one.number, one.need, one.steps)
+        yield CtfEventClass(name, one.id, one.fields, one.number, one.need, one.steps)

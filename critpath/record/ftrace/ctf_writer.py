@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import CritpathError
-from critpath.record.ftrace.ctf_events import EventClass, characters, integer
+from critpath.record.ftrace.ctf_events import CtfEventClass, declare_characters, declare_integer
 
 RAW_FORMAT: Final = "critpath/raw/1"
 _LARGEST_PAGE: Final = 1 << 27
@@ -20,7 +20,7 @@ _MOST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
-class Thread:
+class ThreadState:
     """One row of a statedump.
 
     Attributes
@@ -70,24 +70,24 @@ class Cgroup:
 
 
 @dataclass(frozen=True)
-class Raw:
-    """A raw directory, less its pages.
+class RawRecording:
+    """A raw directory without its pages.
 
     Attributes
     ----------
     directory : Path
     session : str
     epoch : int
-        To be added to a time to get time since the Unix epoch (ns).
+        Offset from the trace's clock to the Unix epoch (ns).
     page_bytes : int
     cpus : tuple of int
     begin, end : int
-        ns; end is 0 if the recorder did not get to its end.
+        ns; end is 0 if the recorder was killed.
     host, recorder : mapping
-    threads, threads_end : tuple of Thread
+    threads, threads_end : tuple of ThreadState
         At the start and at the end.
     stats : mapping of int to mapping of str to int, or None
-        By cpu what the kernel counted; None if that was not written.
+        The kernel's counts by CPU; None if they were not written.
     cgroups : tuple of Cgroup
         At the start.
     """
@@ -101,8 +101,8 @@ class Raw:
     end: int
     host: Mapping[str, Any]
     recorder: Mapping[str, Any]
-    threads: tuple[Thread, ...]
-    threads_end: tuple[Thread, ...]
+    threads: tuple[ThreadState, ...]
+    threads_end: tuple[ThreadState, ...]
     stats: Mapping[int, Mapping[str, int]] | None
     cgroups: tuple[Cgroup, ...] = ()
 
@@ -131,8 +131,8 @@ def _mapping(of: Any) -> Mapping[str, Any]:
     return of if isinstance(of, dict) else {}
 
 
-def _threads(file: Path) -> tuple[Thread, ...]:
-    """Read a statedump; a recorder that was killed may have left none, or half of one."""
+def _threads(file: Path) -> tuple[ThreadState, ...]:
+    """Read a statedump; a killed recorder may have left none, or half of one."""
     if not file.exists():
         return ()
     try:
@@ -153,13 +153,13 @@ def _threads(file: Path) -> tuple[Thread, ...]:
         ):
             raise _broken(file, "has a row that is not a thread's")
         found.append(
-            Thread(time, tid, tgid, ppid, str(comm), str(state), cpu, bool(kernel), namespace)
+            ThreadState(time, tid, tgid, ppid, str(comm), str(state), cpu, bool(kernel), namespace)
         )
     return tuple(sorted(found, key=lambda t: t.time))
 
 
 def _cgroups(file: Path) -> tuple[Cgroup, ...]:
-    """Read which control groups processes were in; damaged, it is as if it were not there."""
+    """Read the processes' control groups; a damaged file counts as missing."""
     try:
         rows = _load(file) if file.exists() else []
     except CritpathError:
@@ -192,14 +192,8 @@ def _stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
     }
 
 
-def read_raw(directory: Path) -> Raw:
-    """Read a raw directory's descriptions.
-
-    Raises
-    ------
-    CritpathError
-        If ``raw.json`` is missing or is not one.
-    """
+def read_raw(directory: Path) -> RawRecording:
+    """Read a raw directory's descriptions; raises CritpathError if ``raw.json`` is unusable."""
     file = directory / "raw.json"
     about = _mapping(_load(file))
     if about.get("format") != RAW_FORMAT:
@@ -212,7 +206,7 @@ def read_raw(directory: Path) -> Raw:
     page_bytes = _whole(file, about, "page_bytes", low=64)
     if page_bytes > _LARGEST_PAGE:
         raise _broken(file, "'page_bytes' is not a size of pages")
-    return Raw(
+    return RawRecording(
         directory=directory,
         session=str(about.get("session", "")),
         epoch=_whole(file, about, "epoch", low=-_MOST),
@@ -315,15 +309,15 @@ struct event_header_{name} {{
 
 
 def _value(value: object) -> str:
-    """Return an env value as TSDL has it: text can neither end its string nor its line."""
+    """Format an env value as TSDL; text can end neither its string nor its line."""
     if isinstance(value, int):
         return str(value)
     text = "".join(c if " " <= c <= "~" else "?" for c in str(value))
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def metadata(
-    classes: Sequence[EventClass],
+def format_metadata(
+    classes: Sequence[CtfEventClass],
     *,
     identity: uuid.UUID,
     clock: uuid.UUID,
@@ -334,12 +328,12 @@ def metadata(
 
     Parameters
     ----------
-    classes : sequence of EventClass
+    classes : sequence of CtfEventClass
         Of the one stream class.
     identity, clock : UUID
-        Of the trace, and of its clock: the same for traces whose times may be compared.
+        Of the trace, and of its clock: equal for traces whose times are comparable.
     epoch : int
-        Of the clock (ns).
+        Offset of the clock (ns).
     environment : mapping
         The ``env`` block; numbers and text.
     """
@@ -358,8 +352,8 @@ def metadata(
         "stream {\n\tid = 0;\n",
         f"\tevent.header := struct event_header_{kind};\n",
         "\tpacket.context := struct packet_context;\n\tevent.context := struct {\n",
-        f"\t\t{integer('tid', 4, signed=True)}\n",
-        f"\t\t{integer('common_flags', 1, signed=False, base=16)}\n",
+        f"\t\t{declare_integer('tid', 4, signed=True)}\n",
+        f"\t\t{declare_integer('common_flags', 1, signed=False, base=16)}\n",
         "\t};\n};\n\n",
     ]
     for one in classes:
@@ -372,15 +366,7 @@ def metadata(
 
 
 def packet_header(identity: uuid.UUID, instance: int) -> bytes:
-    """Return the header of every packet of a stream.
-
-    Parameters
-    ----------
-    identity : UUID
-        Of the trace.
-    instance : int
-        Which stream of the class it is.
-    """
+    """Return the header of every packet of the stream number `instance`."""
     return struct.pack("<I16sIQ", MAGIC, identity.bytes, 0, instance)
 
 
@@ -392,16 +378,19 @@ def packet_header(identity: uuid.UUID, instance: int) -> bytes:
 FIRST_NAMESPACE: Final = 0xEFFFFFFC
 
 _FIELDS: Final = (
-    *(integer(name, 4, signed=True) for name in ("tid", "vtid", "pid", "vpid", "ppid", "vppid")),
-    characters("name", 16),
-    *(integer(name, 4, signed=True) for name in ("type", "mode", "submode", "status")),
-    integer("ns_level", 4, signed=True),
-    integer("ns_inum", 4, signed=False),
-    integer("cpu", 4, signed=False),
+    *(
+        declare_integer(name, 4, signed=True)
+        for name in ("tid", "vtid", "pid", "vpid", "ppid", "vppid")
+    ),
+    declare_characters("name", 16),
+    *(declare_integer(name, 4, signed=True) for name in ("type", "mode", "submode", "status")),
+    declare_integer("ns_level", 4, signed=True),
+    declare_integer("ns_inum", 4, signed=False),
+    declare_integer("cpu", 4, signed=False),
 )
 _CGROUP_FIELDS: Final = (
-    integer("pid", 4, signed=True),
-    integer("dst_root", 4, signed=True),
+    declare_integer("pid", 4, signed=True),
+    declare_integer("dst_root", 4, signed=True),
     "string { encoding = UTF8; } _dst_path;",
 )
 _PROCESS: Final = struct.Struct("<6i16s5iII")
@@ -418,32 +407,29 @@ _STATUS: Final = {
 }
 
 
-def statedump_classes(first: int, *, cgroups: bool = False) -> tuple[EventClass, ...]:
-    """Return the classes: start, process state, end, and control group of a process.
+def statedump_classes(first: int, *, cgroups: bool = False) -> tuple[CtfEventClass, ...]:
+    """Return the statedump's event classes, with ids from `first` on.
 
-    Parameters
-    ----------
-    first : int
-        Id of the first of them.
-    cgroups : bool
-        With the last, which is no event of LTTng's; it has the fields of the kernel's
-        ``cgroup_attach_task``.
+    With `cgroups` there is a fourth, which LTTng lacks; it has the fields of the kernel's
+    ``cgroup_attach_task``.
     """
     return (
-        EventClass("lttng_statedump_start", first, ()),
-        EventClass("lttng_statedump_process_state", first + 1, _FIELDS),
-        EventClass("lttng_statedump_end", first + 2, ()),
-    ) + ((EventClass("critpath_statedump_cgroup", first + 3, _CGROUP_FIELDS),) if cgroups else ())
+        CtfEventClass("lttng_statedump_start", first, ()),
+        CtfEventClass("lttng_statedump_process_state", first + 1, _FIELDS),
+        CtfEventClass("lttng_statedump_end", first + 2, ()),
+    ) + (
+        (CtfEventClass("critpath_statedump_cgroup", first + 3, _CGROUP_FIELDS),) if cgroups else ()
+    )
 
 
-def _virtual(thread: Thread) -> tuple[int, int, int, int]:
-    """Return vtid, vpid, vppid and the level of its namespace; 0 for what is not known."""
+def _virtual(thread: ThreadState) -> tuple[int, int, int, int]:
+    """Return vtid, vpid, vppid and the level of a thread's namespace; 0 where unknown."""
     if thread.namespace == FIRST_NAMESPACE:
         return thread.tid, thread.tgid, thread.ppid, 0
     return 0, 0, 0, int(thread.namespace != 0)
 
 
-def _fields(thread: Thread) -> bytes:
+def _fields(thread: ThreadState) -> bytes:
     vtid, vpid, vppid, level = _virtual(thread)
     comm = thread.comm
     if thread.kernel and comm.startswith("kworker/"):
@@ -459,28 +445,28 @@ def _fields(thread: Thread) -> bytes:
 
 
 def _header(number: int, time: int, *, large: bool) -> bytes:
-    """Return an event's header with its whole time, and the context of no thread."""
+    """Return an event's header with its full time, and an empty context."""
     mark = b"\xff\xff" if large else b"\x1f"
     return mark + struct.pack("<IQiB", number, time, 0, 0)
 
 
 def statedump_packet(
-    threads: Sequence[Thread],
+    threads: Sequence[ThreadState],
     cgroups: Sequence[Cgroup],
-    classes: Sequence[EventClass],
+    classes: Sequence[CtfEventClass],
     header: bytes,
     *,
     count: int,
 ) -> Iterator[bytes]:
-    """Yield the packet of the statedump's stream, in parts.
+    """Yield the one packet of the statedump's stream, in parts.
 
     Parameters
     ----------
-    threads : sequence of Thread
+    threads : sequence of ThreadState
         In order of time, at least one.
     cgroups : sequence of Cgroup
-        In order of time; none without its class.
-    classes : sequence of EventClass
+        In order of time; empty without its class.
+    classes : sequence of CtfEventClass
         From `statedump_classes`.
     header : bytes
         Packet header.

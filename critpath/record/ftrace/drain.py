@@ -46,8 +46,8 @@ def watermark(buffer_bytes: int) -> int:
     return max(1, min(50, 100 * CHUNK // max(buffer_bytes, 1)))
 
 
-def online() -> list[int]:
-    """Return the cpus that are online, all that there may be if that is not known."""
+def online_cpus() -> list[int]:
+    """Return the CPUs that are online, or all possible ones if unknown."""
     try:
         return parse_cpus(_ONLINE.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -55,7 +55,7 @@ def online() -> list[int]:
 
 
 def parse_cpus(text: str) -> list[int]:
-    """Read the kernel's form of a set of cpus: ``0-3,8``."""
+    """Parse the kernel's form of a set of CPUs: ``0-3,8``."""
     found = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
@@ -64,16 +64,10 @@ def parse_cpus(text: str) -> list[int]:
 
 
 class Stream:
-    """One cpu's way from its ring buffer to its file.
+    """Moves one CPU's ring buffer to its file.
 
-    Parameters
-    ----------
-    instance : Instance
-    cpu : int
-    path : Path
-        The file; pages are appended to whole pages that are there.
-    page_bytes : int
-        Size of a page of the ring buffer.
+    `page_bytes` is the size of a page of the ring buffer; pages are appended to those that
+    the file holds.
     """
 
     def __init__(self, instance: Instance, cpu: int, path: Path, page_bytes: int) -> None:
@@ -106,8 +100,8 @@ class Stream:
             self._store(pipe, size)
             self.bytes += size
 
-    def rest(self, pipe: Pipe) -> None:
-        """Move what is left once tracing is off, pages that are not full included."""
+    def move_rest(self, pipe: Pipe) -> None:
+        """Move what is left once tracing is off, including the last, partly filled page."""
         self.move(pipe)
         while True:
             try:
@@ -118,24 +112,24 @@ class Stream:
                 return
             self._write(page.ljust(self._page_bytes, b"\0"))
 
-    def free(self) -> int | None:
-        """Return how many bytes are free where the file is, None if that is not known."""
+    def free_bytes(self) -> int | None:
+        """Return the free bytes of the file's file system, None if unknown."""
         with contextlib.suppress(OSError):
             found = os.fstatvfs(self._file)
             if found.f_blocks:
                 return found.f_bavail * found.f_frsize
         return None
 
-    def give_up(self) -> None:
-        """Make room on a full disk: the manifest and the kernel's counts have to be written.
+    def drop_last_pages(self) -> None:
+        """Free space on a full disk for the manifest and the kernel's counts.
 
-        The last pages then count as lost.
+        The pages that are dropped count as lost.
         """
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, max(0, os.fstat(self._file).st_size - ROOM))
 
     def close(self) -> None:
-        """Close both ends; the file ends in a whole page.  Again is no error."""
+        """Close both ends, leaving only whole pages in the file; idempotent."""
         if self._file < 0:
             return
         with contextlib.suppress(OSError):
@@ -178,11 +172,11 @@ class Drain:
         Directory of the files ``cpuN``.
     page_bytes : int
     buffer_bytes : int
-        Of each cpu.
+        Of each CPU.
     failed : callable or None
-        Called in a thread that cannot write any more, once per thread: is to turn
-        tracing off, as what follows a gap at an unknown place is worth nothing.  None where
-        it is off already: what the buffers hold is then moved as long as there is any room.
+        Called once by each thread that cannot write any more, to turn tracing off: what
+        follows a gap at an unknown place is useless.  None where tracing is off already;
+        the buffers are then moved as long as there is any space.
     """
 
     def __init__(
@@ -208,12 +202,12 @@ class Drain:
 
     @property
     def cpus(self) -> list[int]:
-        """The cpus that have a file, sorted."""
+        """The CPUs that have a file, sorted."""
         return sorted(self._streams)
 
     @property
     def priority(self) -> str:
-        """What priority the threads got: ``fifo``, ``nice -20`` or ``normal``."""
+        """The threads' priority: ``fifo``, ``nice -20`` or ``normal``."""
         return ", ".join(sorted(self._priorities)) or "normal"
 
     def start(self, cpus: Sequence[int]) -> None:
@@ -250,13 +244,13 @@ class Drain:
                 try:
                     for cpu in self._instance.cpus():
                         if cpu not in self._streams and self._instance.stats(cpu).get("entries"):
-                            self._add(cpu).rest(pipe)
+                            self._add(cpu).move_rest(pipe)
                 except (OSError, CritpathError) as error:
                     self._fail(error)
         self._close()
 
     def abandon(self) -> None:
-        """End the threads and close the files at once, whatever the buffers hold."""
+        """End the threads and close the files at once, dropping what the buffers hold."""
         self._abandoned = True
         self._end_threads()
         self._close()
@@ -290,11 +284,11 @@ class Drain:
             with _pipe() as pipe:
                 self._move_until_the_end(streams, pipe, first)
                 for stream in streams if not self._abandoned else ():
-                    stream.rest(pipe)
+                    stream.move_rest(pipe)
         except (OSError, CritpathError) as error:
             self._fail(error)
             for stream in streams:
-                stream.give_up()
+                stream.drop_last_pages()
 
     def _move_until_the_end(self, streams: list[Stream], pipe: Pipe, first: bool) -> None:
         poll = select.poll()
@@ -316,21 +310,21 @@ class Drain:
                 self._ending.wait(_PAUSE)
             if first and time.monotonic() - looked > _IDLE:
                 looked = time.monotonic()
-                for cpu in set(online()) - set(self._streams):
+                for cpu in set(online_cpus()) - set(self._streams):
                     streams.append(self._add(cpu))
                     poll.register(streams[-1].source, select.POLLIN)
 
     def _has_room(self, stream: Stream) -> bool:
-        """Tell whether what is recorded can still become a trace, which is no larger."""
-        free = stream.free() if self._failed is not None else None
+        """Return whether there is space to make a trace, which is no larger than the raw pages."""
+        free = stream.free_bytes() if self._failed is not None else None
         streams = list(self._streams.values())
         spare = min(SPARE * len(streams), MOST_SPARE)
         return free is None or free > sum(s.bytes for s in streams) + spare
 
     def _end_early(self) -> None:
-        """End the recording while there is room to make a trace, and for the command's files.
+        """End the recording while there is space for a trace, and for the command's files.
 
-        All that was recorded until now is kept: every thread moves its rest.
+        Everything recorded until now is kept: every thread moves its rest.
         """
         self.failure = self.failure or CritpathError(
             f"recording was cut short: {self._raw.parent} has room left for its trace, no more",
@@ -345,7 +339,7 @@ class Drain:
             self._failed()
 
     def _fail(self, error: OSError | CritpathError) -> None:
-        """Note the first failure, have tracing turned off, and let nobody write more."""
+        """Keep the first failure, turn tracing off, and stop all writing."""
         if isinstance(error, OSError):
             full = error.errno in FULL
             error = CritpathError(
@@ -373,7 +367,7 @@ def _pipe() -> Iterator[Pipe]:
 
 
 def _raise_priority() -> str:
-    """Let the calling thread run before what is traced; return what was permitted."""
+    """Give the calling thread priority over the traced ones; return what was permitted."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
         return "fifo"

@@ -139,30 +139,23 @@ _APART: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a profile comes to on this kernel.
+class EventSelection:
+    """The kernel's events that a profile selects.
 
     Attributes
     ----------
     events : tuple of str
         ``group/event``, sorted.
     missing : tuple of str
-        LTTng's names of what this kernel has not.
+        LTTng's names of events that this kernel lacks.
     """
 
     events: tuple[str, ...]
     missing: tuple[str, ...]
 
 
-def wanted(profile: ProfileEvents, available: Collection[str]) -> Wanted:
-    """Translate a profile.
-
-    Parameters
-    ----------
-    profile : ProfileEvents
-    available : collection of str
-        The kernel's events as ``group/event``.
-    """
+def select_events(profile: ProfileEvents, available: Collection[str]) -> EventSelection:
+    """Translate a profile to the kernel's `available` events (``group/event``)."""
     kernel = frozenset(available)
     named: dict[str, list[str]] = {}
     for event in sorted(kernel):
@@ -185,16 +178,13 @@ def wanted(profile: ProfileEvents, available: Collection[str]) -> Wanted:
             missing.append(f"system call {rule}")
     if FORK in found:
         found.update(event for event in WITH_FORK if event in kernel)
-    return Wanted(tuple(sorted(found)), tuple(missing))
+    return EventSelection(tuple(sorted(found)), tuple(missing))
 
 
-def shortened(events: Iterable[str], available: Iterable[str]) -> list[str]:
-    """Return names for ``set_event``, with whole groups as one: each is a system call.
+def abbreviate_groups(events: Iterable[str], available: Iterable[str]) -> list[str]:
+    """Return names for ``set_event``, complete groups as ``group:*`` (one write instead of many).
 
-    Parameters
-    ----------
-    events, available : iterable of str
-        What is wanted, and all that there is: ``group/event``.
+    `events` are wanted, `available` exist, both as ``group/event``.
     """
     groups: dict[str, set[str]] = {}
     whole: dict[str, set[str]] = {}
@@ -211,12 +201,12 @@ def shortened(events: Iterable[str], available: Iterable[str]) -> list[str]:
 
 
 def _matching(names: Iterable[str], rule: str) -> list[str]:
-    """Return the names that a rule stands for."""
+    """Return the names that match a rule."""
     if "*" not in rule:
         return [rule] if rule in names else []
     return [name for name in names if fnmatchcase(name, rule)]
 
 
 def _without_kernel(rule: str) -> bool:
-    """Tell whether the converter makes an event itself, or a marker takes its place."""
+    """Return whether the converter makes an event itself, or a marker takes its place."""
     return rule.startswith("lttng_") or LTTNG_NAMES.get(rule) == ()

@@ -1,4 +1,4 @@
-"""Reads the files in which the kernel describes its buffer's pages and events."""
+"""Parses the files in which the kernel describes its buffer's pages and events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST: Final = 1 << 16  # no record is larger than a page, and offsets have 1
 
 
 @dataclass(frozen=True)
-class Field:
+class FormatField:
     """One field of a record.
 
     Attributes
@@ -50,12 +50,12 @@ class Field:
 
     @property
     def pointer(self) -> bool:
-        """Whether it is an address."""
+        """Whether the field is an address."""
         return self.type.endswith("*")
 
 
 @dataclass(frozen=True)
-class Format:
+class EventFormat:
     """One event, from its ``format`` file.
 
     Attributes
@@ -63,15 +63,15 @@ class Format:
     name : str
     number : int
         What the first field of its records says.
-    common : mapping of str to Field
+    common : mapping of str to FormatField
         Fields that every event has, ``common_pid`` and so on.
-    fields : tuple of Field
+    fields : tuple of FormatField
     """
 
     name: str
     number: int
-    common: dict[str, Field]
-    fields: tuple[Field, ...]
+    common: dict[str, FormatField]
+    fields: tuple[FormatField, ...]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _text(file: Path) -> str:
         ) from error
 
 
-def _field(file: Path, line: str) -> Field:
+def _field(file: Path, line: str) -> FormatField:
     match = _FIELD.match(line)
     declared = _DECLARED.match(match["declaration"]) if match else None
     if match is None or declared is None:
@@ -131,7 +131,7 @@ def _field(file: Path, line: str) -> Field:
     if located and kind.endswith("]"):
         kind, _, inside = kind.rpartition("[")
         array = f"[{inside}"
-    return Field(
+    return FormatField(
         name=declared["name"],
         type=" ".join(kind.split()),
         offset=offset,
@@ -142,14 +142,8 @@ def _field(file: Path, line: str) -> Field:
     )
 
 
-def read_format(file: Path) -> Format:
-    """Read an event's ``format`` file.
-
-    Raises
-    ------
-    CritpathError
-        With the file's name, if it is not one.
-    """
+def read_format(file: Path) -> EventFormat:
+    """Read an event's ``format`` file; raises CritpathError if it is malformed."""
     lines = _text(file).splitlines()
     name = next((x[5:].strip() for x in lines if x.startswith("name:")), "")
     number = next((x[3:].strip() for x in lines if x.startswith("ID:")), "")
@@ -163,17 +157,11 @@ def read_format(file: Path) -> Format:
         if needed not in common or common[needed].size != size:
             raise _broken(file, f"has no {needed} of {size} bytes")
     own = tuple(f for f in fields if f.name not in common)
-    return Format(name, int(number), common, own)
+    return EventFormat(name, int(number), common, own)
 
 
 def read_page_layout(file: Path) -> PageLayout:
-    """Read ``header_page``.
-
-    Raises
-    ------
-    CritpathError
-        With the file's name, if it is not one, or not of a kind known here.
-    """
+    """Read ``header_page``; raises CritpathError if it is malformed or of an unknown kind."""
     fields = {
         f.name: f
         for f in (
@@ -195,12 +183,9 @@ def read_page_layout(file: Path) -> PageLayout:
 
 
 def check_entry_header(file: Path) -> None:
-    """Check that ``header_event`` describes the records' headers as they are decoded.
+    """Check that ``header_event`` describes record headers as the decoder expects them.
 
-    Raises
-    ------
-    CritpathError
-        If it does not.
+    Raises CritpathError if it does not.
     """
     text = " ".join(_text(file).split())
     for wanted in (

@@ -1,4 +1,4 @@
-"""What stands between this machine and a recording through tracefs."""
+"""Checks what this machine lacks for recording through tracefs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.record.ftrace import tracefs
-from critpath.record.ftrace.drain import online
-from critpath.record.recorder import Obstacle, RecorderSettings
+from critpath.record.ftrace.drain import online_cpus
+from critpath.record.recorder import RecorderSettings, Requirement
 
 CLOCK: Final = "mono"
 DEFAULT_BYTES: Final = 8 << 20  # per cpu
@@ -29,18 +29,14 @@ _KERNEL: Final = (
 )
 
 
-def obstacles(settings: RecorderSettings | None = None) -> list[Obstacle]:
-    """Return everything that is missing here, each with what mends it.
+def missing_requirements(settings: RecorderSettings | None = None) -> list[Requirement]:
+    """Return everything that is missing here, each with its fix.
 
-    Parameters
-    ----------
-    settings : RecorderSettings, optional
-        What is about to be recorded: tracefs is then mounted if it has to be.  Without,
-        nothing is changed.
+    With `settings`, tracefs is mounted if necessary; without, nothing is changed.
     """
     if sys.platform != "linux":
         return [
-            Obstacle(
+            Requirement(
                 "linux", f"this is {sys.platform}, not Linux", "record on Linux, compare anywhere"
             )
         ]
@@ -59,16 +55,16 @@ def obstacles(settings: RecorderSettings | None = None) -> list[Obstacle]:
 
 
 def buffer_bytes(settings: RecorderSettings) -> int:
-    """Return how large each cpu's buffer is to be."""
+    """Return the size of each CPU's buffer."""
     if settings.buffer_bytes:
         return settings.buffer_bytes
-    free = available_memory()
-    share = free // _SHARE // max(len(online()), 1) if free else DEFAULT_BYTES
+    free = free_memory()
+    share = free // _SHARE // max(len(online_cpus()), 1) if free else DEFAULT_BYTES
     return max(LEAST_BYTES, min(DEFAULT_BYTES, share))
 
 
-def available_memory() -> int:
-    """Return how many bytes of memory are to be had, 0 if that is not known."""
+def free_memory() -> int:
+    """Return the available memory in bytes, 0 if unknown."""
     try:
         text = _MEMORY.read_text(encoding="ascii")
     except (OSError, ValueError):
@@ -77,12 +73,12 @@ def available_memory() -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def _lockdown() -> list[Obstacle]:
+def _lockdown() -> list[Requirement]:
     with contextlib.suppress(OSError):
         # LOCKDOWN_TRACEFS is one of the reasons of "confidentiality" (security.h).
         if "[confidentiality]" in _LOCKDOWN.read_text(encoding="ascii"):
             return [
-                Obstacle(
+                Requirement(
                     "lockdown",
                     "the kernel is locked down (confidentiality): it shows no events to anybody",
                     "boot with lockdown=integrity, or without lockdown= on the kernel's command "
@@ -92,16 +88,16 @@ def _lockdown() -> list[Obstacle]:
     return []
 
 
-def _memory(settings: RecorderSettings | None) -> list[Obstacle]:
-    free = available_memory()
+def _memory(settings: RecorderSettings | None) -> list[Requirement]:
+    free = free_memory()
     if not free:
         return []
-    cpus = len(online())
+    cpus = len(online_cpus())
     each = buffer_bytes(settings) if settings else LEAST_BYTES
     if cpus * each <= free // 2:
         return []
     return [
-        Obstacle(
+        Requirement(
             "memory",
             f"{cpus} buffers of {each >> 10} KiB are too much: {free >> 20} MiB of memory are free",
             f"critpath record --buffer-size {max(free // 8 // cpus >> 10, 64)}K ...",
@@ -109,37 +105,39 @@ def _memory(settings: RecorderSettings | None) -> list[Obstacle]:
     ]
 
 
-def _unmounted(*, mount: bool) -> list[Obstacle]:
+def _unmounted(*, mount: bool) -> list[Requirement]:
     known = ""
     with contextlib.suppress(OSError):
         known = _FILE_SYSTEMS.read_text(encoding="ascii", errors="replace")
     if known and "tracefs" not in known.split():
-        return [Obstacle("tracefs", "this kernel has no tracefs", _KERNEL)]
+        return [Requirement("tracefs", "this kernel has no tracefs", _KERNEL)]
     what = f"tracefs is not mounted at {tracefs.MOUNT_POINT}"
     if os.geteuid() != 0:
         return [
-            Obstacle("root", "tracing through tracefs needs root", _ROOT),
-            Obstacle("tracefs", what, f"sudo {tracefs.MOUNT_COMMAND}"),
+            Requirement("root", "tracing through tracefs needs root", _ROOT),
+            Requirement("tracefs", what, f"sudo {tracefs.MOUNT_COMMAND}"),
         ]
     if not mount:
         return [
-            Obstacle(
+            Requirement(
                 "tracefs", f"{what}; a recording mounts it", tracefs.MOUNT_COMMAND, fatal=False
             )
         ]
     try:
         tracefs.mount()
     except CritpathError as error:
-        return [Obstacle("tracefs", error.what, error.do)]
+        return [Requirement("tracefs", error.what, error.do)]
     return []
 
 
-def _refused(root: Path) -> Obstacle:
+def _refused(root: Path) -> Requirement:
     if os.geteuid() != 0:
-        return Obstacle("root", f"only root may use {root}", _ROOT)
+        return Requirement("root", f"only root may use {root}", _ROOT)
     if not (root / "instances").is_dir():
-        return Obstacle("instances", f"{root} has no instances: it is hidden or not whole", _KERNEL)
-    return Obstacle(
+        return Requirement(
+            "instances", f"{root} has no instances: it is hidden or not whole", _KERNEL
+        )
+    return Requirement(
         "tracefs",
         f"{root} cannot be written to, even by root: it is mounted read-only, or this is a "
         "container",
@@ -147,15 +145,15 @@ def _refused(root: Path) -> Obstacle:
     )
 
 
-def _kernel(root: Path) -> list[Obstacle]:
+def _kernel(root: Path) -> list[Requirement]:
     found = []
     if not (root / "events/sched/sched_switch").is_dir():
-        found.append(Obstacle("events", "this kernel has no scheduling events", _KERNEL))
+        found.append(Requirement("events", "this kernel has no scheduling events", _KERNEL))
     try:
         clocks = (root / "trace_clock").read_text(encoding="ascii")
     except OSError as error:
         found.append(
-            Obstacle(
+            Requirement(
                 "tracefs",
                 f"{root / 'trace_clock'} cannot be read: {error.strerror}",
                 "record on the machine itself, or in a privileged container",
@@ -164,7 +162,7 @@ def _kernel(root: Path) -> list[Obstacle]:
         return found
     if CLOCK not in clocks.replace("[", " ").replace("]", " ").split():
         found.append(
-            Obstacle(
+            Requirement(
                 "clock", "this kernel's tracer has no monotonic clock", "boot Linux 4.1 or later"
             )
         )

@@ -5,7 +5,7 @@
 page), ``cpuN`` (pages), ``statedump.json`` and ``statedump-end.json`` (threads),
 ``cgroups.json`` (control groups of processes at the start),
 ``stats.json`` (the kernel's counts of each buffer); while recording ``room`` (nothing: see
-`take_room`).
+`reserve_space`).
 """
 
 from __future__ import annotations
@@ -39,13 +39,7 @@ MARKER_EVENT: Final = "ftrace/print"
 
 
 def page_bytes(header_page: str) -> int:
-    """Return the size of a page from the kernel's description of one.
-
-    Raises
-    ------
-    CritpathError
-        If it is not of a known form.
-    """
+    """Return the size of a page from the kernel's description; raises CritpathError if unknown."""
     found = _PAGE.search(header_page)
     if found is None:
         raise CritpathError(
@@ -55,20 +49,20 @@ def page_bytes(header_page: str) -> int:
     return int(found[1]) + int(found[2])
 
 
-def take_room(raw: Path) -> None:
-    """Keep a little of the disk for what is written in the end, should it be full by then."""
+def reserve_space(raw: Path) -> None:
+    """Reserve a little disk space for what is written at the end."""
     with contextlib.suppress(OSError):
         _allocate(raw, _ROOM_BYTES)
 
 
-def has_room(raw: Path, size: int) -> bool:
-    """Tell whether so many bytes can be written, a quota included; call `give_room` before."""
+def has_space(raw: Path, size: int) -> bool:
+    """Return whether `size` bytes can be written; call `free_reserved_space` first."""
     try:
         _allocate(raw, size)
     except OSError as error:
         return error.errno not in FULL
     finally:
-        give_room(raw)
+        free_reserved_space(raw)
     return True
 
 
@@ -80,14 +74,14 @@ def _allocate(raw: Path, size: int) -> None:
         os.close(descriptor)
 
 
-def give_room(raw: Path) -> None:
-    """Free what `take_room` kept."""
+def free_reserved_space(raw: Path) -> None:
+    """Free what `reserve_space` reserved."""
     with contextlib.suppress(OSError):
         (raw / _ROOM).unlink()
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a document whole or not at all."""
+    """Write a document atomically."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -105,18 +99,12 @@ def write_description(raw: Path, document: Mapping[str, object]) -> None:
 
 
 def is_described(raw: Path) -> bool:
-    """Tell whether recording had begun: ``raw.json`` is written before the first event."""
+    """Return whether recording had begun: ``raw.json`` is written before the first event."""
     return os.path.lexists(raw / _DOCUMENT)
 
 
 def read_description(raw: Path) -> dict[str, Any]:
-    """Read ``raw.json``.
-
-    Raises
-    ------
-    UnreadableError
-        If there is none, or it is damaged.
-    """
+    """Read ``raw.json``; raises UnreadableError if it is missing or damaged."""
     place = raw / _DOCUMENT
     try:
         document = json.loads(place.read_text(encoding="utf-8"))
@@ -161,8 +149,8 @@ def copy_descriptions(instance: Instance, raw: Path, events: Iterable[str]) -> N
         (formats / f"{group}.{name}").write_bytes(text)
 
 
-def discard(directory: Path, *, keep: bool = False) -> None:
-    """Delete a recording's raw data, in a way that can be interrupted at any moment."""
+def discard_raw(directory: Path, *, keep: bool = False) -> None:
+    """Delete a recording's raw data such that it can be interrupted at any moment."""
     gone = directory / DISCARDED
     raw = directory / RAW
     if not keep and raw.is_dir() and not raw.is_symlink():

@@ -1,7 +1,7 @@
 """The ftrace recorder: the kernel's own tracer through tracefs, without any package.
 
-While it records, full pages of the ring buffers are moved to ``raw/`` of the recording
-and nothing else is done; at the end they become an LTTng trace.
+While it records, it only moves full pages of the ring buffers to ``raw/`` of the
+recording; at the end it converts them to an LTTng trace.
 """
 
 from __future__ import annotations
@@ -20,17 +20,23 @@ from typing import Final
 from critpath.errors import CritpathError, UsageError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
-from critpath.record.ftrace.cleanup import holds_more, leftovers
-from critpath.record.ftrace.convert import Converted, convert
-from critpath.record.ftrace.drain import Drain, online, watermark
-from critpath.record.ftrace.events import SWITCH, Wanted, shortened, wanted
-from critpath.record.ftrace.preflight import CLOCK, buffer_bytes, obstacles
-from critpath.record.ftrace.tracefs import Instance, scan
+from critpath.record.ftrace.cleanup import find_leftovers, has_unsaved_pages
+from critpath.record.ftrace.convert import ConversionResult, convert
+from critpath.record.ftrace.drain import Drain, online_cpus, watermark
+from critpath.record.ftrace.events import SWITCH, EventSelection, abbreviate_groups, select_events
+from critpath.record.ftrace.preflight import CLOCK, buffer_bytes, missing_requirements
+from critpath.record.ftrace.tracefs import Instance, scan_threads
 from critpath.record.profiles import profile_events
-from critpath.record.recorder import Recorded, Recorder, RecorderSettings, UnfinishedError
+from critpath.record.recorder import Recorder, RecorderResult, RecorderSettings, UnfinishedError
 from critpath_marks.channels import DESCRIPTOR, MARKER
 
-__all__ = ["FtraceRecorder", "finish_raw", "leftovers", "obstacles", "open_recorder"]
+__all__ = [
+    "FtraceRecorder",
+    "find_leftovers",
+    "finish_killed",
+    "missing_requirements",
+    "open_recorder",
+]
 
 _SETTLE: Final = 0.001  # s
 
@@ -38,10 +44,7 @@ _SETTLE: Final = 0.001  # s
 def open_recorder(settings: RecorderSettings) -> Recorder:
     """Return a recorder; nothing is made before `FtraceRecorder.start`.
 
-    Raises
-    ------
-    UsageError
-        If the settings ask for what it cannot do.
+    Raises UsageError if it cannot write the trace format.
     """
     if settings.trace_format != FORMAT:
         raise UsageError(
@@ -54,10 +57,6 @@ def open_recorder(settings: RecorderSettings) -> Recorder:
 class FtraceRecorder:
     """Records through a private instance of tracefs.
 
-    Parameters
-    ----------
-    settings : RecorderSettings
-
     Attributes
     ----------
     failure : CritpathError or None
@@ -66,12 +65,12 @@ class FtraceRecorder:
 
     def __init__(self, settings: RecorderSettings) -> None:
         self._settings = settings
-        self._raw = settings.held / raws.RAW
+        self._raw = settings.write_directory / raws.RAW
         self._instance: Instance | None = None
         self._drain: Drain | None = None
-        self._watch: Watch | None = None
+        self._watch: TracingWatchdog | None = None
         self._marker = -1
-        self._wanted = Wanted((), ())
+        self._selection = EventSelection((), ())
         self._description: dict[str, object] = {}
         self._buffer_bytes = 0
         self._ended = 0
@@ -80,21 +79,14 @@ class FtraceRecorder:
 
     @property
     def failure(self) -> CritpathError | None:
-        """Why tracing was turned off before it was to be."""
+        """Why tracing was turned off early, None if it was not."""
         return self._drain.failure if self._drain else None
 
     def start(self) -> int:
-        """Make the instance, turn tracing on, and note which threads there are.
+        """Make the instance, turn tracing on, and note which threads exist.
 
-        Returns
-        -------
-        int
-            When tracing was on (ns, CLOCK_MONOTONIC).
-
-        Raises
-        ------
-        CritpathError
-            If the kernel refuses; nothing is left then.
+        Returns when tracing was on (ns, CLOCK_MONOTONIC).  Raises CritpathError, and leaves
+        nothing, if the kernel refuses.
         """
         try:
             return self._start()
@@ -115,17 +107,13 @@ class FtraceRecorder:
         }
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return the descriptor for a command that may not open the file itself."""
+        """Return the descriptor for commands that may not open the file themselves."""
         return (self._marker,)
 
     def stop(self) -> int:
-        """Turn tracing off and move what the buffers still hold.
+        """Turn tracing off and drain the buffers.
 
-        Returns
-        -------
-        int
-            Until when the trace is complete (ns, CLOCK_MONOTONIC): earlier than now if
-            recording failed before, see `failure`.
+        Returns when the trace ends (ns, CLOCK_MONOTONIC): earlier than now after a `failure`.
         """
         try:
             return self._stop()
@@ -135,29 +123,16 @@ class FtraceRecorder:
             self.abort()
             raise
 
-    def finish(self, tell: Callable[[str], None]) -> Recorded:
+    def finish(self, tell: Callable[[str], None]) -> RecorderResult:
         """Remove the instance and convert what was recorded into ``trace/``.
 
-        Parameters
-        ----------
-        tell : callable
-            Told what is being done.
-
-        Returns
-        -------
-        Recorded
-            ``loss`` is what the kernel counted, and what could not be written.
-
-        Raises
-        ------
-        UnfinishedError
-            If it cannot be converted, for example for lack of space: ``raw/`` then stays,
-            for `finish_raw`.
+        Raises UnfinishedError if that fails, for example for lack of space; ``raw/`` then
+        stays, for `finish_killed`.
         """
         failure = self.failure
         try:
             self._remove_instance()
-            converted = convert(self._raw, self._settings.held / TRACE, tell)
+            converted = convert(self._raw, self._settings.write_directory / TRACE, tell)
         except Exception as error:
             raise self._unfinished(error) from error
         except BaseException:
@@ -170,50 +145,49 @@ class FtraceRecorder:
             **recorder_facts(self._description, converted),
             "priority": self._drain.priority if self._drain else "normal",
         }
-        release = partial(raws.discard, self._settings.held, keep=self._settings.keep_raw)
-        return Recorded(converted.loss, facts, tuple(warnings), release)
+        release = partial(
+            raws.discard_raw, self._settings.write_directory, keep=self._settings.keep_raw
+        )
+        return RecorderResult(converted.loss, facts, tuple(warnings), release)
 
     def abort(self) -> None:
-        """Turn tracing off and remove the instance and the raw data; again is no error.
+        """Turn tracing off and remove the instance and the raw data; idempotent.
 
-        Raises
-        ------
-        CritpathError
-            If somebody keeps the instance open; it is turned off then.
+        Raises CritpathError if a process keeps the instance open; it is turned off then.
         """
         try:
             self._take_down()
         finally:
-            raws.discard(self._settings.held, keep=self._settings.keep_raw)
+            raws.discard_raw(self._settings.write_directory, keep=self._settings.keep_raw)
 
     # ------------------------------------------------------------------------ steps
 
     def _start(self) -> int:
         profile = profile_events(self._settings.profile)
         root = tracefs.find() or tracefs.mount()
-        if tracefs.mounted_here():
+        if tracefs.was_mounted_here():
             self._warnings.append(f"tracefs was not mounted; it is now, at {root}, and stays so")
         # Known before it is made: an abort at any moment removes it.
-        self._instance = instance = Instance.held(root, self._settings.session)
+        self._instance = instance = Instance.pin(root, self._settings.session)
         instance.make()
-        self._watch = Watch(instance)
+        self._watch = TracingWatchdog(instance)
         # Before other files: some shells write to descriptors below 10 only.
         self._marker = instance.open("trace_marker", os.O_WRONLY)
         os.set_inheritable(self._marker, True)
         self._set_up(instance)
         available = _available(root)
-        self._enable(instance, wanted(profile, available), available)
+        self._enable(instance, select_events(profile, available), available)
         self._raw.mkdir(mode=0o700)
-        raws.take_room(self._raw)
+        raws.reserve_space(self._raw)
         header = instance.read("events/header_page")
         size = raws.page_bytes(header)
-        raws.copy_descriptions(instance, self._raw, self._wanted.events)
+        raws.copy_descriptions(instance, self._raw, self._selection.events)
         self._describe(root, size)
         self._drain = Drain(instance, self._raw, size, self._buffer_bytes, self._turn_off)
-        self._drain.start(online())
+        self._drain.start(online_cpus())
         instance.write("tracing_on", "1")
         begin = time.monotonic_ns()
-        raws.write_json(self._raw / "statedump.json", scan())
+        raws.write_json(self._raw / "statedump.json", scan_threads())
         raws.write_json(self._raw / "cgroups.json", scan_cgroups())
         self._description.update(begin=begin, cpus=self._drain.cpus)
         raws.write_description(self._raw, self._description)
@@ -232,9 +206,9 @@ class FtraceRecorder:
         with contextlib.suppress(CritpathError):  # Linux 4.20 and later
             instance.write("buffer_percent", str(watermark(self._buffer_bytes)))
 
-    def _enable(self, instance: Instance, events: Wanted, available: list[str]) -> None:
-        refused = instance.enable(shortened(events.events, available))
-        enabled = set(instance.enabled())
+    def _enable(self, instance: Instance, events: EventSelection, available: list[str]) -> None:
+        refused = instance.enable_events(abbreviate_groups(events.events, available))
+        enabled = set(instance.enabled_events())
         if SWITCH not in enabled:
             raise CritpathError(
                 f"the kernel does not record {SWITCH}, without which there is no analysis",
@@ -242,7 +216,7 @@ class FtraceRecorder:
             )
         absent = sorted({*events.events} - enabled)
         missing = (*events.missing, *absent)
-        self._wanted = Wanted(tuple(sorted(enabled)), missing)
+        self._selection = EventSelection(tuple(sorted(enabled)), missing)
         if missing:
             shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
             why = f" ({'; '.join(refused[:2])})" if refused else ""
@@ -258,10 +232,10 @@ class FtraceRecorder:
             "clock": CLOCK,
             "epoch": measure_epoch(),
             "page_bytes": page,
-            "cpus": online(),
+            "cpus": online_cpus(),
             "profile": self._settings.profile,
-            "events": list(self._wanted.events),
-            "missing": list(self._wanted.missing),
+            "events": list(self._selection.events),
+            "missing": list(self._selection.missing),
             "buffer_bytes": self._buffer_bytes,
             "tracefs": str(root),
             "begin": time.monotonic_ns(),
@@ -290,14 +264,14 @@ class FtraceRecorder:
         self._stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
         self._stats = {cpu: counts for cpu, counts in self._stats.items() if any(counts.values())}
         self._description["end"] = self._ended = end
-        raws.give_room(self._raw)
+        raws.free_reserved_space(self._raw)
         raws.write_stats(self._raw, self._stats)
         raws.write_description(self._raw, self._description)
-        raws.write_json(self._raw / "statedump-end.json", scan())
+        raws.write_json(self._raw / "statedump-end.json", scan_threads())
         return end
 
     def _unfinished(self, error: Exception) -> UnfinishedError:
-        """Take everything down but what was recorded: with more room, or mended, it is a trace."""
+        """Take everything down but the raw data, from which a trace can be made later."""
         wrong = self.failure or error
         with contextlib.suppress(CritpathError, OSError):  # an instance that is busy is turned off
             self._take_down()
@@ -333,7 +307,7 @@ class FtraceRecorder:
             self._warnings.append(f"{error.what} ({error.do})")
 
     def _let_go(self) -> None:
-        """Close what keeps the instance, and end who watches it."""
+        """Close what keeps the instance busy, and dismiss its watchdog."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.dismiss()
@@ -348,7 +322,7 @@ class FtraceRecorder:
 
 
 def measure_epoch() -> int:
-    """Return what to add to CLOCK_MONOTONIC to get the time since the Unix epoch (ns)."""
+    """Return the offset from CLOCK_MONOTONIC to the Unix epoch (ns)."""
     tries = []
     for _ in range(64):
         before = time.monotonic_ns()
@@ -390,13 +364,8 @@ _UNIFIED: Final = 0  # number of version 2's one hierarchy
 def scan_cgroups() -> list[Row]:
     """Return a row for every process and hierarchy.
 
-    The roots of version 1's hierarchies, in which most processes are, are left out.
-
-    Returns
-    -------
-    list of tuple
-        ``ns`` (CLOCK_MONOTONIC, just before it was read), ``tgid``, the number of the hierarchy
-        as `cgroup_attach_task` has it in ``dst_root``, and the path below its root.
+    Roots of version 1's hierarchies, in which most processes are, are left out.  The
+    hierarchy's number is that of `cgroup_attach_task`'s ``dst_root``.
     """
     rows: list[Row] = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - no object per process: this is timed
@@ -427,14 +396,8 @@ _SCRIPT: Final = "trap '' HUP INT QUIT TERM; read -r _ && exit; echo 0 >tracing_
 _PATIENCE: Final = 5.0  # s
 
 
-class Watch:
-    """A small process that outlives its recorder; costs nothing while that lives.
-
-    Parameters
-    ----------
-    instance : Instance
-        Which is there.
-    """
+class TracingWatchdog:
+    """A small process that turns tracing off if its recorder is killed."""
 
     def __init__(self, instance: Instance) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -451,7 +414,7 @@ class Watch:
             )
 
     def dismiss(self) -> None:
-        """End it: the recorder lives, and turns tracing off itself."""
+        """End the process: the recorder lives, and turns tracing off itself."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
@@ -474,36 +437,23 @@ FORMAT: Final = "ctf-1.8"
 _CONTEXTS: Final = ("tid", "common_flags")
 
 
-def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded | None:
+def finish_killed(directory: Path, tell: Callable[[str], None]) -> RecorderResult | None:
     """Convert what a dead recorder left in ``raw/`` into ``trace/``.
 
-    Parameters
-    ----------
-    directory : Path
-        The recording.
-    tell : callable
-
-    Returns
-    -------
-    Recorded or None
-        None where recording had not begun.
-
-    Raises
-    ------
-    CritpathError
-        If nothing can be made of it; it is then as it was.
+    Returns None where recording had not begun.  Raises CritpathError, and changes nothing,
+    if no trace can be made.
     """
     raw, trace = directory / raws.RAW, directory / TRACE
     if not raw.is_dir():
-        raws.discard(directory)
+        raws.discard_raw(directory)
         # The trace was put there by somebody, or there was nothing yet.
         made = any(trace.glob("*/metadata"))
-        return Recorded(facts={"name": "ftrace", "format": FORMAT}) if made else None
+        return RecorderResult(facts={"name": "ftrace", "format": FORMAT}) if made else None
     if not raws.is_described(raw):
-        raws.discard(directory)
+        raws.discard_raw(directory)
         return None
     description = raws.read_description(raw)
-    if holds_more(str(description.get("session"))):
+    if has_unsaved_pages(str(description.get("session"))):
         raise CritpathError(
             f"the kernel still holds a part of what belongs to {raw}",
             "make room there, then: critpath doctor --clean",
@@ -516,18 +466,20 @@ def finish_raw(directory: Path, tell: Callable[[str], None]) -> Recorded | None:
     if trace.is_dir() and not trace.is_symlink():
         # Killed between the trace and its end: the same trace is made again.
         shutil.rmtree(trace)
-    raws.give_room(raw)
+    raws.free_reserved_space(raw)
     converted = convert(raw, trace, tell)
-    return Recorded(
+    return RecorderResult(
         loss=converted.loss,
         facts=recorder_facts(description, converted),
         warnings=converted.warnings,
-        release=partial(raws.discard, directory),
+        release=partial(raws.discard_raw, directory),
         end=converted.end,
     )
 
 
-def recorder_facts(description: Mapping[str, object], converted: Converted) -> dict[str, object]:
+def recorder_facts(
+    description: Mapping[str, object], converted: ConversionResult
+) -> dict[str, object]:
     """Return what a manifest says of its recorder.
 
     ``event_count`` is what the kernel recorded, without what conversion adds to the trace:

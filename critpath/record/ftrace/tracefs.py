@@ -52,12 +52,9 @@ def find() -> Path | None:
 
 
 def mount() -> Path:
-    """Mount tracefs at its usual place, for good: others expect it there too.
+    """Mount tracefs at its usual place, permanently: others expect it there too.
 
-    Raises
-    ------
-    CritpathError
-        If it cannot be mounted.
+    Raises CritpathError if that fails.
     """
     import ctypes  # noqa: PLC0415 - a machine whose tracefs is mounted needs none of it
 
@@ -74,13 +71,13 @@ def mount() -> Path:
     return MOUNT_POINT
 
 
-def mounted_here() -> bool:
-    """Tell whether this process mounted it, which is to be said."""
+def was_mounted_here() -> bool:
+    """Return whether this process mounted tracefs."""
     return bool(_mounted)
 
 
 def _mounts() -> Iterator[tuple[str, Path]]:
-    """Yield type and place of every mount."""
+    """Yield type and mount point of every mount."""
     try:
         text = _MOUNTS.read_bytes()
     except OSError:
@@ -94,28 +91,22 @@ def _mounts() -> Iterator[tuple[str, Path]]:
 
 @dataclass(frozen=True)
 class Instance:
-    """A set of ring buffers and settings of our own, which no other tracer sees.
+    """A private set of ring buffers and settings, which no other tracer sees.
 
     Attributes
     ----------
     path : Path
     home : int
-        A descriptor of the directory of instances, closed by `remove`: whoever unmounts
-        tracefs does not take the instance from us.  -1 for none.
+        A descriptor of the directory of instances, closed by `remove`: it keeps the instance
+        reachable if tracefs is unmounted.  -1 for none.
     """
 
     path: Path
     home: int = -1
 
     @classmethod
-    def held(cls, root: Path, name: str) -> Instance:
-        """Return the instance of a name, to be reached until it is removed.
-
-        Raises
-        ------
-        CritpathError
-            If there are no instances.
-        """
+    def pin(cls, root: Path, name: str) -> Instance:
+        """Return an instance that stays reachable until it is removed; raises CritpathError."""
         place = root / "instances"
         try:
             home = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -124,61 +115,36 @@ class Instance:
         return cls(place / name, home)
 
     @classmethod
-    def named(cls, root: Path, name: str) -> Instance:
-        """Return the instance of a name, which need not be there."""
+    def at(cls, root: Path, name: str) -> Instance:
+        """Return the instance of a name, which need not exist."""
         return cls(root / "instances" / name)
 
     def make(self) -> None:
-        """Make the instance; its settings are the kernel's defaults.
-
-        Raises
-        ------
-        CritpathError
-            If the kernel refuses.
-        """
+        """Make the instance with the kernel's default settings; raises CritpathError."""
         try:
             self._place.mkdir()
         except OSError as error:
             raise _refused("make", self.path, error) from None
 
     def read(self, name: str) -> str:
-        """Return what a file holds."""
+        """Return the text of a file."""
         return self.read_bytes(name).decode("utf-8", errors="replace")
 
     def read_bytes(self, name: str) -> bytes:
-        """Return what a file holds.
-
-        Raises
-        ------
-        CritpathError
-        """
+        """Return the content of a file; raises CritpathError."""
         try:
             return (self._place / name).read_bytes()
         except OSError as error:
             raise _refused("read", self.path / name, error) from None
 
     def write(self, name: str, value: str) -> None:
-        """Write a setting.
-
-        Raises
-        ------
-        CritpathError
-            If the kernel refuses, with the file and what to do.
-        """
+        """Write a setting; raises CritpathError, with what to do, if the kernel refuses."""
         self._write(name, [value], os.O_WRONLY | os.O_TRUNC)
 
-    def enable(self, events: Iterable[str]) -> list[str]:
-        """Enable events, beside those that are.
+    def enable_events(self, events: Iterable[str]) -> list[str]:
+        """Enable further events (``group:event`` or ``group:*``).
 
-        Parameters
-        ----------
-        events : iterable of str
-            ``group:event``, or ``group:*``.
-
-        Returns
-        -------
-        list of str
-            Those that the kernel refused, each with the reason.
+        Returns those that the kernel refused, each with the reason.
         """
         # The kernel takes one name per write, however many are offered.
         refused = []
@@ -193,33 +159,30 @@ class Instance:
             os.close(descriptor)
         return refused
 
-    def enabled(self) -> list[str]:
+    def enabled_events(self) -> list[str]:
         """Return the enabled events as ``group/event``, sorted."""
         lines = self.read("set_event").splitlines()
         return sorted(line.replace(":", "/", 1) for line in lines if ":" in line)
 
     def cpus(self) -> list[int]:
-        """Return the cpus that may have a buffer."""
+        """Return the CPUs that may have a buffer."""
         names = [p.name for p in (self._place / "per_cpu").iterdir()]
         return sorted(int(name[3:]) for name in names if re.fullmatch(r"cpu\d+", name))
 
     def stats(self, cpu: int) -> dict[str, int]:
-        """Return the kernel's counts of a cpu's buffer, by its own names."""
+        """Return the kernel's counts of a CPU's buffer, by the kernel's names."""
         return parse_stats(self.read(f"per_cpu/cpu{cpu}/stats"))
 
-    def off(self) -> None:
-        """Turn tracing off, and free what can be freed, as far as it goes."""
+    def turn_off(self) -> None:
+        """Turn tracing off and free the buffers, as far as the kernel lets us."""
         for name, value in (("tracing_on", "0"), ("set_event", ""), ("buffer_size_kb", "1")):
             with contextlib.suppress(CritpathError):
                 self.write(name, value)
 
     def remove(self) -> None:
-        """Remove the instance; one that is gone is no error.
+        """Remove the instance if it exists.
 
-        Raises
-        ------
-        CritpathError
-            If somebody keeps one of its files open; it is turned off then.
+        Raises CritpathError if a process keeps one of its files open; it is turned off then.
         """
         try:
             self._remove()
@@ -239,12 +202,12 @@ class Instance:
                 if error.errno != errno.EBUSY:
                     raise _refused("remove", self.path, error) from None
                 if attempt == 0:
-                    self.off()
+                    self.turn_off()
                     _close_own(self.path)
                 time.sleep(_BUSY_PAUSE)
             else:
                 return
-        who = ", ".join(holders(self.path)) or "somebody"
+        who = ", ".join(find_holders(self.path)) or "somebody"
         raise CritpathError(
             f"the tracing instance {self.path} is turned off but held open by {who}",
             "end that, then: critpath doctor --clean",
@@ -252,18 +215,13 @@ class Instance:
 
     @property
     def _place(self) -> Path:
-        """Where it can be reached now, whatever is mounted."""
+        """The path by which it can be reached now, whatever is mounted."""
         if self.home < 0:
             return self.path
         return Path(f"/proc/self/fd/{self.home}") / self.path.name
 
     def open(self, name: str, flags: int) -> int:
-        """Open a file; the descriptor is not inherited.
-
-        Raises
-        ------
-        CritpathError
-        """
+        """Open a file, not inherited by children; raises CritpathError."""
         try:
             return os.open(self._place / name, flags | os.O_CLOEXEC)
         except OSError as error:
@@ -281,7 +239,7 @@ class Instance:
 
 
 def parse_stats(text: str) -> dict[str, int]:
-    """Read ``per_cpu/cpuN/stats``: the counts, not the times."""
+    """Parse the counts, not the times, of ``per_cpu/cpuN/stats``."""
     found = {}
     for line in text.splitlines():
         name, _, value = line.partition(":")
@@ -290,7 +248,7 @@ def parse_stats(text: str) -> dict[str, int]:
     return found
 
 
-def holders(path: Path) -> list[str]:
+def find_holders(path: Path) -> list[str]:
     """Return the processes that hold a file of an instance open."""
     inside = _inside(path)
     found = []
@@ -305,7 +263,7 @@ def holders(path: Path) -> list[str]:
 def _close_own(path: Path) -> None:
     """Close our own files of an instance.
 
-    An exception that a signal raised just after one was opened leaves it to nobody.
+    An exception that a signal raises just after an open leaks the descriptor.
     """
     inside = _inside(path)
     for link in list(Path("/proc/self/fd").iterdir()):
@@ -315,7 +273,7 @@ def _close_own(path: Path) -> None:
 
 
 def _inside(path: Path) -> str:
-    """Return what is in the path of every file of an instance, mounted or no more."""
+    """Return the part that the paths of all files of an instance share, mounted or not."""
     return f"/instances/{path.name}/"
 
 
@@ -336,7 +294,7 @@ _KERNEL_THREAD: Final = 0x0020_0000  # PF_KTHREAD, include/linux/sched.h
 _COMM_BYTES: Final = 15
 
 
-def scan() -> list[Row]:
+def scan_threads() -> list[Row]:
     """Return a row for every thread; one that exits meanwhile is left out.
 
     Returns

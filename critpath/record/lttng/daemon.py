@@ -1,8 +1,8 @@
-"""Session daemons: one of ours where there is none, and ended again.
+"""Starts a session daemon where there is none, and ends it again.
 
 A root session daemon has one place, /var/run/lttng, in every release (LTTNG_RUNDIR came
-with 2.14, and LTTng-UST's Python agent looks nowhere else), so that ours can be used by
-others while it is there: it is only ended when it has no session left.
+with 2.14, and LTTng-UST's Python agent looks nowhere else), so others can use ours while
+it runs: it is only ended when it has no session left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.record.identity import SESSION_VARIABLE
-from critpath.record.lttng.program import reachable, sessions, trusted_program
+from critpath.record.lttng.program import is_reachable, list_sessions, trusted_program
 from critpath.units import safe_text
 from critpath_marks.sessions import owner_of, start_time
 
@@ -35,22 +35,9 @@ _POLL: Final = 0.05
 
 
 def start_daemon(session: str) -> int:
-    """Start a session daemon that outlives this process, until it is ended.
+    """Start a session daemon for a session; it outlives this process until it is ended.
 
-    Parameters
-    ----------
-    session : str
-        That it is started for.
-
-    Returns
-    -------
-    int
-        Its pid.
-
-    Raises
-    ------
-    CritpathError
-        If it does not come up.
+    Returns its pid, 0 if another daemon came up first.  Raises CritpathError if it fails.
     """
     environment = {**os.environ, DAEMON_VARIABLE: session}
     environment.pop(SESSION_VARIABLE, None)
@@ -81,7 +68,7 @@ def start_daemon(session: str) -> int:
         deadline = time.monotonic() + _START_LIMIT
         try:
             while _lives(pid) and time.monotonic() < deadline:
-                if reachable():
+                if is_reachable():
                     return pid
                 time.sleep(_POLL)
         except BaseException:
@@ -93,7 +80,7 @@ def start_daemon(session: str) -> int:
         said.seek(0)
         lines = said.read().decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
     # Another one may have been quicker: two recordings begun at the same moment.
-    if ended and reachable():
+    if ended and is_reachable():
         return 0
     raise CritpathError(
         f"{_PROGRAM} did not come up: {safe_text(lines[-1])}",
@@ -101,7 +88,7 @@ def start_daemon(session: str) -> int:
     )
 
 
-def own_daemons() -> Iterator[tuple[int, str]]:
+def find_own_daemons() -> Iterator[tuple[int, str]]:
     """Yield the session daemons that any critpath started: pid, session."""
     found = {}
     wanted = DAEMON_VARIABLE.encode() + b"="
@@ -126,30 +113,27 @@ def own_daemons() -> Iterator[tuple[int, str]]:
 
 
 def end_daemon(pid: int) -> bool:
-    """End one of our session daemons, if it has no session; return whether it is gone.
+    """End one of our session daemons if it has no session; return whether it is gone.
 
-    Raises
-    ------
-    CritpathError
-        If it cannot be ended.
+    Raises CritpathError if it cannot be ended.
     """
     with contextlib.suppress(CritpathError):
-        if sessions():
+        if list_sessions():
             return False
     _end(pid)
     return True
 
 
-def end_orphans(mine: str = "") -> None:
-    """End our daemons that nobody needs: those of ``mine``, and of dead recorders."""
-    for pid, name in own_daemons():
+def end_unused_daemons(mine: str = "") -> None:
+    """End our daemons that are not needed: those of ``mine``, and of dead recorders."""
+    for pid, name in find_own_daemons():
         owner = owner_of(name)
-        if name == mine or (owner is not None and owner.gone() is True):
+        if name == mine or (owner is not None and owner.is_gone() is True):
             end_daemon(pid)
 
 
 def _end(pid: int) -> None:
-    """SIGTERM, which also ends its consumer daemons; SIGKILL if it does not care."""
+    """End a daemon by SIGTERM, which also ends its consumer daemons; then by SIGKILL."""
     started = start_time(pid)
     members = [pid, *_session_of(pid)]
     for number, whom in ((signal.SIGTERM, [pid]), (signal.SIGKILL, members)):
@@ -171,7 +155,7 @@ def _end(pid: int) -> None:
 
 
 def _lives(pid: int, started: int = 0) -> bool:
-    """Tell whether a process lives; one of our children is collected if it does not."""
+    """Return whether a process lives; collect it if it is a dead child of ours."""
     found = start_time(pid)
     if found != 0 and found == (started or found):
         return True

@@ -1,4 +1,4 @@
-"""What stands between this machine and a recording through LTTng.
+"""Checks what this machine lacks for recording through LTTng.
 
 Looks at files only and asks the session daemon at most once, so that ``--recorder auto``
 can afford it.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from critpath.record.lttng import program
-from critpath.record.recorder import Obstacle
+from critpath.record.recorder import Requirement
 from critpath_marks.sessions import pid_namespace
 
 if TYPE_CHECKING:
@@ -23,19 +23,13 @@ _INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC  # PROC_PID_INIT_INO
 _CAP_SYS_MODULE: Final = 16
 
 
-def obstacles(settings: RecorderSettings | None = None) -> list[Obstacle]:
-    """Return what is missing here, all at once, each with what mends it.
-
-    Parameters
-    ----------
-    settings : RecorderSettings, optional
-        Not needed: nothing here depends on them.
-    """
+def missing_requirements(settings: RecorderSettings | None = None) -> list[Requirement]:
+    """Return everything that is missing here, each with its fix; nothing depends on `settings`."""
     del settings
     found = []
-    if not program.installed():
+    if not program.is_installed():
         found.append(
-            Obstacle(
+            Requirement(
                 "lttng-tools",
                 "LTTng is not installed: lttng or lttng-sessiond is not on PATH",
                 f"{_install()} lttng-tools",
@@ -44,26 +38,26 @@ def obstacles(settings: RecorderSettings | None = None) -> list[Obstacle]:
     loaded = Path("/sys/module/lttng_tracer").is_dir()
     if not loaded:
         found += _modules()
-    daemon = program.installed() and _reachable()
+    daemon = program.is_installed() and _is_reachable()
     found += _rights(daemon=daemon, loaded=loaded)
     return found
 
 
-def _reachable() -> bool:
+def _is_reachable() -> bool:
     try:
-        return program.reachable()
+        return program.is_reachable()
     except program.LttngError:
         return False
 
 
-def _rights(*, daemon: bool, loaded: bool) -> list[Obstacle]:
+def _rights(*, daemon: bool, loaded: bool) -> list[Requirement]:
     """Return what keeps this user from the tracer."""
     inside = pid_namespace() not in {0, _INITIAL_PID_NAMESPACE}
     if os.geteuid() == 0:
         if not loaded and not daemon and not _may_load_modules():
             where = "this container" if inside else "this process"
             return [
-                Obstacle(
+                Requirement(
                     "load-modules",
                     f"root of {where} may not load kernel modules (no CAP_SYS_MODULE)",
                     "on the host: sudo modprobe lttng-tracer, or record there",
@@ -74,14 +68,14 @@ def _rights(*, daemon: bool, loaded: bool) -> list[Obstacle]:
         return []
     if not _in_group():
         return [
-            Obstacle(
+            Requirement(
                 "tracing-group",
                 f"not root, and not in the group {_GROUP}",
                 f"sudo critpath record ..., or: sudo usermod -aG {_GROUP} $USER, and log in again",
             )
         ]
     return [
-        Obstacle(
+        Requirement(
             "lttng-sessiond",
             "root's session daemon is not running, and only root can start it",
             "sudo systemctl start lttng-sessiond, or: sudo lttng-sessiond --daemonize",
@@ -89,12 +83,12 @@ def _rights(*, daemon: bool, loaded: bool) -> list[Obstacle]:
     ]
 
 
-def _modules() -> list[Obstacle]:
-    """Return why the kernel tracer's modules are not loaded, if something is in the way."""
+def _modules() -> list[Requirement]:
+    """Return why the kernel tracer's modules cannot be loaded, empty if they can."""
     release = os.uname().release
     if not Path("/proc/modules").exists():
         return [
-            Obstacle(
+            Requirement(
                 "lttng-modules",
                 f"the kernel {release} loads no modules, so LTTng's kernel tracer cannot run",
                 "critpath record --recorder ftrace",
@@ -104,7 +98,7 @@ def _modules() -> list[Obstacle]:
     if not _lists_tracer(directory):
         dkms = Path("/var/lib/dkms/lttng-modules").is_dir()
         return [
-            Obstacle(
+            Requirement(
                 "lttng-modules",
                 f"LTTng's kernel modules are not built for the running kernel {release}"
                 + (", only for others" if dkms else ""),
@@ -116,7 +110,7 @@ def _modules() -> list[Obstacle]:
         ]
     if _lockdown():
         return [
-            Obstacle(
+            Requirement(
                 "secure-boot",
                 "the kernel takes signed modules only (Secure Boot), and LTTng's are not"
                 " loaded yet",
@@ -140,7 +134,7 @@ def _lists_tracer(directory: Path) -> bool:
 
 
 def _lockdown() -> bool:
-    """Tell whether the kernel only loads signed modules."""
+    """Return whether the kernel only loads signed modules."""
     for place, wanted in (
         ("/sys/module/module/parameters/sig_enforce", "Y"),
         ("/sys/kernel/security/lockdown", "[integrity]"),
@@ -171,7 +165,7 @@ def _in_group() -> bool:
 
 
 def _install() -> str:
-    """Return how this distribution installs a package."""
+    """Return the command that installs a package on this distribution."""
     for manager in ("apt", "dnf", "zypper"):
         if Path(f"/usr/bin/{manager}").exists():
             return f"sudo {manager} install"

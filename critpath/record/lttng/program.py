@@ -1,4 +1,4 @@
-"""Runs the `lttng` program and reads what it answers."""
+"""Runs the `lttng` program and parses its output."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _NO_DAEMON: Final = "no session daemon"
 
 
 class LttngError(CritpathError):
-    """`lttng` refused; ``said`` is its own last line."""
+    """`lttng` failed; ``reason`` is the last line that it printed."""
 
     def __init__(self, what: str, do: str, said: str) -> None:
         super().__init__(what, do)
-        self.said = said
+        self.reason = said
 
 
 @dataclass(frozen=True)
-class Channel:
+class ChannelCounts:
     """One channel of a session, as `lttng list` counts it.
 
     Attributes
@@ -48,29 +48,15 @@ class Channel:
     lost_packets: int
 
 
-def installed() -> bool:
-    """Tell whether the client and the session daemon are on PATH, where root trusts them."""
+def is_installed() -> bool:
+    """Return whether the client and the session daemon are on PATH, where root trusts them."""
     return all(map(trusted_program, ("lttng", "lttng-sessiond")))
 
 
-def run(*arguments: str, limit: float = LIMIT) -> str:
-    """Run one `lttng` command; a session daemon is never spawned by it.
+def run_lttng(*arguments: str, limit: float = LIMIT) -> str:
+    """Run one `lttng` command, without spawning a session daemon; return its stdout.
 
-    Parameters
-    ----------
-    *arguments : str
-    limit : float
-        Seconds it may take.
-
-    Returns
-    -------
-    str
-        What it printed on stdout.
-
-    Raises
-    ------
-    LttngError
-        If it is not there, refuses or does not answer in time.
+    Raises LttngError if it is missing, fails or takes longer than `limit` seconds.
     """
     client = trusted_program("lttng")
     if client is None:
@@ -107,9 +93,9 @@ def _missing() -> LttngError:
     return LttngError("there is no lttng here", "install lttng-tools", "")
 
 
-def ask(*arguments: str, limit: float = LIMIT) -> ET.Element:
+def query(*arguments: str, limit: float = LIMIT) -> ET.Element:
     """Run one `lttng` command and return its answer as XML (`lttng --mi xml`)."""
-    text = run("--mi", "xml", *arguments, limit=limit)
+    text = run_lttng("--mi", "xml", *arguments, limit=limit)
     try:
         return ET.fromstring(text)  # noqa: S314 - only what lttng itself prints
     except ET.ParseError as error:
@@ -118,49 +104,51 @@ def ask(*arguments: str, limit: float = LIMIT) -> ET.Element:
         ) from None
 
 
-def reachable() -> bool:
-    """Tell whether a session daemon answers this user."""
+def is_reachable() -> bool:
+    """Return whether a session daemon answers this user."""
     try:
-        run("list")
+        run_lttng("list")
     except LttngError as error:
-        if error.said.lower().find(_NO_DAEMON) >= 0:
+        if error.reason.lower().find(_NO_DAEMON) >= 0:
             return False
         raise
     return True
 
 
-def sessions() -> dict[str, str]:
-    """Return the sessions that the daemon has, each with where its trace goes."""
+def list_sessions() -> dict[str, str]:
+    """Return the daemon's sessions, each with the directory of its trace."""
     return {
-        text(session, "name"): text(session, "path")
-        for session in ask("list").iterfind(".//{*}session")
+        child_text(session, "name"): child_text(session, "path")
+        for session in query("list").iterfind(".//{*}session")
     }
 
 
-def channels(session: str, limit: float = LIMIT) -> list[Channel]:
+def list_channels(session: str, limit: float = LIMIT) -> list[ChannelCounts]:
     """Return a session's channels with their counts."""
     return [
-        Channel(
-            text(domain, "type"),
-            text(channel, "name"),
+        ChannelCounts(
+            child_text(domain, "type"),
+            child_text(channel, "name"),
             _number(channel, "subbuffer_size"),
             _number(channel, "subbuffer_count"),
             _number(channel, "discarded_events"),
             _number(channel, "lost_packets"),
         )
-        for domain in ask("list", session, limit=limit).iterfind(".//{*}domain")
+        for domain in query("list", session, limit=limit).iterfind(".//{*}domain")
         for channel in domain.iterfind(".//{*}channel")
     ]
 
 
-def kernel_events() -> set[str]:
+def list_kernel_events() -> set[str]:
     """Return the names of the tracepoints that the kernel tracer offers."""
-    return {text(event, "name") for event in ask("list", "--kernel").iterfind(".//{*}event")}
+    return {
+        child_text(event, "name") for event in query("list", "--kernel").iterfind(".//{*}event")
+    }
 
 
 def version() -> str:
     """Return lttng-tools' version, for example ``2.13.9``."""
-    return text(ask("version"), ".//{*}version/{*}string")
+    return child_text(query("version"), ".//{*}version/{*}string")
 
 
 def modules_version() -> str:
@@ -171,8 +159,8 @@ def modules_version() -> str:
         return ""
 
 
-def numbers(shown: str) -> tuple[int, ...]:
-    """Return a version's first two numbers, to compare with."""
+def parse_version(shown: str) -> tuple[int, ...]:
+    """Return a version's first two numbers, for comparisons."""
     found = []
     for part in shown.split(".")[:2]:
         digits = "".join(c for c in part if c in "0123456789")
@@ -180,15 +168,15 @@ def numbers(shown: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def text(element: ET.Element, name: str) -> str:
-    """Return the text of the named child, "" without one; namespaces do not matter."""
+def child_text(element: ET.Element, name: str) -> str:
+    """Return the text of the named child, "" without one, ignoring namespaces."""
     return element.findtext(name if name.startswith(".") else "{*}" + name) or ""
 
 
 def _number(channel: ET.Element, name: str) -> int:
     # In <attributes>; older releases have the counts there, too.
     try:
-        return int(text(channel, f".//{{*}}{name}") or 0)
+        return int(child_text(channel, f".//{{*}}{name}") or 0)
     except ValueError:
         return 0
 
@@ -198,18 +186,11 @@ def _number(channel: ET.Element, name: str) -> int:
 
 
 def trusted_program(name: str) -> str | None:
-    """Find a program along PATH, never in the current directory.
+    """Find a program along PATH, never in the current directory; None if there is none.
 
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    str or None
-        Its path.  For root only one that belongs to root, in directories that do, all the
-        way from ``/``, and that no group but root's may write to: a PATH that came through
-        ``sudo env "PATH=$PATH"`` may have places of other users in it.
+    For root it must belong to root, in directories that do, all the way from ``/``, and be
+    writable by no group but root's: a PATH that came through ``sudo env "PATH=$PATH"`` may
+    lead into directories of other users.
     """
     for place in os.environ.get("PATH", os.defpath).split(os.pathsep):
         if not Path(place).is_absolute():
@@ -221,7 +202,7 @@ def trusted_program(name: str) -> str | None:
 
 
 def _is_roots(path: Path) -> bool:
-    """Tell whether only root decides what a name leads to; both ways to it count."""
+    """Return whether only root controls where a name leads, both as named and resolved."""
     try:
         real = path.resolve(strict=True)
         return all(map(_is_kept, {path.parent, *path.parent.parents, real, *real.parents}))

@@ -1,7 +1,7 @@
-"""Records through LTTng's kernel tracer, in a session of its own.
+"""Records through LTTng's kernel tracer, in a private session.
 
-What `lttng` does in a terminal, with every step undone when one fails: load the profile
-into a session with a private name, start, stop, read the counts back, destroy.
+It does what one would do with `lttng` in a terminal, and undoes every step when one
+fails: load the profile into a session, start, stop, read the counts, destroy.
 """
 
 from __future__ import annotations
@@ -19,21 +19,39 @@ from xml.etree import ElementTree as ET
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.model import CpuLoss
-from critpath.record.dirfd import for_children
+from critpath.record.dirfd import path_for_children
 from critpath.record.lttng import program
-from critpath.record.lttng.daemon import end_daemon, end_orphans, own_daemons, start_daemon
-from critpath.record.lttng.preflight import obstacles
-from critpath.record.lttng.program import Channel, LttngError, channels, installed, run, sessions
+from critpath.record.lttng.daemon import (
+    end_daemon,
+    end_unused_daemons,
+    find_own_daemons,
+    start_daemon,
+)
+from critpath.record.lttng.preflight import missing_requirements
+from critpath.record.lttng.program import (
+    ChannelCounts,
+    LttngError,
+    is_installed,
+    list_channels,
+    list_sessions,
+    run_lttng,
+)
 from critpath.record.profiles import profile_path
 from critpath.record.reading import read_manifest
-from critpath.record.recorder import Leftover, Recorded, UnfinishedError
+from critpath.record.recorder import Leftover, RecorderResult, UnfinishedError
 from critpath_marks.channels import RECORDER
 from critpath_marks.sessions import owner_of
 
 if TYPE_CHECKING:
     from critpath.record.recorder import Recorder, RecorderSettings
 
-__all__ = ["LttngRecorder", "finish_dead", "leftovers", "obstacles", "open_recorder"]
+__all__ = [
+    "LttngRecorder",
+    "find_leftovers",
+    "finish_killed",
+    "missing_requirements",
+    "open_recorder",
+]
 
 # Marks of programs in Python come through LTTng-UST's agent, as records of this logger.
 LOGGER: Final = "critpath"
@@ -47,12 +65,7 @@ def open_recorder(settings: RecorderSettings) -> Recorder:
 
 
 class LttngRecorder:
-    """One recording through LTTng: see `critpath.record.recorder.Recorder`.
-
-    Parameters
-    ----------
-    settings : RecorderSettings
-    """
+    """One recording through LTTng: see `critpath.record.recorder.Recorder`."""
 
     def __init__(self, settings: RecorderSettings) -> None:
         self._settings = settings
@@ -64,19 +77,19 @@ class LttngRecorder:
 
     def start(self) -> int:
         """Load the profile into a new session and start it."""
-        if not program.installed():
+        if not program.is_installed():
             raise CritpathError(
                 "LTTng is not installed: no lttng, or no lttng-sessiond",
                 "sudo apt install lttng-tools lttng-modules-dkms, or --recorder ftrace",
             )
         try:
-            end_orphans()
-            if not program.reachable():
+            end_unused_daemons()
+            if not program.is_reachable():
                 self._start_daemon()
             self._version = program.version()
             self._load()
             self._python_agent()
-            program.run("start", self._settings.session)
+            program.run_lttng("start", self._settings.session)
             self._modules = program.modules_version()
             return time.monotonic_ns()
         except BaseException:
@@ -85,16 +98,16 @@ class LttngRecorder:
             raise
 
     def environment(self) -> Mapping[str, str]:
-        """Return which way marks take."""
+        """Return the variable that tells marks which way to take."""
         return {RECORDER: "lttng" if self._agent else "lttng-logger"}
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return none: /proc/lttng-logger is open to everybody."""
+        """Return none: every user may open /proc/lttng-logger."""
         return ()
 
     @property
     def failure(self) -> CritpathError | None:
-        """LTTng's daemons write: what they could not is counted as lost packets."""
+        """None: LTTng's daemons write, and count what they could not as lost packets."""
         return None
 
     def stop(self) -> int:
@@ -112,11 +125,11 @@ class LttngRecorder:
             self._warnings.append(warning)
         return end
 
-    def finish(self, tell: Callable[[str], None]) -> Recorded:
-        """Read the counts back, destroy the session and look whether the trace is there."""
+    def finish(self, tell: Callable[[str], None]) -> RecorderResult:
+        """Read the counts, destroy the session and check that there is a trace."""
         try:
             tell("reading LTTng's counts")
-            counted = program.channels(self._settings.session)
+            counted = program.list_channels(self._settings.session)
             destroy_session(self._settings.session)
             self._made = False
             self._end_daemons()
@@ -127,17 +140,17 @@ class LttngRecorder:
                 self.abort()
             raise
         # LTTng's daemon wrote by name: to what this recording's directory was by then.
-        written = _trace_format(self._settings.held / "trace" / "kernel" / "metadata")
+        written = _trace_format(self._settings.write_directory / "trace" / "kernel" / "metadata")
         if written != self._settings.trace_format:
             self._warnings.append(f"asked for {self._settings.trace_format}, LTTng wrote {written}")
-        return Recorded(
-            loss=loss_of(counted),
+        return RecorderResult(
+            loss=sum_losses(counted),
             facts=self._facts(counted, written),
             warnings=tuple(self._warnings),
         )
 
     def _unfinished(self, error: CritpathError) -> UnfinishedError:
-        """Destroy the session at once, and keep what LTTng has written by then."""
+        """Destroy the session at once, and keep what LTTng has written."""
         with contextlib.suppress(CritpathError):
             self.abort()
         return UnfinishedError(error.what, error.do)
@@ -160,23 +173,23 @@ class LttngRecorder:
         """Load the profile, with the session's name and output filled in."""
         session = self._settings.session
         try:
-            available = program.kernel_events()
+            available = program.list_kernel_events()
         except program.LttngError as error:
-            raise _in_the_way(error.said) from None
-        self._file = session_file(
+            raise _in_the_way(error.reason) from None
+        self._file = make_session_file(
             self._settings,
             self._output,
             available,
-            formats=program.numbers(self._version) >= _FORMATS_SINCE,
+            formats=program.parse_version(self._version) >= _FORMATS_SINCE,
         )
         # `lttng load` wants a file that has a name; it is read before load returns.  Where the
         # directory's name leads meanwhile, somebody else's file may be.
-        place = for_children(self._settings.held) / f".{session}.lttng"
+        place = path_for_children(self._settings.write_directory) / f".{session}.lttng"
         try:
             with place.open("x", encoding="utf-8") as stream:
                 stream.write(self._file.text)
             self._made = True
-            program.run("load", f"--input-path={place}", session)
+            program.run_lttng("load", f"--input-path={place}", session)
         finally:
             place.unlink(missing_ok=True)
         if self._file.missing:
@@ -185,34 +198,34 @@ class LttngRecorder:
             )
         for name in self._file.added:
             try:
-                program.run(
+                program.run_lttng(
                     "add-context", "--kernel", f"--session={session}",
                     f"--channel={self._file.channel}", f"--type={name}",
                 )  # fmt: skip
             except program.LttngError as error:
-                self._warnings.append(f"no context {name}: {error.said}")
+                self._warnings.append(f"no context {name}: {error.reason}")
 
     def _python_agent(self) -> None:
-        """Have marks of programs in Python recorded, if this LTTng can."""
+        """Record marks of programs in Python, if this LTTng can."""
         session = f"--session={self._settings.session}"
         types = [f"--type={name}" for name in _USER_CONTEXTS]
         try:
-            program.run("enable-event", "--python", session, LOGGER)
-            program.run("add-context", "--userspace", session, *types)
+            program.run_lttng("enable-event", "--python", session, LOGGER)
+            program.run_lttng("add-context", "--userspace", session, *types)
         except program.LttngError:
             return  # an LTTng without user-space tracing: marks go to /proc/lttng-logger
         self._agent = True
 
     def _end_daemons(self) -> None:
         mine = self._settings.session
-        end_orphans(mine)
-        if any(name == mine for _, name in own_daemons()):
+        end_unused_daemons(mine)
+        if any(name == mine for _, name in find_own_daemons()):
             self._warnings.append(
                 "the session daemon started for this recording is used by others: it stays"
                 " (critpath doctor --clean ends it later)"
             )
 
-    def _facts(self, counted: list[program.Channel], written: str) -> dict[str, object]:
+    def _facts(self, counted: list[program.ChannelCounts], written: str) -> dict[str, object]:
         assert self._file is not None  # noqa: S101 - start() came before
         return {
             "name": "lttng",
@@ -236,8 +249,8 @@ class LttngRecorder:
 
 
 def _in_the_way(said: str = "no session daemon") -> CritpathError:
-    """Return why the kernel tracer is not there, as far as it can be seen from here."""
-    for obstacle in obstacles(None):
+    """Return an error that says why the kernel tracer is unavailable."""
+    for obstacle in missing_requirements(None):
         if obstacle.fatal:
             return CritpathError(obstacle.what, obstacle.do)
     return CritpathError(
@@ -247,7 +260,7 @@ def _in_the_way(said: str = "no session daemon") -> CritpathError:
 
 
 def _trace_format(metadata: Path) -> str:
-    """Return the format of the trace that was written."""
+    """Return the format of the trace that LTTng wrote."""
     try:
         with metadata.open("rb") as stream:
             head = stream.read(16)
@@ -277,109 +290,97 @@ _ended: Final[dict[str, tuple[CpuLoss, ...]]] = {}
 def stop_session(session: str, limit: float = DATA_LIMIT) -> str:
     """Turn tracing off and wait until the trace is written.
 
-    Returns
-    -------
-    str
-        A warning if it was not written in time, else "".
+    Returns a warning if it was not written in time, else "".
     """
     try:
         # Stops first, then asks again and again whether data is pending.
-        run("stop", session, limit=limit)
+        run_lttng("stop", session, limit=limit)
     except LttngError as error:
-        if error.said == "timeout":
+        if error.reason == "timeout":
             return (
                 f"{limit:.0f} s after tracing was turned off, LTTng's consumer daemon had"
                 " not written everything: the trace may lack its end"
             )
-        if "already stopped" not in error.said.lower() and "not started" not in error.said.lower():
+        if (
+            "already stopped" not in error.reason.lower()
+            and "not started" not in error.reason.lower()
+        ):
             raise
     return ""
 
 
 def destroy_session(session: str, *, wait: bool = True) -> None:
-    """Remove a session from its daemon; one that is not there is removed already."""
+    """Remove a session from its daemon, if it is there."""
     try:
-        run("destroy", *(() if wait else ("--no-wait",)), session, limit=DATA_LIMIT)
+        run_lttng("destroy", *(() if wait else ("--no-wait",)), session, limit=DATA_LIMIT)
     except LttngError as error:
-        if error.said == "timeout" and wait:
+        if error.reason == "timeout" and wait:
             destroy_session(session, wait=False)
-        elif "not found" not in error.said.lower():
+        elif "not found" not in error.reason.lower():
             raise
 
 
-def loss_of(counted: list[Channel]) -> tuple[CpuLoss, ...]:
-    """Return what channels lost: LTTng counts for all cpus together."""
+def sum_losses(counted: list[ChannelCounts]) -> tuple[CpuLoss, ...]:
+    """Return what all channels lost; LTTng does not count by CPU."""
     events = sum(channel.discarded for channel in counted)
     packets = sum(channel.lost_packets for channel in counted)
     return (CpuLoss(-1, events, packets),) if events or packets else ()
 
 
 def end_session(session: str) -> None:
-    """Stop and destroy the session of a dead recorder: its trace is readable then."""
+    """Stop and destroy the session of a dead recorder, which makes its trace readable."""
     stop_session(session)
     with contextlib.suppress(CritpathError):
-        _ended[session] = loss_of(channels(session))
+        _ended[session] = sum_losses(list_channels(session))
     destroy_session(session)
 
 
-def finish_dead(directory: Path, tell: Callable[[str], None]) -> Recorded:
+def finish_killed(directory: Path, tell: Callable[[str], None]) -> RecorderResult:
     """Finish the recording of a recorder that was killed.
 
-    LTTng's consumer daemon went on writing: the trace is whole once its session is
-    ended, here or by `leftovers` before.
-
-    Parameters
-    ----------
-    directory : Path
-        The recording's.
-    tell : callable
-        Told what is being done.
-
-    Raises
-    ------
-    CritpathError
-        If the session cannot be ended, or left no trace.
+    LTTng's consumer daemon went on writing: the trace is complete once its session is ended,
+    here or by `find_leftovers` before.  Raises CritpathError if that fails.
     """
     place = (directory / "trace").absolute()
     session = _session(directory)
     there: dict[str, str] = {}
-    if installed():
+    if is_installed():
         with contextlib.suppress(LttngError):  # no daemon: no session
-            there = sessions()
+            there = list_sessions()
     if session in there:
         owner = owner_of(session)
-        if owner is None or owner.gone() is not True:
+        if owner is None or owner.is_gone() is not True:
             raise CritpathError(
                 f"the session {session} still records into {directory}",
                 "end its recorder first",
             )
         tell("ending its LTTng session")
         end_session(session)
-        end_orphans()
+        end_unused_daemons()
     if not (place / "kernel" / "metadata").is_file():
         raise CritpathError(f"no trace in {place}", "nothing was recorded: remove it")
     if session not in _ended:
-        return Recorded(
+        return RecorderResult(
             facts={"name": "lttng"},
             warnings=("LTTng's count of discarded events is lost: the trace's own marks tell",),
         )
-    return Recorded(loss=_ended[session], facts={"name": "lttng"})
+    return RecorderResult(loss=_ended[session], facts={"name": "lttng"})
 
 
-def leftovers() -> list[Leftover]:
+def find_leftovers() -> list[Leftover]:
     """Return the sessions and session daemons of dead recorders."""
     found: list[Leftover] = []
-    if not installed():
+    if not is_installed():
         return found
     with contextlib.suppress(LttngError):  # no daemon: no session
         found += [
             Leftover("session", name, name, partial(end_session, name))
-            for name in sessions()
+            for name in list_sessions()
             if _dead(name)
         ]
     found += [
         Leftover("daemon", str(pid), name, partial(_end_daemon, pid))
-        for pid, name in own_daemons()
+        for pid, name in find_own_daemons()
         if _dead(name)
     ]
     return found
@@ -387,13 +388,13 @@ def leftovers() -> list[Leftover]:
 
 def _dead(session: str) -> bool:
     owner = owner_of(session)
-    return owner is not None and owner.gone() is True
+    return owner is not None and owner.is_gone() is True
 
 
 def _end_daemon(pid: int) -> None:
     if not end_daemon(pid):
         raise CritpathError(
-            f"the session daemon {pid} still has sessions of others: {', '.join(sessions())}",
+            f"the session daemon {pid} still has sessions of others: {', '.join(list_sessions())}",
             "end those, then: critpath doctor --clean",
         )
 
@@ -431,11 +432,11 @@ class SessionFile:
     contexts : tuple of str
         As `lttng add-context` calls them, without ``added``.
     added : tuple of str
-        Contexts to be added when it is loaded.
+        Contexts to add after loading.
     missing : tuple of str
-        Events that this tracer does not have: left out.
+        Events that this tracer lacks: left out.
     buffer_bytes : int
-        Per cpu.
+        Per CPU.
     """
 
     text: str
@@ -447,7 +448,7 @@ class SessionFile:
     buffer_bytes: int
 
 
-def session_file(
+def make_session_file(
     settings: RecorderSettings, output: Path, available: set[str], *, formats: bool
 ) -> SessionFile:
     """Fill in a profile.
@@ -510,10 +511,9 @@ def session_file(
 
 
 def _keep(events: ET.Element, available: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Take out what the tracer does not have; return the names kept and the others.
+    """Remove the events that the tracer lacks; return the names kept and those removed.
 
-    Old tracers refuse a session with an event that they do not have, new ones take it
-    and record nothing.
+    Old tracers refuse a session with an unknown event; new ones accept it and record nothing.
     """
     kept, missing = [], []
     for event in list(events):
@@ -529,7 +529,7 @@ def _keep(events: ET.Element, available: set[str]) -> tuple[tuple[str, ...], tup
 
 
 def _size(channel: ET.Element, wanted: int) -> int:
-    """Set the size of the sub-buffers; return the bytes that a cpu gets."""
+    """Set the size of the sub-buffers; return the bytes per CPU."""
     size, count = _child(channel, "subbuffer_size"), _child(channel, "subbuffer_count")
     number = int(count.text or 1)
     if wanted:

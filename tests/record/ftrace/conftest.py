@@ -11,7 +11,7 @@ import pytest
 
 from critpath.model import EventRequest, Kind
 from critpath.read.recording import read_events
-from critpath_marks.sessions import new_name
+from critpath_marks.sessions import new_session_name
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 TRACEFS = Path("/sys/kernel/tracing")
@@ -143,7 +143,7 @@ def instance(tmp_path):
     made = []
 
     def make(kib: int) -> Instance:
-        home = TRACEFS / "instances" / new_name()
+        home = TRACEFS / "instances" / new_session_name()
         try:
             home.mkdir()
         except OSError as error:

@@ -7,13 +7,13 @@ import struct
 import pytest
 
 from critpath.record.ftrace.convert import CLONE_NEWPID, CLONE_THREAD, resolve_forks
-from critpath.record.ftrace.ctf_writer import Thread
+from critpath.record.ftrace.ctf_writer import ThreadState
 
 FIRST, INNER = 4026531836, 4026532000
 
 
 def thread(tid, tgid=None, time=0, namespace=FIRST):
-    return Thread(time, tid, tgid or tid, 1, "x", "S", 0, kernel=False, namespace=namespace)
+    return ThreadState(time, tid, tgid or tid, 1, "x", "S", 0, kernel=False, namespace=namespace)
 
 
 def newtask(time, parent, child, flags=0):

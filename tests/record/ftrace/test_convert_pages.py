@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from critpath.record.ftrace._pages import Pages
-from critpath.record.ftrace.ctf_events import EventClass, Step, programs
+from critpath.record.ftrace.ctf_events import CtfEventClass, Step, compile_programs
 
 TWIN = Path(__file__).resolve().parents[2] / "oracle" / "ring_pages.py"
 DATA = 240
@@ -21,7 +21,7 @@ BEGIN = 1 << 40
 HEADER = bytes(range(32))
 
 # One class with every step; its records need 24 bytes: 8 common, then what is used here.
-EVERY = EventClass(
+EVERY = CtfEventClass(
     *("every", 3, (), 7, 24),
     steps=(
         (Step.COPY, 8, 4, 0),
@@ -39,9 +39,9 @@ EVERY = EventClass(
         (Step.NEXT_BESIDE, 16, 0, 0),
     ),
 )
-SMALL = EventClass("small", 30, (), 9, 8, steps=())
-EXTENDED = EventClass("extended", 65535, (), 11, 8, steps=((Step.COPY, 0, 8, 0),))
-GATHERED = EventClass("every", 0, (), 7, 24, steps=((Step.COPY, 4, 8, 0),))
+SMALL = CtfEventClass("small", 30, (), 9, 8, steps=())
+EXTENDED = CtfEventClass("extended", 65535, (), 11, 8, steps=((Step.COPY, 0, 8, 0),))
+GATHERED = CtfEventClass("every", 0, (), 7, 24, steps=((Step.COPY, 4, 8, 0),))
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +123,10 @@ OUTPUT = 59  # of EVERY where nothing is located
 
 
 def compare(twin_class, data, large, current=UNASKED):
-    starts, words = programs([EVERY, SMALL, EXTENDED])
+    starts, words = compile_programs([EVERY, SMALL, EXTENDED])
     ours = Pages(LAYOUT, TIMES, starts, words, large=large, current=current)
     twin = twin_class(LAYOUT, TIMES, starts, words, large=large, current=current)
-    also = programs([GATHERED])
+    also = compile_programs([GATHERED])
     *counts, missed, damaged, gathered = ours.scan(data, *also)
     found = twin.scan(data, *also)
     assert counts == [

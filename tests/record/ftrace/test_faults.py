@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.ftrace.preflight import obstacles
+from critpath.record.ftrace.preflight import missing_requirements
 from critpath.record.recorder import RecorderSettings
 
 sys.path.insert(0, str(Path(__file__).parent))
 import faulty
 from faulty import CODE, RATE, Bench, Result
 
-HINDERED = [o.what for o in obstacles(RecorderSettings("", Path())) if o.fatal]
+HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
 if os.geteuid():
     HINDERED = ["needs root"]
 if shutil.which("cc") is None:

@@ -23,13 +23,18 @@ from critpath.record import profiles
 from critpath.record.ftrace import cleanup as leftover_module
 from critpath.record.ftrace import drain, tracefs
 from critpath.record.ftrace import recorder as module
-from critpath.record.ftrace.preflight import obstacles
-from critpath.record.ftrace.recorder import FtraceRecorder, finish_raw, leftovers, open_recorder
-from critpath.record.recorder import Recorded, RecorderSettings, UnfinishedError
+from critpath.record.ftrace.preflight import missing_requirements
+from critpath.record.ftrace.recorder import (
+    FtraceRecorder,
+    find_leftovers,
+    finish_killed,
+    open_recorder,
+)
+from critpath.record.recorder import RecorderResult, RecorderSettings, UnfinishedError
 from critpath.record.registry import Entry
-from critpath_marks.sessions import new_name
+from critpath_marks.sessions import new_session_name
 
-HINDERED = [o.what for o in obstacles(RecorderSettings("", Path())) if o.fatal]
+HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
 pytestmark = [
     pytest.mark.xdist_group("kernel"),
     pytest.mark.skipif(bool(HINDERED), reason="; ".join(HINDERED)),
@@ -80,7 +85,7 @@ def nothing_is_left() -> Iterator[None]:
 def settings(tmp_path: Path) -> Callable[..., RecorderSettings]:
     def make(name: str = "recording", **values: object) -> RecorderSettings:
         (tmp_path / name).mkdir()
-        return RecorderSettings(new_name(), tmp_path / name, **values)  # type: ignore[arg-type]
+        return RecorderSettings(new_session_name(), tmp_path / name, **values)  # type: ignore[arg-type]
 
     return make
 
@@ -101,7 +106,7 @@ def profile(
 
 def record(
     settings: RecorderSettings, *command: str, **options: object
-) -> tuple[Recorded, int, int]:
+) -> tuple[RecorderResult, int, int]:
     recorder = open_recorder(settings)
     try:
         begin = recorder.start()
@@ -234,7 +239,7 @@ def test_abort_removes_everything_and_may_come_again(settings):
     assert list(made.directory.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["scan", "measure_epoch", "online", "wanted"])
+@pytest.mark.parametrize("name", ["scan_threads", "measure_epoch", "online_cpus", "select_events"])
 def test_a_start_that_fails_leaves_nothing(settings, monkeypatch, name):
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
@@ -287,7 +292,7 @@ def test_whatever_fails_after_the_runs_keeps_what_was_recorded(
         elif where == "stats":
             patched.setattr(tracefs.Instance, "stats", fail)
         else:
-            patched.setattr(module, "scan" if where == "statedump" else "convert", fail)
+            patched.setattr(module, "scan_threads" if where == "statedump" else "convert", fail)
         with pytest.raises(UnfinishedError) as caught:
             end(recorder)
     assert said in caught.value.what
@@ -311,7 +316,7 @@ def test_an_instance_that_cannot_be_removed_hides_no_failure(settings, monkeypat
     recorder = FtraceRecorder(settings())
     if step == "stop":
         recorder.start()
-    monkeypatch.setattr(module, "scan", fail)
+    monkeypatch.setattr(module, "scan_threads", fail)
     with pytest.raises(CritpathError, match="No space left") as caught:
         recorder.stop() if step == "stop" else recorder.start()
     assert isinstance(caught.value, UnfinishedError) == (step == "stop")
@@ -361,7 +366,7 @@ def test_only_ctf_1_8_is_written(settings):
 
 def test_a_full_disk_ends_the_recording_and_is_said(tmp_path, monkeypatch):
     # As where a quota is what is used up, which no question tells beforehand.
-    monkeypatch.setattr(drain.Stream, "free", lambda _: None)
+    monkeypatch.setattr(drain.Stream, "free_bytes", lambda _: None)
     small = tmp_path / "small"
     small.mkdir()
     if subprocess.run(
@@ -369,7 +374,7 @@ def test_a_full_disk_ends_the_recording_and_is_said(tmp_path, monkeypatch):
     ).returncode:
         pytest.skip("no file system can be mounted here")
     try:
-        made = RecorderSettings(new_name(), small, profile="syscalls", buffer_bytes=1 << 18)
+        made = RecorderSettings(new_session_name(), small, profile="syscalls", buffer_bytes=1 << 18)
         recorder = FtraceRecorder(made)
         try:
             recorder.start()
@@ -415,8 +420,8 @@ def test_an_instance_that_is_held_is_turned_off_and_named(settings, monkeypatch)
     assert read_events(made.directory / "trace", KERNEL_EVENTS).total > 50
 
 
-def finished(directory: Path) -> Recorded:
-    recorded = finish_raw(directory, silent)
+def finished(directory: Path) -> RecorderResult:
+    recorded = finish_killed(directory, silent)
     assert recorded is not None
     recorded.release()
     return recorded
@@ -426,9 +431,9 @@ def finished(directory: Path) -> Recorded:
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_cpu_that_comes_while_recording_is_recorded_too(settings, monkeypatch, seen):
     first, *_, last = sorted(os.sched_getaffinity(0))
-    monkeypatch.setattr(module, "online", lambda: [first])
+    monkeypatch.setattr(module, "online_cpus", lambda: [first])
     if not seen:
-        monkeypatch.setattr(drain, "online", lambda: [first])
+        monkeypatch.setattr(drain, "online_cpus", lambda: [first])
     made = settings(keep_raw=True)
     command = "sleep 2.5; taskset -c {} sh -c 'for i in 1 2 3 4 5; do /bin/true; done'"
     recorded, _, _ = record(made, "/bin/sh", "-c", command.format(last))
@@ -455,9 +460,9 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from critpath.record.ftrace.recorder import open_recorder
-from critpath_marks.sessions import new_name
+from critpath_marks.sessions import new_session_name
 from critpath.record.recorder import RecorderSettings
-settings = RecorderSettings(new_name(), Path(sys.argv[1]))
+settings = RecorderSettings(new_session_name(), Path(sys.argv[1]))
 open_recorder(settings).start()
 print(settings.session, flush=True)
 time.sleep(60)
@@ -474,7 +479,7 @@ def killed(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         session = process.stdout.readline().strip()
         assert session
         # It lives: nobody may touch it.
-        assert session not in {leftover.session for leftover in leftovers()}
+        assert session not in {leftover.session for leftover in find_leftovers()}
         subprocess.run(["/bin/true"], check=True)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -483,10 +488,10 @@ def killed(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 def test_the_instance_of_a_killed_recorder_is_found_and_removed(killed):
     session, directory = killed
-    [leftover] = [x for x in leftovers() if x.session == session]
+    [leftover] = [x for x in find_leftovers() if x.session == session]
     assert leftover.kind == "instance"
     leftover.remove()
-    assert session not in {x.session for x in leftovers()}
+    assert session not in {x.session for x in find_leftovers()}
     # Nobody knew where it belonged: what was written by then is readable all the same.
     recorded = finished(directory)
     assert any("end" in warning for warning in recorded.warnings)
@@ -495,8 +500,8 @@ def test_the_instance_of_a_killed_recorder_is_found_and_removed(killed):
 def test_what_the_buffers_of_a_killed_recorder_held_is_saved(killed, monkeypatch):
     session, directory = killed
     noted = [Entry(session, directory, "ftrace")]
-    monkeypatch.setattr(leftover_module, "entries", lambda: noted)
-    [leftover] = [x for x in leftovers() if x.session == session]
+    monkeypatch.setattr(leftover_module, "read_entries", lambda: noted)
+    [leftover] = [x for x in find_leftovers() if x.session == session]
     leftover.remove()
     recorded = finished(directory)
     assert recorded.loss == ()
@@ -515,8 +520,8 @@ def test_buffers_of_a_killed_recorder_stay_while_there_is_no_room(killed, monkey
 
     session, directory = killed
     noted = [Entry(session, directory, "ftrace")]
-    monkeypatch.setattr(leftover_module, "entries", lambda: noted)
-    [leftover] = [x for x in leftovers() if x.session == session]
+    monkeypatch.setattr(leftover_module, "read_entries", lambda: noted)
+    [leftover] = [x for x in find_leftovers() if x.session == session]
     with monkeypatch.context() as full:
         full.setattr(os, "posix_fallocate", refuse)
         with pytest.raises(CritpathError, match=r"needs .* MiB") as caught:
@@ -524,7 +529,7 @@ def test_buffers_of_a_killed_recorder_stay_while_there_is_no_room(killed, monkey
         assert "kept until then" in caught.value.do
         # Nor is a trace made of the part that is on disk.
         with pytest.raises(CritpathError, match="still holds a part"):
-            finish_raw(directory, silent)
+            finish_killed(directory, silent)
     assert (tracefs.find() / "instances" / session / "tracing_on").read_text().strip() == "0"
     leftover.remove()
     recorded = finished(directory)
@@ -534,11 +539,11 @@ def test_buffers_of_a_killed_recorder_stay_while_there_is_no_room(killed, monkey
 
 
 def test_nothing_is_made_of_nothing(tmp_path):
-    assert finish_raw(tmp_path, silent) is None
+    assert finish_killed(tmp_path, silent) is None
     # Killed while it was being set up.
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw/header_page").touch()
-    assert finish_raw(tmp_path, silent) is None
+    assert finish_killed(tmp_path, silent) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -546,5 +551,5 @@ def test_damaged_raw_data_stays_as_it_is(tmp_path):
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw/raw.json").touch()
     with pytest.raises(CritpathError, match=r"raw\.json"):
-        finish_raw(tmp_path, silent)
+        finish_killed(tmp_path, silent)
     assert (tmp_path / "raw/raw.json").exists()

@@ -16,15 +16,15 @@ from critpath.record import profiles
 from critpath.record.ftrace import preflight as obstacle_module
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
-from critpath.record.ftrace.cleanup import leftovers
+from critpath.record.ftrace.cleanup import find_leftovers
 from critpath.record.ftrace.drain import parse_cpus, watermark
-from critpath.record.ftrace.events import shortened, wanted
-from critpath.record.ftrace.preflight import buffer_bytes, obstacles
-from critpath.record.ftrace.recorder import Watch, scan_cgroups
-from critpath.record.ftrace.tracefs import scan
+from critpath.record.ftrace.events import abbreviate_groups, select_events
+from critpath.record.ftrace.preflight import buffer_bytes, missing_requirements
+from critpath.record.ftrace.recorder import TracingWatchdog, scan_cgroups
+from critpath.record.ftrace.tracefs import scan_threads
 from critpath.record.profiles import ProfileEvents, profile_events, profile_names, profile_path
 from critpath.record.recorder import RecorderSettings
-from critpath_marks.sessions import new_name
+from critpath_marks.sessions import new_session_name
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -108,7 +108,7 @@ def test_names_are_translated_and_what_a_fork_needs_comes_with_it():
             "net_if_receive_skb",
         )
     )
-    found = wanted(profile, KERNEL)
+    found = select_events(profile, KERNEL)
     assert found.missing == ()
     assert found.events == (
         *("cgroup/cgroup_attach_task", "irq/softirq_entry", "net/netif_receive_skb"),
@@ -117,32 +117,34 @@ def test_names_are_translated_and_what_a_fork_needs_comes_with_it():
 
 
 def test_a_pattern_is_of_lttngs_names():
-    assert wanted(ProfileEvents(("irq_softirq_*",)), KERNEL).events == (
+    assert select_events(ProfileEvents(("irq_softirq_*",)), KERNEL).events == (
         *("irq/softirq_entry", "irq/softirq_exit", "irq/softirq_raise"),
     )
-    assert wanted(ProfileEvents(("timer_hrtimer_init",)), KERNEL).events == ("timer/hrtimer_setup",)
+    assert select_events(ProfileEvents(("timer_hrtimer_init",)), KERNEL).events == (
+        "timer/hrtimer_setup",
+    )
 
 
 def test_everything_is_without_what_others_defined():
-    found = wanted(ProfileEvents(("*",)), KERNEL)
+    found = select_events(ProfileEvents(("*",)), KERNEL)
     groups = {event.partition("/")[0] for event in found.events}
     assert groups == {"sched", "task", "cgroup", "irq", "timer", "net"}
 
 
 def test_system_calls_are_asked_for_by_name():
-    found = wanted(ProfileEvents(("sched_switch",), ("read", "nope")), KERNEL)
+    found = select_events(ProfileEvents(("sched_switch",), ("read", "nope")), KERNEL)
     assert found.missing == ("system call nope",)
     assert found.events[1:] == ("syscalls/sys_enter_read", "syscalls/sys_exit_read")
-    assert len(wanted(ProfileEvents((), ("*",)), KERNEL).events) == 3
+    assert len(select_events(ProfileEvents((), ("*",)), KERNEL).events) == 3
 
 
 def test_what_the_converter_makes_is_not_missing():
     profile = ProfileEvents(("lttng_statedump_process_state", "lttng_logger", "sched_odd"))
-    assert wanted(profile, KERNEL).missing == ("sched_odd",)
+    assert select_events(profile, KERNEL).missing == ("sched_odd",)
 
 
 def test_whole_groups_are_one_name():
-    names = shortened(("task/task_newtask", "task/task_rename", "irq/softirq_exit"), KERNEL)
+    names = abbreviate_groups(("task/task_newtask", "task/task_rename", "irq/softirq_exit"), KERNEL)
     assert names == ["irq:softirq_exit", "task:*"]
 
 
@@ -154,7 +156,7 @@ def test_the_statedump_has_every_thread_of_ours():
     thread = threading.Thread(target=ended.wait)
     thread.start()
     try:
-        rows = {row[1]: row for row in scan()}
+        rows = {row[1]: row for row in scan_threads()}
     finally:
         ended.set()
         thread.join()
@@ -240,12 +242,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names(settings: RecorderSettings | None = None) -> list[str]:
-    return [obstacle.name for obstacle in obstacles(settings)]
+    return [obstacle.name for obstacle in missing_requirements(settings)]
 
 
-def test_a_machine_that_can_record_has_no_obstacles(machine):
+def test_a_machine_that_can_record_has_no_missing_requirements(machine):
     assert tracefs.find() == machine
-    assert obstacles() == []
+    assert missing_requirements() == []
 
 
 def test_all_obstacles_are_named_at_once(machine, tmp_path):
@@ -254,7 +256,7 @@ def test_all_obstacles_are_named_at_once(machine, tmp_path):
     (machine / "trace_clock").write_text("[local] global\n", encoding="ascii")
     (machine / "events/sched/sched_switch").rmdir()
     assert names() == ["lockdown", "memory", "events", "clock"]
-    assert all(o.do and "\n" not in o.what + o.do for o in obstacles())
+    assert all(o.do and "\n" not in o.what + o.do for o in missing_requirements())
 
 
 def test_a_lockdown_for_integrity_does_not_concern_tracefs(machine, tmp_path):
@@ -265,17 +267,17 @@ def test_a_lockdown_for_integrity_does_not_concern_tracefs(machine, tmp_path):
 
 def test_buffers_beyond_the_memory_are_an_obstacle(machine):
     assert machine.is_dir()
-    settings = RecorderSettings(new_name(), Path(), buffer_bytes=1 << 40)
-    [obstacle] = obstacles(settings)
+    settings = RecorderSettings(new_session_name(), Path(), buffer_bytes=1 << 40)
+    [obstacle] = missing_requirements(settings)
     assert obstacle.name == "memory"
     assert "--buffer-size" in obstacle.do
 
 
 def test_the_recorders_own_choice_fits_the_memory(machine, tmp_path, monkeypatch):
     assert machine.is_dir()
-    settings = RecorderSettings(new_name(), Path())
+    settings = RecorderSettings(new_session_name(), Path())
     assert buffer_bytes(settings) == 8 << 20
-    monkeypatch.setattr(obstacle_module, "online", lambda: list(range(256)))
+    monkeypatch.setattr(obstacle_module, "online_cpus", lambda: list(range(256)))
     (tmp_path / "meminfo").write_text("MemAvailable:  8388608 kB\n", encoding="ascii")
     assert 1 << 20 <= buffer_bytes(settings) < 8 << 20
     assert buffer_bytes(RecorderSettings("", Path(), buffer_bytes=4096)) == 4096
@@ -285,12 +287,12 @@ def test_tracefs_that_is_not_mounted_is_no_obstacle_to_root(machine, monkeypatch
     assert machine.is_dir()
     (tmp_path / "mounts").write_text("proc /proc proc rw 0 0\n", encoding="ascii")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    [obstacle] = obstacles()
+    [obstacle] = missing_requirements()
     assert (obstacle.name, obstacle.fatal) == ("tracefs", False)
-    assert leftovers() == []
+    assert find_leftovers() == []
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert names() == ["root", "tracefs"]
-    assert all(o.fatal for o in obstacles())
+    assert all(o.fatal for o in missing_requirements())
     (tmp_path / "filesystems").write_text("nodev\tproc\n", encoding="ascii")
     assert names() == ["tracefs"]
 
@@ -305,15 +307,15 @@ def test_tracefs_of_others_needs_root(machine, monkeypatch):
 
 
 def test_no_leftover_is_taken_from_a_living_owner(machine):
-    (machine / "instances" / new_name()).mkdir()
+    (machine / "instances" / new_session_name()).mkdir()
     (machine / "instances/somebody-elses").mkdir()
-    dead = new_name().replace(f"-{os.getpid()}-", "-4194999-")
+    dead = new_session_name().replace(f"-{os.getpid()}-", "-4194999-")
     (machine / "instances" / dead).mkdir()
-    assert [(x.kind, x.session) for x in leftovers()] == [("instance", dead)]
+    assert [(x.kind, x.session) for x in find_leftovers()] == [("instance", dead)]
 
 
 def test_nobody_watches_what_is_not_there_and_that_is_no_error(tmp_path):
-    watch = Watch(tracefs.Instance(tmp_path / "nothing"))
+    watch = TracingWatchdog(tracefs.Instance(tmp_path / "nothing"))
     watch.dismiss()
     watch.dismiss()
 
@@ -325,8 +327,8 @@ def test_who_watches_turns_tracing_off_unless_dismissed(tmp_path, ended):
     (tmp_path / "set_event").write_text("sched:sched_switch", encoding="ascii")
     code = (
         "import os, sys; from pathlib import Path; "
-        "from critpath.record.ftrace import tracefs, watch; "
-        "made = watch.Watch(tracefs.Instance(Path(sys.argv[1]))); "
+        "from critpath.record.ftrace import recorder, tracefs; "
+        "made = recorder.TracingWatchdog(tracefs.Instance(Path(sys.argv[1]))); "
         "ended = os.kill(os.getpid(), 9) if sys.argv[2] == 'True' else made.dismiss()"
     )
     command = [sys.executable, "-P", "-c", code, str(tmp_path), str(ended)]
@@ -342,7 +344,7 @@ def test_who_watches_turns_tracing_off_unless_dismissed(tmp_path, ended):
 def test_an_instance_that_cannot_be_made_says_what_to_do(machine):
     (machine / "instances/x").mkdir()
     with pytest.raises(CritpathError, match="instances/x"):
-        tracefs.Instance.named(machine, "x").make()
+        tracefs.Instance.at(machine, "x").make()
     with pytest.raises(CritpathError, match="trace_clock") as refused:
-        tracefs.Instance.named(machine, "x").write("trace_clock", "mono")
+        tracefs.Instance.at(machine, "x").write("trace_clock", "mono")
     assert "critpath doctor" in refused.value.do

@@ -17,7 +17,12 @@ from critpath.record.lttng import program
 from critpath.record.lttng import recorder as ending
 from critpath.record.lttng import recorder as recorder_module
 from critpath.record.lttng.daemon import start_daemon
-from critpath.record.lttng.recorder import finish_dead, leftovers, obstacles, open_recorder
+from critpath.record.lttng.recorder import (
+    find_leftovers,
+    finish_killed,
+    missing_requirements,
+    open_recorder,
+)
 from critpath.record.manifests import write_manifest
 from critpath.record.recorder import RecorderSettings, UnfinishedError
 from critpath_marks import sessions
@@ -30,7 +35,7 @@ def settings(tmp_path):
     def make(**more):
         directory = tmp_path / "a b&c"
         directory.mkdir(exist_ok=True)
-        return RecorderSettings(sessions.new_name(), directory, **more)
+        return RecorderSettings(sessions.new_session_name(), directory, **more)
 
     return make
 
@@ -53,7 +58,7 @@ def end(recorder):
 
 def dead_name():
     """A session's name whose process is gone."""
-    code = "from critpath_marks.sessions import new_name; print(new_name())"
+    code = "from critpath_marks.sessions import new_session_name; print(new_session_name())"
     return subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.strip()
@@ -237,7 +242,7 @@ def test_a_start_that_fails_leaves_nothing(machine, settings, verb):
 
 def test_no_kernel_tracer(machine, settings, monkeypatch):
     machine.set(events=[])
-    monkeypatch.setattr(recorder_module, "obstacles", lambda _: [])
+    monkeypatch.setattr(recorder_module, "missing_requirements", lambda _: [])
     with pytest.raises(CritpathError, match="Kernel tracer not available"):
         open_recorder(settings()).start()
     assert not machine.daemon_runs()
@@ -293,28 +298,28 @@ def test_an_unknown_profile_names_those_there_are(machine, settings):
 
 def test_the_session_of_a_dead_recorder_is_a_leftover(machine):
     machine.start_foreign_daemon()
-    dead, alive = dead_name(), sessions.new_name()
+    dead, alive = dead_name(), sessions.new_session_name()
     for name in (dead, alive, "critpath-odd", "mine"):
         machine.add_session(name)
-    found = leftovers()
+    found = find_leftovers()
     assert [(x.kind, x.name) for x in found] == [("session", dead)]
     found[0].remove()
     assert machine.sessions() == sorted([alive, "critpath-odd", "mine"])
-    assert leftovers() == []
+    assert find_leftovers() == []
 
 
 def test_the_daemon_of_a_dead_recorder_is_a_leftover_once_its_sessions_are_gone(machine):
     dead = dead_name()
     pid = own_daemon_for(dead)
     machine.add_session(dead)
-    session, daemon = leftovers()
+    session, daemon = find_leftovers()
     assert (daemon.kind, daemon.name, daemon.session) == ("daemon", str(pid), dead)
     with pytest.raises(CritpathError, match="still has sessions"):
         daemon.remove()
     session.remove()
     daemon.remove()
     assert not machine.daemon_runs()
-    assert leftovers() == []
+    assert find_leftovers() == []
 
 
 def test_the_next_recording_ends_the_daemon_of_a_dead_recorder(machine, settings):
@@ -330,7 +335,7 @@ def test_the_recording_of_a_killed_recorder_is_finished(machine, settings):
     directory = settings().directory
     unfinished(machine, directory, dead)
     machine.set(counts=[7, 0])
-    recorded = finish_dead(directory, lambda _: None)
+    recorded = finish_killed(directory, lambda _: None)
     assert recorded.loss[0].events == 7
     assert machine.sessions() == []
     assert not machine.daemon_runs()
@@ -343,9 +348,9 @@ def test_counts_survive_the_removal_of_the_session(machine, settings):
     directory = settings().directory
     unfinished(machine, directory, dead)
     machine.set(counts=[9, 0])
-    for leftover in leftovers():
+    for leftover in find_leftovers():
         leftover.remove()
-    assert finish_dead(directory, lambda _: None).loss[0].events == 9
+    assert finish_killed(directory, lambda _: None).loss[0].events == 9
 
 
 def test_a_recording_that_goes_on_is_not_finished(machine, settings):
@@ -355,7 +360,7 @@ def test_a_recording_that_goes_on_is_not_finished(machine, settings):
     recorder.start()
     note(asked.directory, asked.session)
     with pytest.raises(CritpathError, match="still records"):
-        finish_dead(asked.directory, lambda _: None)
+        finish_killed(asked.directory, lambda _: None)
     recorder.stop()
     recorder.finish(lambda _: None)
 
@@ -363,11 +368,11 @@ def test_a_recording_that_goes_on_is_not_finished(machine, settings):
 def test_without_lttng_nothing_is_left_and_that_is_known_at_once(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     begin = time.monotonic()
-    found = {x.name: x for x in obstacles(None)}
+    found = {x.name: x for x in missing_requirements(None)}
     assert time.monotonic() - begin < 0.3
     assert found["lttng-tools"].fatal
     assert "lttng-tools" in found["lttng-tools"].do
-    assert leftovers() == []
+    assert find_leftovers() == []
     assert all(x.what and x.do and "\n" not in x.what + x.do for x in found.values())
 
 
@@ -375,15 +380,15 @@ def test_a_program_that_does_not_answer(machine):
     machine.start_foreign_daemon()
     machine.set(slow={"list": 60})
     with pytest.raises(program.LttngError, match=r"lttng list did not answer in 0 s"):
-        program.run("list", limit=0.3)
+        program.run_lttng("list", limit=0.3)
 
 
 def test_what_lttng_really_prints_is_understood(machine):
     """`lttng --mi xml list SESSION` of 2.13.9, taken down in the guest."""
     machine.start_foreign_daemon()
     machine.set(prints=(Path(__file__).with_name("list-session.xml")).read_text())
-    assert program.sessions() == {"demo": "/tmp/t1"}  # noqa: S108 - as it was
-    assert program.channels("demo") == [
-        program.Channel("KERNEL", "kernel", 1 << 20, 8, 0, 0),
-        program.Channel("UST", "lttng_python_channel", 1 << 19, 4, 0, 0),
+    assert program.list_sessions() == {"demo": "/tmp/t1"}  # noqa: S108 - as it was
+    assert program.list_channels("demo") == [
+        program.ChannelCounts("KERNEL", "kernel", 1 << 20, 8, 0, 0),
+        program.ChannelCounts("UST", "lttng_python_channel", 1 << 19, 4, 0, 0),
     ]
