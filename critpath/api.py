@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_type_hints, overload
 
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import CompareSettings, PathSet
@@ -21,6 +21,7 @@ from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath import model
+    from critpath.documents import ComparisonDocument
 
 Source = str | os.PathLike[str]
 Progress = Callable[[str], None]
@@ -399,8 +400,10 @@ class Comparison:
     as an answer can be elsewhere.
     """
 
-    def __init__(self, document: Mapping[str, Any], analysis: model.Analysis | None = None) -> None:
-        self._document = dict(document)
+    def __init__(
+        self, document: ComparisonDocument, analysis: model.Analysis | None = None
+    ) -> None:
+        self._document = document
         self._analysis = analysis
 
     @classmethod
@@ -412,23 +415,23 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """``ok``, ``anomaly`` or ``inconclusive``."""
-        return str(self._document["verdict"])
+        return self._document.verdict
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why this verdict: a sentence each."""
-        return tuple(self._document["reasons"])
+        return tuple(self._document.reasons)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader must know about the input: losses, differing kernels..."""
-        return tuple(self._document["warnings"])
+        return tuple(self._document.warnings)
 
     @cached_property
     def settings(self) -> CompareSettings:
         """Everything that could have changed the outcome."""
         known = {field.name for field in fields(CompareSettings)}
-        found = {k: v for k, v in self._document["settings"].items() if k in known}
+        found = {k: v for k, v in self._document.settings.items() if k in known}
         if "level" in found:
             found["level"] = tuple((pattern, level) for pattern, level in found["level"])
         return CompareSettings(**found)
@@ -436,22 +439,22 @@ class Comparison:
     @cached_property
     def causes(self) -> Records[CauseRow]:
         """Why it is slower, the largest cause first."""
-        return _records("Causes", CauseRow, self._document["causes"])
+        return _records("Causes", CauseRow, self._document.causes)
 
     @cached_property
     def findings(self) -> Records[FindingRow]:
         """Every difference of every execution that was examined."""
-        return _records("Findings", FindingRow, self._document["findings"])
+        return _records("Findings", FindingRow, self._document.findings)
 
     @cached_property
     def states(self) -> Records[StateRow]:
         """The test of every state, and last of the total."""
-        return _records("States", StateRow, self._document["states"])
+        return _records("States", StateRow, self._document.states)
 
     @cached_property
     def executions(self) -> Records[ExecutionRow]:
         """The executions of both sets: type, verdict, excess."""
-        return _records("Executions", ExecutionRow, self._document["executions"])
+        return _records("Executions", ExecutionRow, self._document.executions)
 
     @property
     def normal(self) -> PathSet:
@@ -480,7 +483,9 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as its JSON has it, in dicts and lists."""
-        return dict(self._document)
+        from critpath.report.document.as_json import to_plain  # noqa: PLC0415 - start-up time
+
+        return cast("dict[str, Any]", to_plain(self._document))
 
     @overload
     def to_html(self, path: None = None) -> str: ...
@@ -530,9 +535,8 @@ class Comparison:
     def __repr__(self) -> str:
         from critpath.text.verdict import headline  # noqa: PLC0415 - start-up time
 
-        normal, sample = (
-            self._document["sets"][name]["executions"] for name in ("normal", "sample")
-        )
+        sets = self._document.sets
+        normal, sample = sets.normal.executions, sets.sample.executions
         flagged = sum(state.flagged for state in self.states if state.state != "total")
         counts = (
             f"{plural(sample, 'execution')} against {normal:,}",
@@ -700,12 +704,12 @@ def _deliver(text: str, path: Source | None) -> str | None:
 _COLUMNS: Final = {"begin": "begin_ns", "end": "end_ns", "id": "execution"}
 
 
-def _records(title: str, kind: type[Row], found: Sequence[Mapping[str, Any]]) -> Records[Row]:
+def _records(title: str, kind: type[Row], found: Sequence[object]) -> Records[Row]:
     """Return rows of a document as records, and as a table with a column per field."""
     types = get_type_hints(kind)
 
-    def record(row: Mapping[str, Any]) -> Row:
-        values = {name: row[name] for name in types if name in row}
+    def record(row: object) -> Row:
+        values = {name: getattr(row, name) for name in types if hasattr(row, name)}
         if values.get("tid", 0) < 0:
             values["tid"] = None  # as JSON has an unknown one
         return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})

@@ -65,6 +65,7 @@ def formats() -> str:
         parts += [*_keys(name, schema), ""]
         for defined, body in schema["$defs"].items():
             parts += [f"### {_title(name, defined)}", ""]
+            parts += [body["description"], ""] if "description" in body else []
             if "properties" in body:
                 parts += [*_keys(name, body), ""]
             else:
@@ -93,7 +94,7 @@ def _type(name: str, value: dict[str, Any]) -> str:
     """Return the type of a value in a few words, named shapes as links."""
     if "$ref" in value:
         title = _title(name, value["$ref"].rpartition("/")[2])
-        return f"[{title}](#{title.replace(' ', '-')})"
+        return f"[{title}](#{title.replace(' ', '-').lower()})"
     if "anyOf" in value:
         return " or ".join(_type(name, inner) for inner in value["anyOf"])
     if "enum" in value:

@@ -16,7 +16,7 @@ PACKAGE: Final = Path(__file__).resolve().parent.parent / "critpath"
 MODULES: Final = sorted(p for p in PACKAGE.rglob("*") if p.suffix in {".py", ".pyx", ".pxi"})
 PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
-LEAVES: Final = {"model", "errors", "units", "untrusted", "processes", "text"}
+LEAVES: Final = {"model", "documents", "errors", "units", "untrusted", "processes", "text"}
 STAGES: Final = {
     *("record", "read", "timeline", "graph", "executions", "vectors"),
     *("detect", "cluster", "align", "localize", "report"),
@@ -26,8 +26,10 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     **{leaf: set[str]() for leaf in LEAVES},
     # A table shows itself in a notebook: names of a trace are made safe there as everywhere.
     "model": {"units"},
+    # A document names the states.
+    "documents": {"model"},
     # Sentences are made of what passes between stages.
-    "text": {"model", "units"},
+    "text": {"model", "documents", "units"},
     **{stage: set(LEAVES) for stage in STAGES},
     "store": set(LEAVES),
     # A worker on another machine says which version it has.
@@ -66,6 +68,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "Bio": ("align/", "report/", "model/alignment.py"),
     "networkx": ("graph/", "report/"),
     "rich": ("commands/", "report/"),
+    "msgspec": ("documents.py", "report/"),
     # Table.to_arrow: a method stands where its type does; and Parquet is a format.
     "pyarrow": ("store/", "model/table.py", "report/exports/as_parquet.py"),
     # Recordings are read elsewhere only when that is asked for.

@@ -1,4 +1,38 @@
-"""Which sample executions are outliers of the normal cluster they are paired with."""
+"""Which sample executions are outliers of the normal cluster they are paired with.
+
+Per column (symbols and the total) an execution has two z, of its duration and of
+the logarithm of it: the deviation from its type's mean in standard deviations,
+these shrunk towards those of all types.  The geometric mean of the two (0 where
+either is not positive) is large only if the excess is large both absolutely and
+relative to what is usual.  The score is the root of the sum of their squares.  In
+simulations the largest z of the plain durations finds a little more; of the
+recorded executions with known bugs it missed those of `sample-fsync`.
+
+Types can look alike by their counts, so an execution is scored against every
+type that its counts would fit, and the least score is taken: what some normal
+type explains is not abnormal.  Normal executions are scored the same way.  Where
+labels tell the type, only that type counts.
+
+p-values are full conformal (Vovk, Gammerman and Shafer 2005), over all types
+together: the sample execution joins the normal ones, every member of that bag is
+scored against the others, and p is the share that scores at least as much.  It is
+exact where all are of a kind.  Sets too large for that are scored without the
+sample execution in the bag, and a note says so.  Beyond the largest reference
+score the tail is a Pareto tail (Hill 1975) fitted to the top tenth, as 105 normal
+executions could otherwise never convict one among eleven.  A p below ``1 / (n + 1)``
+is thus extrapolated: it holds its level where tails are of one piece, as in the
+simulations (docs/evaluation-simulated.md), and marks a healthy hiccup that is rarer
+than one in n, which nothing in n executions tells from a fault.
+
+The verdict is Benjamini and Hochberg's (1995) at ``level`` over the sample; and
+the excess of a column must reach the floor.  Half of the level is for another way:
+membership in a type whose sample executions are slower together in a column
+(`shifted_columns`), slower by the floor as a whole, and more than k * std above its
+mean in that column.  Twelve executions of a type that are all slower than its twelve
+normal ones have each a p of 1/13 at the best, and that alone marks none.  The level
+is of the type's test: where only some of a type's executions have a fault, one in
+ten of the others may be marked with them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +78,7 @@ def outliers(
     floor: float = 0.05,
     types_known: bool = False,
 ) -> Outliers:
-    """Judge every sample execution against its paired normal cluster.
+    """Judge every sample execution against its paired normal cluster (method: see the module).
 
     Parameters
     ----------
@@ -73,41 +107,6 @@ def outliers(
     ------
     ValueError
         If the tables have different symbols or there is no normal execution.
-
-    Notes
-    -----
-    Per column (symbols and the total) an execution has two z, of its duration and of
-    the logarithm of it: the deviation from its type's mean in standard deviations,
-    these shrunk towards those of all types.  The geometric mean of the two (0 where
-    either is not positive) is large only if the excess is large both absolutely and
-    relative to what is usual.  The score is the root of the sum of their squares.  In
-    simulations the largest z of the plain durations finds a little more; of the
-    recorded executions with known bugs it missed those of `sample-fsync`.
-
-    Types can look alike by their counts, so an execution is scored against every
-    type that its counts would fit, and the least score is taken: what some normal
-    type explains is not abnormal.  Normal executions are scored the same way.  Where
-    labels tell the type, only that type counts.
-
-    p-values are full conformal (Vovk, Gammerman and Shafer 2005), over all types
-    together: the sample execution joins the normal ones, every member of that bag is
-    scored against the others, and p is the share that scores at least as much.  It is
-    exact where all are of a kind.  Sets too large for that are scored without the
-    sample execution in the bag, and a note says so.  Beyond the largest reference
-    score the tail is a Pareto tail (Hill 1975) fitted to the top tenth, as 105 normal
-    executions could otherwise never convict one among eleven.  A p below ``1 / (n + 1)``
-    is thus extrapolated: it holds its level where tails are of one piece, as in the
-    simulations (docs/evaluation-simulated.md), and marks a healthy hiccup that is rarer
-    than one in n, which nothing in n executions tells from a fault.
-
-    The verdict is Benjamini and Hochberg's (1995) at ``level`` over the sample; and
-    the excess of a column must reach the floor.  Half of the level is for another way:
-    membership in a type whose sample executions are slower together in a column
-    (`shifted_columns`), slower by the floor as a whole, and more than k * std above its
-    mean in that column.  Twelve executions of a type that are all slower than its twelve
-    normal ones have each a p of 1/13 at the best, and that alone marks none.  The level
-    is of the type's test: where only some of a type's executions have a fault, one in
-    ten of the others may be marked with them.
     """
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")

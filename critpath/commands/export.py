@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from critpath.commands.formats import (
     ALIGNMENTS,
@@ -33,6 +33,7 @@ from critpath.errors import UsageError
 from critpath.units import plural
 
 if TYPE_CHECKING:
+    from critpath.documents import AlignedEntry, ComparisonDocument
     from critpath.report.exports.exported import Exported
 
 SETTINGS = READING
@@ -145,9 +146,9 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
     return sets
 
 
-def _say_left_out(document: dict[str, Any], one: Exported, source: str, *, quiet: bool) -> None:
+def _say_left_out(document: ComparisonDocument, one: Exported, source: str, *, quiet: bool) -> None:
     """Say that a comparison knows only those segments that it has aligned."""
-    every = document["sets"]["sample"]["executions"] + document["sets"]["normal"]["executions"]
+    every = document.sets.sample.executions + document.sets.normal.executions
     left = every - len(one.paths)
     if left > 0:
         held = plural(len(one.paths), "path")
@@ -157,7 +158,7 @@ def _say_left_out(document: dict[str, Any], one: Exported, source: str, *, quiet
 
 def _alignments(
     arguments: argparse.Namespace, name: str
-) -> tuple[dict[str, Any], Sequence[dict[str, Any]]]:
+) -> tuple[ComparisonDocument, Sequence[AlignedEntry]]:
     """Return the comparison and those of its alignments that are wanted."""
     if len(arguments.sources) > 1:
         raise UsageError(
@@ -168,7 +169,7 @@ def _alignments(
     document = load_comparison(source)
     chosen = _chosen(document, source, arguments.id)
     if len(chosen) > 1 and not FORMATS[name].several:
-        known = ", ".join(one["execution"] for one in chosen[:5]) + ", ..." * (len(chosen) > 5)
+        known = ", ".join(one.execution for one in chosen[:5]) + ", ..." * (len(chosen) > 5)
         raise UsageError(
             f"a {name} file holds one alignment, and {source} has {len(chosen)}",
             f"choose one with --id ({known}), or take --format stockholm for all",
@@ -177,9 +178,9 @@ def _alignments(
 
 
 def _chosen(
-    document: dict[str, Any], source: str, wanted: Sequence[str] | None
-) -> Sequence[dict[str, Any]]:
-    aligned: list[dict[str, Any]] = document["aligned"]
+    document: ComparisonDocument, source: str, wanted: Sequence[str] | None
+) -> Sequence[AlignedEntry]:
+    aligned = document.aligned
     if not aligned:
         raise UsageError(
             f"{source} has no alignment: no execution of it was found anomalous",
@@ -187,10 +188,10 @@ def _chosen(
         )
     if not wanted:
         return aligned
-    chosen = [one for one in aligned if one["execution"] in wanted]
-    missing = [name for name in wanted if name not in {one["execution"] for one in chosen}]
+    chosen = [one for one in aligned if one.execution in wanted]
+    missing = [name for name in wanted if name not in {one.execution for one in chosen}]
     if missing:
-        names = ", ".join(one["execution"] for one in aligned[:5])
+        names = ", ".join(one.execution for one in aligned[:5])
         raise UsageError(
             f"{source} has no alignment of execution {missing[0]}",
             f"name one of {names}" + ", ..." * (len(aligned) > 5),

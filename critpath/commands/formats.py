@@ -13,13 +13,12 @@ from critpath.errors import UsageError
 from critpath.units import plural
 
 if TYPE_CHECKING:
+    from critpath.documents import AlignedEntry, ComparisonDocument
     from critpath.model import PathSet
     from critpath.report.exports.exported import Exported
 
 # What a format can be made of.
 ALIGNMENTS, PATHS, WINDOW = "alignments", "paths", "window"
-
-Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,15 @@ class Format:
     binary: bool = False
 
 
-def _alignments(document: Document, aligned: Sequence[Document], as_: str) -> Iterable[bytes]:
+def _alignments(
+    document: ComparisonDocument, aligned: Sequence[AlignedEntry], as_: str
+) -> Iterable[bytes]:
     from critpath.report.exports.alignments import write_alignments  # noqa: PLC0415 - start-up time
 
     yield write_alignments(document, aligned, as_).encode("utf-8", "replace")
 
 
-def _trees(_: Document, aligned: Sequence[Document]) -> Iterable[bytes]:
+def _trees(_: ComparisonDocument, aligned: Sequence[AlignedEntry]) -> Iterable[bytes]:
     from critpath.report.exports.alignments import write_trees  # noqa: PLC0415 - start-up time
 
     yield write_trees(aligned).encode("utf-8", "replace")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from critpath.commands.output import STDOUT, check_inputs, make_console, write_output
 from critpath.commands.path import print_paths
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.console import Console
+
+    from critpath.documents import ComparisonDocument, Document
 
 
 SETTINGS = ()
@@ -63,7 +65,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print_paths(pipeline.load_saved_paths(source), arguments.format)
         return 0
     document = load_saved(arguments.file)
-    kind = str(document["format"]).split("/")[1]
+    kind = document.format.split("/")[1]
     if kind != _COMPARISON:
         _refuse_outputs(
             outputs,
@@ -73,17 +75,18 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.format == "json":
         _as_json(document, outputs)
     elif kind == _COMPARISON:
-        write_reports(document, outputs)
+        write_reports(cast("ComparisonDocument", document), outputs)
     else:
         _renderer(kind)(document, make_console())
     return 0
 
 
-def _as_json(document: dict[str, Any], outputs: Outputs) -> None:
+def _as_json(document: Document, outputs: Outputs) -> None:
     from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
 
     text = to_json(document)
-    write_files(document, outputs.places)
+    # Only a comparison has other outputs.
+    write_files(cast("ComparisonDocument", document), outputs.places)
     if not outputs.to_stdout:
         write_output(STDOUT, text)
 
@@ -94,7 +97,7 @@ def _refuse_outputs(outputs: Outputs, what: str, do: str) -> None:
         raise UsageError(f"{what}, and {options[0]} shows a comparison", do)
 
 
-def _renderer(kind: str) -> Callable[[dict[str, Any], Console], None]:
+def _renderer(kind: str) -> Callable[[Any, Console], None]:
     if kind == "path":
         from critpath.report.text.path import render_path  # noqa: PLC0415 - start-up time
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from critpath.commands.output import (
     STDOUT,
@@ -25,6 +25,8 @@ from critpath.untrusted import LARGEST
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from critpath.documents import ComparisonDocument, Document
 
 _FILES: Final = {
     "html": "write a report page (- for stdout)",
@@ -80,7 +82,7 @@ def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Out
     return outputs
 
 
-def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
+def write_reports(document: ComparisonDocument, outputs: Outputs) -> None:
     """Write every document, and the text of the terminal unless stdout is one's.
 
     Everything is rendered before anything is written, and files are there all or none.
@@ -107,13 +109,13 @@ def write_reports(document: dict[str, Any], outputs: Outputs) -> None:
     attempt(lambda: _to_files(texts), tell_github, print_all)
 
 
-def _show(document: dict[str, Any], console: Console) -> None:
+def _show(document: ComparisonDocument, console: Console) -> None:
     from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
     render_comparison(document, console)
 
 
-def write_files(document: dict[str, Any], places: dict[str, str]) -> None:
+def write_files(document: ComparisonDocument, places: dict[str, str]) -> None:
     """Write documents of a comparison, by kind of document the file; all or none."""
     texts = {place: _render(name, document) for name, place in places.items()}
     attempt(lambda: _to_files(texts), lambda: _to_stdout(texts))
@@ -130,7 +132,7 @@ def _to_stdout(texts: dict[str, str]) -> None:
         write_output(STDOUT, text if text.startswith("{") else log_text(text))
 
 
-def _render(name: str, document: dict[str, Any]) -> str:
+def _render(name: str, document: ComparisonDocument) -> str:
     if name == "html":
         from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
 
@@ -187,7 +189,7 @@ def files() -> list[str]:
     return [place for name in (SUMMARY, OUTPUT) if (place := os.environ.get(name))]
 
 
-def prepare(document: dict[str, Any]) -> ForGitHub:
+def prepare(document: ComparisonDocument) -> ForGitHub:
     """Render what GitHub gets of a comparison."""
     from critpath.report.ci.as_github import annotate  # noqa: PLC0415 - start-up time
     from critpath.report.ci.as_markdown import MOST_BYTES, render_markdown  # noqa: PLC0415 - as above
@@ -201,10 +203,10 @@ def prepare(document: dict[str, Any]) -> ForGitHub:
         # An empty line, as what is there may end in the middle of one.
         summary = render_markdown(document, most=room)
         summary = f"\n\n{summary}" if summary and there else summary
-    anomalous = document["outliers"]["anomalous"]
+    anomalous = document.outliers.anomalous
     return ForGitHub(
         summary,
-        f"verdict={document['verdict']}\nanomalous={anomalous}\n",
+        f"verdict={document.verdict}\nanomalous={anomalous}\n",
         tuple("::" + log_text(str(one)[2:]) for one in annotate(document)),
     )
 
@@ -270,7 +272,7 @@ def _say(message: str) -> None:
 # Documents that commands saved, read back.
 
 
-def load_saved(file: str) -> dict[str, Any]:
+def load_saved(file: str) -> Document:
     """Read the document in a file, or on stdin for ``-``."""
     from critpath.report.document.as_json import load_document  # noqa: PLC0415 - start-up time
 
@@ -295,7 +297,7 @@ def load_saved(file: str) -> dict[str, Any]:
     return load_document(content)
 
 
-def load_comparison(file: str) -> dict[str, Any]:
+def load_comparison(file: str) -> ComparisonDocument:
     """Read a saved comparison.
 
     Raises
@@ -304,8 +306,8 @@ def load_comparison(file: str) -> dict[str, Any]:
         If it is not there, or not a comparison.
     """
     document = load_saved(file)
-    if not str(document.get("format", "")).startswith("critpath/comparison/"):
+    if not document.format.startswith("critpath/comparison/"):
         raise UnreadableError(
             f"{file} holds no comparison", "give a file of critpath compare --json"
         )
-    return document
+    return cast("ComparisonDocument", document)

@@ -1,4 +1,9 @@
-"""Coarse detection: two VectorTables -> Detection."""
+"""Coarse detection: two VectorTables -> Detection.
+
+The executions as a whole and every state of them are tested at one level together
+(`critpath.detect.effects`).  A state's ``p_value`` is adjusted for all of it; the total's
+is that of the whole.
+"""
 
 from __future__ import annotations
 
@@ -49,16 +54,13 @@ def detect(
     normal, sample : VectorTable
         Over the same symbols.
     rule : str
-        A key of `critpath.detect.rules.RULES`; every rule's figures are in the result, this
-        one decides.
+        A key of `critpath.detect.rules.RULES`: the one that decides.
     alpha : float
         Family-wise level of the gate, in (0, 1).
     floor : float
-        Least effect that counts, as a share of the normal mean total; at least three
-        standard deviations of the means of several normal sessions.
+        Least effect that counts, as a share of the normal mean total; see `floor_share`.
     t1, t2, y_reference
         Settings of the paper's rules; see `critpath.detect.paper.algorithm1`.
-        ``t2`` None means Fisher's exact test.
     permutations : int
         Random assignments, where enumerating all of them is too much.
     normal_type, sample_type : int64, optional
@@ -74,9 +76,8 @@ def detect(
     Returns
     -------
     Detection
-        With types, ``normal_mean`` and ``effect`` are adjusted to the sample's
-        mix; ``p_value`` of a state is the smaller of its p over all types and
-        within one type.  The paper's figures never are adjusted.
+        ``normal_mean`` and ``effect`` are adjusted to the sample's mix of types, ``p_value``
+        is the smaller of those over all types and within one; the paper's are unadjusted.
 
     Raises
     ------
@@ -84,67 +85,49 @@ def detect(
         If a set is empty.
     UsageError
         If so few permutations could never reach the level.
-
-    Notes
-    -----
-    The gate tests the executions as a whole and every state of them, at one level
-    together: see `critpath.detect.effects`.  ``p_value`` is adjusted for all of it; the
-    total's is that of the whole.
     """
     _check(normal, sample, rule, alpha, floor, permutations)
-    x = np.column_stack([normal.durations, normal.total])
-    y = np.column_stack([sample.durations, sample.total])
-    normal_stratum, sample_stratum = _strata(normal, sample, normal_type, sample_type)
+    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
+    strata = _strata(normal, sample, normal_type, sample_type)
     names = (*(s.name for s in normal.symbols), "total")
     by_paper = partial(algorithm1, t1=t1, t2=t2, y_reference=y_reference, alpha=alpha)
     paper = by_paper(x, y, names=names)
     least = alpha * min(WHOLE, 1 - WHOLE)
     sessions, why_not = permutable(normal_session, sample_session, least)
     families = two_families(
-        x, y, judged or (normal, sample), (normal_stratum, sample_stratum),
+        x, y, judged or (normal, sample), strata,
         alpha=alpha, permutations=permutations, sessions=sessions,
     )  # fmt: skip
     whole = families.whole
-    if RULES[rule].permutation_test and not whole.exact and (permutations + 1) * least < 1:
-        raise UsageError(
-            f"{permutations} permutations cannot reach the level {alpha:g}",
-            f"give --permutations {math.ceil(1 / least)} or more",
-        )
-    found = effects(x, y, normal_stratum, sample_stratum, seed(y, x))
-    share = floor_share(floor, x[:, -1], normal_stratum, normal_session)
+    if RULES[rule].permutation_test and not whole.exact:
+        _require_permutations(permutations, alpha, least)
+    found = effects(x, y, *strata, seed(y, x))
+    share = floor_share(floor, x[:, -1], strata[0], normal_session)
     enough = whole.ways * least >= 1
     flags = flag(families, found, alpha=alpha, floor=share)
     floor_ns = share * float(found.normal_mean[-1])
     evidence = Evidence(paper, families, found, flags, floor_ns)
     flagged = RULES[rule].flag(evidence)
-    ordinal = ordinal_effects(x, y, normal_stratum, sample_stratum) if screening else None
+    ordinal = ordinal_effects(x, y, *strata) if screening else None
     slower, slight = changes(families, found, flags, names, alpha=alpha, floor=share)
-    remarks = (
-        *paper.notes,
-        *([why_not] if why_not else []),
-        *_test_notes(whole, permutations),
-        *([notes.raised_floor(floor, share)] if share > floor else []),
-        *([] if enough else [notes.too_small_sets(len(x), len(y), alpha)]),
-        *_notes(evidence, normal_stratum, sample_stratum, slower, names, alpha),
-    )
+    remarks = [*paper.notes, *([why_not] if why_not else []), *_test_notes(whole, permutations)]
+    remarks += [notes.raised_floor(floor, share)] if share > floor else []
+    remarks += _notes(evidence, strata, slower, names, alpha, enough=enough)
+    known = enough and len(x) > 1
     return Detection(
         rule=rule,
         states=_states(normal, evidence, t2, flagged, ordinal),
         flagged=bool(flagged.any()),
         alpha=alpha,
         floor=floor_ns,
-        detectable=detectable_shift(
-            x[:, -1], normal_stratum, sample_stratum, whole.critical, floor_ns
-        )
-        if enough and len(x) > 1
-        else None,
+        detectable=detectable_shift(x[:, -1], *strata, whole.critical, floor_ns) if known else None,
         permutations=whole.permutations,
         enough=enough,
-        needed=0 if enough else _needed(normal_stratum, sample_stratum, least),
+        needed=0 if enough else _needed(*strata, least),
         paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)) if screening else 0.0,
         slower=slower,
         slight=slight,
-        notes=remarks,
+        notes=tuple(remarks),
     )
 
 
@@ -170,6 +153,14 @@ def _check(
             )
 
 
+def _require_permutations(permutations: int, alpha: float, least: float) -> None:
+    if (permutations + 1) * least < 1:
+        raise UsageError(
+            f"{permutations} permutations cannot reach the level {alpha:g}",
+            f"give --permutations {math.ceil(1 / least)} or more",
+        )
+
+
 def _test_notes(whole: GateTest, permutations: int) -> list[str]:
     """Return how the permutations were drawn, where that is not as usual."""
     result = [notes.sessions_permuted()] if whole.by_session else []
@@ -180,19 +171,20 @@ def _test_notes(whole: GateTest, permutations: int) -> list[str]:
 
 def _notes(
     evidence: Evidence,
-    normal_stratum: I64,
-    sample_stratum: I64,
+    strata: tuple[I64, I64],
     slower: tuple[Change, ...],
     names: tuple[str, ...],
     alpha: float,
+    *,
+    enough: bool,
 ) -> list[str]:
     """Return what else differs: a faster total, the mix of types, single types."""
     found = evidence.effects
-    result = []
+    result = [] if enough else [notes.too_small_sets(len(strata[0]), len(strata[1]), alpha)]
     change = float(found.sample_mean[-1] - found.normal_mean[-1])
     if change <= -evidence.floor and change < 0:
         result.append(notes.faster_sample(-change))
-    mix = mix_shift(normal_stratum, sample_stratum)
+    mix = mix_shift(*strata)
     if mix <= alpha:
         result.append(notes.other_mix(mix))
     if found.orphans:

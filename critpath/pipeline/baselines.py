@@ -34,7 +34,7 @@ def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
         If one recording is there twice.
     """
     from critpath.detect.gate import seed
-    from critpath.report.document.sets import set_document
+    from critpath.report.document.comparison import begin_dates
     from critpath.store.baseline import Session, anonymize, stratified_sample
 
     _check_new(parts, set(), "")
@@ -44,7 +44,7 @@ def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
         rows = stratified_sample(part.executions.label, most, seed(moments))
         kept = part if len(rows) == len(part) else part.take(rows)
         out = before + len(part) - len(rows)
-        sessions.append(Session(kept, tuple(set_document(part)["recorded"]), out))
+        sessions.append(Session(kept, tuple(begin_dates(part)), out))
     return tuple(sessions)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import pytest
 
@@ -27,6 +27,7 @@ from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
+    from critpath.documents import ComparisonDocument
     from critpath.model import Analysis, PathSet
 
 Command = str | Sequence[str | os.PathLike[str]]
@@ -235,11 +236,12 @@ class Gate:
 
     def _judged(self, comparison: Analysis, kept: Path | None = None) -> dict[str, Any]:
         """Return the document, or fail; `kept` is a baseline that was not updated."""
-        from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
+        from critpath.report.document.as_json import to_plain  # noqa: PLC0415 - start-up time
+        from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - as above
 
         document = comparison_document(comparison)
         if comparison.verdict == "ok":
-            return document
+            return cast("dict[str, Any]", to_plain(document))
         lines = list(self._told(document))
         if kept is not None:
             lines.append(
@@ -251,7 +253,7 @@ class Gate:
             _leave(self.inconclusive, text)
         pytest.fail(text, pytrace=False)
 
-    def _told(self, document: dict[str, Any]) -> Iterator[str]:
+    def _told(self, document: ComparisonDocument) -> Iterator[str]:
         """Yield the lines of a failure, and write the report that the last one names."""
         from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
         from critpath.store import write_text  # noqa: PLC0415 - numpy
@@ -265,7 +267,7 @@ class Gate:
         rest = verdict.other_causes(document, len(causes))
         if rest:
             yield rest
-        yield from (f"warning: {text}" for text in document["warnings"])
+        yield from (f"warning: {text}" for text in document.warnings)
         self._count += 1
         report = self.place / f"critpath-{self._count}.html"
         write_text(report, render_html(document))

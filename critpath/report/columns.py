@@ -7,8 +7,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from critpath.documents import AlignedEntry, AlignedRow, ComparisonDocument, FindingEntry
 from critpath.text import verdict
 
 GAP: Final = -1
@@ -49,7 +50,7 @@ class Layout:
 
 
 def layout(
-    document: dict[str, Any], aligned: dict[str, Any], *, whole: int = 0, most: int | None = None
+    document: ComparisonDocument, aligned: AlignedEntry, *, whole: int = 0, most: int | None = None
 ) -> Layout:
     """Lay the columns out: one cell each, less those with nothing out of the ordinary.
 
@@ -66,7 +67,7 @@ def layout(
     -------
     Layout
     """
-    columns = aligned["columns"]
+    columns = aligned.columns
     if columns <= whole:
         return Layout(tuple(range(c, c + 1) for c in range(columns)))
     cells: list[range] = []
@@ -86,40 +87,40 @@ def layout(
     return Layout(tuple(cells), frozenset(elided))
 
 
-def _remarkable(document: dict[str, Any], aligned: dict[str, Any]) -> list[int]:
+def _remarkable(document: ComparisonDocument, aligned: AlignedEntry) -> list[int]:
     """Return the first and the last column and those near something out of the ordinary.
 
     A duration alone, outside every finding, is the paper's rule at work: it marks a
     tenth of a healthy path, which would leave nothing out.
     """
-    statistics, columns = aligned["statistics"], aligned["columns"]
+    statistics, columns = aligned.statistics, aligned.columns
     marks = flagged_columns(document, aligned)
     keep = {0, columns - 1} if columns else set()
     for column in range(columns):
-        odd = statistics["abnormal_state"][column] or statistics["missing"][column]
+        odd = statistics.abnormal_state[column] or statistics.missing[column]
         if odd or column in marks:
             keep.update(range(max(0, column - _CONTEXT), min(columns, column + _CONTEXT + 1)))
     return sorted(keep)
 
 
-def consensus(aligned: dict[str, Any]) -> list[int]:
+def consensus(aligned: AlignedEntry) -> list[int]:
     """Return the most common normal symbol of every column."""
-    return list(aligned["statistics"]["normal_symbol"])
+    return list(aligned.statistics.normal_symbol)
 
 
-def distinct_rows(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]:
+def distinct_rows(rows: list[AlignedRow]) -> list[tuple[AlignedRow, int]]:
     """Return rows of different symbols, each with how often it occurs, the commonest first."""
-    counts = Counter(tuple(row["symbols"]) for row in rows)
-    first: dict[tuple[int, ...], dict[str, Any]] = {}
+    counts = Counter(tuple(row.symbols) for row in rows)
+    first: dict[tuple[int, ...], AlignedRow] = {}
     for row in rows:
-        first.setdefault(tuple(row["symbols"]), row)
+        first.setdefault(tuple(row.symbols), row)
     order = {key: i for i, key in enumerate(first)}
     ranked = sorted(first, key=lambda key: (-counts[key], order[key]))
     return [(first[key], counts[key]) for key in ranked]
 
 
 def own_columns(
-    document: dict[str, Any], aligned: dict[str, Any], finding: dict[str, Any]
+    document: ComparisonDocument, aligned: AlignedEntry, finding: FindingEntry
 ) -> list[int]:
     """Return the columns that make a finding, in order.
 
@@ -132,24 +133,24 @@ def own_columns(
         where the normal rows mostly have it.  Where there are none, those where the normal
         rows mostly have it, or else the first of the span; nothing for an empty span.
     """
-    begin, end = finding["columns"]
-    span = range(max(0, begin), min(end, aligned["columns"]))
+    begin, end = finding.columns
+    span = range(max(0, begin), min(end, aligned.columns))
     mine = {
         code
-        for code, symbol in enumerate(document["symbols"])
-        if (symbol["state"], symbol["role"]) == (finding["state"], finding["role"])
+        for code, symbol in enumerate(document.symbols)
+        if (symbol.state, symbol.role) == (finding.state, finding.role)
     }
-    here, usual = aligned["rows"][-1]["symbols"], consensus(aligned)
+    here, usual = aligned.rows[-1].symbols, consensus(aligned)
     found = [c for c in span if (usual[c] if here[c] == GAP else here[c]) in mine]
     return found or [c for c in span if usual[c] in mine] or list(span[:1])
 
 
-def flagged_columns(document: dict[str, Any], aligned: dict[str, Any]) -> dict[int, int]:
+def flagged_columns(document: ComparisonDocument, aligned: AlignedEntry) -> dict[int, int]:
     """Return the rank of the finding that each column belongs to, the first one where two do."""
     result: dict[int, int] = {}
-    for finding in verdict.findings_of(document, aligned["position"]):
+    for finding in verdict.findings_of(document, aligned.position):
         for column in own_columns(document, aligned, finding):
-            result.setdefault(column, finding["rank"])
+            result.setdefault(column, finding.rank)
     return result
 
 

@@ -13,9 +13,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase, digits
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from critpath.model import State
+
+if TYPE_CHECKING:
+    from critpath.documents import AlignedEntry, FindingEntry, SymbolEntry
 
 GREEN = "#009e73"
 SKY = "#56b4e9"
@@ -80,51 +83,56 @@ LOOKS: Final[dict[str, Look]] = {
     State.UNKNOWN.name: Look("M", GREY, "solid", "not observed"),
 }
 
+
 # All of the model's, small ones first: they stand for other threads.
 _FREE: Final = ascii_lowercase + digits + ascii_uppercase + "@%"
 
 
-def with_letters(
-    symbols: Iterable[dict[str, Any]], aligned: Iterable[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def choose_letters(
+    symbols: Iterable[SymbolEntry], aligned: Iterable[AlignedEntry]
+) -> list[SymbolEntry]:
     """Give every symbol of a document its letter, the same in every report of it.
 
     Parameters
     ----------
-    symbols : iterable of dict
-        ``state`` and ``role``, at most 64 different ones.
-    aligned : iterable of dict
+    symbols : iterable of SymbolEntry
+        At most 64 different ones; their letters, if any, do not count.
+    aligned : iterable of AlignedEntry
         The document's alignments.
 
     Returns
     -------
-    list of dict
+    list of SymbolEntry
         With ``letter``: the state's own on the subject's thread, a small one on another
         thread.  Where several threads would have the same, it goes to the one that is
         seen most in the anomalous rows, and the others have whatever is free.
     """
+    from critpath.documents import SymbolEntry  # noqa: PLC0415 - start-up time
+
     symbols = list(symbols)
-    seen = Counter(code for one in aligned for code in one["rows"][-1]["symbols"])
+    seen = Counter(code for one in aligned for code in one.rows[-1].symbols)
     taken: dict[int, str] = {
-        code: LOOKS[symbol["state"]].letter
-        for code, symbol in enumerate(symbols)
-        if not symbol["role"]
+        code: LOOKS[symbol.state].letter for code, symbol in enumerate(symbols) if not symbol.role
     }
-    helpers = [code for code, symbol in enumerate(symbols) if symbol["role"]]
+    helpers = [code for code, symbol in enumerate(symbols) if symbol.role]
     for code in sorted(helpers, key=lambda code: (-seen[code], code)):
-        small = LOOKS[symbols[code]["state"]].letter.lower()
+        small = LOOKS[symbols[code].state].letter.lower()
         if small not in taken.values():
             taken[code] = small
     free = iter([letter for letter in _FREE if letter not in taken.values()])
-    return [{**s, "letter": taken.get(code) or next(free, "")} for code, s in enumerate(symbols)]
+    letters = [taken.get(code) or next(free, "") for code in range(len(symbols))]
+    return [
+        SymbolEntry(name=s.name, state=s.state, role=s.role, letter=letter)
+        for s, letter in zip(symbols, letters, strict=True)
+    ]
 
 
-def letter_of(symbol: dict[str, Any]) -> str:
+def letter_of(symbol: SymbolEntry) -> str:
     """Return the letter of a document's symbol."""
-    return str(symbol["letter"])
+    return symbol.letter
 
 
-def words_of(symbol: dict[str, Any]) -> str:
+def words_of(symbol: SymbolEntry | FindingEntry) -> str:
     """Return what a document's symbol means; the role is text of the trace."""
-    words = LOOKS[symbol["state"]].words
-    return f"{words} (in {symbol['role']})" if symbol["role"] else words
+    words = LOOKS[symbol.state].words
+    return f"{words} (in {symbol.role})" if symbol.role else words

@@ -3,94 +3,106 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from critpath.text.phrases import KINDS
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
+if TYPE_CHECKING:
+    from critpath.documents import (
+        AlignedEntry,
+        CauseEntry,
+        ComparisonDocument,
+        DurationTest,
+        ExecutionEntry,
+        FindingEntry,
+        StateEntry,
+    )
+
+Ranked = TypeVar("Ranked", "ExecutionEntry", "AlignedEntry")
+
 _ALL = 1.05  # a share up to this is all of it: what else there is varies, too
 
 
-def headline(document: dict[str, Any]) -> str:
+def headline(document: ComparisonDocument) -> str:
     """Return the verdict in one sentence, for example ``OK: no anomaly in ...``.
 
     An anomaly is told by its largest cause, everything else by its first reason;
     text of the trace in it is not yet safe to show.
     """
-    verdict = document["verdict"]
-    told = [cause["sentence"] for cause in document["causes"]] if verdict == "anomaly" else []
-    told += document["reasons"]
+    verdict = document.verdict
+    told = [cause.sentence for cause in document.causes] if verdict == "anomaly" else []
+    told += document.reasons
     return f"{verdict.upper()}: {told[0] if told else _without_reason(document)}"
 
 
-def further_reasons(document: dict[str, Any]) -> list[str]:
+def further_reasons(document: ComparisonDocument) -> list[str]:
     """Return the reasons that the headline does not already tell."""
     first = headline(document)
-    return [reason for reason in document["reasons"] if not first.endswith(f": {reason}")]
+    return [reason for reason in document.reasons if not first.endswith(f": {reason}")]
 
 
-def _without_reason(document: dict[str, Any]) -> str:
-    sizes = {which: document["sets"][which]["executions"] for which in ("normal", "sample")}
+def _without_reason(document: ComparisonDocument) -> str:
+    sizes = {which: document.sets[which].executions for which in ("normal", "sample")}
     sentence = f"{plural(sizes['sample'], 'execution')} against {sizes['normal']:,}"
-    if document["verdict"] == "ok":
+    if document.verdict == "ok":
         return f"no anomaly in {sentence}"
-    if document["verdict"] == "anomaly":
-        return f"{plural(document['outliers']['anomalous'], 'anomalous execution')}: {sentence}"
+    if document.verdict == "anomaly":
+        return f"{plural(document.outliers.anomalous, 'anomalous execution')}: {sentence}"
     return sentence
 
 
-def sensitivity(document: dict[str, Any]) -> str | None:
+def sensitivity(document: ComparisonDocument) -> str | None:
     """Return what change these sets could have shown, None where it is not known."""
-    detection = document["detection"]
-    if not detection["enough"]:
+    detection = document.detection
+    if not detection.enough:
         return (
-            f"The smaller set needs {plural(detection['needed'], 'execution')} before the test "
-            f"can decide at level {figure(detection['alpha'])}."
+            f"The smaller set needs {plural(detection.needed, 'execution')} before the test "
+            f"can decide at level {figure(detection.alpha)}."
         )
-    if detection["detectable"] is None:
+    if detection.detectable is None:
         return None
-    total = next((s for s in document["states"] if s["state"] == "total"), None)
-    mean = total["normal_mean"] if total else None
-    share = f" ({format_share(detection['detectable'] / mean)})" if mean else ""
-    what = "total of what decides" if detection.get("whole") else "mean duration"
+    total = next((s for s in document.states if s.state == "total"), None)
+    mean = total.normal_mean if total else None
+    share = f" ({format_share(detection.detectable / mean)})" if mean else ""
+    what = "total of what decides" if detection.whole else "mean duration"
     return (
         f"The smallest change of the {what} that would have shown: "
-        f"{format_ns(detection['detectable'], sign=True)}{share}."
+        f"{format_ns(detection.detectable, sign=True)}{share}."
     )
 
 
-def difference(document: dict[str, Any]) -> str | None:
+def difference(document: ComparisonDocument) -> str | None:
     """Return the difference of the mean durations with its interval, None if unknown."""
-    total = next((s for s in document["states"] if s["state"] == "total"), None)
-    if total is None or None in {total["effect"], total["effect_low"], total["effect_high"]}:
+    total = next((s for s in document.states if s.state == "total"), None)
+    if total is None or None in {total.effect, total.effect_low, total.effect_high}:
         return None
-    floor = f"increases below {duration(document['detection']['floor'])} are not judged."
-    whole = document["detection"].get("whole")
+    floor = f"increases below {duration(document.detection.floor)} are not judged."
+    whole = document.detection.whole
     if not whole:
         return f"Mean duration: {_with_interval(total)}; {floor}"
     real = f" Mean duration, all states: {_with_interval(whole)}."
     return f"Total of what decides: {_with_interval(total)}; {floor}{real}"
 
 
-def _with_interval(test: dict[str, Any]) -> str:
-    return f"{duration(test['effect'], sign=True)} (95 % interval {interval(test)})"
+def _with_interval(test: StateEntry | DurationTest) -> str:
+    return f"{duration(test.effect, sign=True)} (95 % interval {interval(test)})"
 
 
-def name_of(document: dict[str, Any], state: dict[str, Any]) -> str:
+def name_of(document: ComparisonDocument, state: StateEntry) -> str:
     """Return what a table calls a state; of the total, whether that is of some states."""
-    if state["state"] == "total" and document["detection"].get("whole"):
+    if state.state == "total" and document.detection.whole:
         return "total of what decides"
-    return str(state["state"])
+    return state.state
 
 
-def by_the_paper(document: dict[str, Any]) -> str:
+def by_the_paper(document: ComparisonDocument) -> str:
     """Return what the paper's rules say of the states, and what that is worth."""
-    rules = ("average_fires", "probability_fires")
-    fired = [s["state"] for s in document["states"] if any(s[rule] for rule in rules)]
+    fired = [s.state for s in document.states if s.average_fires or s.probability_fires]
     fired = [name for name in fired if name != "total"]
-    rate = share(document["detection"]["paper_false_alarms"])
+    rate = share(document.detection.paper_false_alarms)
     said = f"they do in {rate} of random splits of these executions"
     if not fired:
         return f"The paper's rules fire for no state; {said}."
@@ -102,30 +114,30 @@ def duration(ns: float | None, *, sign: bool = False) -> str:
     return "-" if ns is None else format_ns(ns, sign=sign)
 
 
-def kind_of(aligned: dict[str, Any], finding: dict[str, Any]) -> str:
+def kind_of(aligned: AlignedEntry, finding: FindingEntry) -> str:
     """Return how a finding differs, and that normal executions differ as much if they do.
 
     That is said where enough of them were aligned to tell.
     """
-    kind = KINDS.get(finding["kind"], finding["kind"])
-    usual = not finding["abnormal"] and not aligned["note"]
+    kind = KINDS.get(finding.kind, finding.kind)
+    usual = not finding.abnormal and not aligned.note
     return f"{kind} (not unusual)" if usual else kind
 
 
 def what_differs(
-    aligned: dict[str, Any], finding: dict[str, Any], name: Callable[[str], str] = str
+    aligned: AlignedEntry, finding: FindingEntry, name: Callable[[str], str] = str
 ) -> str:
     """Return a finding in a few words: state, qualifier, how it differs.
 
     ``name`` is how names of the trace are to stand in it.
     """
-    detail = f" {name(finding['detail'])}" if finding["detail"] else ""
-    return f"{finding['state']}{detail}, {kind_of(aligned, finding)}"
+    detail = f" {name(finding.detail)}" if finding.detail else ""
+    return f"{finding.state}{detail}, {kind_of(aligned, finding)}"
 
 
-def place_of(finding: dict[str, Any]) -> str:
+def place_of(finding: FindingEntry) -> str:
     """Return where a finding begins in the trace, to the microsecond."""
-    whole, rest = divmod(int(finding["begin"]), NS_PER_S)
+    whole, rest = divmod(int(finding.begin), NS_PER_S)
     return f"{whole}.{rest // 1000:06d} s"
 
 
@@ -151,18 +163,18 @@ def share_of_excess(value: float | None) -> str:
     return f"{format_share(min(value, 1.0))} of the whole excess"
 
 
-def main_causes(document: dict[str, Any], most: int) -> list[dict[str, Any]]:
+def main_causes(document: ComparisonDocument, most: int) -> list[CauseEntry]:
     """Return the causes to list: the minor ones not among them, at most `most`."""
-    return [cause for cause in document["causes"] if not cause.get("minor")][:most]
+    return [cause for cause in document.causes if not cause.minor][:most]
 
 
-def cause_sentence(cause: dict[str, Any]) -> str:
+def cause_sentence(cause: CauseEntry) -> str:
     """Return a cause as every report lists it: its sentence, and its share where it has one."""
-    part = share_of_excess(cause["share"])
-    return f"{cause['sentence']}: {part}" if part else str(cause["sentence"])
+    part = share_of_excess(cause.share)
+    return f"{cause.sentence}: {part}" if part else cause.sentence
 
 
-def other_causes(document: dict[str, Any], shown: int) -> str:
+def other_causes(document: ComparisonDocument, shown: int) -> str:
     """Return what a list of causes leaves out, in one line; "" where that is nothing.
 
     Parameters
@@ -172,11 +184,11 @@ def other_causes(document: dict[str, Any], shown: int) -> str:
         How many of `main_causes` are listed.
     """
     listed = main_causes(document, shown)
-    rest = [cause for cause in document["causes"] if cause not in listed]
+    rest = [cause for cause in document.causes if cause not in listed]
     if not rest:
         return ""
-    executions = {position for cause in rest for position in cause["positions"]}
-    total = sum((cause["contribution"] or 0.0) * len(cause["positions"]) for cause in rest)
+    executions = {position for cause in rest for position in cause.positions}
+    total = sum((cause.contribution or 0.0) * len(cause.positions) for cause in rest)
     return (
         f"and {plural(len(rest), 'smaller difference')} in "
         f"{plural(len(executions), 'execution')}, {format_ns(total, sign=True)} in all"
@@ -204,7 +216,7 @@ class Amount:
     share: str
 
 
-def account(document: dict[str, Any], shown: int) -> tuple[Amount, tuple[Amount, ...]] | None:
+def account(document: ComparisonDocument, shown: int) -> tuple[Amount, tuple[Amount, ...]] | None:
     """Return the whole excess of the executions examined and the parts that make it up.
 
     Parameters
@@ -221,14 +233,14 @@ def account(document: dict[str, Any], shown: int) -> tuple[Amount, tuple[Amount,
         left out, and the last is the rest, so the parts' ``ns`` add up to the whole's.
         None where nothing was examined.
     """
-    excess = [one["excess"] for one in document["aligned"]]
-    if not excess or None in excess:
+    excess = [one.excess for one in document.aligned if one.excess is not None]
+    if not excess or len(excess) < len(document.aligned):
         return None
     listed = main_causes(document, shown)
     sums: dict[str, list[float]] = {
         "listed": [_in_all(c) for c in listed if _in_all(c) >= 0],
         "that went the other way": [_in_all(c) for c in listed if _in_all(c) < 0],
-        "in smaller differences": [_in_all(c) for c in document["causes"] if c not in listed],
+        "in smaller differences": [_in_all(c) for c in document.causes if c not in listed],
     }
     parts = [(words, sum(found)) for words, found in sums.items() if found]
     whole = float(sum(excess))
@@ -252,7 +264,7 @@ def account(document: dict[str, Any], shown: int) -> tuple[Amount, tuple[Amount,
     return first, tuple(rest)
 
 
-def account_sentence(document: dict[str, Any], shown: int) -> str:
+def account_sentence(document: ComparisonDocument, shown: int) -> str:
     """Return the account as one sentence whose figures add up; "" where there is none."""
     found = account(document, shown)
     if found is None:
@@ -262,8 +274,8 @@ def account_sentence(document: dict[str, Any], shown: int) -> str:
     return f"The whole excess, {whole.shown} {whole.words}: {', '.join(said)}."
 
 
-def _in_all(cause: dict[str, Any]) -> float:
-    return float((cause["contribution"] or 0.0) * len(cause["positions"]))
+def _in_all(cause: CauseEntry) -> float:
+    return float((cause.contribution or 0.0) * len(cause.positions))
 
 
 _MOST_WHOLES: Final = 10
@@ -288,9 +300,9 @@ def _adding_up(whole: int, parts: Sequence[float], step: float) -> list[int]:
     return floors
 
 
-def unexplained(document: dict[str, Any]) -> str:
+def unexplained(document: ComparisonDocument) -> str:
     """Return what the findings leave over, "" where nothing was examined."""
-    rest = [one["unexplained"] for one in document["aligned"] if one["unexplained"] is not None]
+    rest = [one.unexplained for one in document.aligned if one.unexplained is not None]
     if not rest:
         return ""
     mean = sum(rest) / len(rest)
@@ -313,56 +325,59 @@ def left_out(count: int, noun: str) -> str:
     return f"{plural(count, noun)} left out; the JSON has them all." if count > 0 else ""
 
 
-def states_by_weight(document: dict[str, Any]) -> list[dict[str, Any]]:
+def states_by_weight(document: ComparisonDocument) -> list[StateEntry]:
     """Return the states without the total: flagged ones first, then by how much they changed."""
-    states = [s for s in document["states"] if s["state"] != "total"]
-    return sorted(states, key=lambda s: (not s["flagged"], -abs(s["effect"] or 0), s["state"]))
+    states = [s for s in document.states if s.state != "total"]
+    return sorted(states, key=lambda s: (not s.flagged, -abs(s.effect or 0), s.state))
 
 
-def flag(state: dict[str, Any]) -> str:
+def flag(state: StateEntry) -> str:
     """Return what a table says of a state that the test flags, "" of others.
 
     At another level than error, where it decides nothing, that is the level.
     """
-    if not state["flagged"]:
+    if not state.flagged:
         return ""
-    level = state.get("level", "error")
-    return str(level) if level != "error" else "new" if state["new_state"] else "yes"
+    if state.level != "error":
+        return state.level
+    return "new" if state.new_state else "yes"
 
 
-def interval(state: dict[str, Any]) -> str:
+def interval(state: StateEntry | DurationTest) -> str:
     """Return the 95 % interval of a state's effect, a dash where there is none."""
-    ends = [state["effect_low"], state["effect_high"]]
-    if None in ends:
+    low, high = state.effect_low, state.effect_high
+    if low is None or high is None:
         return "-"
-    return " to ".join(format_ns(end, sign=True) for end in ends)
+    return f"{format_ns(low, sign=True)} to {format_ns(high, sign=True)}"
 
 
-def mostly(document: dict[str, Any], row: dict[str, Any], name: Callable[[str], str] = str) -> str:
+def mostly(
+    document: ComparisonDocument, row: ExecutionEntry, name: Callable[[str], str] = str
+) -> str:
     """Return what an anomalous execution's excess is, in a few words.
 
     ``name`` is how names of the trace are to stand in it.
     """
-    findings = findings_of(document, row["position"])
+    findings = findings_of(document, row.position)
     if not findings:
-        return name(row["symbol"]) if row["symbol"] else ""
+        return name(row.symbol) if row.symbol else ""
     first = findings[0]
-    detail = f" {name(first['detail'])}" if first["detail"] else ""
-    where = f" in {name(first['comm'])}" if first["role"] else ""
-    return f"{first['state']}{detail}{where}, {KINDS.get(first['kind'], first['kind'])}"
+    detail = f" {name(first.detail)}" if first.detail else ""
+    where = f" in {name(first.comm)}" if first.role else ""
+    return f"{first.state}{detail}{where}, {KINDS.get(first.kind, first.kind)}"
 
 
-def by_excess(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def by_excess(rows: Iterable[Ranked]) -> list[Ranked]:
     """Return executions or alignments, the largest excess first, then by position."""
-    return sorted(rows, key=lambda r: (-(r["excess"] or 0), r["position"]))
+    return sorted(rows, key=lambda r: (-(r.excess or 0), r.position))
 
 
-def anomalous(document: dict[str, Any]) -> list[dict[str, Any]]:
+def anomalous(document: ComparisonDocument) -> list[ExecutionEntry]:
     """Return the anomalous executions, the largest excess first."""
-    return by_excess([row for row in document["executions"] if row["anomalous"]])
+    return by_excess([row for row in document.executions if row.anomalous])
 
 
-def findings_of(document: dict[str, Any], position: int) -> list[dict[str, Any]]:
+def findings_of(document: ComparisonDocument, position: int) -> list[FindingEntry]:
     """Return the findings of one sample execution, by rank."""
-    mine = [f for f in document["findings"] if f["position"] == position]
-    return sorted(mine, key=lambda f: f["rank"])
+    mine = [f for f in document.findings if f.position == position]
+    return sorted(mine, key=lambda f: f.rank)

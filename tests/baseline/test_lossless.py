@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath import pipeline
+from critpath.documents import ComparisonDocument
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.store import save_paths
@@ -49,10 +50,10 @@ def saved(extracted, tmp_path_factory):
     return save
 
 
-def answer(normal, sample) -> dict:
+def answer(normal, sample) -> ComparisonDocument:
     document = comparison_document(pipeline.compare(normal, sample))
-    for one in document["sets"].values():
-        one["sources"] = [source.rpartition("/")[2] for source in one["sources"]]
+    for one in (document.sets.normal, document.sets.sample):
+        one.sources = [source.rpartition("/")[2] for source in one.sources]
     return document
 
 

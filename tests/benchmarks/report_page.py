@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from critpath.documents import ComparisonDocument
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 
@@ -97,14 +98,14 @@ def load(place: Path, name: str) -> ModuleType:
     return module
 
 
-def many_executions(factory: ModuleType) -> dict[str, Any]:
+def many_executions(factory: ModuleType) -> ComparisonDocument:
     comparison = factory.comparison(
         samples=EXECUTIONS, anomalous=EXECUTIONS, columns=COLUMNS, normals=20
     )
     return comparison_document(comparison)
 
 
-def many_rows(factory: ModuleType) -> dict[str, Any]:
+def many_rows(factory: ModuleType) -> ComparisonDocument:
     rng = np.random.default_rng(7)
     normal = [factory.draw(rng, COLUMNS, late=False) for _ in range(ROWS - 1)]
     sample = factory.draw(rng, COLUMNS, late=True)
@@ -141,7 +142,7 @@ def told(values: list[float]) -> str:
     return f"median {statistics.median(ranked):.1f}, p95 {p95:.1f}, max {ranked[-1]:.1f} ms"
 
 
-def measure(browser: ModuleType, name: str, document: dict[str, Any], home: Path) -> None:
+def measure(browser: ModuleType, name: str, document: ComparisonDocument, home: Path) -> None:
     begin = time.perf_counter()
     page = home / f"{name}.html"
     page.write_text(render_html(document), encoding="utf-8")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from critpath.documents import ComparisonDocument
+from critpath.report.document.as_json import load_document
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 
@@ -85,7 +87,7 @@ def real(
     critpath: Callable[..., Any],
     guest: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, dict[str, Any]]:
+) -> tuple[Path, ComparisonDocument]:
     """Return the page and the document of a guest's comparison, made by the command."""
     home = tmp_path_factory.mktemp("real")
     run = critpath(
@@ -94,5 +96,5 @@ def real(
         cwd=home,
     )
     assert run.returncode == 1, run.stderr
-    document = json.loads((home / "report.json").read_text(encoding="utf-8"))
+    document = load_document((home / "report.json").read_text(encoding="utf-8"))
     return home / "report.html", document

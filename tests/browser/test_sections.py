@@ -8,11 +8,11 @@ from critpath.text import verdict
 def test_a_causes_link_leads_to_its_finding(show, real):
     place, document = real
     cause = verdict.main_causes(document, 40)[0]
-    position = cause["positions"][-1]
+    position = cause.positions[-1]
     rank = min(
-        document["findings"][i]["rank"]
-        for i in cause["findings"]
-        if document["findings"][i]["position"] == position
+        document.findings[i].rank
+        for i in cause.findings
+        if document.findings[i].position == position
     )
     page = show(place)
     click = "document.querySelector(`#causes a[href='#${arguments[0]}']`).click()"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
+from msgspec import structs
 
 from critpath.report.document.as_json import load_document
 from critpath.report.document.comparison import comparison_document
@@ -86,9 +87,9 @@ def test_the_report_of_real_recordings_opens_under_its_policy(show, real):
     headline = verdict.headline(document).partition(": ")[2].replace("`", "")
     assert headline in page.text("h1")
     for cause in verdict.main_causes(document, 40):
-        assert cause["sentence"].replace("`", "") in page.text("#causes")
+        assert cause.sentence.replace("`", "") in page.text("#causes")
     assert len(page.all("#clusters svg")) >= 1
-    assert len(page.all(ARTICLE)) == len(document["aligned"]) > 1
+    assert len(page.all(ARTICLE)) == len(document.aligned) > 1
     first_canvas(page)
     assert page.one("#aligned .still").get_attribute("hidden")
     # The drawing has colours of its own: it is not an empty canvas.
@@ -97,8 +98,8 @@ def test_the_report_of_real_recordings_opens_under_its_policy(show, real):
 
 def test_keys_and_buttons_move_through_the_alignment(show, long_one):
     place, document = long_one
-    columns = document["aligned"][0]["columns"]
-    ranked = [f["columns"][0] + 1 for f in verdict.findings_of(document, 0)]
+    columns = document.aligned[0].columns
+    ranked = [f.columns[0] + 1 for f in verdict.findings_of(document, 0)]
     page = show(place)
     first_canvas(page)
     assert column_at(page) == ranked[0]
@@ -145,27 +146,27 @@ def test_true_time_keeps_the_zoom(show, long_one):
 
 def test_a_finding_is_only_on_the_columns_of_its_symbol(show, real):
     place, document = real
-    one = verdict.by_excess(document["aligned"])[0]
+    one = verdict.by_excess(document.aligned)[0]
     page = show(place)
     first_canvas(page)
     press(page, Keys.HOME)
     told = {}
-    for column in range(one["columns"]):
+    for column in range(one.columns):
         told[column] = set(map(int, re.findall(r"Finding (\d+):", page.text("#aligned .about"))))
         press(page, Keys.ARROW_RIGHT)
-    symbols = [document["symbols"][code]["name"] for code in one["rows"][-1]["symbols"]]
-    findings = verdict.findings_of(document, one["position"])
+    symbols = [document.symbols[code].name for code in one.rows[-1].symbols]
+    findings = verdict.findings_of(document, one.position)
     assert len(findings) > 2
     for finding in findings:
-        name = finding["state"] + (f"@{finding['role']}" if finding["role"] else "")
-        mine = {c for c in range(*finding["columns"]) if symbols[c] == name}
-        assert {c for c, ranks in told.items() if finding["rank"] in ranks} == mine
+        name = finding.state + (f"@{finding.role}" if finding.role else "")
+        mine = {c for c in range(*finding.columns) if symbols[c] == name}
+        assert {c for c, ranks in told.items() if finding.rank in ranks} == mine
 
 
 def test_findings_beyond_the_alignment_break_nothing(show, factory, tmp_path):
     document = comparison_document(factory.comparison(columns=20, anomalous=1))
-    for finding in document["findings"]:
-        finding["columns"] = [500, 510]
+    for finding in document.findings:
+        finding.columns = [500, 510]
     place = tmp_path / "report.html"
     place.write_text(render_html(document), encoding="utf-8")
     page = show(place)
@@ -198,13 +199,13 @@ def test_the_mouse_drags_and_zooms(show, long_one):
 
 def test_a_click_pins_the_details_with_times_to_paste(show, real):
     place, document = real
-    one = verdict.by_excess(document["aligned"])[0]
+    one = verdict.by_excess(document.aligned)[0]
     page = show(place)
     first_canvas(page)
     # Further on, where the thread on the path is another one than before.
-    segments = one["segments"]
-    woken = next(i for i in range(1, len(segments)) if segments[i]["tid"] != segments[i - 1]["tid"])
-    press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[woken]["column"], Keys.ENTER)
+    segments = one.segments
+    woken = next(i for i in range(1, len(segments)) if segments[i].tid != segments[i - 1].tid)
+    press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[woken].column, Keys.ENTER)
     panel = page.one("#aligned .details")
     assert panel.is_displayed()
     told = {
@@ -214,45 +215,45 @@ def test_a_click_pins_the_details_with_times_to_paste(show, real):
         )
     }
     here, before = segments[woken], segments[woken - 1]
-    assert told["thread"] == f"{here['comm']} {here['tid']}"
-    assert told["cpu"] == str(here["cpu"])
+    assert told["thread"] == f"{here.comm} {here.tid}"
+    assert told["cpu"] == str(here.cpu)
     # The first change of thread is one going to sleep, the last one a wake.
-    assert told["here while this sleeps"] == f"{before['comm']} {before['tid']}"
-    if here["state"] == "WAIT_CPU":
-        assert told["ran instead"] == here["detail"]
+    assert told["here while this sleeps"] == f"{before.comm} {before.tid}"
+    if here.state == "WAIT_CPU":
+        assert told["ran instead"] == here.detail
     codes = [code.text for code in page.all("#aligned .details td code")]
-    epoch = document["sets"]["sample"]["epochs"][0]
-    assert codes[:2] == [str(here["begin"]), str(here["end"])]
+    epoch = document.sets.sample.epochs[0]
+    assert codes[:2] == [str(here.begin), str(here.end)]
     assert codes[2:4] == [
-        f"{here[name] // 10**9}.{here[name] % 10**9:09d}" for name in ("begin", "end")
+        f"{moment // 10**9}.{moment % 10**9:09d}" for moment in (here.begin, here.end)
     ]
-    whole = datetime.fromtimestamp((here["begin"] + epoch) // 10**9, UTC)
-    assert codes[4] == f"{whole:%Y-%m-%dT%H:%M:%S}.{(here['begin'] + epoch) % 10**9:09d}Z"
+    whole = datetime.fromtimestamp((here.begin + epoch) // 10**9, UTC)
+    assert codes[4] == f"{whole:%Y-%m-%dT%H:%M:%S}.{(here.begin + epoch) % 10**9:09d}Z"
     press(page, Keys.ESCAPE)
     assert not panel.is_displayed()
-    back = max(i for i in range(1, len(segments)) if segments[i]["tid"] != segments[i - 1]["tid"])
-    press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[back]["column"], Keys.ENTER)
+    back = max(i for i in range(1, len(segments)) if segments[i].tid != segments[i - 1].tid)
+    press(page, Keys.HOME, *[Keys.ARROW_RIGHT] * segments[back].column, Keys.ENTER)
     waker = segments[back - 1]
-    assert f"woken by{waker['comm']} {waker['tid']}" in panel.get_attribute("textContent")
+    assert f"woken by{waker.comm} {waker.tid}" in panel.get_attribute("textContent")
 
 
 def test_times_near_the_end_of_64_bits_keep_every_digit(show, factory, tmp_path):
     document = comparison_document(factory.comparison(columns=20, anomalous=1))
-    one = document["aligned"][0]
-    shift = 2**63 - 1 - one["segments"][-1]["end"]
-    for segment in one["segments"]:
-        segment["begin"] += shift
-        segment["end"] += shift
-    document["sets"]["sample"]["epochs"] = [0]
+    one = document.aligned[0]
+    shift = 2**63 - 1 - one.segments[-1].end
+    for segment in one.segments:
+        segment.begin += shift
+        segment.end += shift
+    document.sets.sample.epochs = [0]
     place = tmp_path / "report.html"
     place.write_text(render_html(document), encoding="utf-8")
     page = show(place)
     first_canvas(page)
-    last = one["segments"][-1]
-    gaps = one["columns"] - 1 - last["column"]
+    last = one.segments[-1]
+    gaps = one.columns - 1 - last.column
     press(page, Keys.END, *[Keys.ARROW_LEFT] * gaps, Keys.ENTER)
     codes = [code.text for code in page.all("#aligned .details td code")]
-    assert codes[:2] == [str(last["begin"]), str(2**63 - 1)]
+    assert codes[:2] == [str(last.begin), str(2**63 - 1)]
     assert codes[3] == "9223372036.854775807"
     assert "UTC" not in page.text("#aligned .details")
 
@@ -273,16 +274,16 @@ def test_copying_takes_exactly_the_text_or_selects_it(show, real):
 
 def test_filters_hide_and_count_what_does_not_match(show, real, tmp_path):
     document = copy.deepcopy(real[1])
-    ranked = verdict.by_excess(document["aligned"])
+    ranked = verdict.by_excess(document.aligned)
     # Two threads of one kind, one entry of the filter.
-    having = {one["position"] for one in ranked[:2]}
+    having = {one.position for one in ranked[:2]}
     for i, one in enumerate(ranked[:2]):
-        one["segments"][0].update(comm=f"reporter-{i}", tid=-1 if i else 15729)
+        one.segments[0].comm, one.segments[0].tid = f"reporter-{i}", -1 if i else 15729
     place = tmp_path / "report.html"
     place.write_text(render_html(document), encoding="utf-8")
     page = show(place)
     first_canvas(page)
-    total = len(document["aligned"])
+    total = len(document.aligned)
     said = "#aligned .filters .said"
     assert f"{total} executions listed, 0 hidden" in page.text(said)
     names = [option.text for option in page.all("#filter-thread option")]
@@ -301,7 +302,7 @@ def test_filters_hide_and_count_what_does_not_match(show, real, tmp_path):
     assert all(article.is_displayed() for article in page.all(ARTICLE))
     assert page.one("#filter-thread").get_attribute("value") == ""
     # A thread whose tid is not known has no number.
-    second = f"#x{ranked[1]['position']}"
+    second = f"#x{ranked[1].position}"
     page.run("document.querySelector(arguments[0]).scrollIntoView()", second)
     page.until("return document.querySelector(arguments[0] + ' canvas')", second)
     page.one(f"{second} canvas").send_keys(Keys.HOME)
@@ -322,45 +323,43 @@ def test_a_filter_by_state_dims_the_other_cells(show, real):
 
 def test_links_lead_to_a_finding_on_load_and_later(show, real):
     place, document = real
-    ranked = verdict.by_excess(document["aligned"])
+    ranked = verdict.by_excess(document.aligned)
     one = ranked[1]
-    finding = verdict.findings_of(document, one["position"])[1]
-    page = show(place, f"#execution={quote(one['execution'])}&finding={finding['rank']}")
-    inside = f"#x{one['position']}"
+    finding = verdict.findings_of(document, one.position)[1]
+    page = show(place, f"#execution={quote(one.execution)}&finding={finding.rank}")
+    inside = f"#x{one.position}"
     page.until("return document.querySelector(arguments[0] + ' tr.chosen')", inside)
     page.settle()
-    at = f"Column {finding['columns'][0] + 1} of {one['columns']}"
+    at = f"Column {finding.columns[0] + 1} of {one.columns}"
     page.until(
         "return document.querySelector(arguments[0]).textContent.startsWith(arguments[1])",
         f"{inside} .about",
         at,
     )
-    assert page.text(f"{inside} tr.chosen .rank") == str(finding["rank"])
+    assert page.text(f"{inside} tr.chosen .rank") == str(finding.rank)
     top = page.run(f"return document.querySelector('{inside}').getBoundingClientRect().top")
     assert 0 <= top < 300
     other = ranked[0]
-    page.run("location.hash = arguments[0]", f"#execution={quote(other['execution'])}&finding=1")
-    page.until(
-        "return document.querySelector(arguments[0] + ' tr.chosen')", f"#x{other['position']}"
-    )
+    page.run("location.hash = arguments[0]", f"#execution={quote(other.execution)}&finding=1")
+    page.until("return document.querySelector(arguments[0] + ' tr.chosen')", f"#x{other.position}")
 
 
 def test_choosing_a_finding_makes_the_address_a_link(show, real):
     place, document = real
-    one = verdict.by_excess(document["aligned"])[0]
+    one = verdict.by_excess(document.aligned)[0]
     page = show(place)
     first_canvas(page)
-    page.one(f"#x{one['position']} tbody tr:nth-child(2) .rank").click()
+    page.one(f"#x{one.position} tbody tr:nth-child(2) .rank").click()
     page.settle()
     address = page.driver.current_url
-    assert address.endswith(f"#execution={quote(one['execution'])}&finding=2")
+    assert address.endswith(f"#execution={quote(one.execution)}&finding=2")
     page = show(place, "#" + address.partition("#")[2])
     page.until("return document.querySelector('tr.chosen .rank')?.textContent === '2'")
 
 
 def test_a_click_on_a_mark_in_the_drawing_chooses_its_finding(show, real):
     place, document = real
-    one = verdict.by_excess(document["aligned"])[0]
+    one = verdict.by_excess(document.aligned)[0]
     page = show(place)
     canvas = first_canvas(page)
     # The label of the chosen finding is the only box of its colour below the cells.
@@ -382,17 +381,17 @@ def test_a_click_on_a_mark_in_the_drawing_chooses_its_finding(show, real):
     chain.move_to_element_with_offset(canvas, x - size["width"] // 2, y - size["height"] // 2)
     chain.click().perform()
     page.settle()
-    assert page.driver.current_url.endswith(f"#execution={quote(one['execution'])}&finding=1")
+    assert page.driver.current_url.endswith(f"#execution={quote(one.execution)}&finding=1")
     assert page.text("#aligned tr.chosen .rank") == "1"
     assert page.one("#aligned .details").is_displayed()
 
 
 def test_a_group_of_many_rows_scrolls_inside_its_drawing(show, factory, tmp_path):
     document = comparison_document(factory.comparison(normals=17, samples=1, anomalous=1))
-    one = document["aligned"][0]
-    one["rows"] = [
-        {**one["rows"][i % 17], "id": f"n{i}"} for i in range(200)
-    ] + one["rows"][-1:]  # fmt: skip
+    one = document.aligned[0]
+    one.rows = [
+        structs.replace(one.rows[i % 17], id=f"n{i}") for i in range(200)
+    ] + one.rows[-1:]  # fmt: skip
     place = tmp_path / "report.html"
     place.write_text(render_html(document), encoding="utf-8")
     page = show(place, size=(1400, 900))
@@ -437,8 +436,8 @@ def test_unknown_links_are_said_and_do_nothing(show, real):
     page.until("return !document.querySelector('.complaint').hidden")
     assert "no such<b>" in page.text(".complaint")
     assert page.run("return scrollY") == 0
-    one = document["aligned"][0]
-    page.run("location.hash = arguments[0]", f"#execution={quote(one['execution'])}&finding=999")
+    one = document.aligned[0]
+    page.run("location.hash = arguments[0]", f"#execution={quote(one.execution)}&finding=999")
     page.until("return document.querySelector('.complaint').textContent.includes('999')")
 
 
@@ -455,21 +454,21 @@ def test_an_unknown_link_is_said_where_one_looks(show, real):
 def test_names_are_short_where_room_is_and_full_where_one_looks(show, factory, tmp_path):
     document = comparison_document(factory.comparison(columns=20, samples=3, anomalous=2))
     factory.unnamed(document)
-    one = verdict.by_excess(document["aligned"])[0]
+    one = verdict.by_excess(document.aligned)[0]
     place = tmp_path / "report.html"
     place.write_text(render_html(document), encoding="utf-8")
     page = show(place)
     first_canvas(page)
-    full, tid = one["execution"], one["execution"].partition("@")[0]
-    assert page.text(f"#x{one['position']} h3").startswith(f"Execution {tid}@…")
-    assert full not in page.text(f"#x{one['position']} h3")
+    full, tid = one.execution, one.execution.partition("@")[0]
+    assert page.text(f"#x{one.position} h3").startswith(f"Execution {tid}@…")
+    assert full not in page.text(f"#x{one.position} h3")
     assert full in page.text("#executions")
     options = [option.text for option in page.all("#pick option")][1:]
     assert not any("@3842" in option for option in options)
-    assert len(set(options)) == len(document["aligned"])
+    assert len(set(options)) == len(document.aligned)
     # A normal row: short in the status line, in full in its details.
     press(page, Keys.ARROW_UP)
-    name = one["rows"][-2]["id"]
+    name = one.rows[-2].id
     assert name not in page.text("#aligned .about")
     press(page, Keys.ENTER)
     assert f"execution{name}" in page.text("#aligned .details dl")
@@ -512,24 +511,24 @@ def test_executions_without_a_drawing_open_when_chosen(show, factory, tmp_path, 
     first_canvas(page)
     assert len(page.all(ARTICLE)) == 3
     assert "5 of those listed are drawn when chosen" in page.text(".filters .said")
-    last = verdict.by_excess(document["aligned"])[-1]
+    last = verdict.by_excess(document.aligned)[-1]
     page.run(
         "const s = document.querySelector('#pick'); s.value = arguments[0];"
         "s.dispatchEvent(new Event('change'))",
-        str(last["position"]),
+        str(last.position),
     )
-    inside = f"#x{last['position']}"
+    inside = f"#x{last.position}"
     page.until("return document.querySelector(arguments[0] + ' .about')?.textContent", inside)
-    assert page.driver.current_url.endswith(f"#execution={last['execution']}")
+    assert page.driver.current_url.endswith(f"#execution={last.execution}")
     assert "left out for size" in page.text(f"{inside} figcaption")
     assert page.text(f"{inside} .rank") == "1"
     # The table of executions leads there as well, though its link needs the script.
-    other = verdict.by_excess(document["aligned"])[-2]
-    named = f"#executions span[data-position='{other['position']}'] a"
+    other = verdict.by_excess(document.aligned)[-2]
+    named = f"#executions span[data-position='{other.position}'] a"
     page.run("document.querySelector(arguments[0]).click()", named)
     page.until(
         "return document.querySelector(arguments[0] + ' .about')?.textContent",
-        f"#x{other['position']}",
+        f"#x{other.position}",
     )
 
 

@@ -60,9 +60,9 @@ def test_the_same_facts_are_there_without_scripts(show, driver, real):
     assert with_scripts == without
     headline = verdict.headline(document).partition(": ")[2]
     assert headline.replace("`", "") in without["verdict"]
-    assert len(without["states"]) == len(document["states"])
-    assert len(without["findings"]) == len(document["findings"])
-    assert len(without["drawings"]) == len(document["aligned"])
+    assert len(without["states"]) == len(document.states)
+    assert len(without["findings"]) == len(document.findings)
+    assert len(without["drawings"]) == len(document.aligned)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

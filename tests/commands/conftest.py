@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -61,6 +61,14 @@ def make_paths(count: int = 2, source: str = "trace") -> PathSet:
     )
 
 
+class Saved(msgspec.Struct):
+    """A document of one figure, or of a path."""
+
+    format: str
+    a: int
+    subject: dict = {}
+
+
 @dataclass
 class Fake:
     """What the fakes were asked, and what they are to answer."""
@@ -69,7 +77,7 @@ class Fake:
     verdict: str = "ok"
     warnings: tuple[str, ...] = ()
     paths: PathSet = field(default_factory=make_paths)
-    document: dict = field(default_factory=lambda: {"format": "critpath/comparison/1", "a": 1})
+    document: Saved = field(default_factory=lambda: Saved("critpath/comparison/1", 1))
     error: BaseException | None = None
     render_error: BaseException | None = None
 
@@ -99,12 +107,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         assert isinstance(paths, CriticalPaths)
         assert losses == ()
         assert (execution, label) == (f"e{index}", "")
-        return {"format": "critpath/path/1", "subject": {"tid": tid, "comm": comm}, "n": index}
+        return Saved("critpath/path/1", index, {"tid": tid, "comm": comm})
 
     def render_html(document):
         if state.render_error is not None:
             raise state.render_error
-        return f"<p>{document['a']} \N{GREEK SMALL LETTER MU}</p>"
+        return f"<p>{document.a} \N{GREEK SMALL LETTER MU}</p>"
 
     def extracted(sources, **_):
         # What extract saved is read as it is, and damaged files are refused.
@@ -149,17 +157,19 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         },
         "critpath.report.document.path": {
             "path_document": path_document,
-            "path_json": lambda *a, **k: json.dumps(path_document(*a, **k)) + "\n",
+            "path_json": lambda *a, **k: (
+                msgspec.json.encode(path_document(*a, **k)).decode() + "\n"
+            ),
         },
         "critpath.report.document.as_json": {
-            "load_document": lambda text: {**state.document, "a": len(text)},
+            "load_document": lambda text: msgspec.structs.replace(state.document, a=len(text)),
             "to_json": to_json,
         },
         "critpath.report.text.as_text": {
-            "render_comparison": lambda d, console, **_: console.print(f"comparison {d['a']} [b]"),
+            "render_comparison": lambda d, console, **_: console.print(f"comparison {d.a} [b]"),
         },
         "critpath.report.text.path": {
-            "render_path": lambda d, console: console.print(f"path {d['subject']['tid']}"),
+            "render_path": lambda d, console: console.print(f"path {d.subject['tid']}"),
         },
         "critpath.report.html.as_html": {"render_html": render_html},
     }

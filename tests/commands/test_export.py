@@ -32,8 +32,8 @@ def factory():
 def saved(factory):
     """Return a comparison as JSON; the factory's trees have two leaves, so these have all."""
     document = comparison_document(factory.comparison())
-    for one in document["aligned"]:
-        one["tree"] = "(" + ",".join(f"{i}:1" for i in range(len(one["rows"]))) + ");"
+    for one in document.aligned:
+        one.tree = "(" + ",".join(f"{i}:1" for i in range(len(one.rows))) + ");"
     return to_json(document)
 
 

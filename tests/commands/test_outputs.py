@@ -216,13 +216,13 @@ def test_a_name_cannot_give_a_command_on_stderr(run, tmp_path, monkeypatch):
 
 
 def test_json_that_is_printed_holds_no_command(saved, run):
-    saved["warnings"] = ["##[error]x", "::error::x"]
+    saved.warnings = ["##[error]x", "::error::x"]
     Path("saved.json").write_text(to_json(saved), encoding="utf-8")
     code, out, _ = run("report", "saved.json", "--json", "-")
     assert code == 0
     assert "##[" not in out
     assert not [line for line in out.splitlines() if line.lstrip().startswith("::")]
-    assert json.loads(out)["warnings"] == saved["warnings"]
+    assert json.loads(out)["warnings"] == saved.warnings
 
 
 @pytest.mark.parametrize(("columns", "width"), [(None, 120), ("90", 90)])

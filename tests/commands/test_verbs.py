@@ -88,6 +88,7 @@ def test_compare_writes_files_and_still_prints(run, tmp_path):
     assert json.loads((tmp_path / "c.json").read_text()) == {
         "format": "critpath/comparison/1",
         "a": 1,
+        "subject": {},
     }
 
 
@@ -189,7 +190,7 @@ def test_extract_saves_what_can_be_loaded(run, fake, tmp_path):
 def test_path_of_a_thread(run, fake):
     done = run("path", "normal", "--tid", "42", "--from", "5", "--to", "9", "--format", "json")
     assert done.code == 0
-    assert [json.loads(line)["n"] for line in done.out.splitlines()] == [0, 1]
+    assert [json.loads(line)["a"] for line in done.out.splitlines()] == [0, 1]
     (((source,), options),) = fake.called("thread_paths")
     assert source == Path("normal")
     assert options == {
@@ -261,7 +262,7 @@ def test_report_of_paths(run, fake, tmp_path):
     assert len(run("report", "p.parquet", "--format", "json").out.splitlines()) == 2
     done = run("report", "p.parquet", "--html", "r.html")
     assert (done.code, "holds paths" in done.err) == (2, True)
-    fake.document = {"format": "critpath/path/1", "subject": {"tid": 7}}
+    fake.document.format, fake.document.subject = "critpath/path/1", {"tid": 7}
     (tmp_path / "one.json").write_text("{}")
     assert run("report", "one.json").out == "path 7\n"
     assert run("report", "one.json", "--html", "r.html").code == 2
@@ -373,6 +374,6 @@ def test_an_interrupt(run, fake):
 
 
 def test_a_document_that_is_no_json_is_our_fault_and_not_written(run, fake, tmp_path):
-    fake.document = {"a": float("nan")}
+    fake.document.a = float("nan")
     assert run("compare", "normal", "sample", "--json", "c.json").code == 125
     assert not (tmp_path / "c.json").exists()

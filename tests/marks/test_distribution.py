@@ -139,7 +139,7 @@ def test_a_marked_program_is_found_by_record(installed, tmp_path):
     labels = [one["label"] for one in found]
     assert set(labels) >= NAMES
     assert labels.count("coroutine") == 2
-    assert {one["id"] for one in found if one["label"] in {"block", "pair"}} == {"a b", "7"}
+    assert {one["execution"] for one in found if one["label"] in {"block", "pair"}} == {"a b", "7"}
 
 
 def test_critpath_marks_are_critpaths():

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from critpath.documents import ComparisonDocument
 from critpath.model import (
     Aligned,
     Alignment,
@@ -385,17 +386,17 @@ def comparison(
     return Analysis(**{**fields, **changes})
 
 
-def unnamed(document: dict[str, Any]) -> None:
+def unnamed(document: ComparisonDocument) -> None:
     """Name a document's executions as where the trace has no name for them: TID@BEGIN."""
     names = {"normal": {}, "sample": {}}
-    for row in document["executions"]:
-        begin = 38_420_289_508_189 + row["position"] * 73_311
-        row["id"] = names[row["set"]][row["position"]] = f"{15_894 + row['position'] % 2}@{begin}"
-    for one in document["aligned"]:
-        one["execution"] = names["sample"][one["position"]]
-        for position, row in enumerate(one["rows"][:-1]):
-            row["id"] = names["normal"][position]
-    for cause in document["causes"]:
-        cause["executions"] = [names["sample"][position] for position in cause["positions"]]
-    for finding in document["findings"]:
-        finding["execution"] = names["sample"][finding["position"]]
+    for row in document.executions:
+        begin = 38_420_289_508_189 + row.position * 73_311
+        row.id = names[row.set][row.position] = f"{15_894 + row.position % 2}@{begin}"
+    for one in document.aligned:
+        one.execution = names["sample"][one.position]
+        for position, row in enumerate(one.rows[:-1]):
+            row.id = names["normal"][position]
+    for cause in document.causes:
+        cause.executions = [names["sample"][position] for position in cause.positions]
+    for finding in document.findings:
+        finding.execution = names["sample"][finding.position]

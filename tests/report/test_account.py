@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -16,13 +17,13 @@ _CAUSES = st.lists(st.tuples(_NS, st.integers(1, 5), st.booleans()), max_size=8)
 
 
 def a_document(excess, causes=()):
-    return {
-        "aligned": [{"excess": ns, "unexplained": 0.0} for ns in excess],
-        "causes": [
-            {"contribution": ns, "positions": list(range(size)), "minor": minor, "sentence": "x"}
+    return SimpleNamespace(
+        aligned=[SimpleNamespace(excess=ns, unexplained=0.0) for ns in excess],
+        causes=[
+            SimpleNamespace(contribution=ns, positions=list(range(size)), minor=minor, sentence="x")
             for ns, size, minor in causes
         ],
-    }
+    )
 
 
 @given(st.lists(_NS, min_size=1, max_size=5), _CAUSES, st.integers(0, 6))

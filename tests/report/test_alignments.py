@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from io import StringIO
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from Bio import Align, AlignIO, Phylo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from critpath.documents import AlignedEntry, AlignedRow, AlignedStatistics, LoopEntry
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import LETTERS, Alignment, Loop, label_duration
-from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.as_json import load_document, to_json, to_plain
 from critpath.report.document.comparison import comparison_document
 from critpath.report.exports.alignments import (
     alignment_of,
@@ -27,10 +29,8 @@ FORMATS = ("fasta", "clustal", "stockholm")
 
 
 def rows_of(aligned, document=None):
-    letters = LETTERS if document is None else [s["letter"] for s in document["symbols"]]
-    return [
-        "".join("-" if s < 0 else letters[s] for s in row["symbols"]) for row in aligned["rows"]
-    ]
+    letters = LETTERS if document is None else [s.letter for s in document.symbols]
+    return ["".join("-" if s < 0 else letters[s] for s in row.symbols) for row in aligned.rows]
 
 
 def entry(symbols, ids=None, **more):
@@ -38,52 +38,57 @@ def entry(symbols, ids=None, **more):
     columns = len(symbols[0])
     ids = ids or [str(i) for i in range(len(symbols))]
     last = len(symbols) - 1
-    return {
-        "execution": ids[-1],
-        "position": last,
-        "columns": columns,
-        "score": None,
-        "tree": "(" + ",".join(str(i) for i in range(len(symbols))) + ");",
-        "rows": [
-            {
-                "set": "sample" if i == last else "normal",
-                "position": i,
-                "id": ids[i],
-                "symbols": list(row),
-                "durations": [0 if s < 0 else 1000 * (i + 1) for s in row],
-            }
+    unknown, no = [None] * columns, [False] * columns
+    return AlignedEntry(
+        execution=ids[-1],
+        position=last,
+        columns=columns,
+        left_out=0,
+        excess=None,
+        unexplained=None,
+        score=None,
+        tree="(" + ",".join(str(i) for i in range(len(symbols))) + ");",
+        rows=[
+            AlignedRow(
+                set="sample" if i == last else "normal",
+                position=i,
+                id=ids[i],
+                symbols=list(row),
+                durations=[0 if s < 0 else 1000 * (i + 1) for s in row],
+            )
             for i, row in enumerate(symbols)
         ],
-        "statistics": {
-            "probability": [0.5] * columns,
-            "normal_probability": [None] * columns,
-            "normal_symbol": [-1] * columns,
-            "mean": [None] * columns,
-            "abnormal_state": [False] * columns,
-            "abnormal_duration": [False] * columns,
-            "missing": [False] * columns,
-        },
+        statistics=AlignedStatistics(
+            probability=[0.5] * columns,
+            normal_symbol=[-1] * columns,
+            contribution=[0] * columns,
+            **dict.fromkeys(("normal_probability", "mean", "std"), unknown),
+            **dict.fromkeys(("p_structure", "p_duration"), unknown),
+            **dict.fromkeys(("abnormal_state", "abnormal_duration", "missing", "abnormal"), no),
+        ),
+        note="",
+        segments=[],
         **more,
-    }
+    )
 
 
 def document_of(*entries, symbols=64):
-    names = [{"name": f"S{i}", "letter": LETTERS[i]} for i in range(symbols)]
-    return {"symbols": names, "executions": [], "aligned": list(entries)}
+    names = [SimpleNamespace(name=f"S{i}", letter=LETTERS[i]) for i in range(symbols)]
+    return SimpleNamespace(symbols=names, executions=[], aligned=list(entries))
 
 
 @pytest.mark.parametrize("as_", FORMATS)
 @pytest.mark.parametrize("reader", [Align, AlignIO])
 def test_readers_of_biopython_give_back_the_rows(factory, as_, reader):
     document = comparison_document(factory.comparison())
-    aligned = document["aligned"][0]
+    aligned = document.aligned[0]
     read = reader.read(StringIO(write_alignments(document, [aligned], as_)), as_)
     shown = [str(row.seq) for row in read] if reader is AlignIO else list(read)
     names = [row.id for row in (read if reader is AlignIO else read.sequences)]
     assert shown == rows_of(aligned, document)
     assert names == row_names(aligned)
     assert names[0] == "n_1"
-    assert names[-1] == f"s_{aligned['execution']}"
+    assert names[-1] == f"s_{aligned.execution}"
 
 
 @pytest.mark.parametrize("as_", FORMATS)
@@ -122,47 +127,47 @@ def test_an_empty_path_is_a_row_of_gaps():
 
 def test_tracks_of_stockholm(factory):
     document = comparison_document(factory.comparison())
-    aligned = document["aligned"][0]
-    text = write_alignments(document, document["aligned"], "stockholm")
+    aligned = document.aligned[0]
+    text = write_alignments(document, document.aligned, "stockholm")
     read, second = Align.parse(StringIO(text), "stockholm")
-    assert list(second) == rows_of(document["aligned"][1], document)
-    tracks, statistics = read.column_annotations, aligned["statistics"]
-    assert {len(track) for track in tracks.values()} == {aligned["columns"]}
-    for character, p in zip(tracks["probability"], statistics["probability"], strict=True):
+    assert list(second) == rows_of(document.aligned[1], document)
+    tracks, statistics = read.column_annotations, aligned.statistics
+    assert {len(track) for track in tracks.values()} == {aligned.columns}
+    for character, p in zip(tracks["probability"], statistics.probability, strict=True):
         tenth = 10 if character == "*" else int(character)
         assert abs(tenth / 10 - p) <= 0.05 + 1e-9
-    last = aligned["rows"][-1]
+    last = aligned.rows[-1]
     for character, symbol, duration in zip(
-        tracks["duration"], last["symbols"], last["durations"], strict=True
+        tracks["duration"], last.symbols, last.durations, strict=True
     ):
         assert character == ("." if symbol < 0 else label_duration(duration))
-    for character, mean in zip(tracks["normal_duration"], statistics["mean"], strict=True):
+    for character, mean in zip(tracks["normal_duration"], statistics.mean, strict=True):
         assert character == ("." if mean is None else label_duration(mean))
-    for character, symbol in zip(tracks["normal_symbol"], statistics["normal_symbol"], strict=True):
-        assert character == ("-" if symbol < 0 else document["symbols"][symbol]["letter"])
+    for character, symbol in zip(tracks["normal_symbol"], statistics.normal_symbol, strict=True):
+        assert character == ("-" if symbol < 0 else document.symbols[symbol].letter)
     paper = {"s": "abnormal_state", "d": "abnormal_duration", "m": "missing"}
     assert set(tracks["paper"]) == {"s", "d", "m", "."} - {
-        letter for letter, name in paper.items() if not any(statistics[name])
+        letter for letter, name in paper.items() if not any(getattr(statistics, name))
     }
     for column, letter in enumerate(tracks["paper"]):
-        assert any(statistics[name][column] for name in paper.values()) == (letter != ".")
-        assert letter == "." or statistics[paper[letter]][column]
+        assert any(getattr(statistics, name)[column] for name in paper.values()) == (letter != ".")
+        assert letter == "." or getattr(statistics, paper[letter])[column]
     assert "R=RUN C=WAIT_CPU" in read.annotations["comment"]
     assert read.annotations["identifier"] == "s_1"
     record = read.sequences[0]
     assert record.annotations["set"] == "normal"
     assert record.annotations["tid"] == "1201"
     assert record.description.startswith("normal execution 1, worker [1201], ")
-    row = aligned["rows"][0]
-    present = [d for s, d in zip(row["symbols"], row["durations"], strict=True) if s >= 0]
+    row = aligned.rows[0]
+    present = [d for s, d in zip(row.symbols, row.durations, strict=True) if s >= 0]
     assert record.letter_annotations["duration"] == "".join(map(label_duration, present))
 
 
 def test_the_verdict_on_columns_is_a_track_where_there_is_one():
     one = entry([[1, 2, 3], [1, -1, 3]])
     read = Align.read(StringIO(write_alignments(document_of(one), [one], "stockholm")), "stockholm")
-    assert "abnormal" not in read.column_annotations
-    one["statistics"]["abnormal"] = [False, True, False]
+    assert read.column_annotations["abnormal"] == "..."
+    one.statistics.abnormal = [False, True, False]
     read = Align.read(StringIO(write_alignments(document_of(one), [one], "stockholm")), "stockholm")
     assert read.column_annotations["abnormal"] == ".*."
     assert "abnormal, * where" in read.annotations["comment"]
@@ -170,6 +175,7 @@ def test_the_verdict_on_columns_is_a_track_where_there_is_one():
 
 def test_loops_are_a_track_and_a_count_per_row():
     loop = {"first": 1, "last": 5, "period": 2, "iterations": [2, 1, 0]}
+    loop = LoopEntry(**loop)
     one = entry([[9, 1, 2, 1, 2, 8], [9, 1, 2, -1, -1, 8], [9, -1, -1, -1, -1, 8]], loops=[loop])
     text = write_alignments(document_of(one), [one], "stockholm")
     read = Align.read(StringIO(text), "stockholm")
@@ -187,7 +193,7 @@ def test_loops_are_saved_with_a_comparison_and_checked(factory):
     looped = Alignment(**fields, loops=loops)
     object.__setattr__(one, "alignment", looped)
     document = load_document(to_json(comparison_document(comparison)))
-    (back,) = alignment_of(document["aligned"][0]).loops
+    (back,) = alignment_of(document.aligned[0]).loops
     assert (back.first, back.last, back.period) == (2, 6, 2)
     assert back.iterations.tolist() == list(range(n))
     for change in (
@@ -198,18 +204,20 @@ def test_loops_are_saved_with_a_comparison_and_checked(factory):
         {"first": -1},
     ):
         damaged = load_document(to_json(document))
-        damaged["aligned"][0]["loops"][0] |= change
+        for name, value in change.items():
+            setattr(damaged.aligned[0].loops[0], name, value)
         with pytest.raises(UnreadableError, match="loops"):
             load_document(to_json(damaged))
     # Files of before loops were saved are read as ever.
-    del document["aligned"][0]["loops"]
-    assert alignment_of(load_document(to_json(document))["aligned"][0]).loops == ()
+    old = to_plain(document)
+    del old["aligned"][0]["loops"]
+    assert alignment_of(load_document(to_json(old)).aligned[0]).loops == ()
 
 
 def test_the_alignment_of_a_document_is_the_one_it_was_made_from(factory):
     comparison = factory.comparison()
     document = load_document(to_json(comparison_document(comparison)))
-    for one, aligned in zip(comparison.aligned, document["aligned"], strict=True):
+    for one, aligned in zip(comparison.aligned, document.aligned, strict=True):
         back = alignment_of(aligned)
         assert back.rows.tolist() == one.alignment.rows.tolist()
         assert back.symbols.tolist() == one.alignment.symbols.tolist()
@@ -237,15 +245,15 @@ def test_text_of_a_trace_cannot_add_lines(factory):
     names = factory.Names(comm="evil\n#=GC x\r//", label="\x1b[31m\n//", role="a b\n//\n")
     document = comparison_document(factory.comparison(names=names))
     for as_ in FORMATS:
-        text = write_alignments(document, document["aligned"][:1], as_)
-        assert list(Align.read(StringIO(text), as_)) == rows_of(document["aligned"][0], document)
+        text = write_alignments(document, document.aligned[:1], as_)
+        assert list(Align.read(StringIO(text), as_)) == rows_of(document.aligned[0], document)
         assert "\x1b" not in text
         assert sum(line == "//" for line in text.splitlines()) == (as_ == "stockholm")
 
 
 def test_trees_have_the_rows_names_and_lengths():
     one = entry([[1], [2], [3]], ids=["p", "q", "r"])
-    one["tree"] = "((0:0.000012345,2:1):0.25,1:2);"
+    one.tree = "((0:0.000012345,2:1):0.25,1:2);"
     tree = Phylo.read(StringIO(write_trees([one])), "newick")
     depths = {leaf.name: round(d, 9) for leaf, d in tree.depths().items() if leaf.name}
     assert depths == {"n_p": 0.250012345, "s_r": 1.25, "n_q": 2}
@@ -258,7 +266,7 @@ def test_trees_have_the_rows_names_and_lengths():
 )
 def test_a_damaged_tree_is_an_error_of_two_lines(tree):
     one = entry([[1], [2]])
-    one["tree"] = tree
+    one.tree = tree
     with pytest.raises(UnreadableError, match="tree of execution 1 is damaged"):
         write_trees([one])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec import structs
 
 from critpath.report.columns import flagged_columns, own_columns, stretches
 from critpath.report.document.comparison import comparison_document
@@ -14,30 +15,38 @@ from critpath.report.html.svg_alignment import alignment_svg
 @pytest.fixture
 def document(factory):
     found = comparison_document(factory.comparison(columns=20, anomalous=1))
-    one = found["aligned"][0]
+    one = found.aligned[0]
     run, other = 0, 1
     here = [run, other, run, -1, -1, other, run, other]
     usual = [run, run, -1, run, other, -1, run, -1]
-    one["columns"] = len(here)
-    for row in one["rows"]:
-        row["symbols"], row["durations"] = here, [1000] * len(here)
-    one["statistics"] = {
-        **{name: [None] * len(here) for name in one["statistics"]},
-        "normal_symbol": usual,
-        "abnormal_state": [False] * len(here),
-        "missing": [False] * len(here),
-    }
-    symbol = {key: found["symbols"][run][key] for key in ("state", "role")}
-    second = {key: found["symbols"][other][key] for key in ("state", "role")}
-    mine = [f for f in found["findings"] if f["position"] == one["position"]][:2]
-    mine[0].update(symbol, columns=[0, 7], rank=1)
-    mine[1].update(second, columns=[1, 8], rank=2)
-    found["findings"] = mine
+    one.columns = len(here)
+    for row in one.rows:
+        row.symbols, row.durations = here, [1000] * len(here)
+    no = [False] * len(here)
+    one.statistics = structs.replace(
+        one.statistics,
+        **dict.fromkeys(("probability", "mean"), [None] * len(here)),
+        normal_symbol=usual,
+        abnormal_state=no,
+        missing=no,
+    )
+    mine = [f for f in found.findings if f.position == one.position][:2]
+    mine = [
+        structs.replace(
+            mine[i],
+            state=found.symbols[symbol].state,
+            role=found.symbols[symbol].role,
+            columns=[i, i + 7],
+            rank=i + 1,
+        )
+        for i, symbol in enumerate((run, other))
+    ]
+    found.findings = mine
     return found
 
 
 def test_a_finding_has_the_columns_of_its_symbol_or_of_what_is_missing(document):
-    one, (first, second) = document["aligned"][0], document["findings"]
+    one, (first, second) = document.aligned[0], document.findings
     # Where the row has the symbol, and where it has nothing and the others have it.
     assert own_columns(document, one, first) == [0, 2, 3, 6]
     assert own_columns(document, one, second) == [1, 4, 5, 7]
@@ -45,10 +54,10 @@ def test_a_finding_has_the_columns_of_its_symbol_or_of_what_is_missing(document)
 
 
 def test_there_is_a_column_where_only_the_normal_rows_have_it(document):
-    one, (first, _) = document["aligned"][0], document["findings"]
-    assert own_columns(document, one, {**first, "columns": [1, 2]}) == [1]
-    assert own_columns(document, one, {**first, "columns": [5, 6]}) == [5]
-    assert own_columns(document, one, {**first, "columns": [50, 60]}) == []
+    one, (first, _) = document.aligned[0], document.findings
+    assert own_columns(document, one, structs.replace(first, columns=[1, 2])) == [1]
+    assert own_columns(document, one, structs.replace(first, columns=[5, 6])) == [5]
+    assert own_columns(document, one, structs.replace(first, columns=[50, 60])) == []
 
 
 def test_stretches_are_neighbours():
@@ -57,7 +66,7 @@ def test_stretches_are_neighbours():
 
 
 def test_brackets_of_findings_that_overlap_are_apart_and_so_are_their_numbers(document):
-    drawing = alignment_svg(document, document["aligned"][0])
+    drawing = alignment_svg(document, document.aligned[0])
     numbers = re.findall(
         r'<text x="([\d.]+)" y="([\d.]+)"[^>]*font-weight="bold"[^>]*>(\d)', drawing
     )

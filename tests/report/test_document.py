@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from critpath.documents import Plane
 from critpath.model import Loss, State, Symbol, VectorTable
-from critpath.report.document.alignment import _segment_of, plane_of_counts
-from critpath.report.document.as_json import to_json
-from critpath.report.document.comparison import comparison_document
+from critpath.report.document.as_json import to_json, to_plain
+from critpath.report.document.comparison import _segment_of, comparison_document, project_counts
 from critpath.report.html.as_html import render_html
 
 HERE = Path(__file__).resolve().parent
@@ -24,9 +24,9 @@ HERE = Path(__file__).resolve().parent
 
 def test_names_of_the_design_are_there(factory):
     document = comparison_document(factory.comparison())
-    assert document["format"] == "critpath/comparison/1"
-    assert document["verdict"] == "anomaly"
-    assert document["reasons"] == ["WAIT_TIMER is new in the sample set (p 0.0012)"]
+    assert document.format == "critpath/comparison/1"
+    assert document.verdict == "anomaly"
+    assert document.reasons == ["WAIT_TIMER is new in the sample set (p 0.0012)"]
     execution = [
         "id",
         "set",
@@ -40,14 +40,14 @@ def test_names_of_the_design_are_there(factory):
         "anomalous",
         "excess",
     ]
-    assert all(set(execution) <= set(row) for row in document["executions"])
+    assert all(set(execution) <= set(row.__struct_fields__) for row in document.executions)
     finding = ["execution", "rank", "kind", "state", "detail", "tid", "comm", "begin", "end"]
     finding += ["observed", "expected", "contribution", "share", "role", "probability", "columns"]
-    assert document["findings"]
-    assert all(set(finding) <= set(row) for row in document["findings"])
+    assert document.findings
+    assert all(set(finding) <= set(row.__struct_fields__) for row in document.findings)
     state = ["state", "normal_mean", "sample_mean", "p_value", "effect", "flagged"]
-    assert all(set(state) <= set(row) for row in document["states"])
-    names = [row["state"] for row in document["states"]]
+    assert all(set(state) <= set(row.__struct_fields__) for row in document.states)
+    names = [row.state for row in document.states]
     assert "RUN" in names
     assert "RUN@kworker/#:#" in names
     assert names[-1] == "total"
@@ -55,43 +55,43 @@ def test_names_of_the_design_are_there(factory):
 
 def test_executions_of_both_sets_with_what_was_decided(factory):
     comparison = factory.comparison(normals=20, samples=6, anomalous=2)
-    rows = comparison_document(comparison)["executions"]
-    assert [row["set"] for row in rows] == ["normal"] * 20 + ["sample"] * 6
-    assert [row["anomalous"] for row in rows] == [False] * 20 + [True] * 2 + [False] * 4
+    rows = comparison_document(comparison).executions
+    assert [row.set for row in rows] == ["normal"] * 20 + ["sample"] * 6
+    assert [row.anomalous for row in rows] == [False] * 20 + [True] * 2 + [False] * 4
     sample = rows[20]
-    assert (sample["id"], sample["tid"], sample["comm"], sample["label"]) == (
+    assert (sample.id, sample.tid, sample.comm, sample.label) == (
         "1",
         1201,
         "worker",
         "mixed",
     )
-    assert sample["excess"] == int(comparison.outliers.excess[0])
-    assert sample["pair"] == sample["cluster"]  # as the factory pairs them
-    assert sample["symbol"] == "WAIT_TIMER"
+    assert sample.excess == int(comparison.outliers.excess[0])
+    assert sample.pair == sample.cluster  # as the factory pairs them
+    assert sample.symbol == "WAIT_TIMER"
     normal = rows[0]
-    same = [r for r in rows[:20] if r["cluster"] == normal["cluster"]]
-    mean = sum(r["end"] - r["begin"] for r in same) / len(same)
-    assert normal["excess"] == pytest.approx(normal["end"] - normal["begin"] - mean, abs=1)
+    same = [r for r in rows[:20] if r.cluster == normal.cluster]
+    mean = sum(r.end - r.begin for r in same) / len(same)
+    assert normal.excess == pytest.approx(normal.end - normal.begin - mean, abs=1)
 
 
 def test_aligned_rows_reproduce_the_paths(factory):
     comparison = factory.comparison()
     document = comparison_document(comparison)
     paths = comparison.sample.paths
-    for one in document["aligned"]:
-        anomaly = one["rows"][-1]
-        assert anomaly["set"] == "sample"
-        assert len(one["rows"]) == 18
-        first, last = paths.start[one["position"]], paths.start[one["position"] + 1]
-        assert [s["begin"] for s in one["segments"]] == paths.begin[first:last].tolist()
-        assert [s["end"] for s in one["segments"]] == paths.end[first:last].tolist()
-        for segment in one["segments"]:
-            symbol = document["symbols"][anomaly["symbols"][segment["column"]]]
-            assert symbol["state"] == segment["state"]
-            assert segment["comm"] == ("kworker/0:1" if symbol["role"] else "worker")
-            assert anomaly["durations"][segment["column"]] == segment["end"] - segment["begin"]
-        contribution = sum(one["statistics"]["contribution"]) / (len(one["rows"]) - 1)
-        assert contribution == pytest.approx(one["excess"])
+    for one in document.aligned:
+        anomaly = one.rows[-1]
+        assert anomaly.set == "sample"
+        assert len(one.rows) == 18
+        first, last = paths.start[one.position], paths.start[one.position + 1]
+        assert [s.begin for s in one.segments] == paths.begin[first:last].tolist()
+        assert [s.end for s in one.segments] == paths.end[first:last].tolist()
+        for segment in one.segments:
+            symbol = document.symbols[anomaly.symbols[segment.column]]
+            assert symbol.state == segment.state
+            assert segment.comm == ("kworker/0:1" if symbol.role else "worker")
+            assert anomaly.durations[segment.column] == segment.end - segment.begin
+        contribution = sum(one.statistics.contribution) / (len(one.rows) - 1)
+        assert contribution == pytest.approx(one.excess)
 
 
 def test_joined_items_belong_to_the_segment_with_most_of_their_time():
@@ -105,9 +105,9 @@ def test_what_is_not_finite_is_null(factory):
         samples=0, anomalous=0, verdict="inconclusive", settings={"k": math.inf, "n": math.nan}
     )
     document = comparison_document(comparison)
-    assert document["settings"] == {"k": None, "n": None}
-    assert document["states"][-1]["p_value"] is None
-    assert document["clusters"]["normal"]["reachability"][0] is None
+    assert document.settings == {"k": None, "n": None}
+    assert document.states[-1].p_value is None
+    assert document.clusters.normal.reachability[0] is None
     json.loads(to_json(document), parse_constant=pytest.fail)
 
 
@@ -121,25 +121,25 @@ def test_numpy_scalars_become_plain(factory):
     }
     document = comparison_document(factory.comparison(settings=settings))
     expected = {"seed": 7, "on": True, "rate": 0.5, "paths": ["a"], "many": [1, 2, 3]}
-    assert document["settings"] == expected
-    json.dumps(document, allow_nan=False)
+    assert document.settings == expected
+    json.dumps(to_plain(document), allow_nan=False)
 
 
 def test_losses_are_summed_and_placed(factory):
     losses = tuple(Loss(i, i + 5, 0, i % 2, 10, 1, "discarded") for i in range(250))
-    loss = comparison_document(factory.comparison(losses=losses))["sets"]["sample"]["loss"]
-    assert (loss["events"], loss["packets"]) == (2500, 250)
-    assert len(loss["places"]) + loss["places_left_out"] == 250
-    assert loss["places"][3]["reason"] == "discarded"
+    loss = comparison_document(factory.comparison(losses=losses)).sets.sample.loss
+    assert (loss.events, loss.packets) == (2500, 250)
+    assert len(loss.places) + loss.places_left_out == 250
+    assert loss.places[3].reason == "discarded"
 
 
 def test_sets_say_where_they_come_from(factory):
-    normal = comparison_document(factory.comparison())["sets"]["normal"]
-    assert normal["hosts"] == ["guest"]
-    assert normal["kernels"] == ["6.1.0"]
-    assert normal["tracers"] == ["lttng-modules 2.13.9"]
-    assert normal["executions"] == 20
-    assert normal["window"]["begin"] < normal["window"]["end"]
+    normal = comparison_document(factory.comparison()).sets.normal
+    assert normal.hosts == ["guest"]
+    assert normal.kernels == ["6.1.0"]
+    assert normal.tracers == ["lttng-modules 2.13.9"]
+    assert normal.executions == 20
+    assert normal.window.begin < normal.window.end
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_any_numbers_of_executions(factory, normals, samples, anomalous, columns
         verdict=verdict, normals=normals, samples=samples, anomalous=anomalous, columns=columns
     )
     document = comparison_document(comparison)
-    assert len(document["executions"]) == normals + samples
-    assert len(document["aligned"]) == anomalous
+    assert len(document.executions) == normals + samples
+    assert len(document.aligned) == anomalous
     assert render_html(document).endswith("</html>\n")
 
 
@@ -165,10 +165,10 @@ def test_stages_that_did_not_run_leave_nulls(factory):
         sample_clusters=factory.clustering(0),
         outliers=factory.comparison(samples=0, anomalous=0).outliers,
     )
-    rows = comparison_document(comparison)["executions"]
-    assert {row["cluster"] for row in rows} == {None}
-    assert {row["excess"] for row in rows} == {None}
-    assert not any(row["anomalous"] for row in rows)
+    rows = comparison_document(comparison).executions
+    assert {row.cluster for row in rows} == {None}
+    assert {row.excess for row in rows} == {None}
+    assert not any(row.anomalous for row in rows)
 
 
 def test_plane_keeps_the_distances_of_counts_that_have_two_dimensions():
@@ -177,10 +177,10 @@ def test_plane_keeps_the_distances_of_counts_that_have_two_dimensions():
     counts[:, 1], counts[:, 3] = rng.poisson(20, 30), rng.poisson(9, 30)
     symbols = tuple(Symbol(State(i)) for i in range(4))
     normal, sample = (VectorTable(symbols, c, c) for c in (counts[:22], counts[22:]))
-    plane = plane_of_counts(normal, sample)
+    plane = project_counts(normal, sample)
     assert plane is not None
-    points = np.array(plane["normal"] + plane["sample"])
-    assert (len(plane["normal"]), len(plane["sample"])) == (22, 8)
+    points = np.array(plane.normal + plane.sample)
+    assert (len(plane.normal), len(plane.sample)) == (22, 8)
     stabilised = 2 * np.sqrt(counts + 0.375)
     for table in (points, stabilised):
         assert table.shape[0] == 30
@@ -189,13 +189,13 @@ def test_plane_keeps_the_distances_of_counts_that_have_two_dimensions():
         return np.linalg.norm(table[:, None] - table[None], axis=2)
 
     assert np.allclose(distances(points), distances(stabilised), atol=1e-3)
-    assert sum(plane["explained"]) == pytest.approx(1, abs=1e-3)
+    assert sum(plane.explained) == pytest.approx(1, abs=1e-3)
 
 
 def test_plane_of_equal_counts_is_one_point():
     table = VectorTable((Symbol(State.RUN),), np.full((3, 1), 5), np.full((3, 1), 5))
-    plane = plane_of_counts(table, table)
-    assert plane == {"normal": [[0, 0]] * 3, "sample": [[0, 0]] * 3, "explained": [0, 0]}
+    plane = project_counts(table, table)
+    assert plane == Plane(normal=[[0, 0]] * 3, sample=[[0, 0]] * 3, explained=[0, 0])
 
 
 _CHILD = """
@@ -205,8 +205,8 @@ factory = importlib.util.module_from_spec(spec)
 sys.modules["factory"] = factory
 spec.loader.exec_module(factory)
 from critpath.report.html.as_html import render_html
-from critpath.report.document.as_json import to_json
-from critpath.report.document.comparison import comparison_document
+from critpath.report.document.as_json import to_json, to_plain
+from critpath.report.document.comparison import comparison_document, project_counts
 document = comparison_document(factory.comparison(settings={"s": {"b", "a", "c"}}))
 print(hashlib.sha256((to_json(document) + render_html(document)).encode()).hexdigest())
 """

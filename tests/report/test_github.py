@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from critpath.report.ci.as_github import MOST, Annotation, annotate
 from critpath.report.document.comparison import comparison_document
@@ -61,7 +62,7 @@ def test_other_verdicts_have_other_levels(factory, said, level):
 @pytest.mark.parametrize("said", ["ok", "inconclusive"])
 def test_only_an_anomaly_is_an_error(factory, said):
     document = comparison_document(factory.comparison())
-    document["verdict"] = said
+    document.verdict = said
     first, *others = annotate(document)
     assert {one.level for one in others} == {"notice"}
     assert first.level != "error"
@@ -71,15 +72,15 @@ def test_only_an_anomaly_is_an_error(factory, said):
 
 def test_levels_of_states(factory):
     document = comparison_document(factory.comparison(warnings=()))
-    flagged = [s for s in document["states"] if s["flagged"]]
-    flagged[0]["level"], flagged[1]["level"] = "warn", "off"
+    flagged = [s for s in document.states if s.flagged]
+    flagged[0].level, flagged[1].level = "warn", "off"
     assert [one.level for one in annotate(document)] == ["error", "notice", "notice", "warning"]
 
 
 def test_all_warnings_are_one_notice(factory):
     warnings = tuple(f"number {i}" for i in range(30))
     document = comparison_document(factory.comparison(warnings=warnings))
-    document["sets"]["sample"]["loss"]["events"] = 5
+    document.sets.sample.loss.events = 5
     *_, last = annotate(document)
     assert (last.level, last.title) == ("notice", "critpath: 31 warnings")
     assert last.message.split("\n") == [
@@ -93,9 +94,9 @@ def test_all_warnings_are_one_notice(factory):
 @pytest.mark.parametrize("warnings", [(), ("labels",)])
 def test_at_most_ten_and_the_rest_is_counted(factory, warnings):
     document = comparison_document(factory.comparison(warnings=warnings))
-    document["causes"] *= 10
-    flagged = next(s for s in document["states"] if s["flagged"])
-    document["states"] += [{**flagged, "state": f"S{i}"} for i in range(10)]
+    document.causes *= 10
+    flagged = next(s for s in document.states if s.flagged)
+    document.states += [structs.replace(flagged, state=f"S{i}") for i in range(10)]
     found = annotate(document)
     assert len(found) == MOST
     assert found[1].title == "critpath: cause 1"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from critpath import pipeline
-from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.as_json import load_document, to_json, to_plain
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 
@@ -71,7 +71,7 @@ def found(factory, guest, tmp_path_factory):
         "inconclusive": lambda: factory.comparison(verdict="inconclusive", anomalous=0, samples=0),
         "sample-lock": lambda: real("sample-lock"),
     }
-    return lambda name: to_six_digits(comparison_document(made[name]()))
+    return lambda name: to_six_digits(to_plain(comparison_document(made[name]())))
 
 
 @pytest.mark.parametrize("name", ["factory", "ok", "inconclusive", "sample-lock"])

@@ -53,10 +53,10 @@ def test_the_essentials_are_there_without_script(factory):
     assert body.count('<svg class="aligned"') == 2
     assert body.count('<svg class="scatter"') == 3
     assert body.count('<svg class="reachability"') == 2
-    for state in document["states"]:
-        assert f"<code>{state['state']}</code>" in body
-    for row in document["executions"]:
-        assert f"<td>{row['set']}</td>" in body
+    for state in document.states:
+        assert f"<code>{state.state}</code>" in body
+    for row in document.executions:
+        assert f"<td>{row.set}</td>" in body
     assert "recordings/normal" in body
     assert "lttng-modules 2.13.9" in body
     assert "3 normal executions of the group not aligned." in body
@@ -82,17 +82,16 @@ def test_pages_without_an_anomaly_say_so(factory):
 
 def test_a_drawing_has_a_cell_for_every_segment(factory):
     document = comparison_document(factory.comparison(columns=20, normals=3))
-    one = document["aligned"][0]
+    one = document.aligned[0]
     drawing = alignment_svg(document, one)
     cells = sum(path.count("M") for path in re.findall(r'<path d="([^"]+)" fill="#', drawing))
-    expected = sum(sum(s >= 0 for s in row["symbols"]) for row in one["rows"])
-    expected += sum(s >= 0 for s in one["statistics"]["normal_symbol"])
-    here = sum(d >= 1000 for d in one["rows"][-1]["durations"])
+    expected = sum(sum(s >= 0 for s in row.symbols) for row in one.rows)
+    expected += sum(s >= 0 for s in one.statistics.normal_symbol)
+    here = sum(d >= 1000 for d in one.rows[-1].durations)
     feet = sum(
-        symbols[c] >= 0 and document["symbols"][symbols[c]]["role"] != ""
-        for symbols in [row["symbols"] for row in one["rows"]]
-        + [one["statistics"]["normal_symbol"]]
-        for c in range(one["columns"])
+        symbols[c] >= 0 and document.symbols[symbols[c]].role != ""
+        for symbols in [row.symbols for row in one.rows] + [one.statistics.normal_symbol]
+        for c in range(one.columns)
     )
     assert cells == expected + here + feet
 
@@ -107,22 +106,22 @@ def test_what_is_too_much_is_left_out_and_said(factory, monkeypatch):
 
 def test_long_alignments_leave_out_what_is_ordinary_and_say_so(factory):
     document = comparison_document(factory.comparison(columns=300, anomalous=1))
-    one = document["aligned"][0]
+    one = document.aligned[0]
     page = render_html(document)
     said = re.search(r"leaves out (\d+) columns with nothing out of the ordinary", page)
     assert said
     drawing = alignment_svg(document, one)
     letters = "".join(re.findall(r'font-size="10"[^>]*>([^<]*)<', drawing))
     assert "T" in letters
-    usual = one["statistics"]["abnormal_state"]
+    usual = one.statistics.abnormal_state
     assert 0 < int(said[1]) < len(usual) - sum(usual)
 
 
 def test_what_still_does_not_fit_is_drawn_in_bins_and_said(factory):
     document = comparison_document(factory.comparison(columns=1000, normals=4, anomalous=1))
-    document["aligned"][0]["statistics"]["missing"] = [True] * document["aligned"][0]["columns"]
+    document.aligned[0].statistics.missing = [True] * document.aligned[0].columns
     page = render_html(document)
-    step = math.ceil(document["aligned"][0]["columns"] / 480)
+    step = math.ceil(document.aligned[0].columns / 480)
     assert step > 1
     assert f"stands for {step} columns" in page
-    assert len(alignment_svg(document, document["aligned"][0])) < 200_000
+    assert len(alignment_svg(document, document.aligned[0])) < 200_000

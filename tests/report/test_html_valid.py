@@ -7,7 +7,9 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from msgspec import structs
 
+from critpath.documents import ClusterEntry, PairEntry
 from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
@@ -116,17 +118,16 @@ class Page(HTMLParser):
 def with_60_clusters(document):
     """Spread executions over sixty clusters, each paired with that of its number."""
     for which in ("normal", "sample"):
-        places = document["plane"][which]
-        document["plane"][which] = [[i % 60 + i / 1e3, i % 7] for i in range(len(places))]
-        found = document["clusters"][which]
-        found["clusters"] = [
-            {"cluster": k, "size": 5, "weak": 0, "mean_duration": 1e6} for k in range(60)
+        for i, place in enumerate(document.plane[which]):
+            place[:] = [i % 60 + i / 1e3, i % 7]
+        found = document.clusters[which]
+        found.clusters = [
+            ClusterEntry(cluster=k, size=5, weak=0, mean_duration=1e6) for k in range(60)
         ]
-    for row in document["executions"]:
-        row["cluster"] = row["position"] % 60
-    document["clusters"]["pairs"] = [
-        {"sample": k, "normal": k, "score": None, "weak": k == 7, "novel": k == 9}
-        for k in range(60)
+    for row in document.executions:
+        row.cluster = row.position % 60
+    document.clusters.pairs = [
+        PairEntry(sample=k, normal=k, score=None, weak=k == 7, novel=k == 9) for k in range(60)
     ]
     return document
 
@@ -134,25 +135,29 @@ def with_60_clusters(document):
 def without_clusters(document):
     """Take away what clustering found, as where there is nothing to cluster."""
     for which in ("normal", "sample"):
-        document["clusters"][which].update(clusters=[], ordering=[], reachability=[])
-    document["clusters"]["pairs"] = []
-    document["plane"] = None
-    for row in document["executions"]:
-        row["cluster"] = None
+        found = document.clusters[which]
+        found.clusters, found.ordering, found.reachability = [], [], []
+    document.clusters.pairs = []
+    document.plane = None
+    for row in document.executions:
+        row.cluster = None
     return document
 
 
 def without_findings(document):
-    document["findings"] = []
-    document["causes"] = []
+    document.findings = []
+    document.causes = []
     return document
 
 
 def without_figures(document):
     """Leave every figure of the states and detection undefined."""
-    for state in document["states"]:
-        state.update({k: None for k, v in state.items() if isinstance(v, float)})
-    document["detection"].update(alpha=None, floor=None, detectable=None, paper_false_alarms=None)
+    for state in document.states:
+        for name, value in structs.asdict(state).items():
+            if isinstance(value, float):
+                setattr(state, name, None)
+    for name in ("alpha", "floor", "detectable", "paper_false_alarms"):
+        setattr(document.detection, name, None)
     return document
 
 
@@ -168,7 +173,9 @@ DOCUMENTS = {
     "no clusters": lambda f: without_clusters(comparison_document(f.comparison())),
     "no findings": lambda f: without_findings(comparison_document(f.comparison())),
     "no figures": lambda f: without_figures(comparison_document(f.comparison())),
-    "no states": lambda f: comparison_document(f.comparison()) | {"states": [], "settings": {}},
+    "no states": lambda f: structs.replace(
+        comparison_document(f.comparison()), states=[], settings={}
+    ),
     "60 clusters": lambda f: with_60_clusters(
         comparison_document(f.comparison(normals=300, samples=120, columns=9))
     ),
@@ -251,7 +258,7 @@ def marked(figure):
 def test_every_execution_is_in_the_panels_of_its_set(page_of, name):
     document, page = page_of(name)
     figures = re.findall(r'<svg class="scatter".*?</svg>', page)
-    sizes = [document["sets"][which]["executions"] for which in ("normal", "sample")]
+    sizes = [document.sets[which].executions for which in ("normal", "sample")]
     assert [marked(figure) for figure in figures] == [*sizes, sum(sizes)]
 
 

@@ -148,4 +148,4 @@ def test_json_is_ascii_and_keeps_the_name(factory, name):
     assert set(text) <= {chr(c) for c in range(32, 127)} | {"\n"}
     again = load_document(text)
     assert again == document
-    assert again["executions"][-1]["comm"] == name
+    assert again.executions[-1].comm == name

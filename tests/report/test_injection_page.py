@@ -9,7 +9,9 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct, structs
 
+from critpath.documents import LossPlace
 from critpath.model import State
 from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
@@ -62,6 +64,9 @@ class Tags(HTMLParser):
 
 def said_everywhere(value, name, key=""):
     """Put a name in the place of every text that is not ours."""
+    if isinstance(value, Struct):
+        changed = said_everywhere(structs.asdict(value), name)
+        return type(value)(**changed)
     if isinstance(value, dict):
         return {k: v if k in OURS else said_everywhere(v, name, k) for k, v in value.items()}
     if isinstance(value, list):
@@ -78,16 +83,16 @@ def document(factory):
         factory.comparison(normals=5, samples=5, anomalous=1, columns=7, settings={"a": "b"})
     )
     for which in ("normal", "sample"):
-        one = found["sets"][which]
-        one.update(machines=["m"], processors=["p"], cpus=["2"], profiles=["full"])
-        one.update(recorded=["2026-11-21T04:35:27Z"], warnings=["w"], notes=["n"])
+        one = found.sets[which]
+        one.machines, one.processors, one.cpus, one.profiles = ["m"], ["p"], ["2"], ["full"]
+        one.recorded, one.warnings, one.notes = ["2026-11-21T04:35:27Z"], ["w"], ["n"]
         place = {"begin": 0, "end": 9, "host": 0, "cpu": 1, "events": 1, "packets": 1}
-        one["loss"]["places"] = [{**place, "reason": "full"}]
-        found["clusters"][which]["notes"] = ["n"]
-    found["sets"]["sample"]["kernels"] = ["6.2"]
-    for state in found["states"]:
-        state["level"] = "warn"
-    found["clusters"]["notes"] = found["outliers"]["notes"] = ["n"]
+        one.loss.places = [LossPlace(**place, reason="full")]
+        found.clusters[which].notes = ["n"]
+    found.sets.sample.kernels = ["6.2"]
+    for state in found.states:
+        state.level = "warn"
+    found.clusters.notes = found.outliers.notes = ["n"]
     return found
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec import structs
 
+from critpath.documents import CauseEntry
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.document.comparison import comparison_document
 from critpath.text import sentences, verdict
@@ -69,7 +71,7 @@ def test_it_validates_and_its_counts_are_right(factory, schema, changes):
 
 def test_an_anomaly_fails_with_what_it_is(factory):
     document = comparison_document(factory.comparison())
-    document["causes"][1]["main"] = document["causes"][1]["findings"][0]
+    document.causes[1].main = document.causes[1].findings[0]
     text = render_junit(document)
     failed = {name for name, outcome in outcomes(text).items() if outcome == "failure"}
     # The verdict's own case would count the same once more.
@@ -79,29 +81,29 @@ def test_an_anomaly_fails_with_what_it_is(factory):
     assert skipped.text.startswith(verdict.headline(document))
     causes = {"WAIT_TIMER virtio#-req.#, new here", "RUN@kworker/#:#, longer"}
     assert failed == {"total", "WAIT_TIMER"} | causes
-    state = next(s for s in document["states"] if s["state"] == "WAIT_TIMER")
+    state = next(s for s in document.states if s.state == "WAIT_TIMER")
     case = cases(text)["WAIT_TIMER"]
-    assert float(case.get("time")) == pytest.approx(state["sample_mean"] / 1e9, abs=1e-9)
+    assert float(case.get("time")) == pytest.approx(state.sample_mean / 1e9, abs=1e-9)
     said = case.find("failure")
     for figure in (
-        verdict.duration(state["effect"], sign=True),
+        verdict.duration(state.effect, sign=True),
         verdict.interval(state),
-        verdict.probability(state["p_value"]),
-        verdict.duration(state["normal_mean"]),
-        verdict.duration(state["sample_mean"]),
+        verdict.probability(state.p_value),
+        verdict.duration(state.normal_mean),
+        verdict.duration(state.sample_mean),
     ):
         assert figure in said.get("message")
-    assert document["causes"][0]["sentence"] in said.text
+    assert document.causes[0].sentence in said.text
     cause = cases(text)["WAIT_TIMER virtio#-req.#, new here"].find("failure")
-    assert cause.get("message") == verdict.cause_sentence(document["causes"][0])
+    assert cause.get("message") == verdict.cause_sentence(document.causes[0])
     assert "executions: 1, 2" in cause.text
 
 
 def test_levels_decide_what_a_flagged_state_does(factory):
     document = comparison_document(factory.comparison())
-    for state in document["states"]:
-        if state["flagged"]:
-            state["level"] = "off" if state["state"] == "total" else "warn"
+    for state in document.states:
+        if state.flagged:
+            state.level = "off" if state.state == "total" else "warn"
     text = render_junit(document)
     assert outcomes(text)["total"] == "skipped"
     assert outcomes(text)["WAIT_TIMER"] == ""
@@ -110,10 +112,10 @@ def test_levels_decide_what_a_flagged_state_does(factory):
 
 def test_times_are_of_whole_executions_whatever_decides(factory):
     document = comparison_document(factory.comparison())
-    rows = [row for row in document["executions"] if row["set"] == "sample"]
-    mean = sum(row["end"] - row["begin"] for row in rows) / len(rows) / 1e9
+    rows = [row for row in document.executions if row.set == "sample"]
+    mean = sum(row.end - row.begin for row in rows) / len(rows) / 1e9
     # What a gate with states at level off makes of the total.
-    next(s for s in document["states"] if s["state"] == "total")["sample_mean"] = 1.0
+    next(s for s in document.states if s.state == "total").sample_mean = 1.0
     text = render_junit(document)
     assert float(cases(text)["total"].get("time")) == pytest.approx(mean, abs=1e-9)
     assert float(parsed(text).find("testsuite").get("time")) == pytest.approx(mean, abs=1e-3)
@@ -121,21 +123,21 @@ def test_times_are_of_whole_executions_whatever_decides(factory):
 
 def test_what_could_not_be_decided_fails_nothing(factory):
     document = comparison_document(factory.comparison(samples=3, normals=4))
-    document["verdict"] = "inconclusive"
-    assert any(state["flagged"] for state in document["states"])
-    assert document["causes"]
+    document.verdict = "inconclusive"
+    assert any(state.flagged for state in document.states)
+    assert document.causes
     text = render_junit(document)
     assert set(outcomes(text).values()) == {"skipped"}
     found = cases(text)
     said = found["verdict"].find("skipped").get("message")
-    assert said == f"INCONCLUSIVE: {document['reasons'][0]}"
+    assert said == f"INCONCLUSIVE: {document.reasons[0]}"
     assert found["total"].find("skipped").get("message") == "not judged: inconclusive"
 
 
 def test_an_anomaly_that_no_other_case_tells_of_fails_the_verdict(factory):
     document = comparison_document(factory.comparison(anomalous=0))
-    for state in document["states"]:
-        state["flagged"] = False
+    for state in document.states:
+        state.flagged = False
     failed = [name for name, outcome in outcomes(render_junit(document)).items() if outcome]
     assert failed == ["verdict"]
 
@@ -143,21 +145,23 @@ def test_an_anomaly_that_no_other_case_tells_of_fails_the_verdict(factory):
 def test_a_cause_has_the_same_name_in_the_next_run(factory):
     def named(runs):
         document = comparison_document(factory.comparison())
-        one = document["findings"][0]
-        document["findings"], document["causes"] = [], []
+        one = document.findings[0]
+        document.findings, document.causes = [], []
         for changes in runs:
-            document["findings"].append({**one, "role": "", "state": "WAIT_CPU", **changes})
-            document["causes"].append(
-                {
-                    "main": len(document["findings"]) - 1,
-                    "executions": ["1"],
-                    "positions": [0],
-                    "findings": [],
-                    "contribution": 1e6,
-                    "share": 0.1,
-                    "minor": False,
-                    "sentence": f"number {len(document['findings'])}",
-                }
+            document.findings.append(
+                structs.replace(one, **{"role": "", "state": "WAIT_CPU", **changes})
+            )
+            document.causes.append(
+                CauseEntry(
+                    main=len(document.findings) - 1,
+                    executions=["1"],
+                    positions=[0],
+                    findings=[],
+                    contribution=1e6,
+                    share=0.1,
+                    minor=False,
+                    sentence=f"number {len(document.findings)}",
+                )
             )
         found = parsed(render_junit(document)).iter("testcase")
         return [c.get("name") for c in found if c.get("classname") == "critpath.causes"]
@@ -200,8 +204,8 @@ def test_a_name_is_text_and_nothing_else(factory, schema, name):
     usual = render_junit(names.document_with(factory, "w"))
     assert [e.tag for e in parsed(text).iter()] == [e.tag for e in parsed(usual).iter()]
     found = cases(text)
-    for state in document["states"]:
-        case = found[safe_text(state["state"])]
+    for state in document.states:
+        case = found[safe_text(state.state)]
         said = case.find("failure")
         if said is not None:
             assert said.get("message") == safe_text(sentences.state_sentence(state))

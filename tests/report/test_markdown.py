@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 import importlib.util
 import re
+from copy import copy
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec import structs
 
 from critpath.report.ci.as_markdown import MOST_BYTES, render_markdown
 from critpath.report.ci.markdown_text import code, inert, table
@@ -98,9 +100,10 @@ def test_sentences_read_as_they_are_written():
 def test_names_of_the_trace_and_states_are_code_and_our_words_are_not(factory):
     names = factory.Names(comm="pytest", helper="holder", role="holder", detail="hrtimer")
     document = comparison_document(factory.comparison(names=names))
-    document["settings"] |= {"level": [["SOFTIRQ@my job", "warn"], ["RUN", "off"]], "msa": "add"}
-    document["settings"]["explain_limit"] = 50
-    document["findings"][0].update(state="RUN", role="holder", comm="holder", tid=-1)
+    document.settings |= {"level": [["SOFTIRQ@my job", "warn"], ["RUN", "off"]], "msa": "add"}
+    document.settings["explain_limit"] = 50
+    one = document.findings[0]
+    one.state, one.role, one.comm, one.tid = "RUN", "holder", "holder", -1
     text = render_markdown(document)
     assert "`RUN` `hrtimer` in `holder`, new here" in text
     assert "| `RUN` `hrtimer`, new here (not unusual) | `holder` |" in text
@@ -108,7 +111,7 @@ def test_names_of_the_trace_and_states_are_code_and_our_words_are_not(factory):
     assert "explain_limit 50" in text
     assert "level `SOFTIRQ@my job=warn`, `RUN=off`, msa add" in text
     assert "from `recordings/normal`, on `guest`, kernel `6.1.0`" in text
-    document["settings"]["level"] = []
+    document.settings["level"] = []
     assert "level none" in render_markdown(document)
 
 
@@ -130,8 +133,8 @@ def test_it_has_what_a_reader_needs_first(factory):
     assert places == sorted(places)
     assert text.count("<details>") == text.count("</details>")
     page = html.unescape(READER.render(text))
-    for cause in document["causes"]:
-        assert re.sub("`", "", cause["sentence"]) in re.sub("</?code>", "", page)
+    for cause in document.causes:
+        assert re.sub("`", "", cause.sentence) in re.sub("</?code>", "", page)
 
 
 @pytest.mark.parametrize("verdict", ["ok", "inconclusive"])
@@ -147,9 +150,9 @@ def a_large_document(factory):
     document = comparison_document(
         factory.comparison(samples=60, anomalous=50, columns=60, names=long_names)
     )
-    document["causes"] = [dict(document["causes"][0]) for _ in range(300)]
-    document["states"] = [dict(document["states"][3], state=f"S{i}") for i in range(400)]
-    document["warnings"] = ["\N{SNOWMAN}" * 5000] * 500
+    document.causes = [copy(document.causes[0]) for _ in range(300)]
+    document.states = [structs.replace(document.states[3], state=f"S{i}") for i in range(400)]
+    document.warnings = ["\N{SNOWMAN}" * 5000] * 500
     return document
 
 

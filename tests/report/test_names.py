@@ -7,6 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from critpath.documents import PathSubject
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 from critpath.report.html.names import family_of, short_names
@@ -43,11 +44,11 @@ def test_a_thread_that_occurs_once_is_its_number_others_as_much_as_needed():
 
 def test_threads_are_grouped_as_the_roles_of_states_are():
     comms = ["worker-12", "kworker/u4:1", "jbd2/vda-8", "x264", "pool3-thread-1"]
-    assert [family_of({"comm": comm}) for comm in comms] == [
+    assert [family_of(PathSubject(comm=comm, tid=1)) for comm in comms] == [
         *("worker-#", "kworker/u#:#", "jbd2/vda-#", "x#", "pool3-thread-#")
     ]
-    assert thread_of({"comm": "worker-1", "tid": 12}) == "worker-1 12"
-    assert thread_of({"comm": "a\u202eb", "tid": -1}) == "a\u202eb"
+    assert thread_of(PathSubject(comm="worker-1", tid=12)) == "worker-1 12"
+    assert thread_of(PathSubject(comm="a\u202eb", tid=-1)) == "a\u202eb"
 
 
 def test_a_cause_links_to_eight_executions_and_counts_the_rest(factory):
@@ -64,13 +65,13 @@ def test_short_names_in_drawings_full_ones_in_the_table(factory):
     document = comparison_document(factory.comparison(columns=20))
     factory.unnamed(document)
     page = render_html(document)
-    one = document["aligned"][0]
+    one = document.aligned[0]
     drawing = re.search(r'<svg class="aligned".*?</svg>', page)[0]
     labels = re.findall(r'text-anchor="end"[^>]*>(?:<title>([^<]*)</title>)([^<]*)<', drawing)
     assert labels
     for full, label in labels:
-        assert full in {row["id"] for row in one["rows"]}
+        assert full in {row.id for row in one.rows}
         assert len(label) <= 17
         assert label.endswith(full[-3:])
     table = page[page.index('<section id="executions"') :]
-    assert all(f">{row['id']}<" in table for row in document["executions"])
+    assert all(f">{row.id}<" in table for row in document.executions)

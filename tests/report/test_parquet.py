@@ -87,9 +87,9 @@ def test_types_come_with_a_comparison(comparison, tmp_path):
     document = comparison_document(comparison)
     one = executions_aligned(document, "c.json", ())
     frame = pl.read_parquet(written(tmp_path, segments_parquet([one])))
-    known = {e["id"]: e["cluster"] for e in document["executions"] if e["set"] == "sample"}
+    known = {e.id: e.cluster for e in document.executions if e.set == "sample"}
     assert {(row["execution"], row["cluster"]) for row in frame.iter_rows(named=True)} == {
-        (a["execution"], known[a["execution"]]) for a in document["aligned"]
+        (a.execution, known[a.execution]) for a in document.aligned
     }
 
 

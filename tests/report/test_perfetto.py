@@ -292,15 +292,15 @@ def test_a_saved_comparison_has_its_findings_beside_the_segments(factory):
     one = executions_aligned(document, "c.json", ())
     viewer = Viewer(perfetto_trace([one]))
     check(viewer, [one])
-    for (uuid, track), aligned in zip(viewer.executions(), document["aligned"], strict=True):
-        assert track.name.startswith(aligned["execution"] + " ")
-        assert track.slices[0].about["type"] == one.cluster(aligned["position"])
+    for (uuid, track), aligned in zip(viewer.executions(), document.aligned, strict=True):
+        assert track.name.startswith(aligned.execution + " ")
+        assert track.slices[0].about["type"] == one.cluster(aligned.position)
         findings = [s for t in viewer.below(uuid) if t.name == "findings" for s in t.slices]
-        mine = [f for f in document["findings"] if f["position"] == aligned["position"]]
+        mine = [f for f in document.findings if f.position == aligned.position]
         assert sorted((s.about["rank"], s.begin, s.end) for s in findings) == sorted(
-            (f["rank"], f["begin"], f["end"]) for f in mine
+            (f.rank, f.begin, f.end) for f in mine
         )
-        assert {s.about["kind"] for s in findings} == {f["kind"] for f in mine}
+        assert {s.about["kind"] for s in findings} == {f.kind for f in mine}
     (some,) = executions_aligned(document, "c.json", ["2"]).paths.executions.id
     assert some == "2"
 
@@ -333,10 +333,10 @@ def test_numbers_are_what_protobuf_reads(value):
 
 def test_a_comparison_read_back_may_have_a_new_kind_and_no_such_recording(factory):
     document = comparison_document(factory.comparison())
-    document["findings"][0]["kind"] = "of a later version"
+    document.findings[0].kind = "of a later version"
     data = b"".join(perfetto_trace([executions_aligned(document, "c.json", [])]))
     assert b"of a later version" in data
-    for row in document["executions"]:
-        row["source"] = 7
+    for row in document.executions:
+        row.source = 7
     with pytest.raises(UnreadableError, match="of a recording that the set has not"):
         executions_aligned(document, "c.json", [])

@@ -6,9 +6,11 @@ import io
 import re
 
 import pytest
+from msgspec import structs
 from rich.cells import cell_len
 from rich.console import Console
 
+from critpath.documents import PathSubject
 from critpath.model import Loss
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.ci.as_markdown import render_markdown
@@ -125,7 +127,7 @@ def test_the_legend_has_what_is_drawn_and_breaks_no_entry(factory, width):
 def test_a_time_is_never_broken_over_lines(factory, width):
     document = comparison_document(factory.comparison())
     text = printed(render_comparison, document, width=width)
-    for finding in document["findings"]:
+    for finding in document.findings:
         assert verdict.place_of(finding) in text
 
 
@@ -146,11 +148,11 @@ def test_left_out_columns_and_rows_are_counted(factory):
     assert "4 anomalous executions left out" in text
     assert "12 alignments left out" in text
     for one, said in zip(
-        sorted(document["aligned"], key=lambda a: -a["excess"])[:2],
+        sorted(document.aligned, key=lambda a: -a.excess)[:2],
         re.findall(r"… (\d+) columns? with nothing out of the ordinary", text),
         strict=True,
     ):
-        assert 0 < int(said) < one["columns"]
+        assert 0 < int(said) < one.columns
     assert "3 normal executions of the group not aligned" in text
 
 
@@ -176,37 +178,37 @@ def test_a_path_lists_the_longest_segments_and_counts_the_others(factory):
     rows = re.findall(
         r"^ *(?:\+[\d.]+ \w+|0 ns) .*(?:worker 1201|kworker/0:1 33)", whole, re.MULTILINE
     )
-    assert len(rows) == len(document["segments"])
+    assert len(rows) == len(document.segments)
     assert "left out" not in whole
     short = printed(render_path, document, width=100)
     assert short == whole
     raw = io.StringIO()
     render_path(document, Console(file=raw, width=100), most=5)
     few = raw.getvalue()
-    assert f"{len(document['segments']) - 5} shorter segments left out" in few
+    assert f"{len(document.segments) - 5} shorter segments left out" in few
     skipped = [int(n) for n in re.findall(r"\((\d+) shorter segment", few)]
-    assert sum(skipped) == len(document["segments"]) - 5
+    assert sum(skipped) == len(document.segments) - 5
     assert "WAIT_TIMER   30.0 ms" in few
 
 
 def test_an_empty_path_is_said(factory):
     comparison = factory.comparison(samples=1, anomalous=0, columns=1)
     document = path_document(comparison.sample.paths, 0, tid=5, comm="x", losses=())
-    document["segments"], document["totals"] = [], {}
+    document.segments, document.totals = [], {}
     assert "0 segments" in printed(render_path, document)
 
 
 def test_minor_causes_are_one_line_and_what_is_left_over_is_said(factory):
     document = comparison_document(factory.comparison())
-    first = document["causes"][0]
-    small = {**first, "minor": True, "contribution": 200_000.0, "positions": [1]}
-    document["causes"] = [first, small, {**small, "contribution": -50_000.0, "positions": [4]}]
+    first = document.causes[0]
+    small = structs.replace(first, minor=True, contribution=200_000.0, positions=[1])
+    document.causes = [first, small, structs.replace(small, contribution=-50_000.0, positions=[4])]
     text = printed(render_comparison, document)
     assert "\n1. " in text
     assert "\n2. " not in text
     assert "\nand 2 smaller differences in 2 executions, +150 us in all; the HTML" in text
     assert re.search(r"\nThe whole excess, \+\S+ ms in 2 executions examined: .* unexplained", text)
-    document["causes"] = []
+    document.causes = []
     assert re.search(
         r"\nThe whole excess, (\+\S+ ms) in 2 executions examined: \1 \(100 %\) unexplained",
         printed(render_comparison, document),
@@ -225,15 +227,15 @@ def test_minor_causes_are_one_line_and_what_is_left_over_is_said(factory):
 )
 def test_the_share_is_of_the_whole_excess(factory, share, said):
     document = comparison_document(factory.comparison())
-    first = document["causes"][0]
-    first["share"] = share
-    assert f"1. {first['sentence']}{said}" in printed(render_comparison, document)
+    first = document.causes[0]
+    first.share = share
+    assert f"1. {first.sentence}{said}" in printed(render_comparison, document)
 
 
 def test_a_state_that_decides_nothing_is_flagged_with_its_level(factory):
     document = comparison_document(factory.comparison())
-    for state in document["states"]:
-        state["level"] = "warn" if state["state"] == "WAIT_TIMER" else "error"
+    for state in document.states:
+        state.level = "warn" if state.state == "WAIT_TIMER" else "error"
     text = printed(render_comparison, document)
     assert re.search(r"^WAIT_TIMER .* warn *$", text, re.MULTILINE)
     assert re.search(r"^total .* yes *$", text, re.MULTILINE)
@@ -243,8 +245,8 @@ def test_the_two_sets_are_told_in_a_line_each(factory):
     document = comparison_document(factory.comparison())
     text = printed(render_comparison, document)
     assert "\nnormal: 20 executions from recordings/normal, on guest, kernel 6.1.0\n" in text
-    document["sets"]["sample"]["sources"] = list("abcde")
-    document["sets"]["sample"]["recorded"] = ["", "2026-11-21T04:35:30Z"]
+    document.sets.sample.sources = list("abcde")
+    document.sets.sample.recorded = ["", "2026-11-21T04:35:30Z"]
     text = printed(render_comparison, document)
     assert "\nsample: 6 executions from a, b, c and 2 more, on guest" in text
     assert "kernel 6.1.0, recorded 2026-11-21T04:35:30Z\n" in text
@@ -259,17 +261,17 @@ def test_a_path_says_which_execution_it_is(factory):
 
 def test_a_thread_whose_id_is_not_known_has_only_its_name(factory):
     document = comparison_document(factory.comparison())
-    for rows in (document["executions"], document["findings"]):
+    for rows in (document.executions, document.findings):
         for row in rows:
-            row["tid"] = -1
-    for one in document["aligned"]:
-        for segment in one["segments"]:
-            segment["tid"] = -1
+            row.tid = -1
+    for one in document.aligned:
+        for segment in one.segments:
+            segment.tid = -1
     outputs = [printed(render_comparison, document, width=width) for width in (60, 200)]
     outputs += [render_markdown(document), render_junit(document), render_html(document)]
-    outputs += [write_alignments(document, document["aligned"][:1], "stockholm")]
+    outputs += [write_alignments(document, document.aligned[:1], "stockholm")]
     for text in outputs:
         assert "worker -1" not in text
         assert "kworker/0:1 -1" not in text
         assert not re.search(r"tid -1|\[-1\]|TID.*-1$", text, re.MULTILINE)
-    assert sentences.thread_of({"comm": "", "tid": -1}) == "unknown thread"
+    assert sentences.thread_of(PathSubject(comm="", tid=-1)) == "unknown thread"

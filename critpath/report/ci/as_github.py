@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from critpath.documents import ComparisonDocument, StateEntry
 from critpath.text import sentences, verdict
 from critpath.units import plural, safe_text
 
@@ -42,7 +43,7 @@ class Annotation:
         return f"::{self.level} title={title}::{message}"
 
 
-def annotate(document: dict[str, Any]) -> list[Annotation]:
+def annotate(document: ComparisonDocument) -> list[Annotation]:
     """Return what to annotate, at most ten: the verdict, causes, flagged states, warnings.
 
     Parameters
@@ -60,13 +61,13 @@ def annotate(document: dict[str, Any]) -> list[Annotation]:
         no place for is counted in the last.
     """
     reasons = [verdict.headline(document), *verdict.further_reasons(document)]
-    level = _LEVELS[document["verdict"]]
-    first = Annotation(level, f"critpath: {document['verdict']}", "\n".join(reasons))
+    level = _LEVELS[document.verdict]
+    first = Annotation(level, f"critpath: {document.verdict}", "\n".join(reasons))
     causes = [
         Annotation("notice", f"critpath: cause {number}", verdict.cause_sentence(cause))
-        for number, cause in enumerate(verdict.main_causes(document, len(document["causes"])), 1)
+        for number, cause in enumerate(verdict.main_causes(document, len(document.causes)), 1)
     ]
-    states = [_state(document, state) for state in document["states"] if _told(state)]
+    states = [_state(document, state) for state in document.states if _told(state)]
     last = _warnings(document)
     room = MOST - 1 - len(last)
     kept = max(room - len(states), room // 2)
@@ -81,22 +82,22 @@ def annotate(document: dict[str, Any]) -> list[Annotation]:
     return found
 
 
-def _told(state: dict[str, Any]) -> bool:
-    return bool(state["flagged"]) and sentences.level_of(state) != "off"
+def _told(state: StateEntry) -> bool:
+    return bool(state.flagged) and sentences.level_of(state) != "off"
 
 
-def _state(document: dict[str, Any], state: dict[str, Any]) -> Annotation:
+def _state(document: ComparisonDocument, state: StateEntry) -> Annotation:
     sentence = sentences.state_sentence(state)
-    if document["verdict"] == "anomaly":
+    if document.verdict == "anomaly":
         level = "error" if sentences.level_of(state) == "error" else "warning"
     else:
         level = "notice"  # it decided nothing
-    if document["verdict"] == "inconclusive":
+    if document.verdict == "inconclusive":
         sentence += "; not judged"
-    return Annotation(level, f"critpath: {state['state']}", sentence)
+    return Annotation(level, f"critpath: {state.state}", sentence)
 
 
-def _warnings(document: dict[str, Any]) -> list[Annotation]:
+def _warnings(document: ComparisonDocument) -> list[Annotation]:
     """Return all warnings as one annotation: they are no result, and places are few."""
     warnings = sentences.warnings_of(document)
     if not warnings:

@@ -7,9 +7,10 @@ the same bytes.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree as ET
 
+from critpath.documents import CauseEntry, ComparisonDocument, StateEntry
 from critpath.text import sentences, verdict
 from critpath.units import NS_PER_S, plural, safe_text
 
@@ -18,7 +19,7 @@ _MOST_CAUSES: Final = 100
 _NOT_JUDGED: Final = "not judged: inconclusive"
 
 
-def render_junit(document: dict[str, Any]) -> str:
+def render_junit(document: ComparisonDocument) -> str:
     """Render a comparison as JUnit XML.
 
     Parameters
@@ -44,7 +45,7 @@ def render_junit(document: dict[str, Any]) -> str:
     # Whatever fails tells of the anomaly already: a further failure would count it twice.
     told = sum(case.find("failure") is not None for case in cases)
     cases.insert(0, _verdict(document, told))
-    sample = document["sets"]["sample"]
+    sample = document.sets.sample
     counts = {
         "tests": len(cases),
         **{
@@ -59,8 +60,8 @@ def render_junit(document: dict[str, Any]) -> str:
     if mean is not None:
         # The schema allows three digits here.
         attributes["time"] = f"{mean / NS_PER_S:.3f}"
-    if sample["hosts"]:
-        attributes["hostname"] = safe_text(", ".join(sample["hosts"]))
+    if sample.hosts:
+        attributes["hostname"] = safe_text(", ".join(sample.hosts))
     suite = ET.SubElement(suites, "testsuite", attributes)
     properties = ET.SubElement(suite, "properties")
     for name, value in _properties(document):
@@ -73,16 +74,16 @@ def render_junit(document: dict[str, Any]) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
 
 
-def _states(document: dict[str, Any]) -> list[dict[str, Any]]:
+def _states(document: ComparisonDocument) -> list[StateEntry]:
     """Return the total, then every state in the document's order: the same in every build."""
-    total = [s for s in document["states"] if s["state"] == "total"]
-    return total + [s for s in document["states"] if s["state"] != "total"]
+    total = [s for s in document.states if s.state == "total"]
+    return total + [s for s in document.states if s.state != "total"]
 
 
-def _mean_duration(document: dict[str, Any]) -> float | None:
+def _mean_duration(document: ComparisonDocument) -> float | None:
     """Return how long an execution of the sample took (ns), None where there is none."""
-    rows = [row for row in document["executions"] if row["set"] == "sample"]
-    durations = [max(row["end"] - row["begin"], 0) for row in rows]
+    rows = [row for row in document.executions if row.set == "sample"]
+    durations = [max(row.end - row.begin, 0) for row in rows]
     return sum(durations) / len(durations) if durations else None
 
 
@@ -96,13 +97,13 @@ def _text(parent: ET.Element, tag: str, lines: list[str], **attributes: str) -> 
     ET.SubElement(parent, tag, safe).text = "\n".join(map(safe_text, lines))
 
 
-def _verdict(document: dict[str, Any], told: int) -> ET.Element:
+def _verdict(document: ComparisonDocument, told: int) -> ET.Element:
     case = _case("verdict", "verdict")
     headline = verdict.headline(document)
     lines = [headline, *verdict.further_reasons(document)]
-    if document["verdict"] == "inconclusive":
+    if document.verdict == "inconclusive":
         _text(case, "skipped", lines, message=headline)
-    elif document["verdict"] == "ok":
+    elif document.verdict == "ok":
         _text(case, "system-out", lines)
     elif told:
         _text(case, "skipped", lines, message=f"anomaly: {plural(told, 'case')} below failed")
@@ -111,40 +112,40 @@ def _verdict(document: dict[str, Any], told: int) -> ET.Element:
     return case
 
 
-def _state(document: dict[str, Any], state: dict[str, Any]) -> ET.Element:
+def _state(document: ComparisonDocument, state: StateEntry) -> ET.Element:
     # Where not every state decides, the total's figures are of those that do.
-    mean = _mean_duration(document) if state["state"] == "total" else state["sample_mean"]
-    case = _case("states", state["state"], "0" if mean is None else f"{mean / NS_PER_S:.9f}")
+    mean = _mean_duration(document) if state.state == "total" else state.sample_mean
+    case = _case("states", state.state, "0" if mean is None else f"{mean / NS_PER_S:.9f}")
     level = sentences.level_of(state)
     sentence = sentences.state_sentence(state)
     lines = [sentence, *sentences.sentences_about(document, state)]
     if level == "off":
         _text(case, "skipped", [sentence], message="level off: not judged")
-    elif document["verdict"] == "inconclusive":
+    elif document.verdict == "inconclusive":
         _text(case, "skipped", [sentence], message=_NOT_JUDGED)
-    elif state["flagged"] and level == "error" and document["verdict"] == "anomaly":
+    elif state.flagged and level == "error" and document.verdict == "anomaly":
         _text(case, "failure", lines, message=sentence, type="slower")
-    elif state["flagged"]:
+    elif state.flagged:
         _text(case, "system-out", [f"warning: {lines[0]}", *lines[1:]])
     else:
         _text(case, "system-out", [sentence])
     return case
 
 
-def _cause(document: dict[str, Any], name: str, cause: dict[str, Any]) -> ET.Element:
+def _cause(document: ComparisonDocument, name: str, cause: CauseEntry) -> ET.Element:
     case = _case("causes", name)
     sentence = verdict.cause_sentence(cause)
-    lines = [sentence, f"executions: {', '.join(cause['executions'])}"]
-    if document["verdict"] == "inconclusive":
+    lines = [sentence, f"executions: {', '.join(cause.executions)}"]
+    if document.verdict == "inconclusive":
         _text(case, "skipped", lines, message=_NOT_JUDGED)
-    elif document["verdict"] == "anomaly" and (cause["contribution"] or 0) > 0:
+    elif document.verdict == "anomaly" and (cause.contribution or 0) > 0:
         _text(case, "failure", lines, message=sentence, type="cause")
     else:
         _text(case, "system-out", lines)
     return case
 
 
-def _said(document: dict[str, Any], listed: int) -> list[str]:
+def _said(document: ComparisonDocument, listed: int) -> list[str]:
     said = [f"warning: {warning}" for warning in sentences.warnings_of(document)]
     about_all = [
         verdict.other_causes(document, listed),
@@ -155,18 +156,18 @@ def _said(document: dict[str, Any], listed: int) -> list[str]:
     return said + [sentence for sentence in about_all if sentence]
 
 
-def _properties(document: dict[str, Any]) -> list[tuple[str, str]]:
-    found = [("format", document["format"]), ("version", document["version"])]
+def _properties(document: ComparisonDocument) -> list[tuple[str, str]]:
+    found = [("format", document.format), ("version", document.version)]
     for which in ("normal", "sample"):
-        one = document["sets"][which]
+        one = document.sets[which]
         found += [
-            (f"{which}.executions", str(one["executions"])),
-            (f"{which}.sources", ", ".join(one["sources"])),
-            (f"{which}.hosts", ", ".join(one["hosts"])),
-            (f"{which}.kernels", ", ".join(one["kernels"])),
-            (f"{which}.tracers", ", ".join(one["tracers"])),
-            (f"{which}.recorded", ", ".join(filter(None, one.get("recorded", [])))),
-            (f"{which}.lost_events", str(one["loss"]["events"])),
+            (f"{which}.executions", str(one.executions)),
+            (f"{which}.sources", ", ".join(one.sources)),
+            (f"{which}.hosts", ", ".join(one.hosts)),
+            (f"{which}.kernels", ", ".join(one.kernels)),
+            (f"{which}.tracers", ", ".join(one.tracers)),
+            (f"{which}.recorded", ", ".join(filter(None, one.recorded))),
+            (f"{which}.lost_events", str(one.loss.events)),
         ]
-    settings = sorted(document["settings"].items())
+    settings = sorted(document.settings.items())
     return found + [(f"settings.{name}", sentences.setting(value)) for name, value in settings]

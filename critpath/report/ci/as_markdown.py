@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from msgspec import structs
+
+from critpath.documents import ComparisonDocument, StateEntry
 from critpath.report.ci.markdown_text import inert, quoted, table
 from critpath.text import sentences, verdict
 from critpath.units import plural
@@ -34,7 +37,7 @@ _SIZES: Final = (
 )
 
 
-def render_markdown(document: dict[str, Any], *, most: int = MOST_BYTES) -> str:
+def render_markdown(document: ComparisonDocument, *, most: int = MOST_BYTES) -> str:
     """Render a comparison as Markdown.
 
     Parameters
@@ -69,8 +72,8 @@ def _fitting(blocks: list[str], most: int) -> str:
     return ""
 
 
-def _blocks(document: dict[str, Any], size: _Size) -> Iterator[str]:
-    yield f"### critpath: {document['verdict']}"
+def _blocks(document: ComparisonDocument, size: _Size) -> Iterator[str]:
+    yield f"### critpath: {document.verdict}"
     yield inert(verdict.headline(document))
     said = verdict.further_reasons(document)
     said += [sentences.set_in_short(document, which, quoted) for which in ("normal", "sample")]
@@ -101,7 +104,7 @@ def _left_out(count: int, noun: str) -> Iterator[str]:
         yield verdict.left_out(count, noun)
 
 
-def _causes(document: dict[str, Any], size: _Size) -> Iterator[str]:
+def _causes(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     shown = verdict.main_causes(document, size.causes)
     account = verdict.account_sentence(document, len(shown))
     if not shown and not account:
@@ -114,20 +117,20 @@ def _causes(document: dict[str, Any], size: _Size) -> Iterator[str]:
     yield from [inert(account)] if account else []
 
 
-def _states(document: dict[str, Any], size: _Size) -> Iterator[str]:
+def _states(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     states = verdict.states_by_weight(document)
-    flagged = [s for s in states if s["flagged"]]
+    flagged = [s for s in states if s.flagged]
     total = [
-        {**s, "state": verdict.name_of(document, s)}
-        for s in document["states"]
-        if s["state"] == "total"
+        structs.replace(s, state=verdict.name_of(document, s))
+        for s in document.states
+        if s.state == "total"
     ]
     if not states and not total:
         return
     yield _heading("States, mean per execution")
     yield _state_table(total + flagged[: size.states], flags=True)
     yield from _left_out(len(flagged) - size.states, "flagged state")
-    others = [s for s in states if not s["flagged"]]
+    others = [s for s in states if not s.flagged]
     if others:
         yield from _folded(
             f"{plural(len(others), 'state')} not flagged",
@@ -138,15 +141,15 @@ def _states(document: dict[str, Any], size: _Size) -> Iterator[str]:
         )
 
 
-def _state_table(states: list[dict[str, Any]], *, flags: bool) -> str:
+def _state_table(states: list[StateEntry], *, flags: bool) -> str:
     rows = [
         (
-            state["state"] if state["state"] == "total" else quoted(state["state"]),
-            verdict.duration(state["normal_mean"]),
-            verdict.duration(state["sample_mean"]),
-            verdict.duration(state["effect"], sign=True),
+            state.state if state.state == "total" else quoted(state.state),
+            verdict.duration(state.normal_mean),
+            verdict.duration(state.sample_mean),
+            verdict.duration(state.effect, sign=True),
             verdict.interval(state),
-            verdict.probability(state["p_value"]),
+            verdict.probability(state.p_value),
             *([verdict.flag(state)] if flags else []),
         )
         for state in states
@@ -160,17 +163,17 @@ def _folded(summary: str, blocks: list[str]) -> Iterator[str]:
     yield "\n\n".join([f"<details><summary>{summary}</summary>", *blocks, "</details>"])
 
 
-def _executions(document: dict[str, Any], size: _Size) -> Iterator[str]:
+def _executions(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     rows = verdict.anomalous(document)
     if not rows:
         return
     yield _heading("Anomalous executions")
     cells = [
         (
-            row["id"] + (f" {row['label']}" if row["label"] else ""),
-            verdict.duration(row["end"] - row["begin"]),
-            verdict.duration(row["excess"], sign=True),
-            verdict.probability(row["p_value"]),
+            row.id + (f" {row.label}" if row.label else ""),
+            verdict.duration(row.end - row.begin),
+            verdict.duration(row.excess, sign=True),
+            verdict.probability(row.p_value),
             verdict.mostly(document, row, quoted),
         )
         for row in rows[: size.executions]
@@ -179,23 +182,23 @@ def _executions(document: dict[str, Any], size: _Size) -> Iterator[str]:
     yield from _left_out(len(rows) - size.executions, "anomalous execution")
 
 
-def _findings(document: dict[str, Any], size: _Size) -> Iterator[str]:
-    aligned = verdict.by_excess(document["aligned"])
+def _findings(document: ComparisonDocument, size: _Size) -> Iterator[str]:
+    aligned = verdict.by_excess(document.aligned)
     blocks = []
     for one in aligned[: size.aligned]:
-        found = verdict.findings_of(document, one["position"])
+        found = verdict.findings_of(document, one.position)
         if not found:
             continue
-        blocks.append(f"Execution {inert(one['execution'])}:")
+        blocks.append(f"Execution {inert(one.execution)}:")
         cells = [
             (
                 verdict.what_differs(one, finding, quoted),
                 sentences.thread_of(finding, quoted),
                 verdict.place_of(finding),
-                verdict.duration(finding["observed"]),
-                verdict.duration(finding["expected"]),
-                verdict.duration(finding["contribution"], sign=True),
-                verdict.share(finding["share"]),
+                verdict.duration(finding.observed),
+                verdict.duration(finding.expected),
+                verdict.duration(finding.contribution, sign=True),
+                verdict.share(finding.share),
             )
             for finding in found[: size.findings]
         ]
@@ -206,23 +209,23 @@ def _findings(document: dict[str, Any], size: _Size) -> Iterator[str]:
         yield from _folded("Where the worst of them differ", blocks)
 
 
-def _clusters(document: dict[str, Any], size: _Size) -> Iterator[str]:
-    pairs = document["clusters"]["pairs"]
+def _clusters(document: ComparisonDocument, size: _Size) -> Iterator[str]:
+    pairs = document.clusters.pairs
     if not pairs or not size.pairs:
         return
     sizes = {
-        which: {c["cluster"]: c for c in document["clusters"][which]["clusters"]}
+        which: {c.cluster: c for c in document.clusters[which].clusters}
         for which in ("normal", "sample")
     }
     cells = []
     for pair in pairs[: size.pairs]:
         row = []
         for which in ("sample", "normal"):
-            cluster = sizes[which].get(pair[which])
-            row += [f"{which[0]}{pair[which]}"]
-            row += [f"{cluster['size']:,}" if cluster else "-"]
-            row += [verdict.duration(cluster["mean_duration"]) if cluster else "-"]
-        cells.append((*row, ", ".join(word for word in ("weak", "novel") if pair[word])))
+            cluster = sizes[which].get(getattr(pair, which))
+            row += [f"{which[0]}{getattr(pair, which)}"]
+            row += [f"{cluster.size:,}" if cluster else "-"]
+            row += [verdict.duration(cluster.mean_duration) if cluster else "-"]
+        cells.append((*row, ", ".join(word for word in ("weak", "novel") if getattr(pair, word))))
     headers = ("sample type", ">size", ">mean", "normal type", ">size", ">mean", "note")
     yield from _folded(
         "Types of executions and their pairs",
@@ -230,13 +233,13 @@ def _clusters(document: dict[str, Any], size: _Size) -> Iterator[str]:
     )
 
 
-def _decided(document: dict[str, Any]) -> Iterator[str]:
-    settings = sorted(document["settings"].items())
+def _decided(document: ComparisonDocument) -> Iterator[str]:
+    settings = sorted(document.settings.items())
     said = [
         verdict.difference(document),
         verdict.sensitivity(document),
-        verdict.by_the_paper(document) if document["states"] else "",
-        *(f"note: {note}" for note in document["detection"]["notes"]),
+        verdict.by_the_paper(document) if document.states else "",
+        *(f"note: {note}" for note in document.detection.notes),
         "settings: " + ", ".join(f"{name} {_setting(value)}" for name, value in settings),
     ]
     yield from _folded("How it was decided", list(_list([text for text in said if text])))

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any, Final, NoReturn
 
+import msgspec
+
+from critpath.documents import (
+    TYPES,
+    AlignedEntry,
+    CalibrationDocument,
+    ComparisonDocument,
+    Document,
+)
 from critpath.errors import UnreadableError
-from critpath.report.document.comparison import COMPARISON_FORMAT
 from critpath.report.document.path import escape_more
-from critpath.report.document.schema import SHAPES, check_document
-from critpath.report.document.shapes import Invalid, expect
-from critpath.report.palette import with_letters
+from critpath.report.palette import choose_letters
 from critpath.untrusted import TooLargeError, load_json
 
 # No measurement comes near: sums and products of what is below stay finite.
@@ -26,13 +33,18 @@ _UNLIMITED: Final = frozenset({"tree"})
 _DO = "give a file that `critpath compare --json FILE` wrote"
 
 
-def to_json(document: dict[str, Any]) -> str:
+class InvalidError(Exception):
+    """A document contradicts itself; says where and what is wrong."""
+
+
+def to_json(document: Document | dict[str, Any]) -> str:
     """Render a document as JSON: one line per key, and per item of a list.
 
     Parameters
     ----------
-    document : dict
-        From `comparison_document`, `calibration_document` or `path_document`.
+    document : Document or dict
+        From `comparison_document`, `calibration_document` or `path_document`; or plain
+        data of a format that is not read back.
 
     Returns
     -------
@@ -40,9 +52,10 @@ def to_json(document: dict[str, Any]) -> str:
         Strict JSON in ASCII, keys sorted, no control character but the newline:
         equal documents give equal bytes, and showing them moves no cursor.
     """
+    keys = document if isinstance(document, dict) else msgspec.structs.asdict(document)
     lines = []
-    for key in sorted(document):
-        value = document[key]
+    for key in sorted(keys):
+        value = keys[key]
         if isinstance(value, list) and value:
             items = ",\n  ".join(_compact(item) for item in value)
             lines.append(f" {_compact(key)}: [\n  {items}\n ]")
@@ -51,17 +64,25 @@ def to_json(document: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def to_json_line(document: dict[str, Any]) -> str:
-    """Render a document as one line of JSON, without the newline."""
-    return _compact(document)
+def to_plain(document: Any) -> Any:
+    """Return a document, or a part of one, as the dicts and lists that its JSON has."""
+    return msgspec.to_builtins(document, enc_hook=_unwrap)
 
 
 def _compact(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, allow_nan=False, separators=(", ", ": "))
+    # msgspec's own writer has other bytes: no spaces, no escapes, other digits of large numbers.
+    text = json.dumps(to_plain(value), sort_keys=True, allow_nan=False, separators=(", ", ": "))
     return escape_more(text)
 
 
-def load_document(text: str | bytes) -> dict[str, Any]:
+def _unwrap(value: Any) -> Any:
+    """Return a scalar of numpy, which a stage may have left in its result, as Python's."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is nothing that JSON has")
+
+
+def load_document(text: str | bytes) -> Document:
     """Read a document back, checked so that every renderer can rely on its shape.
 
     Parameters
@@ -71,7 +92,7 @@ def load_document(text: str | bytes) -> dict[str, Any]:
 
     Returns
     -------
-    dict
+    Document
         Equal to the document that `to_json` was given.
 
     Raises
@@ -80,7 +101,7 @@ def load_document(text: str | bytes) -> dict[str, Any]:
         If it is not JSON, not ours, of another version, or not of that shape.
     """
     try:
-        document = load_json(
+        found = load_json(
             text.encode() if isinstance(text, str) else text,
             parse_constant=_refuse_constant,
             parse_float=_finite,
@@ -90,36 +111,24 @@ def load_document(text: str | bytes) -> dict[str, Any]:
         raise UnreadableError(f"a document that {error}", _DO) from error
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"not JSON: {error}", _DO) from error
-    name = document.get("format") if isinstance(document, dict) else None
+    name = found.get("format") if isinstance(found, dict) else None
     if not isinstance(name, str):
         raise UnreadableError("JSON without critpath's `format`", _DO)
+    if name not in TYPES:
+        _refuse_format(name)
     try:
-        if name not in SHAPES:
-            _refuse_format(name)
-        check_document(document)
-        _check_lengths(document)
-    except Invalid as error:
+        document = msgspec.convert(found, TYPES[name])
+        _check_lengths(found)
+        _check_consistency(document)
+    except msgspec.ValidationError as error:
+        wrong = str(error).replace("`$", "`document")
+        raise UnreadableError(f"damaged {name} document: {wrong}", _DO) from error
+    except InvalidError as error:
         raise UnreadableError(f"damaged {name} document: {error}", _DO) from error
-    if name == COMPARISON_FORMAT:
+    if isinstance(document, ComparisonDocument):
         # They follow from the symbols, and the first files of this version have none.
-        document["symbols"] = with_letters(document["symbols"], document["aligned"])
-    return dict(document)
-
-
-def _check_lengths(document: dict[str, Any]) -> None:
-    """Raise `Invalid` where a text is longer than any that critpath writes."""
-    todo: list[tuple[str, Any]] = [("document", document)]
-    while todo:
-        key, value = todo.pop()
-        if isinstance(value, str):
-            most = _MOST_OF_A_NAME if key in _NAMES else _MOST_LETTERS
-            fits = len(value) <= most or key in _UNLIMITED
-            expect(fits, key[:60], f"a text of at most {most:,} letters")
-        elif isinstance(value, dict):
-            todo += [("a key", name) for name in value]
-            todo += value.items()
-        elif isinstance(value, list):
-            todo += [(key, item) for item in value if isinstance(item, str | dict | list)]
+        document.symbols = choose_letters(document.symbols, document.aligned)
+    return document
 
 
 def _finite(text: str) -> float:
@@ -148,7 +157,7 @@ def _refuse_format(name: str) -> NoReturn:
             "critpath baseline show FILE shows it; critpath compare FILE SAMPLE --json makes a "
             "comparison",
         )
-    for known in SHAPES:
+    for known in TYPES:
         stem = known.rpartition("/")[0]
         if name.rpartition("/")[0] == stem:
             raise UnreadableError(
@@ -156,3 +165,96 @@ def _refuse_format(name: str) -> NoReturn:
                 "update critpath, or compare the recordings again with this version",
             )
     raise UnreadableError(f"format {shown!r} is not critpath's", _DO)
+
+
+def _check_lengths(document: dict[str, Any]) -> None:
+    """Raise `InvalidError` where a text is longer than any that critpath writes."""
+    todo: list[tuple[str, Any]] = [("document", document)]
+    while todo:
+        key, value = todo.pop()
+        if isinstance(value, str):
+            most = _MOST_OF_A_NAME if key in _NAMES else _MOST_LETTERS
+            fits = len(value) <= most or key in _UNLIMITED
+            _expect(fits, key[:60], f"a text of at most {most:,} letters")
+        elif isinstance(value, dict):
+            todo += [("a key", name) for name in value]
+            todo += value.items()
+        elif isinstance(value, list):
+            todo += [(key, item) for item in value if isinstance(item, str | dict | list)]
+
+
+def _check_consistency(document: Document) -> None:
+    """Raise `InvalidError` where parts of a document do not agree, which no type says."""
+    if isinstance(document, ComparisonDocument):
+        for which in ("normal", "sample"):
+            found = document.clusters[which]
+            known = all(0 <= i < len(found.reachability) for i in found.ordering)
+            _expect(known, f"clusters.{which}.ordering", "places of reachability")
+        for i, aligned in enumerate(document.aligned):
+            _check_aligned(aligned, len(document.symbols), f"aligned[{i}]")
+        _check_references(document)
+    elif isinstance(document, CalibrationDocument):
+        _check_calibration(document)
+
+
+def _check_references(document: ComparisonDocument) -> None:
+    """Raise `InvalidError` where a finding or a cause refers to what is not there."""
+    columns = {one.position: one.columns for one in document.aligned}
+    for i, finding in enumerate(document.findings):
+        first, last = finding.columns
+        inside = 0 <= first < last <= columns.get(finding.position, last)
+        _expect(inside, f"findings[{i}].columns", "columns of its alignment")
+    count = len(document.findings)
+    for i, cause in enumerate(document.causes):
+        known = all(0 <= place < count for place in [cause.main, *cause.findings])
+        _expect(known, f"causes[{i}].findings", "places in the list of findings")
+
+
+def _check_aligned(aligned: AlignedEntry, symbols: int, place: str) -> None:
+    columns, statistics = aligned.columns, aligned.statistics
+    for row in aligned.rows:
+        for name, values in (("symbols", row.symbols), ("durations", row.durations)):
+            _expect(len(values) == columns, f"{place}.rows.{name}", f"{columns} columns")
+        _expect(all(-1 <= s < symbols for s in row.symbols), f"{place}.rows", "known symbols")
+        _expect(all(d >= 0 for d in row.durations), f"{place}.rows", "durations from 0")
+    for name in statistics.__struct_fields__:
+        sized = len(getattr(statistics, name)) == columns
+        _expect(sized, f"{place}.statistics.{name}", f"a list of {columns}")
+    known = all(-1 <= s < symbols for s in statistics.normal_symbol)
+    _expect(known, f"{place}.statistics.normal_symbol", "known symbols")
+    for segment in aligned.segments:
+        _expect(0 <= segment.column < columns, f"{place}.segments", "a column of it")
+    for name, times in (("mean", statistics.mean), ("std", statistics.std)):
+        positive = all(value is None or value >= 0 for value in times)
+        _expect(positive, f"{place}.statistics.{name}", "durations from 0")
+    passed = 0
+    for loop in aligned.loops:
+        inside = passed <= loop.first < loop.last <= columns and loop.period > 0
+        _expect(inside, f"{place}.loops", "blocks of columns from left to right")
+        passed = loop.last
+        counted = len(loop.iterations) == len(aligned.rows)
+        within = all(0 <= n < 2**31 for n in loop.iterations)
+        _expect(counted and within, f"{place}.loops.iterations", "a number per row")
+
+
+def _check_calibration(document: CalibrationDocument) -> None:
+    """Raise `InvalidError` where a table of a calibration would have holes."""
+    _expect(bool(document.false_alarms), "document.false_alarms", "a row")
+    floor = document.floor
+    if floor.spread is not None:
+        known = None not in {floor.spread_high, floor.expected}
+        _expect(known, "document.floor", "figures beside its spread")
+    rows = {(row.kind, row.state, row.sample): row for row in document.detectable}
+    states = {row.state for row in document.detectable if row.kind == "state"}
+    kinds = [("total", ""), ("rare", ""), ("new", ""), *product(["state"], sorted(states))]
+    for (kind, state), size in product(kinds, sorted({size for _, _, size in rows})):
+        found = (kind, state, size) in rows
+        _expect(found, "document.detectable", f"{kind} {state} at {size}")
+    for row in rows.values():
+        given = row.shift is None or row.of_total is not None
+        _expect(given, "document.detectable", "shares of the shifts")
+
+
+def _expect(holds: bool, place: str, wanted: str) -> None:
+    if not holds:
+        raise InvalidError(f"{place} lacks or is not {wanted}")

@@ -1,29 +1,75 @@
-"""The answer as plain data: the one document that every renderer takes.
+"""The document of a comparison: the one value that every renderer takes.
 
 Nothing here formats and no renderer computes, so a saved document renders again
-to the same bytes years later.  Every value is a str, int, float, bool, None, list
-or dict; a figure that is not finite is None.
+to the same bytes years later.  A figure that is not finite is None.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final, cast
 
 import numpy as np
 
-from critpath.model import I64, Analysis, Clustering, Finding, PathSet, StateTest
-from critpath.report.document.alignment import aligned_document, plane_of_counts
+from critpath.documents import (
+    COMPARISON_FORMAT,
+    AlignedEntry,
+    AlignedRow,
+    AlignedSegment,
+    AlignedStatistics,
+    CauseEntry,
+    ClusterEntry,
+    ClusteringEntry,
+    Clusters,
+    ComparisonDocument,
+    DetectionEntry,
+    DurationTest,
+    ExecutionEntry,
+    FindingEntry,
+    FindingPart,
+    Level,
+    LevelEntry,
+    LoopEntry,
+    LossPlace,
+    LossSummary,
+    OutliersEntry,
+    PairEntry,
+    Plane,
+    SetEntry,
+    SetName,
+    Sets,
+    StateEntry,
+    SymbolEntry,
+    Verdict,
+    Window,
+)
+from critpath.model import (
+    F64,
+    I64,
+    Aligned,
+    Analysis,
+    Clustering,
+    ClusterPairs,
+    Finding,
+    PathSet,
+    State,
+    StateTest,
+    VectorTable,
+)
 from critpath.report.document.plain import number, plain
-from critpath.report.document.sets import set_document
-from critpath.report.palette import with_letters
+from critpath.report.palette import choose_letters
+from critpath.units import NS_PER_S
 
-COMPARISON_FORMAT = "critpath/comparison/1"
+# Losses are listed one by one up to here; their sums are always complete.
+_MOST_LOSSES: Final = 200
+_END_OF_DATES: Final = 253_402_300_800 * NS_PER_S  # the year 10000
 
 
-def comparison_document(comparison: Analysis) -> dict[str, Any]:
+def comparison_document(comparison: Analysis) -> ComparisonDocument:
     """Build the versioned document of one comparison.
 
     Parameters
@@ -33,77 +79,152 @@ def comparison_document(comparison: Analysis) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        JSON-ready; times in ns since the trace clock's origin, durations in ns.
-        The same comparison gives an equal document, whatever the process.
+    ComparisonDocument
+        Times in ns since the trace clock's origin, durations in ns.  The same
+        comparison gives an equal document, whatever the process.
     """
-    executions = [
-        *_executions(comparison, "normal", comparison.normal),
-        *_executions(comparison, "sample", comparison.sample),
-    ]
-    symbols = _alphabet(comparison)
-    detection = comparison.detection
-    document = {
-        "format": COMPARISON_FORMAT,
-        "version": version("critpath"),
-        "verdict": comparison.verdict,
-        "reasons": list(comparison.reasons),
-        "warnings": list(comparison.warnings),
-        "settings": comparison.settings,
-        "sets": {
-            "normal": set_document(comparison.normal),
-            "sample": set_document(comparison.sample),
-        },
-        "symbols": [{"name": s.name, "state": s.state.name, "role": s.role} for s in symbols],
-        "states": [_state(test) for test in detection.states],
-        "detection": {
-            "rule": detection.rule,
-            "flagged": detection.flagged,
-            "alpha": number(detection.alpha),
-            "floor": number(detection.floor),
-            "detectable": number(detection.detectable),
-            "permutations": detection.permutations,
-            "enough": detection.enough,
-            "needed": detection.needed,
-            "minimum": comparison.settings.get("minimum_executions", 0),
-            "levels": [
-                {"pattern": pattern, "level": level}
-                for pattern, level in comparison.settings.get("level", ())
+    aligned = [_aligned(comparison, one) for one in comparison.aligned]
+    outliers = comparison.outliers
+    return ComparisonDocument(
+        format=COMPARISON_FORMAT,
+        version=version("critpath"),
+        verdict=cast("Verdict", comparison.verdict),
+        reasons=list(comparison.reasons),
+        warnings=list(comparison.warnings),
+        settings=plain(comparison.settings),
+        sets=Sets(
+            normal=describe_set(comparison.normal),
+            sample=describe_set(comparison.sample),
+        ),
+        symbols=choose_letters(
+            [
+                SymbolEntry(name=symbol.name, state=symbol.state.name, role=symbol.role)
+                for symbol in _alphabet(comparison)
             ],
-            "paper_false_alarms": number(detection.paper_false_alarms),
-            "notes": list(detection.notes),
-            "whole": None if detection.whole is None else _whole(detection.whole),
-        },
-        "clusters": _clusters(comparison),
-        "plane": plane_of_counts(comparison.normal_vectors, comparison.sample_vectors),
-        "outliers": {
-            "anomalous": int(comparison.outliers.anomalous.sum()),
-            "paper": int(comparison.outliers.paper.sum()),
-            "notes": list(comparison.outliers.notes),
-        },
-        "executions": [],
-        "findings": [_finding(comparison, finding) for finding in comparison.findings],
-        "causes": [
-            {
-                "sentence": cause.sentence,
-                "findings": list(cause.findings),
-                "executions": [comparison.sample.executions.id[i] for i in cause.executions],
-                "positions": list(cause.executions),
-                "contribution": number(cause.contribution),
-                "share": number(cause.share),
-                "main": cause.main,
-                "minor": cause.minor,
-            }
+            aligned,
+        ),
+        states=[_state(test) for test in comparison.detection.states],
+        detection=_detection(comparison),
+        clusters=Clusters(
+            normal=_clustering(comparison.normal_clusters, comparison.normal),
+            sample=_clustering(comparison.sample_clusters, comparison.sample),
+            pairs=_pairs(comparison.pairs),
+            notes=list(comparison.pairs.notes),
+        ),
+        plane=project_counts(comparison.normal_vectors, comparison.sample_vectors),
+        outliers=OutliersEntry(
+            anomalous=int(outliers.anomalous.sum()),
+            paper=int(outliers.paper.sum()),
+            notes=list(outliers.notes),
+        ),
+        executions=[
+            *_executions(comparison, "normal", comparison.normal),
+            *_executions(comparison, "sample", comparison.sample),
+        ],
+        findings=[_finding(comparison, finding) for finding in comparison.findings],
+        causes=[
+            CauseEntry(
+                sentence=cause.sentence,
+                findings=[int(place) for place in cause.findings],
+                executions=[comparison.sample.executions.id[i] for i in cause.executions],
+                positions=[int(position) for position in cause.executions],
+                contribution=number(cause.contribution),
+                share=number(cause.share),
+                main=int(cause.main),
+                minor=bool(cause.minor),
+            )
             for cause in comparison.causes
         ],
+        aligned=aligned,
+    )
+
+
+def describe_set(paths: PathSet) -> SetEntry:
+    """Return what a document says of one set; losses are listed up to 200."""
+    executions = paths.executions
+    places = [
+        LossPlace(
+            begin=loss.begin,
+            end=loss.end,
+            host=loss.host,
+            cpu=loss.cpu,
+            events=loss.events,
+            packets=loss.packets,
+            reason=loss.reason,
+        )
+        for loss in paths.losses[:_MOST_LOSSES]
+    ]
+    return SetEntry(
+        sources=list(paths.sources),
+        specification=paths.specification,
+        executions=len(executions),
+        events=int(paths.events),
+        window=Window(begin=int(executions.begin.min()), end=int(executions.end.max()))
+        if len(executions)
+        else None,
+        hosts=_from_environment(paths, "hostname"),
+        kernels=_from_environment(paths, "kernel_release"),
+        tracers=_tracers(paths),
+        loss=LossSummary(
+            events=sum(loss.events for loss in paths.losses),
+            packets=sum(loss.packets for loss in paths.losses),
+            places=places,
+            places_left_out=len(paths.losses) - len(places),
+        ),
+        lossy=int(paths.lossy.sum()),
+        incomplete=int(executions.incomplete),
+        notes=list(executions.notes),
+        warnings=list(paths.warnings),
+        machines=_from_environment(paths, "recorded_on"),
+        processors=_from_environment(paths, "recorded_cpu"),
+        cpus=_from_environment(paths, "recorded_cpus"),
+        profiles=_from_environment(paths, "recorded_profile"),
+        commands=_from_environment(paths, "recorded_command"),
+        epochs=_epochs(paths),
+        recorded=begin_dates(paths),
+    )
+
+
+def begin_dates(paths: PathSet) -> list[str]:
+    """Return when each source's first execution began (UTC), "" where unknown."""
+    dates = []
+    for source, epoch in enumerate(_epochs(paths)):
+        begins = paths.executions.begin[paths.session == source]
+        dates.append(_format_utc(int(begins.min()) + epoch if epoch and len(begins) else 0))
+    return dates
+
+
+def _epochs(paths: PathSet) -> list[int]:
+    """Return what to add to a time of each source for ns since 1970, 0 where unknown."""
+    known = {
+        e["recording"]: e["clock_epoch"]
+        for e in paths.environment
+        if "recording" in e and "clock_epoch" in e
     }
-    # Stages may leave numpy's scalars in their results; a document has Python's.
-    result: dict[str, Any] = plain(document)
-    # These are made plain below: there may be hundreds of thousands.
-    result["executions"] = executions
-    result["aligned"] = [aligned_document(comparison, one) for one in comparison.aligned]
-    result["symbols"] = with_letters(result["symbols"], result["aligned"])
-    return result
+    epochs = (known.get(source, 0) for source in paths.sources)
+    return [epoch if isinstance(epoch, int) else 0 for epoch in epochs]
+
+
+def _format_utc(moment: int) -> str:
+    """Return a time as ``2026-11-21T04:35:27Z``, "" where it is unknown or no date."""
+    if not 0 < moment < _END_OF_DATES:
+        return ""
+    whole = datetime.fromtimestamp(moment // NS_PER_S, UTC).replace(tzinfo=None)
+    return f"{whole.isoformat()}Z"
+
+
+def _from_environment(paths: PathSet, key: str) -> list[str]:
+    return sorted({str(env[key]) for env in paths.environment if key in env})
+
+
+def _tracers(paths: PathSet) -> list[str]:
+    found = set()
+    for env in paths.environment:
+        if "tracer_name" in env:
+            parts = [env.get(f"tracer_{part}") for part in ("major", "minor", "patchlevel")]
+            numbers = ".".join(str(part) for part in parts if part is not None)
+            found.add(f"{env['tracer_name']} {numbers}".strip())
+    return sorted(found)
 
 
 def _alphabet(comparison: Analysis) -> Sequence[Any]:
@@ -111,7 +232,103 @@ def _alphabet(comparison: Analysis) -> Sequence[Any]:
     return max(comparison.normal_vectors.symbols, comparison.sample_vectors.symbols, key=len)
 
 
-def _executions(comparison: Analysis, which: str, paths: PathSet) -> list[dict[str, Any]]:
+def _detection(comparison: Analysis) -> DetectionEntry:
+    detection, settings = comparison.detection, comparison.settings
+    return DetectionEntry(
+        rule=detection.rule,
+        flagged=bool(detection.flagged),
+        alpha=number(detection.alpha),
+        floor=number(detection.floor),
+        detectable=number(detection.detectable),
+        permutations=int(detection.permutations),
+        enough=bool(detection.enough),
+        needed=int(detection.needed),
+        paper_false_alarms=number(detection.paper_false_alarms),
+        notes=list(detection.notes),
+        minimum=settings.get("minimum_executions", 0),
+        levels=[
+            LevelEntry(pattern=pattern, level=level) for pattern, level in settings.get("level", ())
+        ],
+        whole=None if detection.whole is None else _duration_test(detection.whole),
+    )
+
+
+def _duration_test(test: StateTest) -> DurationTest:
+    return DurationTest(
+        normal_mean=number(test.normal_mean),
+        sample_mean=number(test.sample_mean),
+        effect=number(test.effect),
+        effect_low=number(test.effect_low),
+        effect_high=number(test.effect_high),
+        p_value=number(test.p_value),
+    )
+
+
+def _state(test: StateTest) -> StateEntry:
+    return StateEntry(
+        state=test.name,
+        role="" if test.symbol is None else test.symbol.role,
+        normal_mean=number(test.normal_mean),
+        sample_mean=number(test.sample_mean),
+        normal_std=number(test.normal_std),
+        effect=number(test.effect),
+        effect_low=number(test.effect_low),
+        effect_high=number(test.effect_high),
+        p_value=number(test.p_value),
+        average_threshold=number(test.average_threshold),
+        normal_above=number(test.normal_above),
+        sample_above=number(test.sample_above),
+        probability_threshold=number(test.probability_threshold),
+        cliffs_delta=number(test.cliffs_delta),
+        median_ratio=number(test.median_ratio),
+        flagged=bool(test.flagged),
+        new_state=bool(test.new_state),
+        average_fires=bool(test.average_fires),
+        probability_fires=bool(test.probability_fires),
+        level=cast("Level", test.level),
+    )
+
+
+def _members(clusters: Clustering) -> list[I64]:
+    """List the executions of every cluster: there may be as many as executions."""
+    order = np.argsort(clusters.labels, kind="stable")
+    bounds = np.searchsorted(clusters.labels[order], np.arange(clusters.size + 1))
+    return [order[first:after] for first, after in pairwise(bounds.tolist())]
+
+
+def _clustering(clusters: Clustering, paths: PathSet) -> ClusteringEntry:
+    duration = paths.executions.end - paths.executions.begin
+    return ClusteringEntry(
+        method=clusters.method,
+        notes=list(clusters.notes),
+        clusters=[
+            ClusterEntry(
+                cluster=k,
+                size=len(mine),
+                weak=int(clusters.weak[mine].sum()),
+                mean_duration=number(float(duration[mine].mean())) if len(mine) else None,
+            )
+            for k, mine in enumerate(_members(clusters))
+        ],
+        ordering=[int(i) for i in clusters.ordering],
+        reachability=_numbers(clusters.reachability),
+    )
+
+
+def _pairs(pairs: ClusterPairs) -> list[PairEntry]:
+    return [
+        PairEntry(
+            sample=k,
+            normal=int(pairs.pair[k]),
+            score=number(float(pairs.score[k])),
+            weak=bool(pairs.weak[k]),
+            novel=bool(pairs.novel[k]),
+        )
+        for k in range(len(pairs.pair))
+    ]
+
+
+def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> list[ExecutionEntry]:
     executions = paths.executions
     sample = which == "sample"
     clusters = comparison.sample_clusters if sample else comparison.normal_clusters
@@ -124,7 +341,7 @@ def _executions(comparison: Analysis, which: str, paths: PathSet) -> list[dict[s
     if clustered and not sample:
         members = enumerate(_members(clusters))
         usual = {k: float(duration[rows].mean()) for k, rows in members if len(rows)}
-    rows = []
+    entries = []
     for i, name in enumerate(executions.id):
         cluster = int(clusters.labels[i]) if clustered else None
         pair = excess = None
@@ -134,143 +351,210 @@ def _executions(comparison: Analysis, which: str, paths: PathSet) -> list[dict[s
             excess = int(outliers.excess[i])
         elif usual and cluster is not None:
             excess = int(duration[i]) - round(usual[cluster])
-        rows.append(
-            {
-                "id": name,
-                "set": which,
-                "position": i,
-                "source": int(paths.session[i]),
-                "begin": int(executions.begin[i]),
-                "end": int(executions.end[i]),
-                "tid": int(executions.tid[i]),
-                "comm": executions.comm[i],
-                "label": executions.label[i],
-                "cluster": cluster,
-                "weak": bool(clusters.weak[i]) if clustered else False,
-                "pair": pair,
-                "anomalous": bool(outliers.anomalous[i]) if judged else False,
-                "excess": excess,
-                "score": number(float(outliers.score[i])) if judged else None,
-                "p_value": number(float(outliers.p_value[i])) if judged else None,
-                "paper": bool(outliers.paper[i]) if judged else False,
-                "symbol": _symbol_name(comparison, int(outliers.symbol[i])) if judged else None,
-                "lossy": bool(paths.lossy[i]),
-            }
+        entries.append(
+            ExecutionEntry(
+                id=name,
+                set=which,
+                position=i,
+                source=int(paths.session[i]),
+                begin=int(executions.begin[i]),
+                end=int(executions.end[i]),
+                tid=int(executions.tid[i]),
+                comm=executions.comm[i],
+                label=executions.label[i],
+                cluster=cluster,
+                weak=bool(clusters.weak[i]) if clustered else False,
+                pair=pair,
+                anomalous=bool(outliers.anomalous[i]) if judged else False,
+                excess=excess,
+                score=number(float(outliers.score[i])) if judged else None,
+                p_value=number(float(outliers.p_value[i])) if judged else None,
+                paper=bool(outliers.paper[i]) if judged else False,
+                symbol=_symbol_name(comparison, int(outliers.symbol[i])) if judged else None,
+                lossy=bool(paths.lossy[i]),
+            )
         )
-    return rows
+    return entries
 
 
 def _symbol_name(comparison: Analysis, code: int) -> str:
     return "total" if code < 0 else str(_alphabet(comparison)[code].name)
 
 
-def _whole(test: StateTest) -> dict[str, Any]:
-    return {
-        "normal_mean": number(test.normal_mean),
-        "sample_mean": number(test.sample_mean),
-        "effect": number(test.effect),
-        "effect_low": number(test.effect_low),
-        "effect_high": number(test.effect_high),
-        "p_value": number(test.p_value),
-    }
-
-
-def _state(test: StateTest) -> dict[str, Any]:
-    return {
-        "state": test.name,
-        "role": "" if test.symbol is None else test.symbol.role,
-        "normal_mean": number(test.normal_mean),
-        "sample_mean": number(test.sample_mean),
-        "normal_std": number(test.normal_std),
-        "effect": number(test.effect),
-        "effect_low": number(test.effect_low),
-        "effect_high": number(test.effect_high),
-        "cliffs_delta": number(test.cliffs_delta),
-        "median_ratio": number(test.median_ratio),
-        "p_value": number(test.p_value),
-        "flagged": test.flagged,
-        "level": test.level,
-        "new_state": test.new_state,
-        "average_threshold": number(test.average_threshold),
-        "average_fires": test.average_fires,
-        "normal_above": number(test.normal_above),
-        "sample_above": number(test.sample_above),
-        "probability_threshold": number(test.probability_threshold),
-        "probability_fires": test.probability_fires,
-    }
-
-
-def _members(clusters: Clustering) -> list[I64]:
-    """List the executions of every cluster: there may be as many as executions."""
-    order = np.argsort(clusters.labels, kind="stable")
-    bounds = np.searchsorted(clusters.labels[order], np.arange(clusters.size + 1))
-    return [order[first:after] for first, after in pairwise(bounds.tolist())]
-
-
-def _cluster_rows(clusters: Clustering, paths: PathSet) -> dict[str, Any]:
-    duration = paths.executions.end - paths.executions.begin
-    rows = []
-    for k, mine in enumerate(_members(clusters)):
-        rows.append(
-            {
-                "cluster": k,
-                "size": len(mine),
-                "weak": int(clusters.weak[mine].sum()),
-                "mean_duration": number(float(duration[mine].mean())) if len(mine) else None,
-            }
-        )
-    return {
-        "method": clusters.method,
-        "notes": list(clusters.notes),
-        "clusters": rows,
-        "ordering": [int(i) for i in clusters.ordering],
-        "reachability": [number(float(r)) for r in clusters.reachability],
-    }
-
-
-def _clusters(comparison: Analysis) -> dict[str, Any]:
-    pairs = comparison.pairs
-    return {
-        "normal": _cluster_rows(comparison.normal_clusters, comparison.normal),
-        "sample": _cluster_rows(comparison.sample_clusters, comparison.sample),
-        "pairs": [
-            {
-                "sample": k,
-                "normal": int(pairs.pair[k]),
-                "score": number(float(pairs.score[k])),
-                "weak": bool(pairs.weak[k]),
-                "novel": bool(pairs.novel[k]),
-            }
-            for k in range(len(pairs.pair))
+def _finding(comparison: Analysis, finding: Finding) -> FindingEntry:
+    return FindingEntry(
+        execution=comparison.sample.executions.id[finding.execution],
+        position=int(finding.execution),
+        rank=int(finding.rank),
+        columns=[int(column) for column in finding.columns],
+        kind=finding.kind,
+        state=finding.symbol.state.name,
+        role=finding.symbol.role,
+        detail=finding.detail,
+        comm=finding.comm,
+        before=finding.before,
+        tid=int(finding.tid),
+        begin=int(finding.begin),
+        end=int(finding.end),
+        observed=number(finding.observed),
+        expected=number(finding.expected),
+        contribution=number(finding.contribution),
+        share=number(finding.share),
+        probability=number(finding.probability),
+        parts=[
+            FindingPart(kind=kind, contribution=number(float(ns))) for kind, ns in finding.parts
         ],
-        "notes": list(pairs.notes),
-    }
+        abnormal=bool(finding.abnormal),
+        p=number(finding.p),
+        offset=number(finding.offset),
+        iterations=number(finding.iterations),
+        normal_iterations=[number(value) for value in finding.normal_iterations],
+    )
 
 
-def _finding(comparison: Analysis, finding: Finding) -> dict[str, Any]:
-    return {
-        "execution": comparison.sample.executions.id[finding.execution],
-        "position": finding.execution,
-        "rank": finding.rank,
-        "kind": finding.kind,
-        "state": finding.symbol.state.name,
-        "role": finding.symbol.role,
-        "detail": finding.detail,
-        "tid": finding.tid,
-        "comm": finding.comm,
-        "begin": finding.begin,
-        "end": finding.end,
-        "columns": list(finding.columns),
-        "observed": number(finding.observed),
-        "expected": number(finding.expected),
-        "contribution": number(finding.contribution),
-        "share": number(finding.share),
-        "probability": number(finding.probability),
-        "before": finding.before,
-        "parts": [{"kind": kind, "contribution": number(float(ns))} for kind, ns in finding.parts],
-        "abnormal": finding.abnormal,
-        "p": number(finding.p),
-        "offset": number(finding.offset),
-        "iterations": number(finding.iterations),
-        "normal_iterations": [number(value) for value in finding.normal_iterations],
-    }
+def _aligned(comparison: Analysis, aligned: Aligned) -> AlignedEntry:
+    """Return one anomalous execution with its normal group; its row is the last."""
+    alignment, statistics = aligned.alignment, aligned.statistics
+    symbols, durations = alignment.symbols, alignment.column_durations
+    normal, sample = comparison.normal.executions, comparison.sample.executions
+    members: list[tuple[SetName, int, str]]
+    members = [("normal", int(i), normal.id[i]) for i in aligned.normals]
+    members.append(("sample", int(aligned.execution), sample.id[aligned.execution]))
+    return AlignedEntry(
+        execution=sample.id[aligned.execution],
+        position=int(aligned.execution),
+        columns=int(alignment.rows.shape[1]),
+        left_out=int(aligned.left_out),
+        excess=_finite(aligned.excess),
+        unexplained=_finite(aligned.unexplained),
+        score=_finite(alignment.score),
+        tree=alignment.tree,
+        rows=[
+            AlignedRow(
+                set=which,
+                position=position,
+                id=name,
+                symbols=symbols[row].tolist(),
+                durations=durations[row].tolist(),
+            )
+            for row, (which, position, name) in enumerate(members)
+        ],
+        statistics=AlignedStatistics(
+            probability=_numbers(statistics.probability),
+            normal_probability=_numbers(statistics.normal_probability),
+            mean=_numbers(statistics.mean),
+            std=_numbers(statistics.std),
+            p_structure=_numbers(statistics.p_structure),
+            p_duration=_numbers(statistics.p_duration),
+            normal_symbol=statistics.normal_symbol.tolist(),
+            contribution=statistics.contribution.tolist(),
+            abnormal_state=statistics.abnormal_state.tolist(),
+            abnormal_duration=statistics.abnormal_duration.tolist(),
+            missing=statistics.missing.tolist(),
+            abnormal=statistics.abnormal.tolist(),
+        ),
+        note=statistics.note,
+        segments=_segments(comparison, aligned),
+        loops=[
+            LoopEntry(
+                first=int(loop.first),
+                last=int(loop.last),
+                period=int(loop.period),
+                iterations=loop.iterations.tolist(),
+            )
+            for loop in alignment.loops
+        ],
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _numbers(values: F64) -> list[float | None]:
+    return [_finite(value) for value in values.tolist()]
+
+
+def _segments(comparison: Analysis, aligned: Aligned) -> list[AlignedSegment]:
+    alignment = aligned.alignment
+    # Stored paths have this one in memory since it was aligned.
+    paths = comparison.sample.paths.take(np.array([aligned.execution], np.int64))
+    durations = alignment.durations[-1]
+    segment = _segment_of(durations, paths.begin, paths.end)
+    begin = int(paths.begin[0]) if len(paths.begin) else 0
+    ends = begin + np.cumsum(durations)
+    result = []
+    for column in np.flatnonzero(alignment.rows[-1] >= 0):
+        item = int(alignment.rows[-1, column])
+        at = int(segment[item])
+        result.append(
+            AlignedSegment(
+                column=int(column),
+                begin=int(ends[item] - durations[item]),
+                end=int(ends[item]),
+                tid=int(paths.tid[at]),
+                comm=paths.strings[paths.comm[at]],
+                state=State(int(paths.state[at])).name,
+                detail=paths.strings[paths.detail[at]],
+                cpu=int(paths.cpu[at]),
+                host=int(paths.host[at]),
+            )
+        )
+    return result
+
+
+def _segment_of(durations: I64, begin: I64, end: I64) -> I64:
+    """Return the path segment that every item of the aligned row comes from.
+
+    The aligner may have joined neighbouring segments of one symbol; since both
+    tile the same window, an item is where most of its time is.
+    """
+    if len(durations) == len(begin):
+        return np.arange(len(begin), dtype=np.int64)
+    ends = begin[0] + np.cumsum(durations)
+    result = np.zeros(len(durations), np.int64)
+    for item, (low, high) in enumerate(zip(ends - durations, ends, strict=True)):
+        overlap = np.minimum(end, high) - np.maximum(begin, low)
+        result[item] = int(np.argmax(overlap))
+    return result
+
+
+def project_counts(normal: VectorTable, sample: VectorTable) -> Plane | None:
+    """Project the count vectors of both sets on their two widest directions.
+
+    Principal components of ``2 sqrt(n + 3/8)`` (Anscombe's transform: the spread of
+    a count no longer grows with it), by singular value decomposition of the pooled,
+    centred table.  The sign of a direction is that of its largest loading.
+
+    Parameters
+    ----------
+    normal, sample : VectorTable
+        Counts [executions, symbols] over one alphabet.
+
+    Returns
+    -------
+    Plane or None
+        To four decimals; None without counts.
+    """
+    width = max(normal.structure.shape[1], sample.structure.shape[1])
+    tables = [t.structure for t in (normal, sample) if len(t) and t.structure.shape[1] == width]
+    if not tables or not width:
+        return None
+    values = 2.0 * np.sqrt(np.concatenate(tables) + 0.375)
+    values -= values.mean(axis=0)
+    _, spread, directions = np.linalg.svd(values, full_matrices=False)
+    points = np.zeros((len(values), 2))
+    for axis, direction in enumerate(directions[:2]):
+        # Rounded, so that two equally large loadings do not trade places by the last bit.
+        lead = int(np.argmax(np.round(np.abs(direction), 6)))
+        points[:, axis] = values @ direction * (1.0 if direction[lead] >= 0 else -1.0)
+    points = np.round(points, 4) + 0.0  # -0.0 would print differently from 0.0
+    energy = spread**2
+    total = float(energy.sum())
+    explained = [float(e) / total if total > 0 else 0.0 for e in [*energy[:2], 0.0, 0.0][:2]]
+    split = len(normal) if normal.structure.shape[1] == width else 0
+    return Plane(
+        normal=points[:split].tolist(),
+        sample=points[split:].tolist(),
+        explained=[round(share, 4) for share in explained],
+    )

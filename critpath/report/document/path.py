@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath.model import CriticalPaths, Loss, State
 
-PATH_FORMAT = "critpath/path/1"
+if TYPE_CHECKING:
+    from critpath.documents import PathDocument
 
-_UNEXPLAINED = frozenset({State.WAIT_UNEXPLAINED.name, State.UNKNOWN.name})
+PATH_FORMAT: Final = "critpath/path/1"
+
+_UNEXPLAINED: Final = frozenset({State.WAIT_UNEXPLAINED.name, State.UNKNOWN.name})
 
 
 def path_document(
@@ -22,9 +25,7 @@ def path_document(
     losses: Sequence[Loss],
     execution: str = "",
     label: str = "",
-    begin: int | None = None,
-    end: int | None = None,
-) -> dict[str, Any]:
+) -> PathDocument:
     """Build the document of one critical path.
 
     Parameters
@@ -38,28 +39,30 @@ def path_document(
         Losses of the recording; those that overlap the path's window count.
     execution, label : str
         The execution's id and what kind it is.
-    begin, end : int, optional
-        The window (ns); by default from the first segment to the last.
 
     Returns
     -------
-    dict
-        As in the design: times in ns, ``totals`` only of states that occur,
-        ``unexplained`` the ns in WAIT_UNEXPLAINED and UNKNOWN.
+    PathDocument
+        Times in ns, ``totals`` only of states that occur, ``unexplained`` the ns in
+        WAIT_UNEXPLAINED and UNKNOWN.
     """
+    import msgspec  # noqa: PLC0415 - start-up time: `path_json` does without
+
+    from critpath.documents import PathDocument, PathSegment  # noqa: PLC0415 - as above
+
     named = {"execution": execution, "label": label}
-    document = _frame(paths, index, tid, comm, named, losses, begin, end)
+    document = msgspec.convert(_frame(paths, index, tid, comm, named, losses), PathDocument)
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
-    document["segments"] = [
-        {
-            "begin": begin_,
-            "end": end_,
-            "tid": tid_,
-            "comm": paths.strings[comm_],
-            "state": State(state).name,
-            "detail": paths.strings[detail],
-        }
-        for begin_, end_, tid_, comm_, state, detail in zip(
+    document.segments = [
+        PathSegment(
+            begin=begin,
+            end=end,
+            tid=tid_,
+            comm=paths.strings[comm_],
+            state=State(state).name,
+            detail=paths.strings[detail],
+        )
+        for begin, end, tid_, comm_, state, detail in zip(
             paths.begin[rows].tolist(),
             paths.end[rows].tolist(),
             paths.tid[rows].tolist(),
@@ -88,7 +91,7 @@ def path_json(
     100,000 segments of a few kinds, and only their times differ within a kind.
     """
     named = {"execution": execution, "label": label}
-    document = _frame(paths, index, tid, comm, named, losses, None, None)
+    document = _frame(paths, index, tid, comm, named, losses)
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
     kinds = _Kinds(paths.strings)
     # Segments follow each other without a gap: the end of one is the begin of the next.
@@ -147,15 +150,11 @@ def _frame(
     comm: str,
     named: dict[str, str],
     losses: Sequence[Loss],
-    begin: int | None,
-    end: int | None,
 ) -> dict[str, Any]:
     """Return the document with no segments in it."""
     first, last = int(paths.start[index]), int(paths.start[index + 1])
-    if begin is None:
-        begin = int(paths.begin[first]) if last > first else 0
-    if end is None:
-        end = int(paths.end[last - 1]) if last > first else begin
+    begin = int(paths.begin[first]) if last > first else 0
+    end = int(paths.end[last - 1]) if last > first else begin
     state, duration = paths.state[first:last], paths.duration[first:last]
     totals = {
         member.name: int(duration[state == member].sum())
@@ -167,8 +166,8 @@ def _frame(
         "format": PATH_FORMAT,
         "subject": {"tid": int(tid), "comm": comm},
         **named,
-        "begin": int(begin),
-        "end": int(end),
+        "begin": begin,
+        "end": end,
         "segments": [],
         "totals": totals,
         "unexplained": sum(ns for state, ns in totals.items() if state in _UNEXPLAINED),

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from critpath.documents import AlignedEntry, AlignedRow, ComparisonDocument, ExecutionEntry
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import LETTERS, Alignment, Loop, label_duration
 from critpath.report.palette import letter_of
@@ -31,7 +32,9 @@ _VERDICT: Final = " abnormal, * where the verdict says so."
 _ITERATION: Final = " iteration, which one of a loop, modulo 10; iterations of a row, loop by loop."
 
 
-def write_alignments(document: dict[str, Any], aligned: Sequence[dict[str, Any]], as_: str) -> str:
+def write_alignments(
+    document: ComparisonDocument, aligned: Sequence[AlignedEntry], as_: str
+) -> str:
     """Write alignments of a comparison as text.
 
     Parameters
@@ -39,7 +42,7 @@ def write_alignments(document: dict[str, Any], aligned: Sequence[dict[str, Any]]
     document : dict
         Of `comparison_document`, or read back from its JSON.
     aligned : sequence of dict
-        Those of ``document["aligned"]`` that are wanted.
+        Those of ``document.aligned`` that are wanted.
     as_ : str
         ``fasta``, ``clustal`` or ``stockholm``.
 
@@ -57,16 +60,16 @@ def write_alignments(document: dict[str, Any], aligned: Sequence[dict[str, Any]]
     align = _biopython("Align")
     result = StringIO()
     for one in aligned:
-        if not one["columns"]:
+        if not one.columns:
             raise UsageError(
-                f"the alignment of execution {one['execution']} has no columns: nothing was done",
+                f"the alignment of execution {one.execution} has no columns: nothing was done",
                 "choose another with --execution",
             )
         align.write([in_biopython(document, one)], result, as_)
     return result.getvalue()
 
 
-def write_trees(aligned: Sequence[dict[str, Any]]) -> str:
+def write_trees(aligned: Sequence[AlignedEntry]) -> str:
     """Write the guide trees of alignments in Newick form, a line each.
 
     Raises
@@ -81,42 +84,40 @@ def write_trees(aligned: Sequence[dict[str, Any]]) -> str:
     for one in aligned:
         names = {str(i): name for i, name in enumerate(row_names(one))}
         try:
-            tree = phylo.read(StringIO(one["tree"]), "newick")
+            tree = phylo.read(StringIO(one.tree), "newick")
             for leaf in tree.get_terminals():
                 leaf.name = names[leaf.name]
             # Six digits that count: two paths may differ by one state in thousands.
             phylo.write(tree, result, "newick", format_branch_length="%.6g")
         except (ValueError, KeyError, RecursionError, phylo.NewickIO.NewickError) as error:
             raise UnreadableError(
-                f"the tree of execution {one['execution']} is damaged: {error}",
+                f"the tree of execution {one.execution} is damaged: {error}",
                 "give a file that `critpath compare --json FILE` wrote",
             ) from error
     return result.getvalue()
 
 
-def in_biopython(document: dict[str, Any], aligned: dict[str, Any]) -> Any:
+def in_biopython(document: ComparisonDocument, aligned: AlignedEntry) -> Any:
     """Return one alignment of a comparison as a ``Bio.Align.Alignment`` with its tracks."""
-    letters = "".join(letter_of(symbol) for symbol in document["symbols"])
-    if any(max(row["symbols"], default=-1) >= len(letters) for row in aligned["rows"]):
+    letters = "".join(letter_of(symbol) for symbol in document.symbols)
+    if any(max(row.symbols, default=-1) >= len(letters) for row in aligned.rows):
         raise UnreadableError(
             f"more than {len(LETTERS)} symbols: there are no letters for them",
             "give a file that `critpath compare --json FILE` wrote",
         )
     names = row_names(aligned)
     result = alignment_of(aligned).to_biopython(names, letters)
-    rows = {(e["set"], e["position"]): e for e in document["executions"]}
-    for record, row in zip(result.sequences, aligned["rows"], strict=True):
-        execution = rows.get((row["set"], row["position"]))
+    rows = {(e.set, e.position): e for e in document.executions}
+    for record, row in zip(result.sequences, aligned.rows, strict=True):
+        execution = rows.get((row.set, row.position))
         record.annotations |= _about(row, execution)
         record.description = _described(row, execution)
     result.annotations = {
         "identifier": names[-1],
-        "definition": _text(
-            f"execution {aligned['execution']} (the last row) and its normal group"
-        ),
+        "definition": _text(f"execution {aligned.execution} (the last row) and its normal group"),
         "comment": f"Letters: {_legend(document)}. {_TRACKS}"
-        + (_VERDICT if "abnormal" in aligned["statistics"] else "")
-        + (_ITERATION if aligned.get("loops") else ""),
+        + _VERDICT
+        + (_ITERATION if aligned.loops else ""),
     }
     # Biopython has the attribute only once it is set.
     mine = getattr(result, "column_annotations", None) or {}
@@ -124,42 +125,42 @@ def in_biopython(document: dict[str, Any], aligned: dict[str, Any]) -> Any:
     return result
 
 
-def alignment_of(aligned: dict[str, Any]) -> Alignment:
+def alignment_of(aligned: AlignedEntry) -> Alignment:
     """Return the `Alignment` that a document's entry was made from."""
-    symbols = np.array([row["symbols"] for row in aligned["rows"]], np.int32)
-    durations = np.array([row["durations"] for row in aligned["rows"]], np.int64)
+    symbols = np.array([row.symbols for row in aligned.rows], np.int32)
+    durations = np.array([row.durations for row in aligned.rows], np.int64)
     present = symbols >= 0
     loops = tuple(
-        Loop(loop["first"], loop["last"], loop["period"], np.array(loop["iterations"], np.int32))
-        for loop in aligned.get("loops", ())
+        Loop(loop.first, loop.last, loop.period, np.array(loop.iterations, np.int32))
+        for loop in aligned.loops
     )
     return Alignment(
         rows=np.where(present, np.cumsum(present, axis=1) - 1, -1).astype(np.int32),
         sequences=tuple(s[here].astype(np.uint8) for s, here in zip(symbols, present, strict=True)),
         durations=tuple(d[here] for d, here in zip(durations, present, strict=True)),
-        tree=aligned["tree"],
-        score=aligned["score"] or 0.0,
+        tree=aligned.tree,
+        score=aligned.score or 0.0,
         loops=loops,
     )
 
 
-def row_names(aligned: dict[str, Any]) -> list[str]:
+def row_names(aligned: AlignedEntry) -> list[str]:
     """Return a name for every row that all formats and tools take.
 
     ``n_`` or ``s_`` for the set, then the execution's id as far as it is plain; where
     that is long or ambiguous, its position in the set behind it.
     """
     result: list[str] = []
-    for row in aligned["rows"]:
-        stem = f"{row['set'][0]}_" + re.sub(r"[^A-Za-z0-9_.@+-]", "_", row["id"])
+    for row in aligned.rows:
+        stem = f"{row.set[0]}_" + re.sub(r"[^A-Za-z0-9_.@+-]", "_", row.id)
         if len(stem) > LONGEST_NAME or stem in result:
-            ending = f"_{row['position']}"
+            ending = f"_{row.position}"
             stem = stem[: LONGEST_NAME - len(ending)] + ending
         number = 0
         name = stem
         while name in result:  # an id may look like another's with its position
             number += 1
-            name = f"{row['set'][0]}_{row['position']}_{number}"
+            name = f"{row.set[0]}_{row.position}_{number}"
         result.append(name)
     return result
 
@@ -183,56 +184,53 @@ def _word(text: str) -> str:
     return re.sub(r"\s", "_", safe_text(text))
 
 
-def _legend(document: dict[str, Any]) -> str:
-    return " ".join(f"{letter_of(s)}={_word(s['name'])}" for s in document["symbols"])
+def _legend(document: ComparisonDocument) -> str:
+    return " ".join(f"{letter_of(s)}={_word(s.name)}" for s in document.symbols)
 
 
-def _about(row: dict[str, Any], execution: dict[str, Any] | None) -> dict[str, str]:
-    about = {"set": row["set"], "id": _text(row["id"])}
+def _about(row: AlignedRow, execution: ExecutionEntry | None) -> dict[str, str]:
+    about = {"set": row.set, "id": _text(row.id)}
     if execution is not None:
         for key in ("begin", "end", "tid", "comm", "label", "cluster"):
-            value = execution[key]
+            value = getattr(execution, key)
             if value not in {None, ""} and (key, value) != ("tid", -1):
                 about[key] = _text(str(value))
     return about
 
 
-def _described(row: dict[str, Any], execution: dict[str, Any] | None) -> str:
-    parts = [f"{row['set']} execution {row['id']}"]
+def _described(row: AlignedRow, execution: ExecutionEntry | None) -> str:
+    parts = [f"{row.set} execution {row.id}"]
     if execution is not None:
-        tid = execution["tid"]
-        parts.append(execution["comm"] + (f" [{tid}]" if tid >= 0 else ""))
-        parts.append(format_ns(execution["end"] - execution["begin"]))
+        tid = execution.tid
+        parts.append(execution.comm + (f" [{tid}]" if tid >= 0 else ""))
+        parts.append(format_ns(execution.end - execution.begin))
     return _text(", ".join(parts))
 
 
-def _tracks(aligned: dict[str, Any], letters: str) -> dict[str, str]:
-    statistics = aligned["statistics"]
-    last = aligned["rows"][-1]
-    symbols = [letters[s] if s >= 0 else "-" for s in statistics["normal_symbol"]]
-    # Comparisons that were saved before there was a verdict on columns have none.
-    verdict = statistics.get("abnormal")
-    said = {} if verdict is None else {"abnormal": "".join("*" if a else "." for a in verdict)}
+def _tracks(aligned: AlignedEntry, letters: str) -> dict[str, str]:
+    statistics = aligned.statistics
+    last = aligned.rows[-1]
+    symbols = [letters[s] if s >= 0 else "-" for s in statistics.normal_symbol]
     return {
-        **said,
+        "abnormal": "".join("*" if abnormal else "." for abnormal in statistics.abnormal),
         "paper": "".join(
             "s" if state else "d" if duration else "m" if missing else "."
             for state, duration, missing in zip(
-                statistics["abnormal_state"],
-                statistics["abnormal_duration"],
-                statistics["missing"],
+                statistics.abnormal_state,
+                statistics.abnormal_duration,
+                statistics.missing,
                 strict=True,
             )
         ),
         "normal_symbol": "".join(symbols),
-        "normal_probability": "".join(map(_tenth, statistics["normal_probability"])),
-        "probability": "".join(map(_tenth, statistics["probability"])),
+        "normal_probability": "".join(map(_tenth, statistics.normal_probability)),
+        "probability": "".join(map(_tenth, statistics.probability)),
         "normal_duration": "".join(
-            "." if mean is None else label_duration(mean) for mean in statistics["mean"]
+            "." if mean is None else label_duration(mean) for mean in statistics.mean
         ),
         "duration": "".join(
             "." if s < 0 else label_duration(d)
-            for s, d in zip(last["symbols"], last["durations"], strict=True)
+            for s, d in zip(last.symbols, last.durations, strict=True)
         ),
     }
 

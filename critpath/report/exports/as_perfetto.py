@@ -9,8 +9,8 @@ time is known, a snapshot of the clocks lets the viewer show the date as well.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from critpath.documents import FindingEntry
 from critpath.model import Bool, CriticalPaths, State
 from critpath.report.exports.exported import Exported, execution_name, thread_name
 from critpath.report.exports.perfetto_packets import Slices
@@ -122,30 +122,30 @@ def _execution(
     return flows
 
 
-def _findings(slices: Slices, findings: Sequence[dict[str, Any]], above: int) -> None:
+def _findings(slices: Slices, findings: Sequence[FindingEntry], above: int) -> None:
     """Add the findings, on as many tracks as it takes for none to lie over another."""
     free: list[tuple[int, int]] = []  # per track: until when it is taken, and the track
-    for finding in sorted(findings, key=lambda f: (f["begin"], f["end"], f["rank"])):
-        begin, end = finding["begin"], max(finding["begin"], finding["end"])
+    for finding in sorted(findings, key=lambda f: (f.begin, f.end, f.rank)):
+        begin, end = finding.begin, max(finding.begin, finding.end)
         place = next((i for i, (until, _) in enumerate(free) if until <= begin), len(free))
         if place == len(free):
             free.append((begin, slices.track("findings", above)))
         track = free[place][1]
         free[place] = (end, track)
         body = slices.body(
-            f"{words_of(finding)}: {KINDS.get(finding['kind'], finding['kind'])}",
+            f"{words_of(finding)}: {KINDS.get(finding.kind, finding.kind)}",
             "finding",
             {
-                "rank": finding["rank"],
-                "kind": finding["kind"],
-                "state": finding["state"],
-                "detail": finding["detail"],
-                "thread": finding["comm"],
-                "tid": finding["tid"] if finding["tid"] >= 0 else None,
-                "more than normal (ns)": _whole(finding["contribution"]),
-                "here (ns)": _whole(finding["observed"]),
-                "normal (ns)": _whole(finding["expected"]),
-                "unusual": finding.get("abnormal"),
+                "rank": finding.rank,
+                "kind": finding.kind,
+                "state": finding.state,
+                "detail": finding.detail,
+                "thread": finding.comm,
+                "tid": finding.tid if finding.tid >= 0 else None,
+                "more than normal (ns)": _whole(finding.contribution),
+                "here (ns)": _whole(finding.observed),
+                "normal (ns)": _whole(finding.expected),
+                "unusual": finding.abnormal,
             },
         )
         slices.close(end, slices.open(begin, track, body))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from critpath.documents import AlignedSegment, ComparisonDocument, ExecutionEntry, FindingEntry
 from critpath.errors import UnreadableError
 from critpath.model import I64, CriticalPaths, Executions, PathSet, State
 from critpath.units import safe_text
@@ -26,14 +26,14 @@ class Exported:
     paths : PathSet
     clusters : tuple of (int or None)
         The type of every execution, where a comparison found it; else empty.
-    findings : tuple of tuple of dict
+    findings : tuple of tuple of FindingEntry
         Of every execution, the findings of a comparison's document; else empty.
     """
 
     name: str
     paths: PathSet
     clusters: tuple[int | None, ...] = ()
-    findings: tuple[tuple[dict[str, Any], ...], ...] = ()
+    findings: tuple[tuple[FindingEntry, ...], ...] = ()
 
     def cluster(self, index: int) -> int | None:
         """Return the type of an execution, None where it is not known."""
@@ -56,7 +56,7 @@ def execution_name(executions: Executions, index: int) -> str:
     return shown if not executions.comm[index] else f"{shown}, {thread}"
 
 
-def executions_aligned(document: dict[str, Any], name: str, chosen: Sequence[str]) -> Exported:
+def executions_aligned(document: ComparisonDocument, name: str, chosen: Sequence[str]) -> Exported:
     """Return what a saved comparison knows segment by segment: its anomalous executions.
 
     Parameters
@@ -87,28 +87,27 @@ def executions_aligned(document: dict[str, Any], name: str, chosen: Sequence[str
         ) from error
 
 
-def _executions_aligned(document: dict[str, Any], name: str, chosen: Sequence[str]) -> Exported:
-    aligned = [one for one in document["aligned"] if not chosen or one["execution"] in chosen]
-    known = {e["position"]: e for e in document["executions"] if e["set"] == "sample"}
-    rows = [known[one["position"]] for one in aligned]
-    segments = [s for one in aligned for s in one["segments"]]
+def _executions_aligned(document: ComparisonDocument, name: str, chosen: Sequence[str]) -> Exported:
+    aligned = [one for one in document.aligned if not chosen or one.execution in chosen]
+    known = {e.position: e for e in document.executions if e.set == "sample"}
+    rows = [known[one.position] for one in aligned]
+    segments = [s for one in aligned for s in one.segments]
     codes: dict[str, int] = {"": 0}
     coded = {
-        name: np.array([codes.setdefault(s[name], len(codes)) for s in segments], np.int32)
+        name: np.array([codes.setdefault(getattr(s, name), len(codes)) for s in segments], np.int32)
         for name in ("detail", "comm")
     }
-    counts = [len(one["segments"]) for one in aligned]
-    lossy = np.array([row["lossy"] for row in rows], np.bool_)
-    source = document["sets"]["sample"]
-    if not all(0 <= row["source"] < len(source["sources"]) for row in rows):
+    counts = [len(one.segments) for one in aligned]
+    lossy = np.array([row.lossy for row in rows], np.bool_)
+    source = document.sets.sample
+    if not all(0 <= row.source < len(source.sources) for row in rows):
         raise ValueError("an execution is of a recording that the set has not")
 
     def texts(key: str) -> tuple[str, ...]:
-        return tuple(row[key] for row in rows)
+        return tuple(getattr(row, key) for row in rows)
 
-    def numbers(of: Sequence[dict[str, Any]], key: str) -> I64:
-        # Segments say their cpu since there are reports that show it.
-        return np.array([row.get(key, -1) for row in of], np.int64)
+    def numbers(of: Sequence[ExecutionEntry] | Sequence[AlignedSegment], key: str) -> I64:
+        return np.array([getattr(row, key) for row in of], np.int64)
 
     paths = PathSet(
         executions=Executions(
@@ -124,28 +123,27 @@ def _executions_aligned(document: dict[str, Any], name: str, chosen: Sequence[st
             start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             begin=numbers(segments, "begin"),
             end=numbers(segments, "end"),
-            state=np.array([State[s["state"]] for s in segments], np.uint8),
+            state=np.array([State[s.state] for s in segments], np.uint8),
             detail=coded["detail"],
             comm=coded["comm"],
             tid=numbers(segments, "tid"),
-            host=np.array([s.get("host", 0) for s in segments], np.int64),
+            host=np.array([s.host for s in segments], np.int64),
             cpu=numbers(segments, "cpu").astype(np.int32),
             lossy=np.repeat(lossy, counts),
             strings=tuple(codes),
         ),
         session=numbers(rows, "source"),
-        sources=tuple(source["sources"]),
-        specification=source["specification"],
+        sources=tuple(source.sources),
+        specification=source.specification,
         losses=(),
         lossy=lossy,
         environment=tuple(
             {"recording": recording, "clock_epoch": epoch}
-            for recording, epoch in zip(source["sources"], source.get("epochs", ()), strict=False)
+            for recording, epoch in zip(source.sources, source.epochs, strict=False)
             if epoch
         ),
     )
     findings = tuple(
-        tuple(f for f in document["findings"] if f["position"] == one["position"])
-        for one in aligned
+        tuple(f for f in document.findings if f.position == one.position) for one in aligned
     )
-    return Exported(name, paths, tuple(row["cluster"] for row in rows), findings)
+    return Exported(name, paths, tuple(row.cluster for row in rows), findings)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from critpath.documents import ClusterEntry, ComparisonDocument
 from critpath.report.html.elements import items, paragraph, said, table, terms, text
 from critpath.report.html.svg_marks import Mark, looks, swatch
 from critpath.report.html.svg_reachability import reachability_plots
@@ -52,37 +53,37 @@ _TERMS: Final = (
 )
 
 
-def clusters(document: dict[str, Any]) -> str:
+def clusters(document: ComparisonDocument) -> str:
     """Return the pairs of clusters, the planes of counts and the reachability plots."""
-    found = document["clusters"]
-    notes = [f"{which} set: {note}" for which in _SETS for note in found[which]["notes"]]
+    found = document.clusters
+    notes = [f"{which} set: {note}" for which in _SETS for note in found[which].notes]
     return (
         _pairs(document)
         + scatter_panels(document)
         + reachability_plots(document)
-        + items([*notes, *found["notes"]], kind="notes")
+        + items([*notes, *found.notes], kind="notes")
         + terms(_TERMS)
     )
 
 
-def _pairs(document: dict[str, Any]) -> str:
-    found = document["clusters"]
-    size = {which: {c["cluster"]: c for c in found[which]["clusters"]} for which in _SETS}
+def _pairs(document: ComparisonDocument) -> str:
+    found = document.clusters
+    size = {which: {c.cluster: c for c in found[which].clusters} for which in _SETS}
     marks = looks(document)
     anomalous: dict[int | None, int] = {}
     for row in verdict.anomalous(document):
-        anomalous[row["cluster"]] = anomalous.get(row["cluster"], 0) + 1
+        anomalous[row.cluster] = anomalous.get(row.cluster, 0) + 1
     rows = [
         [
-            _name("s", pair["sample"], marks["sample"]),
-            *_cluster(size["sample"].get(pair["sample"])),
-            f"{anomalous.get(pair['sample'], 0):,}",
-            _name("n", pair["normal"], marks["normal"]),
-            *_cluster(size["normal"].get(pair["normal"])),
-            "-" if pair["score"] is None else f"{pair['score']:.2f}",
-            text("; ".join(words for key, words in _NOTES.items() if pair[key])),
+            _name("s", pair.sample, marks["sample"]),
+            *_cluster(size["sample"].get(pair.sample)),
+            f"{anomalous.get(pair.sample, 0):,}",
+            _name("n", pair.normal, marks["normal"]),
+            *_cluster(size["normal"].get(pair.normal)),
+            "-" if pair.score is None else f"{pair.score:.2f}",
+            text("; ".join(words for key, words in _NOTES.items() if getattr(pair, key))),
         ]
-        for pair in found["pairs"][:MOST_CLUSTERS]
+        for pair in found.pairs[:MOST_CLUSTERS]
     ]
     headers = ["sample type", ">size", ">mean", ">anomalous", "its normal pair", ">size", ">mean"]
     if not rows:
@@ -90,24 +91,24 @@ def _pairs(document: dict[str, Any]) -> str:
     else:
         caption = "Types of the sample set and the normal type each is held against"
         content = table(caption, [*headers, ">score", "notes"], rows, kind="pairs", heads=True)
-        content += said(verdict.left_out(len(found["pairs"]) - MOST_CLUSTERS, "pair"))
-    paired = {pair["normal"] for pair in found["pairs"]}
-    unpaired = [c for c in found["normal"]["clusters"] if c["cluster"] not in paired]
+        content += said(verdict.left_out(len(found.pairs) - MOST_CLUSTERS, "pair"))
+    paired = {pair.normal for pair in found.pairs}
+    unpaired = [c for c in found.normal.clusters if c.cluster not in paired]
     if unpaired:
-        names = ", ".join(f"n{c['cluster']} ({c['size']:,})" for c in unpaired[:MOST_CLUSTERS])
+        names = ", ".join(f"n{c.cluster} ({c.size:,})" for c in unpaired[:MOST_CLUSTERS])
         beyond = len(unpaired) - MOST_CLUSTERS
         more = f" and {beyond:,} more" if beyond > 0 else ""
         content += paragraph(f"Normal types without a pair: {names}{more}.")
     return content
 
 
-def compared_with(document: dict[str, Any]) -> str:
+def compared_with(document: ComparisonDocument) -> str:
     """Return how much of the normal set was compared with, "" where that is all of it."""
-    found = document["clusters"]
-    paired = {pair["normal"] for pair in found["pairs"]}
-    sizes = {c["cluster"]: c["size"] for c in found["normal"]["clusters"]}
+    found = document.clusters
+    paired = {pair.normal for pair in found.pairs}
+    sizes = {c.cluster: c.size for c in found.normal.clusters}
     count = sum(size for cluster, size in sizes.items() if cluster in paired)
-    whole = document["sets"]["normal"]["executions"]
+    whole = document.sets.normal.executions
     if not paired or count >= whole:
         return ""
     return (
@@ -120,7 +121,7 @@ def _name(letter: str, number: int, marks: dict[int, Mark]) -> str:
     return f"{swatch(marks[number]) if number in marks else ''} {letter}{number}"
 
 
-def _cluster(cluster: dict[str, Any] | None) -> list[str]:
+def _cluster(cluster: ClusterEntry | None) -> list[str]:
     if cluster is None:
         return ["-", "-"]
-    return [f"{cluster['size']:,}", text(verdict.duration(cluster["mean_duration"]))]
+    return [f"{cluster.size:,}", text(verdict.duration(cluster.mean_duration))]

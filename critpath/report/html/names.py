@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
+from critpath.documents import ComparisonDocument, OnThread
 from critpath.report.html.elements import text
 
 # What an execution is called that nothing in the trace names: thread and time of begin.
@@ -50,9 +51,9 @@ def short_names(ids: Iterable[str]) -> dict[str, str]:
     return result
 
 
-def names_of(document: dict[str, Any], which: str) -> dict[str, str]:
+def names_of(document: ComparisonDocument, which: str) -> dict[str, str]:
     """Return `short_names` of one set of a comparison, ``normal`` or ``sample``."""
-    return short_names(row["id"] for row in document["executions"] if row["set"] == which)
+    return short_names(row.id for row in document.executions if row.set == which)
 
 
 def titled(name: str, short: dict[str, str]) -> str:
@@ -62,6 +63,6 @@ def titled(name: str, short: dict[str, str]) -> str:
     return f'<span title="{text(name)}">{text(short[name])}</span>'
 
 
-def family_of(one: dict[str, Any]) -> str:
+def family_of(one: OnThread) -> str:
     """Return the thread's name with ``#`` for numbers, as the roles of states have it."""
-    return _INSTANCE.sub("#", one["comm"])
+    return _INSTANCE.sub("#", one.comm)

@@ -6,8 +6,9 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from critpath.documents import ComparisonDocument, Plane
 from critpath.report.html.names import names_of
 from critpath.report.html.svg_marks import DIAMOND, Mark, looks, mark_of
 from critpath.report.palette import ORANGE, SKY, VERMILLION
@@ -62,12 +63,12 @@ class Point:
         return 4.5 * math.sqrt(1 + math.log2(self.count) / 2)
 
 
-def by_type(document: dict[str, Any], which: str, scales: Scales) -> list[Item]:
+def by_type(document: ComparisonDocument, plane: Plane, which: str, scales: Scales) -> list[Item]:
     """Return the executions of one set, each with the look of its type."""
-    clusters = {r["position"]: r["cluster"] for r in document["executions"] if r["set"] == which}
+    clusters = {r.position: r.cluster for r in document.executions if r.set == which}
     marks = looks(document)[which]
     items = []
-    for position, (x, y) in enumerate(document["plane"][which]):
+    for position, (x, y) in enumerate(plane[which]):
         cluster = clusters.get(position)
         known = mark_of(0) if cluster is None else marks.get(cluster, mark_of(cluster))
         name = "no type" if cluster is None else f"{which[0]}{cluster}"
@@ -75,25 +76,24 @@ def by_type(document: dict[str, Any], which: str, scales: Scales) -> list[Item]:
     return items
 
 
-def by_set(document: dict[str, Any], scales: Scales) -> list[Item]:
+def by_set(document: ComparisonDocument, plane: Plane, scales: Scales) -> list[Item]:
     """Return the executions of both sets, the anomalous ones by name."""
     # Those with the largest excess first: they lend a shared mark their name.
     short = names_of(document, "sample")
-    anomalous = {r["position"]: short.get(r["id"], r["id"]) for r in verdict.anomalous(document)}
+    anomalous = {r.position: short.get(r.id, r.id) for r in verdict.anomalous(document)}
     marks = (Mark(mark_of(0).shape, SKY), Mark(mark_of(2).shape, ORANGE), Mark(DIAMOND, VERMILLION))
-    plane = document["plane"]
 
     def item(place: Sequence[float], name: str, layer: int) -> Item:
         return Item(scales[0](place[0]), scales[1](place[1]), marks[layer], name, layer)
 
-    usual = [at for position, at in enumerate(plane["sample"]) if position not in anomalous]
+    usual = [at for position, at in enumerate(plane.sample) if position not in anomalous]
     return [
-        *(item(at, "", NORMAL) for at in plane["normal"]),
+        *(item(at, "", NORMAL) for at in plane.normal),
         *(item(at, "", SAMPLE) for at in usual),
         *(
-            item(plane["sample"][position], name, ANOMALOUS)
+            item(plane.sample[position], name, ANOMALOUS)
             for position, name in anomalous.items()
-            if position < len(plane["sample"])
+            if position < len(plane.sample)
         ),
     ]
 

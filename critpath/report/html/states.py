@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from critpath.detect.rules import RULES
+from critpath.documents import ComparisonDocument, DetectionEntry, StateEntry
 from critpath.report.html.elements import paragraph, said, table, terms, text
 from critpath.report.palette import BLUE, LOOKS, VERMILLION
 from critpath.text import verdict
@@ -61,38 +62,38 @@ _LEVEL: Final = (
 )
 
 
-def states(document: dict[str, Any]) -> str:
+def states(document: ComparisonDocument) -> str:
     """Return the table of states, flagged ones first, with the interval of each effect."""
-    if not document["states"]:
+    if not document.states:
         return paragraph("No state was tested.")
-    total = [s for s in document["states"] if s["state"] == "total"]
+    total = [s for s in document.states if s.state == "total"]
     rest = verdict.states_by_weight(document)
     shown = rest[:MOST_STATES]
-    ends = ("effect", "effect_low", "effect_high")
-    reach = max([abs(s[key] or 0.0) for s in shown + total for key in ends] + [1.0])
-    words = {symbol["name"]: LOOKS[symbol["state"]].words for symbol in document["symbols"]}
-    some = document["detection"].get("whole")
+    ends = [end for s in shown + total for end in (s.effect, s.effect_low, s.effect_high)]
+    reach = max([abs(end or 0.0) for end in ends] + [1.0])
+    words = {symbol.name: LOOKS[symbol.state].words for symbol in document.symbols}
+    some = document.detection.whole
     words["total"] = "the part of the duration that decides" if some else "the whole duration"
     # Everything fails a build by itself where the settings say nothing else.
-    levels = any(s.get("level", "error") not in {"error", None} for s in document["states"])
+    levels = any(s.level != "error" for s in document.states)
     headers = ["state", "~the path is", ">normal", ">sample", ">effect", "flagged"]
     headers += [*(["level"] if levels else []), ">p", "~>95 % interval", "~drawn"]
 
-    def cells(state: dict[str, Any]) -> list[str]:
-        flagged = [text(_flagged(document["detection"], state))]
+    def cells(state: StateEntry) -> list[str]:
+        flagged = [text(_flagged(document.detection, state))]
         if levels:
-            flagged.append(text(str(state.get("level") or "")))
-        return _cells(state, words.get(state["state"], ""), reach, flagged)
+            flagged.append(text(state.level))
+        return _cells(state, words.get(state.state, ""), reach, flagged)
 
     scale = f"drawn from {format_ns(-reach)} to {format_ns(reach, sign=True)}"
     return (
         table(
             f"Time in each state, mean per execution of like types; intervals are {scale}",
             headers,
-            [["*", *cells(s)] if s["flagged"] else cells(s) for s in shown],
+            [["*", *cells(s)] if s.flagged else cells(s) for s in shown],
             kind="states",
             heads=True,
-            foot=[["*", *cells(s)] if s["flagged"] else cells(s) for s in total],
+            foot=[["*", *cells(s)] if s.flagged else cells(s) for s in total],
         )
         + paragraph("In a narrow window not every column is shown.", kind="narrow said")
         + said(verdict.left_out(len(rest) - MOST_STATES, "state"))
@@ -102,31 +103,29 @@ def states(document: dict[str, Any]) -> str:
     )
 
 
-def _count(
-    document: dict[str, Any], rest: list[dict[str, Any]], total: list[dict[str, Any]]
-) -> str:
-    flagged = [plural(count, "state")] if (count := sum(s["flagged"] for s in rest)) else []
-    flagged += ["the total"] if any(s["flagged"] for s in total) else []
-    detection = document["detection"]
-    level = verdict.figure(detection["alpha"])
+def _count(document: ComparisonDocument, rest: list[StateEntry], total: list[StateEntry]) -> str:
+    flagged = [plural(count, "state")] if (count := sum(s.flagged for s in rest)) else []
+    flagged += ["the total"] if any(s.flagged for s in total) else []
+    detection = document.detection
+    level = verdict.figure(detection.alpha)
     return (
-        f"Flagged by the {detection['rule']} rule at level {level}: "
+        f"Flagged by the {detection.rule} rule at level {level}: "
         f"{' and '.join(flagged) or 'nothing'}, of {plural(len(rest), 'state')} and the total. "
-        f"Increases below {verdict.duration(detection['floor'])} are not judged."
+        f"Increases below {verdict.duration(detection.floor)} are not judged."
     )
 
 
-def _by_the_paper(document: dict[str, Any]) -> str:
+def _by_the_paper(document: ComparisonDocument) -> str:
     """Return for which states the rules of the paper fire, which decide nothing here."""
     names = [
-        f"{state['state']} ({' and '.join(fired)})"
-        for state in document["states"]
-        if (fired := [rule for rule in ("average", "probability") if state[f"{rule}_fires"]])
+        f"{state.state} ({' and '.join(fired)})"
+        for state in document.states
+        if (fired := ["average"] * state.average_fires + ["probability"] * state.probability_fires)
     ]
     if not names:
         return ""
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-    rate = verdict.share(document["detection"]["paper_false_alarms"])
+    rate = verdict.share(document.detection.paper_false_alarms)
     return (
         f"By the paper's rules ({_PAPER}) these would be flagged: "
         f"{', '.join(names[:_MOST_NAMES])}{more}. In {rate} of random splits of these executions "
@@ -134,50 +133,51 @@ def _by_the_paper(document: dict[str, Any]) -> str:
     )
 
 
-def _cells(state: dict[str, Any], words: str, reach: float, flagged: list[str]) -> list[str]:
+def _cells(state: StateEntry, words: str, reach: float, flagged: list[str]) -> list[str]:
     return [
-        f"<code>{text(state['state'])}</code>",
+        f"<code>{text(state.state)}</code>",
         f"<small>{text(words)}</small>",
-        text(verdict.duration(state["normal_mean"])),
-        text(verdict.duration(state["sample_mean"])),
-        f"<span>{text(verdict.duration(state['effect'], sign=True))}</span>{_relative(state)}",
+        text(verdict.duration(state.normal_mean)),
+        text(verdict.duration(state.sample_mean)),
+        f"<span>{text(verdict.duration(state.effect, sign=True))}</span>{_relative(state)}",
         *flagged,
-        text(verdict.probability(state["p_value"])),
+        text(verdict.probability(state.p_value)),
         text(verdict.interval(state)),
         _interval(state, reach),
     ]
 
 
-def _flagged(detection: dict[str, Any], state: dict[str, Any]) -> str:
+def _flagged(detection: DetectionEntry, state: StateEntry) -> str:
     """Return what the rule in force says of a state, "" where there is nothing to say."""
-    if state["flagged"]:
-        return "yes, new" if state["new_state"] else "yes"
-    figures = detection["alpha"], detection["floor"], state["p_value"], state["effect"]
-    rule = RULES.get(detection["rule"])
-    if rule is None or not rule.permutation_test or None in figures:
+    if state.flagged:
+        return "yes, new" if state.new_state else "yes"
+    alpha, floor = detection.alpha, detection.floor
+    rule = RULES.get(detection.rule)
+    if rule is None or not rule.permutation_test or alpha is None or floor is None:
         return ""
-    alpha, floor, p_value, effect = figures
-    return "below the floor" if p_value <= alpha and 0 < effect < floor else ""
+    if state.p_value is None or state.effect is None:
+        return ""
+    return "below the floor" if state.p_value <= alpha and 0 < state.effect < floor else ""
 
 
-def _relative(state: dict[str, Any]) -> str:
+def _relative(state: StateEntry) -> str:
     """Return the effect as a share of the normal mean, where that is not next to nothing."""
-    mean, effect = state["normal_mean"], state["effect"]
+    mean, effect = state.normal_mean, state.effect
     if not mean or effect is None or abs(effect) > 10 * mean or not round(effect / mean, 3):
         return ""
     share = f"({'+' if effect > 0 else ''}{format_share(effect / mean)})"
     return f" <span>{text(share)}</span>"
 
 
-def _interval(state: dict[str, Any], reach: float) -> str:
-    effect, low, high = state["effect"], state["effect_low"], state["effect_high"]
+def _interval(state: StateEntry, reach: float) -> str:
+    effect, low, high = state.effect, state.effect_low, state.effect_high
     if effect is None or low is None or high is None:
         return ""
 
     def x_of(ns: float) -> float:
         return _HALF + (_HALF - _INSET) * ns / reach
 
-    colour, kind = (VERMILLION, "flagged") if state["flagged"] else (BLUE, "usual")
+    colour, kind = (VERMILLION, "flagged") if state.flagged else (BLUE, "usual")
     return (
         f'<svg class="interval" viewBox="0 0 {2 * _HALF} 16" width="{2 * _HALF}" height="16" '
         'aria-hidden="true">'

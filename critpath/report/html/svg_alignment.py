@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
+from critpath.documents import AlignedEntry, ComparisonDocument
 from critpath.report.columns import (
     GAP,
     Layout,
@@ -35,7 +36,7 @@ _MOST_CELLS: Final = 480
 MOST_ROWS: Final = 8
 
 
-def alignment_svg(document: dict[str, Any], aligned: dict[str, Any]) -> str:
+def alignment_svg(document: ComparisonDocument, aligned: AlignedEntry) -> str:
     """Draw an alignment: normal rows, the anomaly, its findings, two tracks.
 
     Parameters
@@ -51,7 +52,7 @@ def alignment_svg(document: dict[str, Any], aligned: dict[str, Any]) -> str:
     placed = _layout(document, aligned)
     bins = placed.cells
     width = min(_CELL, _ROOM / max(1, len(bins)))
-    normals, anomaly = aligned["rows"][:-1], aligned["rows"][-1]
+    normals, anomaly = aligned.rows[:-1], aligned.rows[-1]
     distinct = distinct_rows(normals)
     parts: list[str] = []
     y = 4.0
@@ -71,7 +72,7 @@ def alignment_svg(document: dict[str, Any], aligned: dict[str, Any]) -> str:
                 continue
             code = _representative(symbols, durations, columns)
             if code != GAP:
-                row.append((_LABEL + i * width, width, document["symbols"][code]))
+                row.append((_LABEL + i * width, width, document.symbols[code]))
         # The line through a row is what a gap shows.
         parts.append(_rule(y + height / 2, len(bins) * width))
         parts.append(cells(row, y, height))
@@ -81,11 +82,11 @@ def alignment_svg(document: dict[str, Any], aligned: dict[str, Any]) -> str:
     y += 4
     short = names_of(document, "normal")
     for row, count in distinct[:MOST_ROWS]:
-        name = short.get(row["id"], row["id"])
-        label, title = (f"{count} normals", "") if count > 1 else (_name(name), row["id"])
-        draw(label, row["symbols"], row["durations"], 12, title)
+        name = short.get(row.id, row.id)
+        label, title = (f"{count} normals", "") if count > 1 else (_name(name), row.id)
+        draw(label, row.symbols, row.durations, 12, title)
     y += 4
-    draw("this execution", anomaly["symbols"], anomaly["durations"], 22)
+    draw("this execution", anomaly.symbols, anomaly.durations, 22)
     marks, lanes = _marks(document, aligned, y, width, placed)
     parts.append(marks)
     y += lanes * _LINE + 2
@@ -99,7 +100,7 @@ def alignment_svg(document: dict[str, Any], aligned: dict[str, Any]) -> str:
         parts.append(f'<path d="{tint}" fill="currentColor" fill-opacity="0.18"/>')
     summary = (
         f"Aligned critical paths: {plural(len(normals), 'normal execution')} above, "
-        f"execution {aligned['execution']} below, {plural(aligned['columns'], 'column')}."
+        f"execution {aligned.execution} below, {plural(aligned.columns, 'column')}."
     )
     return (
         f'<svg class="aligned" viewBox="0 0 {WIDTH} {math.ceil(y + 4)}" width="{WIDTH}" '
@@ -108,16 +109,16 @@ def alignment_svg(document: dict[str, Any], aligned: dict[str, Any]) -> str:
     )
 
 
-def _layout(document: dict[str, Any], aligned: dict[str, Any]) -> Layout:
+def _layout(document: ComparisonDocument, aligned: AlignedEntry) -> Layout:
     return layout(document, aligned, whole=_WHOLE, most=_MOST_CELLS)
 
 
-def caption(document: dict[str, Any], aligned: dict[str, Any]) -> str:
+def caption(document: ComparisonDocument, aligned: AlignedEntry) -> str:
     """Return what the drawing leaves out, as one plain sentence each."""
-    distinct = len(distinct_rows(aligned["rows"][:-1]))
+    distinct = len(distinct_rows(aligned.rows[:-1]))
     said = []
-    if aligned["left_out"]:
-        said.append(f"{plural(aligned['left_out'], 'normal execution')} of the group not aligned.")
+    if aligned.left_out:
+        said.append(f"{plural(aligned.left_out, 'normal execution')} of the group not aligned.")
     if distinct > MOST_ROWS:
         said.append(f"{plural(distinct - MOST_ROWS, 'rarer normal row')} not drawn.")
     placed = _layout(document, aligned)
@@ -165,7 +166,7 @@ def _rule(y: float, length: float) -> str:
 
 
 def _marks(
-    document: dict[str, Any], aligned: dict[str, Any], y: float, width: float, placed: Layout
+    document: ComparisonDocument, aligned: AlignedEntry, y: float, width: float, placed: Layout
 ) -> tuple[str, int]:
     """Draw the own columns of every finding; return how many lanes that takes, too.
 
@@ -174,7 +175,7 @@ def _marks(
     """
     parts = []
     lanes: list[list[tuple[float, float]]] = [[]]
-    for finding in verdict.findings_of(document, aligned["position"]):
+    for finding in verdict.findings_of(document, aligned.position):
         drawn = [
             (_LABEL + placed.cell_of(begin) * width, _LABEL + (placed.cell_of(end - 1) + 1) * width)
             for begin, end in stretches(own_columns(document, aligned, finding))
@@ -182,7 +183,7 @@ def _marks(
         if not drawn:
             continue
         left, right = drawn[0][0], max(drawn[-1][1], drawn[0][0] + 4)
-        middle, half = (left + right) / 2, 4.0 + 3.5 * len(str(finding["rank"]))
+        middle, half = (left + right) / 2, 4.0 + 3.5 * len(str(finding.rank))
         room = min(left, middle - half), max(right, middle + half)
         lane = next((i for i, taken in enumerate(lanes) if _free(taken, room)), len(lanes))
         numbered = lane < _MOST_LANES
@@ -207,7 +208,7 @@ def _marks(
             parts.append(
                 f'<text x="{middle:.1f}" y="{top + 15:.1f}" font-size="11" font-weight="bold" '
                 f'font-family="sans-serif" text-anchor="middle" fill="currentColor">'
-                f"{finding['rank']}</text>"
+                f"{finding.rank}</text>"
             )
     return "".join(parts), len(lanes)
 
@@ -217,15 +218,15 @@ def _free(taken: list[tuple[float, float]], room: tuple[float, float]) -> bool:
 
 
 def _tracks(
-    aligned: dict[str, Any], placed: Layout, width: float, y: float, parts: list[str]
+    aligned: AlignedEntry, placed: Layout, width: float, y: float, parts: list[str]
 ) -> float:
     """Draw how usual each column is, and here against the normal mean; return the next y."""
-    statistics = aligned["statistics"]
+    statistics = aligned.statistics
     drawn = [(i, cell) for i, cell in enumerate(placed.cells) if i not in placed.elided]
     length = len(placed.cells) * width
     bars = []
     for i, columns in drawn:
-        known = [p for c in columns if (p := statistics["probability"][c]) is not None]
+        known = [p for c in columns if (p := statistics.probability[c]) is not None]
         height = 26 * min(max(min(known, default=0.0), 0.0), 1.0)
         bars.append(_bar(_LABEL + i * width, y + 26, width, height))
     parts.append(_label("share of normals", y + 13))
@@ -233,10 +234,10 @@ def _tracks(
     parts.append(_rule(y + 26, length))
     y += 34
     here, usual = [], []
-    durations = aligned["rows"][-1]["durations"]
+    durations = aligned.rows[-1].durations
     for i, columns in drawn:
         x = _LABEL + i * width
-        mean = max((statistics["mean"][c] or 0.0 for c in columns), default=0.0)
+        mean = max((statistics.mean[c] or 0.0 for c in columns), default=0.0)
         here.append(_bar(x, y + 44, width / 2, _height(max(durations[c] for c in columns))))
         usual.append(_bar(x + width / 2, y + 44, width / 2, _height(mean)))
     parts.append(_label("duration here", y + 14))

@@ -7,8 +7,9 @@ the only thing that tells two apart.  Everything is a presentation attribute.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from critpath.documents import ComparisonDocument
 from critpath.report.html.elements import text
 from critpath.report.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
 
@@ -57,24 +58,24 @@ def mark_of(number: int) -> Mark:
     return Mark(_SHAPES[number % len(_SHAPES)], _COLOURS[number % len(_COLOURS)])
 
 
-def looks(document: dict[str, Any]) -> dict[str, dict[int, Mark]]:
+def looks(document: ComparisonDocument) -> dict[str, dict[int, Mark]]:
     """Give every cluster its look, a sample cluster that of its normal pair.
 
     Where several sample clusters have one pair, the first (the largest) has its look
     and the others have what no other cluster has.
     """
-    found = document["clusters"]
-    normal = [one["cluster"] for one in found["normal"]["clusters"]]
-    pair = {one["sample"]: one["normal"] for one in found["pairs"]}
+    found = document.clusters
+    normal = [one.cluster for one in found.normal.clusters]
+    pair = {one.sample: one.normal for one in found.pairs}
     free = max([*normal, -1]) + 1
     taken: set[int] = set()
     sample = {}
-    for one in found["sample"]["clusters"]:
-        number = pair.get(one["cluster"])
+    for one in found.sample.clusters:
+        number = pair.get(one.cluster)
         if number is None or number in taken:
             number, free = free, free + 1
         taken.add(number)
-        sample[one["cluster"]] = mark_of(number)
+        sample[one.cluster] = mark_of(number)
     return {"normal": {k: mark_of(k) for k in normal}, "sample": sample}
 
 

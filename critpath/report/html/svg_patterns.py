@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
+from critpath.documents import SymbolEntry
 from critpath.report.html.elements import text
 from critpath.report.palette import LOOKS, letter_of
 
@@ -33,13 +33,13 @@ def definitions() -> str:
     return f'<svg width="0" height="0" aria-hidden="true"><defs>{patterns}</defs></svg>'
 
 
-def swatch(symbol: dict[str, Any]) -> str:
+def swatch(symbol: SymbolEntry) -> str:
     """Return a small cell with the letter of a document's symbol."""
     drawn = cells([(2.0, 16.0, symbol)], 2.0, 14.0)
     return f'<svg class="swatch" width="20" height="18" aria-hidden="true">{drawn}</svg>'
 
 
-def cells(row: Iterable[tuple[float, float, dict[str, Any]]], y: float, height: float) -> str:
+def cells(row: Iterable[tuple[float, float, SymbolEntry]], y: float, height: float) -> str:
     """Return one row of cells.
 
     One path per symbol rather than a rectangle per cell: a tenth of the bytes.
@@ -61,14 +61,14 @@ def cells(row: Iterable[tuple[float, float, dict[str, Any]]], y: float, height: 
     feet: list[str] = []
     letters: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for x, width, symbol in row:
-        other = bool(symbol["role"])
+        other = bool(symbol.role)
         gap = 0.6 if width > 4 else 0.0
-        shapes[symbol["state"], other].append(_box(x, y, max(width - gap, 0.4), height))
+        shapes[symbol.state, other].append(_box(x, y, max(width - gap, 0.4), height))
         if other:
             foot = height / 5
             feet.append(_box(x, y + height - foot, max(width - gap, 0.4), foot))
         if width >= _LETTER_FITS:
-            letters[LOOKS[symbol["state"]].ink].append((x + width / 2, letter_of(symbol)))
+            letters[LOOKS[symbol.state].ink].append((x + width / 2, letter_of(symbol)))
     parts = []
     for (state, _), boxes in sorted(shapes.items()):
         look, path = LOOKS[state], "".join(boxes)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from critpath.documents import ComparisonDocument
 from critpath.report.html.elements import figure, text
 from critpath.report.html.svg_marks import Mark, looks, mark_of
 from critpath.units import plural
@@ -31,7 +32,7 @@ class _Bar:
     cluster: int | None
 
 
-def reachability_plots(document: dict[str, Any]) -> str:
+def reachability_plots(document: ComparisonDocument) -> str:
     """Draw the reachability plot of each set that has one, side by side."""
     marks = looks(document)
     plots = [_plot(document, which, marks[which]) for which in ("normal", "sample")]
@@ -39,13 +40,13 @@ def reachability_plots(document: dict[str, Any]) -> str:
     return f'<div class="panels">{drawn}</div>' if drawn else ""
 
 
-def _plot(document: dict[str, Any], which: str, marks: dict[int, Mark]) -> str:
-    found = document["clusters"][which]
-    heights = found["reachability"]
-    visited = found["ordering"]
+def _plot(document: ComparisonDocument, which: str, marks: dict[int, Mark]) -> str:
+    found = document.clusters[which]
+    heights = found.reachability
+    visited = found.ordering
     if not visited:
         return ""
-    clusters = {r["position"]: r["cluster"] for r in document["executions"] if r["set"] == which}
+    clusters = {r.position: r.cluster for r in document.executions if r.set == which}
     every = [_Bar(heights[i], clusters.get(i)) for i in visited]
     step = math.ceil(len(every) / _MOST_BARS)
     bars = [_highest(every[i : i + step]) for i in range(0, len(every), step)]
@@ -67,7 +68,7 @@ def _plot(document: dict[str, Any], which: str, marks: dict[int, Mark]) -> str:
         words.append(f"A bar is the highest of {step} executions.")
     if unnamed:
         words.append(f"No room for {plural(unnamed, 'name')}.")
-    words.append(f"Method: {found['method']}.")
+    words.append(f"Method: {found.method}.")
     said = " ".join(words)
     return figure(
         f'<svg class="reachability" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '

@@ -8,8 +8,9 @@ sample set, and both sets together with the anomalous executions marked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from critpath.documents import ComparisonDocument
 from critpath.report.html.elements import figure, text
 from critpath.report.html.plane_points import ANOMALOUS, GRIDS, Item, Point, by_set, by_type, merged
 from critpath.report.html.svg_marks import Labels
@@ -21,7 +22,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 40, _WIDTH - 26, 22, _HEIGHT - 38
 _MOST_NAMES: Final = 40
 
 
-def scatter_panels(document: dict[str, Any]) -> str:
+def scatter_panels(document: ComparisonDocument) -> str:
     """Draw the first two principal components of the counts in three panels.
 
     Parameters
@@ -34,10 +35,10 @@ def scatter_panels(document: dict[str, Any]) -> str:
     str
         Figures, or nothing where there are no counts.
     """
-    plane = document["plane"]
-    if plane is None or not plane["normal"] + plane["sample"]:
+    plane = document.plane
+    if plane is None or not plane.normal + plane.sample:
         return ""
-    points = plane["normal"] + plane["sample"]
+    points = plane.normal + plane.sample
     scales = (
         _scale([p[0] for p in points], _LEFT + 10, _RIGHT),
         _scale([p[1] for p in points], _BOTTOM - 10, _TOP),
@@ -45,17 +46,17 @@ def scatter_panels(document: dict[str, Any]) -> str:
     panels = []
     for which in ("normal", "sample"):
         if plane[which]:
-            found = by_type(document, which, scales)
+            found = by_type(document, plane, which, scales)
             count = len({item.name for item in found})
             title = f"{which.capitalize()} set: {plural(len(plane[which]), 'execution')}"
             title += f" of {plural(count, 'type')}"
-            panels.append(_panel(found, plane["explained"], title))
-    if plane["normal"] and plane["sample"]:
-        found = by_set(document, scales)
-        many = document["outliers"]["anomalous"]
+            panels.append(_panel(found, plane.explained, title))
+    if plane.normal and plane.sample:
+        found = by_set(document, plane, scales)
+        many = document.outliers.anomalous
         title = "Both sets: circles normal, triangles sample"
         title += f", diamonds the {plural(many, 'anomalous execution')}" if many else ""
-        panels.append(_panel(found, plane["explained"], title))
+        panels.append(_panel(found, plane.explained, title))
     return f'<div class="panels">{"".join(panels)}</div>'
 
 

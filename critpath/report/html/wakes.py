@@ -8,10 +8,10 @@ thread before woke it.
 
 from __future__ import annotations
 
-from typing import Any
+from critpath.documents import AlignedSegment
 
 
-def changes(segments: list[dict[str, Any]]) -> dict[int, bool]:
+def changes(segments: list[AlignedSegment]) -> dict[int, bool]:
     """Return where a path changes its thread, and whether that is a wake.
 
     Parameters
@@ -27,7 +27,7 @@ def changes(segments: list[dict[str, Any]]) -> dict[int, bool]:
         path comes back to it.
     """
     # Machines give the same ids to different threads.
-    tids = [(segment.get("host", 0), segment["tid"]) for segment in segments]
+    tids = [(segment.host, segment.tid) for segment in segments]
     result: dict[int, bool] = {}
     # From the end, where the path is the subject's own: the threads that it is inside of.
     # As `CriticalPaths.wakes`, which has the whole path.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
+from critpath.documents import AlignedEntry, ComparisonDocument
 from critpath.report.columns import GAP, consensus, flagged_columns, layout
 from critpath.report.palette import LOOKS, letter_of, words_of
 from critpath.report.text.findings import print_findings
@@ -28,7 +29,7 @@ _LOWEST_NS: Final = 4_000
 _STEP: Final = 4
 
 
-def print_alignment(document: dict[str, Any], aligned: dict[str, Any], console: Console) -> None:
+def print_alignment(document: ComparisonDocument, aligned: AlignedEntry, console: Console) -> None:
     """Print the consensus of the normal group over the anomalous row, and the findings.
 
     Where nothing is out of the ordinary, columns are left out (and counted), and so are
@@ -44,9 +45,9 @@ def print_alignment(document: dict[str, Any], aligned: dict[str, Any], console: 
     cells, only_normals = _cells(document, aligned)
     width = max(10, console.width - _LABEL - 1)
     blocks = [cells[i : i + width] for i in range(0, len(cells), width)]
-    rows = aligned["rows"]
-    above, below = consensus(aligned), rows[-1]["symbols"]
-    usual, here = _usual(aligned), rows[-1]["durations"]
+    rows = aligned.rows
+    above, below = consensus(aligned), rows[-1].symbols
+    usual, here = _usual(aligned), rows[-1].durations
     for block in blocks[:_MOST_BLOCKS]:
         _print_heights(usual, above, block, console)
         console.print(_row(f"normal {len(rows) - 1}", above, block, document, console))
@@ -56,18 +57,18 @@ def print_alignment(document: dict[str, Any], aligned: dict[str, Any], console: 
         if ranks:
             console.print(Text("finding".ljust(_LABEL) + ranks), soft_wrap=True)
     _print_legend(aligned, cells, document, console)
-    hidden = aligned["columns"] - sum(column != _ELIDED for column in cells) - only_normals
+    hidden = aligned.columns - sum(column != _ELIDED for column in cells) - only_normals
     _print_left_out(aligned, hidden, only_normals, blocks, console)
     print_findings(document, aligned, console)
 
 
-def _cells(document: dict[str, Any], aligned: dict[str, Any]) -> tuple[list[int], int]:
+def _cells(document: ComparisonDocument, aligned: AlignedEntry) -> tuple[list[int], int]:
     """Return the columns to show, and how many are not as neither row has them.
 
     `_ELIDED` stands where a run of columns is left out.
     """
     laid_out = layout(document, aligned)
-    above, below = consensus(aligned), aligned["rows"][-1]["symbols"]
+    above, below = consensus(aligned), aligned.rows[-1].symbols
     cells: list[int] = []
     empty = 0
     for i, cell in enumerate(laid_out.cells):
@@ -82,7 +83,7 @@ def _cells(document: dict[str, Any], aligned: dict[str, Any]) -> tuple[list[int]
 
 
 def _row(
-    label: str, symbols: list[int], block: list[int], document: dict[str, Any], console: Console
+    label: str, symbols: list[int], block: list[int], document: ComparisonDocument, console: Console
 ) -> Text:
     line = Text(label.ljust(_LABEL), no_wrap=True)
     for column in block:
@@ -91,8 +92,8 @@ def _row(
         elif symbols[column] == GAP:
             line.append("-", style="dim")
         else:
-            symbol = document["symbols"][symbols[column]]
-            look = LOOKS[symbol["state"]]
+            symbol = document.symbols[symbols[column]]
+            look = LOOKS[symbol.state]
             line.append(letter_of(symbol), style=Style(color=look.ink, bgcolor=look.colour))
     return line
 
@@ -101,12 +102,12 @@ def _elided(console: Console) -> str:
     return "." if console.options.ascii_only else "…"
 
 
-def _usual(aligned: dict[str, Any]) -> list[int]:
+def _usual(aligned: AlignedEntry) -> list[int]:
     """Return the mean duration of the normal rows that have the consensus, per column."""
-    rows = aligned["rows"][:-1]
+    rows = aligned.rows[:-1]
     result = []
     for column, symbol in enumerate(consensus(aligned)):
-        found = [row["durations"][column] for row in rows if row["symbols"][column] == symbol]
+        found = [row.durations[column] for row in rows if row.symbols[column] == symbol]
         result.append(sum(found) // len(found) if found and symbol != GAP else 0)
     return result
 
@@ -135,11 +136,11 @@ def _rank(rank: int | None) -> str:
 
 
 def _print_legend(
-    aligned: dict[str, Any], cells: list[int], document: dict[str, Any], console: Console
+    aligned: AlignedEntry, cells: list[int], document: ComparisonDocument, console: Console
 ) -> None:
-    above, below = consensus(aligned), aligned["rows"][-1]["symbols"]
+    above, below = consensus(aligned), aligned.rows[-1].symbols
     used = {row[c] for row in (above, below) for c in cells if c != _ELIDED}
-    symbols = [document["symbols"][code] for code in sorted(used - {GAP})]
+    symbols = [document.symbols[code] for code in sorted(used - {GAP})]
     words = [f"{letter_of(symbol)} {words_of(symbol)}" for symbol in symbols]
     words += ["- nothing here"] if GAP in used else []
     print_packed(console, words, style="dim")
@@ -149,7 +150,7 @@ def _print_legend(
 
 
 def _print_left_out(
-    aligned: dict[str, Any],
+    aligned: AlignedEntry,
     hidden: int,
     only_normals: int,
     blocks: list[list[int]],
@@ -164,6 +165,6 @@ def _print_left_out(
     beyond = sum(len(block) for block in blocks[_MOST_BLOCKS:])
     if beyond:
         print_line(console, verdict.left_out(beyond, "further column"), style="dim")
-    if aligned["left_out"]:
-        said = f"{plural(aligned['left_out'], 'normal execution')} of the group not aligned"
+    if aligned.left_out:
+        said = f"{plural(aligned.left_out, 'normal execution')} of the group not aligned"
         print_line(console, said, style="dim")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
+from critpath.documents import ClusterEntry, ComparisonDocument
 from critpath.report.text.alignment import print_alignment
 from critpath.report.text.table import Row, print_line, print_table
 from critpath.text import sentences, verdict
@@ -21,7 +22,9 @@ _MOST_CAUSES = 6
 _MOST_ALIGNED = 2
 
 
-def render_comparison(document: dict[str, Any], console: Console, *, short: bool = False) -> None:
+def render_comparison(
+    document: ComparisonDocument, console: Console, *, short: bool = False
+) -> None:
     """Print a comparison; the first line is the verdict in one sentence.
 
     Parameters
@@ -33,51 +36,51 @@ def render_comparison(document: dict[str, Any], console: Console, *, short: bool
     short : bool
         Without alignments and types of executions.
     """
-    print_line(console, verdict.headline(document), style=_COLOURS[document["verdict"]])
+    print_line(console, verdict.headline(document), style=_COLOURS[document.verdict])
     for reason in verdict.further_reasons(document):
         print_line(console, reason)
     for which in ("normal", "sample"):
         print_line(console, sentences.set_in_short(document, which), style="dim")
     _print_warnings(document, console)
     _print_causes(document, console)
-    if document["states"]:
+    if document.states:
         _print_states(document, console)
     _print_executions(document, console)
     if not short:
         _print_aligned(document, console)
         _print_clusters(document, console)
     sentence = verdict.sensitivity(document)
-    if sentence and document["verdict"] != "anomaly":
+    if sentence and document.verdict != "anomaly":
         console.print()
         print_line(console, sentence)
 
 
-def _print_warnings(document: dict[str, Any], console: Console) -> None:
-    for warning in document["warnings"]:
+def _print_warnings(document: ComparisonDocument, console: Console) -> None:
+    for warning in document.warnings:
         print_line(console, f"warning: {warning}", style="yellow")
     for which in ("normal", "sample"):
-        one = document["sets"][which]
-        loss = one["loss"]
-        if loss["events"] or loss["packets"] or one["lossy"]:
+        one = document.sets[which]
+        loss = one.loss
+        if loss.events or loss.packets or one.lossy:
             print_line(
                 console,
-                f"warning: {which} set: {plural(loss['events'], 'event')} and "
-                f"{plural(loss['packets'], 'packet')} lost; "
-                f"{plural(one['lossy'], 'execution')} of {one['executions']:,} touched",
+                f"warning: {which} set: {plural(loss.events, 'event')} and "
+                f"{plural(loss.packets, 'packet')} lost; "
+                f"{plural(one.lossy, 'execution')} of {one.executions:,} touched",
                 style="yellow",
             )
-        if one["incomplete"]:
+        if one.incomplete:
             print_line(
                 console,
-                f"note: {which} set: {plural(one['incomplete'], 'execution')} "
+                f"note: {which} set: {plural(one.incomplete, 'execution')} "
                 "without begin or end, not counted",
             )
 
 
-def _print_causes(document: dict[str, Any], console: Console) -> None:
+def _print_causes(document: ComparisonDocument, console: Console) -> None:
     shown_causes = verdict.main_causes(document, _MOST_CAUSES)
     account = verdict.account_sentence(document, len(shown_causes))
-    if not document["causes"] and not account:
+    if not document.causes and not account:
         return
     _heading(console, "Causes")
     for number, cause in enumerate(shown_causes, 1):
@@ -91,22 +94,22 @@ def _print_causes(document: dict[str, Any], console: Console) -> None:
         print_line(console, account)
 
 
-def _print_states(document: dict[str, Any], console: Console) -> None:
+def _print_states(document: ComparisonDocument, console: Console) -> None:
     _heading(console, "States, mean per execution")
-    total = [s for s in document["states"] if s["state"] == "total"]
+    total = [s for s in document.states if s.state == "total"]
     states = verdict.states_by_weight(document)
     rows = [
         Row(
             (
                 verdict.name_of(document, state),
-                verdict.duration(state["normal_mean"]),
-                verdict.duration(state["sample_mean"]),
-                verdict.duration(state["effect"], sign=True),
+                verdict.duration(state.normal_mean),
+                verdict.duration(state.sample_mean),
+                verdict.duration(state.effect, sign=True),
                 verdict.interval(state),
-                verdict.probability(state["p_value"]),
+                verdict.probability(state.p_value),
                 verdict.flag(state),
             ),
-            "bold" if state["flagged"] else "",
+            "bold" if state.flagged else "",
         )
         for state in states[:_MOST_STATES] + total
     ]
@@ -121,11 +124,11 @@ def _print_states(document: dict[str, Any], console: Console) -> None:
     for sentence in (verdict.difference(document), verdict.by_the_paper(document)):
         if sentence:
             print_line(console, sentence)
-    for note in document["detection"]["notes"]:
+    for note in document.detection.notes:
         print_line(console, f"note: {note}")
 
 
-def _print_executions(document: dict[str, Any], console: Console) -> None:
+def _print_executions(document: ComparisonDocument, console: Console) -> None:
     rows = verdict.anomalous(document)
     if not rows:
         return
@@ -136,10 +139,10 @@ def _print_executions(document: dict[str, Any], console: Console) -> None:
         [
             Row(
                 (
-                    row["id"] + (f" {row['label']}" if row["label"] else ""),
-                    verdict.duration(row["end"] - row["begin"]),
-                    verdict.duration(row["excess"], sign=True),
-                    verdict.probability(row["p_value"]),
+                    row.id + (f" {row.label}" if row.label else ""),
+                    verdict.duration(row.end - row.begin),
+                    verdict.duration(row.excess, sign=True),
+                    verdict.probability(row.p_value),
                     verdict.mostly(document, row),
                 )
             )
@@ -151,29 +154,29 @@ def _print_executions(document: dict[str, Any], console: Console) -> None:
     _left_out(console, len(rows) - _MOST_EXECUTIONS, "anomalous execution")
 
 
-def _print_aligned(document: dict[str, Any], console: Console) -> None:
-    aligned = verdict.by_excess(document["aligned"])
+def _print_aligned(document: ComparisonDocument, console: Console) -> None:
+    aligned = verdict.by_excess(document.aligned)
     for one in aligned[:_MOST_ALIGNED]:
-        _heading(console, f"Execution {one['execution']} against its normal group")
+        _heading(console, f"Execution {one.execution} against its normal group")
         print_alignment(document, one, console)
     _left_out(console, len(aligned) - _MOST_ALIGNED, "alignment")
 
 
-def _print_clusters(document: dict[str, Any], console: Console) -> None:
-    pairs = document["clusters"]["pairs"]
+def _print_clusters(document: ComparisonDocument, console: Console) -> None:
+    pairs = document.clusters.pairs
     if not pairs:
         return
     _heading(console, "Types of executions (clusters) and their pairs")
     sizes = {
-        which: {c["cluster"]: c for c in document["clusters"][which]["clusters"]}
+        which: {c.cluster: c for c in document.clusters[which].clusters}
         for which in ("normal", "sample")
     }
     rows = []
     for pair in pairs[:_MOST_CLUSTERS]:
-        cells = [f"s{pair['sample']}", *_size(sizes["sample"].get(pair["sample"]))]
-        cells += [f"n{pair['normal']}", *_size(sizes["normal"].get(pair["normal"]))]
-        score = "-" if pair["score"] is None else f"{pair['score']:.2f}"
-        notes = [word for word in ("weak", "novel") if pair[word]]
+        cells = [f"s{pair.sample}", *_size(sizes["sample"].get(pair.sample))]
+        cells += [f"n{pair.normal}", *_size(sizes["normal"].get(pair.normal))]
+        score = "-" if pair.score is None else f"{pair.score:.2f}"
+        notes = [word for word in ("weak", "novel") if getattr(pair, word)]
         rows.append(Row((*cells, score, ", ".join(notes))))
     print_table(
         console,
@@ -184,10 +187,10 @@ def _print_clusters(document: dict[str, Any], console: Console) -> None:
     _left_out(console, len(pairs) - _MOST_CLUSTERS, "pair")
 
 
-def _size(cluster: dict[str, Any] | None) -> list[str]:
+def _size(cluster: ClusterEntry | None) -> list[str]:
     if cluster is None:
         return ["-", "-"]
-    return [f"{cluster['size']:,}", verdict.duration(cluster["mean_duration"])]
+    return [f"{cluster.size:,}", verdict.duration(cluster.mean_duration)]
 
 
 def _heading(console: Console, text: str) -> None:

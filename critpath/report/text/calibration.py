@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
+from critpath.documents import CalibrationDocument, DetectableEntry, LackEntry, RateEntry
 from critpath.report.text.table import new_table, print_line, shown
+from critpath.text import verdict
 from critpath.units import format_ns, format_share, plural, round_up
 
 _COLOURS: Final = {"calibrated": "bold green", "alarming": "bold red"}
@@ -18,7 +20,7 @@ _LEAST_STATE = 0.005  # of the mean duration: what is less is as good as a new s
 _WIDE = 100
 
 
-def render_calibration(document: dict[str, Any], console: Console) -> None:
+def render_calibration(document: CalibrationDocument, console: Console) -> None:
     """Print a calibration; the first line is the answer in one sentence.
 
     Parameters
@@ -27,43 +29,43 @@ def render_calibration(document: dict[str, Any], console: Console) -> None:
         From `calibration_document`.
     console : rich.console.Console
     """
-    first, *further = document["reasons"]
-    verdict = document["verdict"]
+    first, *further = document.reasons
+    verdict = document.verdict
     print_line(console, f"{verdict.upper()}: {first}", style=_COLOURS[verdict])
     for reason in further:
         print_line(console, reason)
-    for warning in document["warnings"]:
+    for warning in document.warnings:
         print_line(console, f"warning: {warning}", style="yellow")
     _print_alarms(document, console)
     _print_floor(document, console)
-    if document["detectable"]:
+    if document.detectable:
         _print_detectable(document, console)
 
 
-def _print_alarms(document: dict[str, Any], console: Console) -> None:
-    splits = sorted({row["alarms"]["of"] for row in document["false_alarms"]})
+def _print_alarms(document: CalibrationDocument, console: Console) -> None:
+    splits = sorted({row.alarms.of for row in document.false_alarms})
     many = f"{splits[0]}" if len(splits) == 1 else f"{splits[0]} to {splits[-1]}"
     _heading(
         console,
         f"False alarms: {many} comparisons of healthy executions with healthy ones, of each kind",
     )
-    recommended = document["floor"]["recommended"]
+    recommended = document.floor.recommended
     headers = ["split", ">sets", ">alarms (95 %)", ">no floor"]
     headers += [f">floor {format_share(recommended)}"] if recommended is not None else []
     table = new_table(console, *headers, ">marked")
-    for row in document["false_alarms"]:
+    for row in document.false_alarms:
         cells = [
-            Text(_KINDS[row["kind"]]),
-            Text(f"{row['sample']} to {row['normal']}"),
-            Text(_interval(row["alarms"])),
-            _rate(row["without_floor"]),
+            Text(_KINDS[row.kind]),
+            Text(f"{row.sample} to {row.normal}"),
+            Text(_interval(row.alarms)),
+            _rate(row.without_floor),
         ]
-        cells += [_rate(row["recommended"])] if recommended is not None else []
-        table.add_row(*cells, _rate(row["marked"]))
+        cells += [_rate(row.recommended)] if recommended is not None else []
+        table.add_row(*cells, _rate(row.marked))
     console.print(table)
-    for lack in document["missing"]:
-        print_line(console, f"{_KINDS[lack['kind']]} {lack['sample']}: {_needs(lack)}")
-    kinds = {row["kind"] for row in document["false_alarms"]}
+    for lack in document.missing:
+        print_line(console, f"{_KINDS[lack.kind]} {lack.sample}: {_needs(lack)}")
+    kinds = {row.kind for row in document.false_alarms}
     notes = []
     if "shuffled" in kinds:
         notes.append(
@@ -75,7 +77,7 @@ def _print_alarms(document: dict[str, Any], console: Console) -> None:
             "recordings: the sample from one, the normal set from the others, as in CI; what is "
             "drawn from one recording is not independent: the interval counts each once"
         )
-    floor = format_share(document["floor"]["in_force"])
+    floor = format_share(document.floor.in_force)
     notes.append(
         "no floor: a p-value reaches the level; alarms: and the floor is reached (with all "
         f"recordings as NORMAL {floor}); marked: an execution is called an outlier; sets: "
@@ -85,57 +87,57 @@ def _print_alarms(document: dict[str, Any], console: Console) -> None:
         print_line(console, note, style="dim")
 
 
-def _interval(rate: dict[str, Any]) -> str:
-    low, high = (format_share(rate[end]).removesuffix(" %") for end in ("low", "high"))
-    return f"{format_share(rate['share'])} ({low} to {high})"
+def _interval(rate: RateEntry) -> str:
+    low, high = (format_share(end).removesuffix(" %") for end in (rate.low, rate.high))
+    return f"{format_share(rate.share)} ({low} to {high})"
 
 
-def _needs(lack: dict[str, Any]) -> str:
-    parts = [plural(lack["recordings"], "recording")] if lack["recordings"] else []
-    if lack["executions"]:
-        where = " in one recording" if lack["kind"] == "sessions" and not parts else ""
-        parts.append(f"{plural(lack['executions'], 'execution')} more{where}")
+def _needs(lack: LackEntry) -> str:
+    parts = [plural(lack.recordings, "recording")] if lack.recordings else []
+    if lack.executions:
+        where = " in one recording" if lack.kind == "sessions" and not parts else ""
+        parts.append(f"{plural(lack.executions, 'execution')} more{where}")
     elif parts:
         parts[0] += " more"
     return f"needs {' and '.join(parts)}"
 
 
-def _print_floor(document: dict[str, Any], console: Console) -> None:
-    floor = document["floor"]
-    recordings = floor["recordings"]
+def _print_floor(document: CalibrationDocument, console: Console) -> None:
+    floor = document.floor
+    recordings = floor.recordings
     _heading(console, "What recordings differ by")
     table = new_table(
         console, "recording", ">executions", ">mean", ">difference", folding="recording"
     )
-    mean = document["mean"]
+    mean = document.mean
     for row in recordings[:_MOST_RECORDINGS]:
-        difference = (row["mean"] - mean) / mean if mean else 0.0
+        difference = (row.mean - mean) / mean if mean else 0.0
         sign = "+" if difference > 0 else ""
         table.add_row(
-            shown(row["source"], console),
-            Text(f"{row['executions']:,}"),
-            Text(format_ns(row["mean"])),
+            shown(row.source, console),
+            Text(f"{row.executions:,}"),
+            Text(format_ns(row.mean)),
             Text(f"{sign}{format_share(difference)}" if len(recordings) > 1 else "-"),
         )
     console.print(table)
     if len(recordings) > _MOST_RECORDINGS:
         left = plural(len(recordings) - _MOST_RECORDINGS, "recording")
         print_line(console, f"{left} left out; the JSON has them all.", style="dim")
-    if floor["spread"] is not None:
+    if floor.spread is not None:
         print_line(
             console,
-            f"standard deviation {format_share(floor['spread'])}, with 95 % confidence below "
-            f"{format_share(floor['spread_high'])}; {format_share(floor['expected'])} would come "
+            f"standard deviation {format_share(floor.spread)}, with 95 % confidence below "
+            f"{verdict.share(floor.spread_high)}; {verdict.share(floor.expected)} would come "
             "from the executions' own spread",
         )
-    if floor["recommended"] is not None:
+    if floor.recommended is not None:
         print_line(
             console,
             "the larger of 5 % and three standard deviations, in pyproject.toml (compare does "
             "the same by itself where NORMAL is three recordings):",
         )
         print_line(console, "  [tool.critpath.gate]")
-        print_line(console, f"  floor = {_as_setting(round_up(floor['recommended']))}")
+        print_line(console, f"  floor = {_as_setting(round_up(floor.recommended))}")
 
 
 def _as_setting(floor: float) -> str:
@@ -143,31 +145,32 @@ def _as_setting(floor: float) -> str:
     return f"{floor:.2f}" if floor < 1 else f'"{100 * floor:.0f}%"'
 
 
-def _print_detectable(document: dict[str, Any], console: Console) -> None:
-    rows = document["detectable"]
-    sizes = sorted({row["sample"] for row in rows})
-    found = {(row["kind"], row["state"], row["sample"]): row for row in rows}
+def _print_detectable(document: CalibrationDocument, console: Console) -> None:
+    rows = document.detectable
+    sizes = sorted({row.sample for row in rows})
+    found: dict[tuple[str, str, int], DetectableEntry]
+    found = {(row.kind, row.state, row.sample): row for row in rows}
     _heading(
         console,
         f"Smallest slow-down that shows four times in five, at {_listed(sizes)} executions "
-        f"(floor {format_share(document['floor']['in_force'])})",
+        f"(floor {format_share(document.floor.in_force)})",
     )
     wide = console.width >= _WIDE
     headers = ["longer", ">mean", *(f">at {size}" for size in sizes)]
     table = new_table(console, *headers, *([">of its own"] * wide), folding="longer")
-    states = [row for row in rows if row["kind"] == "state" and row["sample"] == sizes[0]]
-    states.sort(key=lambda row: (-row["mean"], row["state"]))
+    states = [row for row in rows if row.kind == "state" and row.sample == sizes[0]]
+    states.sort(key=lambda row: (-row.mean, row.state))
     named = [("total", "", "every execution"), ("rare", "", "one in five")]
-    least = _LEAST_STATE * document["mean"]
-    large = [row for row in states[:_MOST_STATES] if row["mean"] >= least]
-    named += [("state", row["state"], row["state"]) for row in large]
+    least = _LEAST_STATE * document.mean
+    large = [row for row in states[:_MOST_STATES] if row.mean >= least]
+    named += [("state", row.state, row.state) for row in large]
     named += [("new", "", "a new state")]
     for kind, state, name in named:
         cells = [found[kind, state, size] for size in sizes]
-        own = cells[-1]["of_own"]
+        own = cells[-1].of_own
         table.add_row(
             shown(name, console),
-            Text(format_ns(cells[0]["mean"]) if kind in {"total", "state"} else ""),
+            Text(format_ns(cells[0].mean) if kind in {"total", "state"} else ""),
             *(_shift(cell) for cell in cells),
             *([Text(_times(own) if kind == "state" else "")] * wide),
         )
@@ -176,7 +179,7 @@ def _print_detectable(document: dict[str, Any], console: Console) -> None:
         left = states[len(large) :]
         print_line(
             console,
-            f"{plural(len(left), 'state')} of {format_ns(left[0]['mean'])} or less left out; "
+            f"{plural(len(left), 'state')} of {format_ns(left[0].mean)} or less left out; "
             "the JSON has them all.",
             style="dim",
         )
@@ -189,7 +192,7 @@ def _print_detectable(document: dict[str, Any], console: Console) -> None:
         "than the floor shows where a type of executions with a smaller mean is slower by itself",
         style="dim",
     )
-    if any(row["shift"] is not None and not row["by_floor"] for row in rows):
+    if any(row.shift is not None and not row.by_floor for row in rows):
         print_line(
             console,
             "* decided by chance, not by the floor: more executions show less",
@@ -197,11 +200,11 @@ def _print_detectable(document: dict[str, Any], console: Console) -> None:
         )
 
 
-def _shift(cell: dict[str, Any]) -> Text:
-    if cell["shift"] is None:
+def _shift(cell: DetectableEntry) -> Text:
+    if cell.shift is None:
         return Text("none")
-    mark = "" if cell["by_floor"] else "*"
-    return Text(f"{format_ns(cell['shift'], sign=True)} {format_share(cell['of_total'])}{mark}")
+    mark = "" if cell.by_floor else "*"
+    return Text(f"{format_ns(cell.shift, sign=True)} {verdict.share(cell.of_total)}{mark}")
 
 
 def _times(own: float | None) -> str:
@@ -215,8 +218,8 @@ def _listed(sizes: list[int]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _rate(rate: dict[str, Any] | None) -> Text:
-    return Text("-" if rate is None else format_share(rate["share"]))
+def _rate(rate: RateEntry | None) -> Text:
+    return Text("-" if rate is None else format_share(rate.share))
 
 
 def _heading(console: Console, text: str) -> None:

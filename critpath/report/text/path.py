@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Console
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from critpath.documents import PathDocument
 from critpath.report.palette import LOOKS
 from critpath.report.text.table import new_table, print_line, shown
 from critpath.text import sentences
@@ -17,7 +16,7 @@ from critpath.units import format_ns, format_share, plural
 _BAR = 30
 
 
-def render_path(document: dict[str, Any], console: Console, *, most: int = 200) -> None:
+def render_path(document: PathDocument, console: Console, *, most: int = 200) -> None:
     """Print a path: what the subject's time was spent on, in order, then in sum.
 
     Parameters
@@ -29,10 +28,10 @@ def render_path(document: dict[str, Any], console: Console, *, most: int = 200) 
         Segments to list: the longest, in order of time; what is left out between
         them is counted and its time said.
     """
-    subject = document["subject"]
-    segments = document["segments"]
-    window = document["end"] - document["begin"]
-    execution = " ".join(filter(None, (document.get("execution"), document.get("label"))))
+    subject = document.subject
+    segments = document.segments
+    window = document.end - document.begin
+    execution = " ".join(filter(None, (document.execution, document.label)))
     which = f", execution {execution}" if execution else ""
     print_line(
         console,
@@ -40,19 +39,19 @@ def render_path(document: dict[str, Any], console: Console, *, most: int = 200) 
         f"{plural(len(segments), 'segment')}",
         style="bold",
     )
-    loss = document["loss"]
-    if loss["events"] or loss["packets"]:
+    loss = document.loss
+    if loss.events or loss.packets:
         print_line(
             console,
-            f"warning: {plural(loss['events'], 'event')} and "
-            f"{plural(loss['packets'], 'packet')} lost meanwhile",
+            f"warning: {plural(loss.events, 'event')} and "
+            f"{plural(loss.packets, 'packet')} lost meanwhile",
             style="yellow",
         )
-    if document["unexplained"]:
+    if document.unexplained:
         print_line(
             console,
-            f"{format_ns(document['unexplained'])} "
-            f"({format_share(document['unexplained'] / max(window, 1))}) unexplained",
+            f"{format_ns(document.unexplained)} "
+            f"({format_share(document.unexplained / max(window, 1))}) unexplained",
             style="yellow",
         )
     if not segments:
@@ -70,29 +69,27 @@ def render_path(document: dict[str, Any], console: Console, *, most: int = 200) 
     console.print(_totals(document, console))
 
 
-def _timeline(document: dict[str, Any], console: Console, most: int) -> Table:
-    segments = document["segments"]
-    by_length = sorted(
-        range(len(segments)), key=lambda i: (segments[i]["begin"] - segments[i]["end"], i)
-    )
+def _timeline(document: PathDocument, console: Console, most: int) -> Table:
+    segments = document.segments
+    by_length = sorted(range(len(segments)), key=lambda i: (segments[i].begin - segments[i].end, i))
     kept = set(by_length[:most])
     table = new_table(
         console, ">at", ">for", "thread", "state", "detail", folding=("thread", "detail")
     )
     skipped = time = 0
     for i, segment in enumerate(segments):
-        length = segment["end"] - segment["begin"]
+        length = segment.end - segment.begin
         if i not in kept:
             skipped, time = skipped + 1, time + length
             continue
         _add_skipped(table, skipped, time)
         skipped = time = 0
         table.add_row(
-            Text(format_ns(segment["begin"] - document["begin"], sign=True)),
+            Text(format_ns(segment.begin - document.begin, sign=True)),
             Text(format_ns(length)),
             shown(sentences.thread_of(segment), console),
-            Text(segment["state"], style=_colour(segment["state"])),
-            shown(segment["detail"], console),
+            Text(segment.state, style=_colour(segment.state)),
+            shown(segment.detail, console),
         )
     _add_skipped(table, skipped, time)
     return table
@@ -104,11 +101,11 @@ def _add_skipped(table: Table, count: int, time: int) -> None:
         table.add_row(Text(), Text(format_ns(time)), Text(text, style="dim"))
 
 
-def _totals(document: dict[str, Any], console: Console) -> Table:
+def _totals(document: PathDocument, console: Console) -> Table:
     table = new_table(console, "state", ">total", ">share", "")
-    whole = max(1, sum(document["totals"].values()))
+    whole = max(1, sum(document.totals.values()))
     block = "#" if console.options.ascii_only else "█"
-    for state, ns in sorted(document["totals"].items(), key=lambda item: (-item[1], item[0])):
+    for state, ns in sorted(document.totals.items(), key=lambda item: (-item[1], item[0])):
         bar = block * max(1 if ns else 0, round(_BAR * ns / whole))
         table.add_row(
             shown(state, console),

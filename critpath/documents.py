@@ -1,0 +1,600 @@
+"""The JSON documents that critpath writes and reads back, as types.
+
+A type is the schema: `docs/schema/` and the reference are made from these classes, and a saved
+file is checked against them.  Every key has its meaning in its annotation.  Keys with a default
+may be missing, as in the first files of a version; keys that are not here are passed over, as
+later versions may add some.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from msgspec import Meta, Struct
+
+from critpath.model import State
+
+COMPARISON_FORMAT: Final = "critpath/comparison/1"
+PATH_FORMAT: Final = "critpath/path/1"
+CALIBRATION_FORMAT: Final = "critpath/calibration/1"
+
+SETS: Final = ("normal", "sample")
+
+# A whole number stays one when a file is read and written again.
+Number = int | float
+Maybe = int | float | None
+Pair = Annotated[list[Number], Meta(min_length=2, max_length=2)]
+MaybePair = Annotated[list[Maybe], Meta(min_length=2, max_length=2)]
+Span = Annotated[list[int], Meta(min_length=2, max_length=2)]
+Verdict = Literal["ok", "anomaly", "inconclusive"]
+SetName = Literal["normal", "sample"]
+Level = Literal["off", "warn", "error"]
+SplitKind = Literal["shuffled", "sessions"]
+ShiftKind = Literal["total", "rare", "state", "new"]
+# Whatever a setting is, as JSON holds it.
+Settings = dict[str, Any]
+if TYPE_CHECKING:
+    StateName = str
+else:
+    StateName = Literal[tuple(State.__members__)]
+
+
+def doc(meaning: str) -> Meta:
+    """Return what a key means, in a line, for the schema."""
+    return Meta(description=meaning)
+
+
+class Part(Struct, gc=False):
+    """A part of a document: nothing in it can refer back to it."""
+
+
+class LossPlace(Part):
+    """Where events were lost."""
+
+    begin: Annotated[
+        int, doc("begin of the time that the loss may lie in, in ns of the trace's clock")
+    ]
+    end: Annotated[int, doc("end of that time")]
+    host: Annotated[int, doc("which of the traced hosts, counted from 0")]
+    cpu: Annotated[int, doc("on which processor, -1 if that is not known")]
+    events: Annotated[int, doc("events lost there")]
+    packets: Annotated[int, doc("packets lost there")]
+    reason: Annotated[str, doc("how it is known")]
+
+
+class LossSummary(Part):
+    """What the tracer lost of one set."""
+
+    events: Annotated[int, doc("events that the tracer lost")]
+    packets: Annotated[int, doc("packets that the tracer lost")]
+    places: Annotated[list[LossPlace], doc("where, the first of them")]
+    places_left_out: Annotated[int, doc("how many places are not listed")]
+
+
+class Window(Part):
+    """The time that the executions of a set span."""
+
+    begin: Annotated[int, doc("begin of the first execution, in ns of the trace's clock")]
+    end: Annotated[int, doc("end of the last execution")]
+
+
+class SetEntry(Part):
+    """One of the two sets: where it came from and what is missing."""
+
+    sources: Annotated[list[str], doc("recordings, as they were named")]
+    specification: Annotated[str, doc("what an execution is, as --execution says it")]
+    executions: Annotated[int, doc("complete executions")]
+    events: Annotated[int, doc("events that were read")]
+    window: Annotated[Window | None, doc("the time they span, null without executions")]
+    hosts: Annotated[list[str], doc("names of the hosts")]
+    kernels: Annotated[list[str], doc("kernel releases")]
+    tracers: Annotated[list[str], doc("tracers and their versions")]
+    loss: Annotated[LossSummary, doc("what the tracer lost")]
+    lossy: Annotated[int, doc("executions that overlap a loss")]
+    incomplete: Annotated[int, doc("executions without a begin or an end, not counted")]
+    notes: Annotated[list[str], doc("how the executions were found")]
+    warnings: Annotated[list[str], doc("what a reader of this set must know")]
+    machines: Annotated[list[str], doc("what was recorded on, where a recorder says it")] = []
+    processors: Annotated[list[str], doc("models of the processors")] = []
+    cpus: Annotated[list[str], doc("how many processors")] = []
+    profiles: Annotated[list[str], doc("which set of events was recorded")] = []
+    commands: Annotated[list[str], doc("what was run; of a baseline the program's name alone")] = []
+    epochs: Annotated[
+        list[int], doc("per source, what to add to a time for ns since 1970; 0 if not known")
+    ] = []
+    recorded: Annotated[
+        list[str], doc("per source, when its first execution began (UTC); '' if not known")
+    ] = []
+
+
+class Sets(Part):
+    """What was compared."""
+
+    normal: Annotated[SetEntry, doc("what is known to be good")]
+    sample: Annotated[SetEntry, doc("what was judged")]
+
+    def __getitem__(self, which: str) -> SetEntry:
+        return self.normal if which == "normal" else self.sample
+
+
+class SymbolEntry(Part):
+    """A symbol of the alphabet that paths are written in."""
+
+    name: Annotated[str, doc("the state, and after an @ the role")]
+    state: Annotated[StateName, doc("the state")]
+    role: Annotated[str, doc("which other thread the time was spent on; '' for the subject's own")]
+    letter: Annotated[str, doc("the letter that stands for it in every report")] = ""
+
+
+class StateEntry(Part):
+    """The test of one symbol, or of the total."""
+
+    state: Annotated[str, doc("name of the symbol, or total")]
+    role: Annotated[str, doc("as of the symbol")]
+    normal_mean: Annotated[Maybe, doc("mean time in it of a normal execution (ns)")]
+    sample_mean: Annotated[Maybe, doc("mean time in it of a sample execution (ns)")]
+    normal_std: Annotated[Maybe, doc("standard deviation in the normal set (ns)")]
+    effect: Annotated[Maybe, doc("sample mean less normal mean, the mix of types taken out (ns)")]
+    effect_low: Annotated[Maybe, doc("lower end of the effect's 95 % interval (ns)")]
+    effect_high: Annotated[Maybe, doc("upper end of it")]
+    p_value: Annotated[
+        Maybe, doc("of the permutation test, adjusted for everything that is tested")
+    ]
+    average_threshold: Annotated[Maybe, doc("the paper's average rule: fires above this mean (ns)")]
+    normal_above: Annotated[Maybe, doc("share of normal executions above the normal mean")]
+    sample_above: Annotated[Maybe, doc("share of sample executions above the normal mean")]
+    probability_threshold: Annotated[
+        Maybe, doc("the paper's t2 in force, null for Fisher's exact test")
+    ]
+    cliffs_delta: Annotated[
+        Maybe, doc("how much more often longer than shorter, within types, -1 to 1")
+    ]
+    median_ratio: Annotated[
+        Maybe, doc("typical sample over normal duration, null where half are 0")
+    ]
+    flagged: Annotated[bool, doc("slower by the rule in force")]
+    new_state: Annotated[bool, doc("not in the normal set, or never varying there")]
+    average_fires: Annotated[bool, doc("the paper's average rule fires")]
+    probability_fires: Annotated[bool, doc("the paper's probability rule fires")]
+    level: Annotated[
+        Level, doc("what the state counts for when it is flagged; error if not given")
+    ] = "error"
+
+
+class LevelEntry(Part):
+    """A level, and the states that have it."""
+
+    pattern: Annotated[str, doc("of a state's name")]
+    level: Annotated[Level, doc("what it says of these")]
+
+
+class DurationTest(Part):
+    """The test of whole executions, whatever the levels of their states."""
+
+    normal_mean: Annotated[Maybe, doc("mean duration of a normal execution (ns)")]
+    sample_mean: Annotated[Maybe, doc("mean duration of a sample execution (ns)")]
+    effect: Annotated[Maybe, doc("sample mean less normal mean, the mix of types taken out (ns)")]
+    effect_low: Annotated[Maybe, doc("lower end of the effect's 95 % interval (ns)")]
+    effect_high: Annotated[Maybe, doc("upper end of it")]
+    p_value: Annotated[Maybe, doc("of a test of everything, whatever its level")]
+
+
+class DetectionEntry(Part):
+    """The tests as a whole."""
+
+    rule: Annotated[str, doc("which rule decides: gate or paper")]
+    flagged: Annotated[bool, doc("whether it found the sample slower")]
+    alpha: Annotated[Maybe, doc("level of the tests")]
+    floor: Annotated[Maybe, doc("increases of the total below this are not judged (ns)")]
+    detectable: Annotated[Maybe, doc("smallest change of the mean that would have shown (ns)")]
+    permutations: Annotated[int, doc("of each test")]
+    enough: Annotated[bool, doc("whether there are executions enough to decide")]
+    needed: Annotated[int, doc("how many the smaller set needs")]
+    paper_false_alarms: Annotated[
+        Maybe, doc("share of random splits of these executions in which the paper's rules fire")
+    ]
+    notes: Annotated[list[str], doc("what else there is to say of the tests")]
+    minimum: Annotated[int, doc("how many executions each set is to have, 0 for any")] = 0
+    levels: Annotated[list[LevelEntry], doc("levels of states, as set")] = []
+    whole: Annotated[
+        DurationTest | None,
+        doc("duration with the states that levels leave out of the total; null where none is"),
+    ] = None
+
+
+class ClusterEntry(Part):
+    """A group of like executions."""
+
+    cluster: Annotated[int, doc("its number")]
+    size: Annotated[int, doc("executions in it")]
+    weak: Annotated[int, doc("of these, how many were noise and joined to it")]
+    mean_duration: Annotated[Maybe, doc("their mean duration (ns)")]
+
+
+class ClusteringEntry(Part):
+    """How the executions of one set were grouped."""
+
+    method: Annotated[str, doc("how executions were grouped")]
+    notes: Annotated[list[str], doc("what there is to say of it")]
+    clusters: Annotated[list[ClusterEntry], doc("the groups, which are types of executions")]
+    ordering: Annotated[list[int], doc("executions in the order of OPTICS")]
+    reachability: Annotated[
+        list[Maybe], doc("reachability of each, in that order; null for infinite")
+    ]
+
+
+class PairEntry(Part):
+    """A cluster of the sample and the normal one it is compared with."""
+
+    sample: Annotated[int, doc("number of the sample's cluster")]
+    normal: Annotated[int, doc("number of the normal cluster it is compared with")]
+    score: Annotated[Maybe, doc("how alike they are, null where that is not told")]
+    weak: Annotated[bool, doc("the pair is doubtful")]
+    novel: Annotated[bool, doc("the sample's cluster has no like")]
+
+
+class Clusters(Part):
+    """Types of executions, and which are compared with which."""
+
+    normal: Annotated[ClusteringEntry, doc("of the normal set")]
+    sample: Annotated[ClusteringEntry, doc("of the sample")]
+    pairs: Annotated[list[PairEntry], doc("which are compared with which")]
+    notes: Annotated[list[str], doc("what there is to say of the pairs")]
+
+    def __getitem__(self, which: str) -> ClusteringEntry:
+        return self.normal if which == "normal" else self.sample
+
+
+class ExecutionEntry(Part):
+    """One execution, and what was found of it."""
+
+    id: Annotated[str, doc("value of its key, else TID@BEGIN")]
+    set: Annotated[SetName, doc("which set it is of")]
+    position: Annotated[int, doc("its place in its set")]
+    source: Annotated[int, doc("which recording it is of, a place in the set's sources")]
+    begin: Annotated[int, doc("when it began, in ns of the trace's clock")]
+    end: Annotated[int, doc("when it ended")]
+    tid: Annotated[int, doc("its thread")]
+    comm: Annotated[str, doc("name of the thread")]
+    label: Annotated[str, doc("what kind it is, as the trace says; '' if it does not")]
+    cluster: Annotated[int | None, doc("its cluster, null where there are none")]
+    weak: Annotated[bool, doc("it was noise and joined to the cluster")]
+    pair: Annotated[int | None, doc("the normal cluster it is compared with")]
+    anomalous: Annotated[bool, doc("it stands out")]
+    excess: Annotated[int | None, doc("its duration less the mean of its normal cluster (ns)")]
+    score: Annotated[Maybe, doc("how far it stands out")]
+    p_value: Annotated[Maybe, doc("probability of a normal execution to stand out as far")]
+    paper: Annotated[bool, doc("it stands out by the paper's rule")]
+    symbol: Annotated[str | None, doc("the symbol it stands out most in, or total")]
+    lossy: Annotated[bool, doc("the tracer lost events while it ran")]
+
+
+class FindingPart(Part):
+    """What one kind of difference contributes to a finding."""
+
+    kind: Annotated[str, doc("as of the finding")]
+    contribution: Annotated[Maybe, doc("nanoseconds, of either sign")]
+
+
+class FindingEntry(Part):
+    """One difference of an anomalous execution from its normal group."""
+
+    execution: Annotated[str, doc("id of the sample execution")]
+    position: Annotated[int, doc("its place in the sample set")]
+    rank: Annotated[int, doc("order among the execution's findings, from 1")]
+    columns: Annotated[Span, doc("first column of the alignment and one past the last")]
+    kind: Annotated[str, doc("new-state, extra, longer, missing, shorter or loop-count")]
+    state: Annotated[StateName, doc("the state that differs")]
+    role: Annotated[str, doc("as of the symbol")]
+    detail: Annotated[str, doc("qualifier, such as which device, or who had the processor")]
+    comm: Annotated[str, doc("name of the thread the time was spent on")]
+    before: Annotated[str, doc("what the path was doing just before")]
+    tid: Annotated[int, doc("that thread")]
+    begin: Annotated[int, doc("where it begins, in ns of the sample trace's clock")]
+    end: Annotated[int, doc("where it ends")]
+    observed: Annotated[Maybe, doc("time in this execution (ns)")]
+    expected: Annotated[Maybe, doc("mean time in the normal group (ns)")]
+    contribution: Annotated[
+        Maybe, doc("the difference (ns); with the unexplained rest it adds up to the excess")
+    ]
+    share: Annotated[Maybe, doc("of the execution's excess, null if that is not positive")]
+    probability: Annotated[Maybe, doc("share of the normal group that has this state here")]
+    parts: Annotated[list[FindingPart], doc("the contribution by kind, the largest first")]
+    abnormal: Annotated[bool, doc("odder than what normal executions do among themselves")]
+    p: Annotated[Maybe, doc("the least p-value of its columns")]
+    offset: Annotated[Maybe, doc("time that only moved from or to another state (ns)")]
+    iterations: Annotated[
+        Maybe, doc("how often this execution ran the loop it is about, null for none")
+    ]
+    normal_iterations: Annotated[
+        MaybePair, doc("mean and standard deviation of that in the normal group")
+    ]
+
+
+class CauseEntry(Part):
+    """Findings that have something in common, and the sentence about them."""
+
+    sentence: Annotated[str, doc("what happened, to how many, how much it cost, what is normal")]
+    findings: Annotated[list[int], doc("places in the list of findings")]
+    executions: Annotated[list[str], doc("ids of the executions")]
+    positions: Annotated[list[int], doc("their places in the sample set")]
+    contribution: Annotated[Maybe, doc("mean per execution that it concerns (ns)")]
+    share: Annotated[Maybe, doc("of the excess of all executions that were examined")]
+    main: Annotated[int, doc("the finding that the sentence names first")]
+    minor: Annotated[bool, doc("less than 5 % of that excess: summaries count these together")]
+
+
+class AlignedRow(Part):
+    """One execution in an alignment."""
+
+    set: Annotated[SetName, doc("which set the execution is of")]
+    position: Annotated[int, doc("its place there")]
+    id: Annotated[str, doc("its id")]
+    symbols: Annotated[list[int], doc("per column a place in the list of symbols, -1 for a gap")]
+    durations: Annotated[list[int], doc("per column nanoseconds, 0 for a gap")]
+
+
+class AlignedStatistics(Part):
+    """What was computed of every column of an alignment."""
+
+    probability: Annotated[
+        list[Maybe], doc("share of normal rows with the anomalous row's symbol, or gap")
+    ]
+    normal_probability: Annotated[
+        list[Maybe], doc("share of normal rows with the most common symbol")
+    ]
+    mean: Annotated[
+        list[Maybe],
+        doc("mean duration of the normal rows that have the anomalous row's symbol (ns)"),
+    ]
+    std: Annotated[list[Maybe], doc("its standard deviation (ns)")]
+    p_structure: Annotated[
+        list[Maybe], doc("how many normal rows have as odd a state here, as a share")
+    ]
+    p_duration: Annotated[list[Maybe], doc("how many have as odd a duration, as a share")]
+    normal_symbol: Annotated[list[int], doc("most common symbol of the normal rows, -1 for a gap")]
+    contribution: Annotated[
+        list[int], doc("number of normal rows times the column's part of the excess (ns)")
+    ]
+    abnormal_state: Annotated[list[bool], doc("the paper's rule on the state")]
+    abnormal_duration: Annotated[list[bool], doc("the paper's rule on the duration")]
+    missing: Annotated[list[bool], doc("a state that most normal rows have is not there")]
+    abnormal: Annotated[list[bool], doc("the verdict on the column")]
+
+
+class AlignedSegment(Part):
+    """A segment of an anomalous execution's path."""
+
+    column: Annotated[int, doc("its column of the alignment")]
+    begin: Annotated[int, doc("when it began, in ns of the trace's clock")]
+    end: Annotated[int, doc("when it ended")]
+    tid: Annotated[int, doc("the thread the time was spent on")]
+    comm: Annotated[str, doc("name of the thread")]
+    state: Annotated[StateName, doc("what it did")]
+    detail: Annotated[str, doc("qualifier of the state")]
+    cpu: Annotated[int, doc("on which processor, -1 if that is not known")] = -1
+    host: Annotated[int, doc("on which of the traced hosts, counted from 0")] = 0
+
+
+class LoopEntry(Part):
+    """A block of columns in which rows repeat one unit."""
+
+    first: Annotated[int, doc("first column of the block")]
+    last: Annotated[int, doc("one past its last column")]
+    period: Annotated[int, doc("columns of one iteration")]
+    iterations: Annotated[list[int], doc("how often each row runs it")]
+
+
+class AlignedEntry(Part):
+    """An anomalous execution, aligned with its normal group."""
+
+    execution: Annotated[str, doc("id of the anomalous execution, the last of the rows")]
+    position: Annotated[int, doc("its place in the sample set")]
+    columns: Annotated[int, doc("columns of the alignment")]
+    left_out: Annotated[int, doc("members of its normal group that were not aligned")]
+    excess: Annotated[Maybe, doc("its duration less the mean of the normal rows (ns)")]
+    unexplained: Annotated[Maybe, doc("what the findings leave of the excess (ns)")]
+    score: Annotated[Maybe, doc("of the alignment")]
+    tree: Annotated[str, doc("guide tree, Newick")]
+    rows: Annotated[
+        list[AlignedRow],
+        Meta(min_length=1, description="normal executions, then the anomalous one"),
+    ]
+    statistics: Annotated[AlignedStatistics, doc("of every column")]
+    note: Annotated[str, doc("what keeps the verdict on columns from being given or sharp")]
+    segments: Annotated[list[AlignedSegment], doc("the anomalous execution's path, in order")]
+    loops: Annotated[list[LoopEntry], doc("blocks of columns in which rows repeat one unit")] = []
+
+
+class Plane(Part):
+    """Count vectors on their two widest directions."""
+
+    normal: Annotated[list[Pair], doc("x and y of every normal execution")]
+    sample: Annotated[list[Pair], doc("x and y of every sample execution")]
+    explained: Annotated[Pair, doc("shares of the variance along x and y")]
+
+    def __getitem__(self, which: str) -> list[Pair]:
+        return self.normal if which == "normal" else self.sample
+
+
+class OutliersEntry(Part):
+    """Executions one by one."""
+
+    anomalous: Annotated[int, doc("sample executions that stand out")]
+    paper: Annotated[int, doc("those that stand out by the paper's rule")]
+    notes: Annotated[list[str], doc("what there is to say of them")]
+
+
+class ComparisonDocument(Part):
+    """What critpath compare --json writes."""
+
+    format: Annotated[Literal["critpath/comparison/1"], doc("name and version of this format")]
+    version: Annotated[str, doc("version of critpath that wrote it")]
+    verdict: Annotated[Verdict, doc("the answer")]
+    reasons: Annotated[list[str], doc("why, in sentences")]
+    warnings: Annotated[list[str], doc("what a reader must know, in sentences")]
+    settings: Annotated[Settings, doc("the settings in force")]
+    sets: Annotated[Sets, doc("what was compared")]
+    symbols: Annotated[list[SymbolEntry], doc("the alphabet of the paths")]
+    states: Annotated[list[StateEntry], doc("a test per symbol, and last the total")]
+    detection: Annotated[DetectionEntry, doc("the tests as a whole")]
+    clusters: Annotated[Clusters, doc("types of executions")]
+    plane: Annotated[Plane | None, doc("count vectors on their two widest directions")]
+    outliers: Annotated[OutliersEntry, doc("executions one by one")]
+    executions: Annotated[list[ExecutionEntry], doc("of both sets, the normal ones first")]
+    findings: Annotated[list[FindingEntry], doc("differences of anomalous executions")]
+    causes: Annotated[list[CauseEntry], doc("findings that have something in common")]
+    aligned: Annotated[list[AlignedEntry], doc("anomalous executions with their groups")]
+
+
+class PathSubject(Part):
+    """The thread whose time a path explains."""
+
+    tid: Annotated[int, doc("the thread")]
+    comm: Annotated[str, doc("its name")]
+
+
+class PathSegment(Part):
+    """A segment of a critical path."""
+
+    begin: Annotated[int, doc("when it began, in ns of the trace's clock")]
+    end: Annotated[int, doc("when it ended: where the next begins")]
+    tid: Annotated[int, doc("the thread the time was spent on, which need not be the subject")]
+    comm: Annotated[str, doc("name of the thread")]
+    state: Annotated[StateName, doc("what it did")]
+    detail: Annotated[str, doc("qualifier of the state")]
+
+
+class PathLoss(Part):
+    """What is missing of a path's window."""
+
+    events: Annotated[int, doc("events that the tracer lost within the window")]
+    packets: Annotated[int, doc("packets that it lost")]
+
+
+class PathDocument(Part, kw_only=True):
+    """What critpath path --format json writes, one object a line."""
+
+    format: Annotated[Literal["critpath/path/1"], doc("name and version of this format")]
+    subject: Annotated[PathSubject, doc("whose time the path explains")]
+    execution: Annotated[str, doc("id of the execution")] = ""
+    label: Annotated[str, doc("what kind it is, as the trace says; '' if not")] = ""
+    begin: Annotated[int, doc("begin of the window, in ns of the trace's clock")]
+    end: Annotated[int, doc("its end")]
+    segments: Annotated[list[PathSegment], doc("in order of time, tiling the window")]
+    totals: Annotated[dict[str, int], doc("ns per state, of those that occur")]
+    unexplained: Annotated[int, doc("ns in WAIT_UNEXPLAINED and UNKNOWN")]
+    loss: Annotated[PathLoss, doc("what is missing")]
+
+
+class RateEntry(Part):
+    """How often something happened in repeated comparisons."""
+
+    count: Annotated[int, doc("comparisons in which it happened")]
+    of: Annotated[int, doc("comparisons made")]
+    share: Annotated[Number, doc("the one over the other")]
+    low: Annotated[Number, doc("lower end of the share's 95 % interval")]
+    high: Annotated[Number, doc("upper end of it")]
+
+
+class FalseAlarmsEntry(Part):
+    """Healthy executions compared with healthy ones, at one size."""
+
+    kind: Annotated[
+        SplitKind,
+        doc("executions of all recordings mixed, or one recording against the others"),
+    ]
+    sample: Annotated[int, doc("executions of the sample")]
+    normal: Annotated[int, doc("executions of the normal set")]
+    units: Annotated[int, doc("what is independent of each other: splits, or recordings")]
+    alarms: Annotated[RateEntry, doc("the verdict is an anomaly")]
+    without_floor: Annotated[RateEntry | None, doc("a p-value reaches the level")]
+    recommended: Annotated[RateEntry | None, doc("alarms with the recommended floor")]
+    marked: Annotated[RateEntry, doc("an execution is marked as an outlier")]
+
+
+class LackEntry(Part):
+    """A size that the recordings are too small for."""
+
+    kind: Annotated[SplitKind, doc("as of the false alarms")]
+    sample: Annotated[int, doc("size that the recordings are too small for")]
+    executions: Annotated[int, doc("how many more it needs")]
+    recordings: Annotated[int, doc("how many more recordings it needs")]
+
+
+class RecordingEntry(Part):
+    """A recording, and how long its executions take."""
+
+    source: Annotated[str, doc("as it was named")]
+    executions: Annotated[int, doc("complete executions")]
+    mean: Annotated[Number, doc("their mean duration, another mix of types taken out (ns)")]
+
+
+class FloorEntry(Part):
+    """What recordings of one program differ by."""
+
+    recordings: Annotated[list[RecordingEntry], doc("what was compared")]
+    spread: Annotated[
+        Maybe, doc("standard deviation of their means, as a share of the mean duration")
+    ]
+    spread_high: Annotated[Maybe, doc("upper 95 % confidence bound of it")]
+    expected: Annotated[
+        Maybe, doc("what it would be if they differed by nothing but their executions")
+    ]
+    recommended: Annotated[Maybe, doc("floor that follows, null with fewer than three recordings")]
+    in_force: Annotated[Number, doc("floor that compare uses with these recordings")]
+
+
+class DetectableEntry(Part):
+    """The smallest slow-down that shows, at one size and of one kind."""
+
+    sample: Annotated[int, doc("executions of the sample")]
+    normal: Annotated[int, doc("executions of the normal set")]
+    kind: Annotated[
+        ShiftKind,
+        doc("what becomes longer: everything, a fifth of the executions, a state, a new state"),
+    ]
+    state: Annotated[str, doc("name of the state, '' for the other kinds")]
+    mean: Annotated[Number, doc("normal mean of what becomes longer (ns)")]
+    shift: Annotated[
+        Maybe, doc("smallest slow-down that shows four times in five (ns), null for none")
+    ]
+    of_total: Annotated[Maybe, doc("that as a share of the mean duration")]
+    of_own: Annotated[Maybe, doc("that as a share of its own mean")]
+    by_floor: Annotated[bool, doc("the floor decides: more executions would not show less")]
+    trials: Annotated[int, doc("comparisons it was tried on")]
+
+
+class CalibrationDocument(Part):
+    """What critpath calibrate --json writes."""
+
+    format: Annotated[Literal["critpath/calibration/1"], doc("name and version of this format")]
+    version: Annotated[str, doc("version of critpath that wrote it")]
+    verdict: Annotated[
+        Literal["calibrated", "alarming"], doc("whether the level holds for these recordings")
+    ]
+    reasons: Annotated[
+        list[str],
+        Meta(min_length=1, description="why, in sentences; the first is the answer"),
+    ]
+    warnings: Annotated[list[str], doc("what a reader must know, in sentences")]
+    settings: Annotated[Settings, doc("the settings in force")]
+    executions: Annotated[int, doc("of all recordings")]
+    mean: Annotated[Number, doc("their mean duration (ns)")]
+    alpha: Annotated[Number, doc("level of the tests")]
+    splits: Annotated[int, doc("comparisons asked for, per size and kind")]
+    permutations: Annotated[int, doc("of each test")]
+    false_alarms: Annotated[list[FalseAlarmsEntry], doc("healthy against healthy executions")]
+    missing: Annotated[list[LackEntry], doc("sizes that the recordings are too small for")]
+    floor: Annotated[FloorEntry, doc("what recordings differ by")]
+    detectable: Annotated[list[DetectableEntry], doc("smallest slow-downs that show")]
+
+
+# What stands for time on a thread.
+OnThread = ExecutionEntry | FindingEntry | AlignedSegment | PathSegment | PathSubject
+Document = ComparisonDocument | PathDocument | CalibrationDocument
+TYPES: Final[dict[str, type[ComparisonDocument | PathDocument | CalibrationDocument]]] = {
+    COMPARISON_FORMAT: ComparisonDocument,
+    PATH_FORMAT: PathDocument,
+    CALIBRATION_FORMAT: CalibrationDocument,
+}
