@@ -20,7 +20,7 @@ from critpath.model import EventRequest, Kind, Loss, Manifest
 from critpath.read.manifest import add_counted_losses
 from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream
-from critpath.record.reading import read_manifest
+from critpath.record.manifests import read_manifest
 
 SOURCE = Path(__file__).with_name("numbered.c")
 CALL = (EventRequest(Kind.OTHER, ("syscall_entry_lseek",), (("fd",), ("offset",), ("whence",))),)
