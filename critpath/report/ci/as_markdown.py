@@ -281,20 +281,7 @@ _NUMBERED: Final = re.compile(r"\d+[.)]+")
 
 
 def inert(text: str, *, most: int = MOST_LETTERS) -> str:
-    """Return one line of Markdown that shows a text and does nothing else.
-
-    Parameters
-    ----------
-    text : str
-        A sentence with names of the trace in it; a name between backticks stays whole.
-    most : int
-        Characters to keep; ``...`` stands where it is cut.
-
-    Returns
-    -------
-    str
-        Never begins a block of its own; empty only for a text without a visible character.
-    """
+    """Return one line of Markdown that shows a text and does nothing else."""
     text = safe_text(text.replace("\n", " "))
     if len(text) > most:
         text = f"{text[:most]} ..."

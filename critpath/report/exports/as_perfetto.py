@@ -157,15 +157,7 @@ class Slices:
         return number_
 
     def body(self, name: str, category: str, about: Mapping[str, Value]) -> bytes:
-        """Return everything of a slice but its place; equal slices share it.
-
-        Parameters
-        ----------
-        name, category : str
-            What the slice is called, and what it can be searched by.
-        about : mapping
-            What is shown for a slice that is chosen; None and "" are left out.
-        """
+        """Return everything of a slice but its place; equal slices share it."""
         return b"".join(
             (
                 number(_CATEGORY_ID, self._categories[safe_text(category)]),

@@ -179,18 +179,7 @@ MOST_ROWS: Final = 8
 
 
 def draw_alignment(document: ComparisonDocument, aligned: AlignedEntry) -> str:
-    """Draw an alignment: normal rows, the anomaly, its findings, two tracks.
-
-    Parameters
-    ----------
-    document, aligned : dict
-        The comparison, and one entry of its ``aligned``.
-
-    Returns
-    -------
-    str
-        One ``<svg>`` that needs neither script nor style.
-    """
+    """Draw an alignment: normal rows, the anomaly, its findings, two tracks."""
     placed = _layout(document, aligned)
     bins = placed.cells
     width = min(_CELL, _ROOM / max(1, len(bins)))

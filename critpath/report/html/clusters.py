@@ -235,17 +235,7 @@ def items_by_set(document: ComparisonDocument, plane: Plane, scales: Scales) -> 
 
 
 def merge_items(items: Sequence[Item]) -> tuple[list[Point], float, int]:
-    """Draw what lies on top of each other as one mark, until there are few enough.
-
-    Returns
-    -------
-    points : list of Point
-        In the order in which to draw them: small ones over large ones, layer by layer.
-    grid : float
-        Executions of one kind nearer than about this (px) are one mark.
-    left_out : int
-        Executions that are still too many, of the lowest layers.
-    """
+    """Draw what lies on top of each other as one mark, until there are few enough."""
     points, grid = _in_cells(items, GRIDS[0]), GRIDS[0]
     for grid in GRIDS:
         points = _in_cells(items, grid)
@@ -291,18 +281,7 @@ _MOST_NAMES: Final = 40
 
 
 def draw_scatter_panels(document: ComparisonDocument) -> str:
-    """Draw the first two principal components of the counts in three panels.
-
-    Parameters
-    ----------
-    document : dict
-        A comparison.
-
-    Returns
-    -------
-    str
-        Figures, or nothing where there are no counts.
-    """
+    """Draw the first two principal components of the counts in three panels."""
     plane = document.plane
     if plane is None or not plane.normal + plane.sample:
         return ""

@@ -45,24 +45,7 @@ def table(
     heads: bool = False,
     foot: Iterable[Sequence[str]] = (),
 ) -> str:
-    """Return a table whose cells are HTML already.
-
-    Parameters
-    ----------
-    caption : str
-        Plain text that names the table for whoever does not see it.
-    headers : sequence of str
-        Plain text; ``>`` in front sets the column's figures flush right, and ``~`` before
-        that hides the column where there is little room.
-    rows : iterable of sequences of HTML
-        A row that has ``*`` in front of its cells is set in bold.
-    kind : str
-        Class of the table.
-    heads : bool
-        The first cell of every row names the row.
-    foot : iterable of sequences of HTML
-        Rows below a line: sums.
-    """
+    """Return a table whose cells are HTML already."""
     kinds = [
         " ".join(
             word
@@ -136,19 +119,7 @@ _FEWEST: Final = 3  # digits of a begin: a single one looks like a number of its
 
 
 def short_names(ids: Iterable[str]) -> dict[str, str]:
-    """Return for every ``TID@BEGIN`` among the names of a set one that fits a label.
-
-    Parameters
-    ----------
-    ids : iterable of str
-        The names of one set's executions.
-
-    Returns
-    -------
-    dict
-        The tid where no other execution is of that thread, else ``TID@…`` with as many of
-        the last digits of the begin as tell them apart.  Other names are not in it.
-    """
+    """Return for every ``TID@BEGIN`` among the names of a set one that fits a label."""
     known = set(ids)
     begins: dict[str, set[str]] = defaultdict(set)
     for name in known:

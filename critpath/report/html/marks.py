@@ -196,19 +196,6 @@ def draw_cells(row: Iterable[tuple[float, float, SymbolEntry]], y: float, height
     """Return one row of cells.
 
     One path per symbol rather than a rectangle per cell: a tenth of the bytes.
-
-    Parameters
-    ----------
-    row : iterable of (x, width, symbol)
-        Pixels, and a symbol of the document.
-    y, height : float
-        Place of the row (px).
-
-    Returns
-    -------
-    str
-        SVG elements; cells on another thread have a dark foot, and a letter stands
-        where it fits.
     """
     shapes: dict[tuple[str, bool], list[str]] = defaultdict(list)
     feet: list[str] = []

@@ -65,14 +65,7 @@ def _elements(document: ComparisonDocument) -> Iterator[tuple[str, dict[str, Any
 
 
 def count_shipped_rows(document: ComparisonDocument) -> list[int]:
-    """Return how many normal rows of each alignment go into the page.
-
-    Returns
-    -------
-    list of int
-        In the order of `verdict.by_excess`.  Every alignment has the same share of
-        `MOST_CELLS`; what one does not need, larger ones have.
-    """
+    """Return how many normal rows of each alignment go into the page."""
     ranked = _ranked(document)
     sizes = [one.columns * (len(one.rows) - 1) for one in ranked]
     share = list(sizes)
@@ -270,15 +263,7 @@ def pack_symbols(codes: Iterable[int]) -> str:
 
 
 def pack_durations(values: Sequence[float | None], form: tuple[int, int]) -> str:
-    """Return durations (ns, None where there is none) in characters of `ALPHABET`.
-
-    Parameters
-    ----------
-    values : sequence of float or None
-        Not negative.
-    form : (int, int)
-        `ROUGH` or `FINE`.
-    """
+    """Return durations (ns, None where there is none) in characters of `ALPHABET`."""
     import numpy as np  # noqa: PLC0415 - start-up: only pages need it here
 
     width, bits = form
@@ -325,13 +310,6 @@ def find_thread_changes(segments: list[AlignedSegment]) -> dict[int, bool]:
     it goes over to another thread, either the thread before fell asleep there, and the path
     comes back to it by a wake; or it had fallen asleep earlier than the path saw, and the
     thread before woke it.
-
-    Returns
-    -------
-    dict of int to bool
-        By the position of the first segment on the other thread.  True: the thread before
-        woke it, or created it.  False: the thread before sleeps from here on, until the
-        path comes back to it.
     """
     # Machines give the same ids to different threads.
     tids = [(segment.host, segment.tid) for segment in segments]

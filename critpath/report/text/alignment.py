@@ -33,12 +33,6 @@ def print_alignment(document: ComparisonDocument, aligned: AlignedEntry, console
 
     Where nothing is out of the ordinary, columns are left out (and counted), and so are
     those that neither row has; a path too long for the console goes on in a further block.
-
-    Parameters
-    ----------
-    document, aligned : dict
-        The comparison, and one entry of its ``aligned``.
-    console : Console
     """
     marks = flagged_columns(document, aligned)
     cells, only_normals = _cells(document, aligned)
@@ -175,14 +169,7 @@ _TABLE_WIDTH: Final = 96
 
 
 def print_findings(document: ComparisonDocument, aligned: AlignedEntry, console: Console) -> None:
-    """Print what differs in one execution, by rank, and what that leaves over.
-
-    Parameters
-    ----------
-    document, aligned : dict
-        The comparison, and one entry of its ``aligned``.
-    console : Console
-    """
+    """Print what differs in one execution, by rank, and what that leaves over."""
     findings = verdict.findings_of(document, aligned.position)
     kept = findings[:_MOST_FINDINGS]
     if kept and console.width >= _TABLE_WIDTH:
