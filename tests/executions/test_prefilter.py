@@ -15,7 +15,7 @@ from critpath.executions.specification import parse_specification, wanted
 from critpath.model import EventChunk, Events
 from critpath.read.event_names import KERNEL
 from critpath.read.recording import read_events
-from critpath.timeline.missing_switches import with_missing_switches
+from critpath.timeline.missing_switches import repair_switches
 
 from .conftest import Recorder
 
@@ -71,7 +71,7 @@ def assert_same_executions(events: Events, text: str, size: int = 1000) -> int:
 )
 @pytest.mark.parametrize("name", ["normal", "sample-lock"])
 def test_recordings_of_the_guest(guest, name, text):
-    events = with_missing_switches(
+    events = repair_switches(
         read_events(guest(name), (*KERNEL, *wanted(parse_specification(text))))
     )
     kept = assert_same_executions(events, text)
