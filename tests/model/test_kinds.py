@@ -80,7 +80,7 @@ def test_every_kind_of_event_is_known_everywhere(kind):
         first = [spellings[0] for spellings in request.fields]
         if kind.qualifier.field not in first:
             missing.append(f"critpath/read/event_names.py: the field {kind.qualifier.field}")
-    assert missing == []
+    assert not missing, "\n".join(["", *missing])
 
 
 @pytest.mark.parametrize("state", State)
@@ -94,7 +94,7 @@ def test_every_state_is_known_everywhere(state):
     makers = read(*NATIVE, PACKAGE / "timeline" / "contexts.py")
     if not re.search(rf"\b(STATE_|State\.){state.name}\b", makers):
         missing.append("critpath/timeline/: what comes to that state")
-    assert missing == []
+    assert not missing, "\n".join(["", *missing])
 
 
 def test_kinds_and_states_pass_between_processes():
