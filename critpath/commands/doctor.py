@@ -83,7 +83,7 @@ def _is_unfinished(directory: Path) -> bool:
     """Return whether a recording waits to be finished; raises UnreadableError for none."""
     from critpath.model import MANIFEST  # noqa: PLC0415 - start-up time
     from critpath.model.recording import RECORDING  # noqa: PLC0415 - start-up time
-    from critpath.record.reading import read_manifest  # noqa: PLC0415 - start-up time
+    from critpath.record.manifests import read_manifest  # noqa: PLC0415 - start-up time
 
     if not (directory / MANIFEST).is_file():
         raise UnreadableError(

@@ -23,7 +23,7 @@ def record_in_child(arguments: Sequence[str]) -> tuple[int, str]:
     """
     # -P: a directory called critpath where the tests run is not this package.
     command = [sys.executable, "-P", "-m", "critpath", "record", *arguments]
-    done = subprocess.run(  # noqa: S603 - our own command; what it runs is the caller's
+    done = subprocess.run(  # noqa: S603 - our own command
         command, stderr=subprocess.PIPE, check=False, text=True, errors="replace"
     )
     return done.returncode, done.stderr

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.record.identity import SESSION_VARIABLE
+from critpath.record.identity import SESSION_VARIABLE, is_dead_session
 from critpath.record.recorder import RECORDERS, Leftover
 from critpath.record.recovery import find_unfinished
 from critpath.record.registry import cleanup_lock, read_entries, registry_directory
@@ -41,41 +41,41 @@ def find_leftovers() -> list[Leftover]:
         except (CritpathError, OSError, ImportError, ValueError):
             continue
     found += find_unfinished()
-    found += _processes(_killed({leftover.session for leftover in found}))
+    found += _find_processes(_killed_sessions({leftover.session for leftover in found}))
     return sorted(found, key=lambda x: (_rank(x.kind), x.session, x.name))
 
 
-def remove_leftovers(tell: Callable[[Leftover, CritpathError | None], None]) -> bool:
+def remove_leftovers(report: Callable[[Leftover, CritpathError | None], None]) -> bool:
     """Remove everything that dead recorders left; return whether all of it is gone.
 
     Parameters
     ----------
-    tell : callable
+    report : callable
         Called once for each leftover, with the error if it could not be removed.
     """
-    if not find_leftovers():  # nobody waits for a lock when there is nothing to do
+    if not find_leftovers():  # spares the wait for the lock
         return True
     with cleanup_lock():
-        return _remove_all(tell)
+        return _remove_all(report)
 
 
-def _remove_all(tell: Callable[[Leftover, CritpathError | None], None]) -> bool:
+def _remove_all(report: Callable[[Leftover, CritpathError | None], None]) -> bool:
     failed: set[tuple[str, str]] = set()
     for _ in range(_ROUNDS):
         pending = [x for x in find_leftovers() if (x.kind, x.name) not in failed]
         if not pending:
             break
-        # A process may just have started others; once the rest of its session is gone
-        # nobody would know them any more.
+        # A process may just have started others, which cannot be recognised once the rest
+        # of its session is gone.
         for leftover in [x for x in pending if x.kind == "process"] or pending:
-            error = _removed(leftover)
-            tell(leftover, error)
+            error = _try_remove(leftover)
+            report(leftover, error)
             if error is not None:
                 failed.add((leftover.kind, leftover.name))
     return not failed
 
 
-def _removed(leftover: Leftover) -> CritpathError | None:
+def _try_remove(leftover: Leftover) -> CritpathError | None:
     try:
         leftover.remove()
     except CritpathError as error:
@@ -92,7 +92,7 @@ def _rank(kind: str) -> int:
     return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
 
 
-def _killed(sessions: set[str]) -> set[str]:
+def _killed_sessions(sessions: set[str]) -> set[str]:
     """Return those of the dead recorders' sessions that did not end properly.
 
     A recorder that ends unregisters its session even if it must leave the tracing instance:
@@ -104,17 +104,17 @@ def _killed(sessions: set[str]) -> set[str]:
     return sessions & {entry.session for entry in read_entries()}
 
 
-def _processes(sessions: set[str]) -> Iterator[Leftover]:
+def _find_processes(sessions: set[str]) -> Iterator[Leftover]:
     """Yield the processes that belong to sessions that did not end properly.
 
     A process with such a session in its environment descends from the session's command.
     A daemon that a command left running on purpose has a session there, too, but of one
     that ended properly and left nothing else.
     """
-    sessions = {session for session in sessions if _gone(session)}
+    sessions = {session for session in sessions if is_dead_session(session)}
     if not sessions:
         return
-    spared = _lineage() | _recorders()
+    spared = _ancestors() | _live_recorders()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) in spared:
             continue
@@ -123,14 +123,9 @@ def _processes(sessions: set[str]) -> Iterator[Leftover]:
         session = session_of(pid)
         if not started or session not in sessions or pid_namespace(pid) != pid_namespace():
             continue
-        if _name(pid).startswith("lttng-"):
+        if _read_comm(pid).startswith("lttng-"):
             continue  # a daemon of ours: ends with its sessions, whose traces it writes
-        yield Leftover("process", str(pid), session, partial(_end, pid, started))
-
-
-def _gone(session: str) -> bool:
-    owner = owner_of(session)
-    return owner is not None and owner.is_gone() is True
+        yield Leftover("process", str(pid), session, partial(_terminate, pid, started))
 
 
 def session_of(pid: int) -> str:
@@ -146,14 +141,14 @@ def session_of(pid: int) -> str:
     return ""
 
 
-def _name(pid: int) -> str:
+def _read_comm(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
 
-def _lineage() -> set[int]:
+def _ancestors() -> set[int]:
     """Return this process and its ancestors, which must not be cleaned away."""
     found, pid = set(), os.getpid()
     while pid > 0 and pid not in found:
@@ -166,20 +161,20 @@ def _lineage() -> set[int]:
     return found
 
 
-def _recorders() -> set[int]:
+def _live_recorders() -> set[int]:
     """Return the processes that record now: one may run inside a dead recorder's command."""
     owners = [owner_of(entry.session) for entry in read_entries()]
     return {owner.pid for owner in owners if owner is not None and owner.is_gone() is False}
 
 
-def _end(pid: int, started: int) -> None:
+def _terminate(pid: int, started: int) -> None:
     """End one process: SIGTERM, then SIGKILL."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
-        # The handle is of whoever has the pid now: that must still be the same process.
+        # The handle is of the process that has the pid now: it must still be the same.
         if start_time(pid) != started:
             return
         for number, patience in ((signal.SIGTERM, _PATIENCE), (signal.SIGKILL, _PATIENCE_KILLED)):

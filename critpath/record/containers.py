@@ -30,7 +30,7 @@ _CLONE_NEWUTS: Final = 0x04000000
 
 
 @dataclass(frozen=True)
-class _Process:
+class _NamespaceMember:
     """A process, as this pid namespace numbers it."""
 
     pid: int
@@ -63,20 +63,20 @@ def resolve_container(name: str) -> int:
         raise UsageError("a container without a name", "give --container the name of one")
     mine = pid_namespace()
     processes = [p for p in _processes() if p.namespace != mine]
-    for matches in _ways(wanted, mine):
+    for matches in _matchers(wanted, mine):
         found = sorted({p.namespace for p in processes if matches(p)})
         if len(found) == 1:
             return found[0]
         if found:
             raise UsageError(
                 f"{safe_text(wanted)} is in {len(found)} pid namespaces: "
-                + _listed(found, processes),
+                + _format_namespaces(found, processes),
                 "name one by its number: --container NUMBER",
             )
     raise _not_found(wanted, mine, processes)
 
 
-def _ways(wanted: str, mine: int) -> Iterator[Callable[[_Process], bool]]:
+def _matchers(wanted: str, mine: int) -> Iterator[Callable[[_NamespaceMember], bool]]:
     """Yield a predicate for each meaning of a name, the most certain first."""
     link = _LINK.fullmatch(wanted)
     if link:
@@ -91,7 +91,7 @@ def _ways(wanted: str, mine: int) -> Iterator[Callable[[_Process], bool]]:
             yield lambda p: p.namespace == own
     cgroups: dict[int, tuple[str, ...]] = {}
 
-    def components(process: _Process) -> tuple[str, ...]:
+    def components(process: _NamespaceMember) -> tuple[str, ...]:
         if process.pid not in cgroups:
             cgroups[process.pid] = tuple(_components(process.pid))
         return cgroups[process.pid]
@@ -103,12 +103,12 @@ def _ways(wanted: str, mine: int) -> Iterator[Callable[[_Process], bool]]:
     yield lambda p: hosts.of(p.pid) == wanted
 
 
-def _processes() -> Iterator[_Process]:
+def _processes() -> Iterator[_NamespaceMember]:
     for entry in os.listdir(_PROC):  # noqa: PTH208 - names are all that is needed
         if entry.isdigit():
             namespace = pid_namespace(entry)
             if namespace:  # else it is gone, or not ours to look at
-                yield _Process(int(entry), namespace)
+                yield _NamespaceMember(int(entry), namespace)
 
 
 def _components(pid: int) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _host_name(path: str) -> str:
     return found[0] if found else ""
 
 
-def _not_found(wanted: str, mine: int, processes: list[_Process]) -> UsageError:
+def _not_found(wanted: str, mine: int, processes: list[_NamespaceMember]) -> UsageError:
     shown = safe_text(wanted)
     number = wanted.removeprefix("pid:[").removesuffix("]")
     if number == str(mine):
@@ -194,13 +194,14 @@ def _not_found(wanted: str, mine: int, processes: list[_Process]) -> UsageError:
             f"no container {shown}: no process is in another pid namespace",
             "start the container first; as root all of them are seen (lsns -t pid)",
         )
+    listed = _format_namespaces(there, processes)
     return UsageError(
-        f"no container {shown} among the pid namespaces here: {_listed(there, processes)}",
+        f"no container {shown} among the pid namespaces here: {listed}",
         "name one by its number: --container NUMBER",
     )
 
 
-def _listed(namespaces: list[int], processes: list[_Process]) -> str:
+def _format_namespaces(namespaces: list[int], processes: list[_NamespaceMember]) -> str:
     """Format namespaces with the name and pid of the first process in each."""
     parts = []
     for namespace in namespaces[:_SHOWN]:

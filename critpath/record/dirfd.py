@@ -40,15 +40,17 @@ def identity_of(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def restore_name_in_error(error: BaseException, held: Path, name: Path) -> None:
+def restore_name_in_error(error: BaseException, fd_path: Path, name: Path) -> None:
     """Replace a descriptor's path by the user's name for it in everything that an error shows."""
     for attribute in ("what", "do", "filename", "filename2"):
-        said = getattr(error, attribute, None)
-        if isinstance(said, str):
-            setattr(error, attribute, restore_name(said, held, name))
-    error.args = tuple(restore_name(a, held, name) if isinstance(a, str) else a for a in error.args)
+        text = getattr(error, attribute, None)
+        if isinstance(text, str):
+            setattr(error, attribute, restore_name(text, fd_path, name))
+    error.args = tuple(
+        restore_name(a, fd_path, name) if isinstance(a, str) else a for a in error.args
+    )
 
 
-def restore_name(text: str, held: Path, name: Path) -> str:
+def restore_name(text: str, fd_path: Path, name: Path) -> str:
     """Replace a descriptor's path by the user's name for it in a text."""
-    return text.replace(f"{held}/", f"{name}/").replace(str(held), str(name))
+    return text.replace(f"{fd_path}/", f"{name}/").replace(str(fd_path), str(name))

@@ -6,11 +6,14 @@ import os
 from pathlib import Path
 from typing import Final
 
-from critpath_marks.sessions import start_time
+from critpath_marks.sessions import owner_of, start_time
 
 # The session's name, in the environment of the command and its descendants: when the process
 # that made the session is gone, whatever carries its name is a leftover.
 SESSION_VARIABLE: Final = "CRITPATH_SESSION"
+
+# Inode number of the initial pid namespace on every kernel (PROC_PID_INIT_INO).
+INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC
 
 # What is wrong, and what to do about it.
 NO_PROC: Final = (
@@ -21,6 +24,12 @@ FOREIGN_CLOCK: Final = (
     "this is inside a time namespace: its clock is not the one that the kernel's events have",
     "record outside, choosing the container: critpath record -a --container NAME",
 )
+
+
+def is_dead_session(name: str) -> bool:
+    """Return whether a name is that of a session of ours whose process is certainly gone."""
+    owner = owner_of(name)
+    return owner is not None and owner.is_gone() is True
 
 
 def lacks_proc() -> bool:

@@ -9,19 +9,28 @@ import os
 import platform
 import re
 import shutil
+import stat
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from critpath.errors import CritpathError
-from critpath.model import MANIFEST, MANIFEST_FORMAT, Manifest, Run
-from critpath.model.recording import RECORDING
+from critpath.errors import CritpathError, UnreadableError
+from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Manifest, Run
+from critpath.model.recording import MANIFEST_BYTES, RECORDING
 from critpath.record.output import OutputDirectory
-from critpath.record.reading import RUNS, read_runs
 from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
 from critpath.units import plural
+from critpath.untrusted import load_json
+
+# Runs that ended, one JSON object a line, written while the recording goes on.
+RUNS: Final = "runs.jsonl"
+_KINDS: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("state", "session", "interleaved", "trace"), str),
+    **dict.fromkeys(("begin", "end"), int),
+    **dict.fromkeys(("clock", "recorder"), dict),
+}
 
 
 def initial_manifest(
@@ -88,7 +97,7 @@ def complete_manifests(
     state: str,
     end: int,
     recorded: RecorderResult,
-    said: Sequence[str],
+    warnings: Sequence[str],
 ) -> list[Manifest]:
     """Write the final manifest of each recording and remove the lists of runs.
 
@@ -109,7 +118,7 @@ def complete_manifests(
     """
     loss = tuple(loss for loss in recorded.loss if loss.events or loss.packets)
     changes: dict[str, Any] = {"state": state, "end": end, "loss": loss}
-    changes["warnings"] = tuple(dict.fromkeys(said))
+    changes["warnings"] = tuple(dict.fromkeys(warnings))
     done = []
     for directory, manifest in manifests.items():
         facts = {**manifest.recorder, **recorded.facts}
@@ -127,7 +136,7 @@ def complete_manifests(
 
 
 def keep_unfinished(
-    place: OutputDirectory,
+    output: OutputDirectory,
     manifests: Mapping[Path, Manifest],
     notes: Sequence[str],
     error: UnfinishedError,
@@ -142,14 +151,14 @@ def keep_unfinished(
     """
     first = next(iter(manifests))
     try:
-        place.check_unchanged()
+        output.check_unchanged()
     except CritpathError as gone:
         return gone
     raw = (first / "raw" / "raw.json").is_file()
     if not raw and not any((first / TRACE).glob("*/metadata")):
-        place.discard()
+        output.discard()
         return CritpathError(error.what, error.do)
-    unsaid = []
+    missing_runs = []
     for directory, manifest in manifests.items():
         if raw:  # of which the trace is made again: the manifest needs the room more
             shutil.rmtree(directory / TRACE, ignore_errors=True)
@@ -167,16 +176,17 @@ def keep_unfinished(
                 {r.number for r in manifest.runs} - {r.number for r in read_runs(directory)}
             )
             if missing:
-                unsaid.append(f"; {plural(missing, 'run')} could not be noted and will be missing")
+                missing_runs.append(
+                    f"; {plural(missing, 'run')} could not be noted and will be missing"
+                )
     return UnfinishedError(
-        error.what + "".join(unsaid[:1]),
+        error.what + "".join(missing_runs[:1]),
         f"mend that, or make room there, then: critpath doctor --clean {first};"
         " what was recorded is kept",
     )
 
 
-# -----------------------------------------------------------------------------
-# Writes a recording's manifest, whole or not at all.
+# Writing critpath.json
 
 
 def manifest_to_json(manifest: Manifest) -> str:
@@ -206,12 +216,86 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
         raise
 
 
-# -----------------------------------------------------------------------------
-# What a recording says of the machine and of its clock.
+# Reading back
 
 
-# Inode number of the initial pid namespace on every kernel (PROC_PID_INIT_INO).
-INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC
+def read_manifest(directory: Path) -> Manifest:
+    """Read a recording's manifest.
+
+    Raises
+    ------
+    UnreadableError
+        If there is none, or it is malformed.
+    """
+    place = directory / MANIFEST
+    try:
+        document = load_json(_read(place).encode())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnreadableError(
+            f"{place}: not a manifest ({error})", "name a recording's directory"
+        ) from None
+    if not isinstance(document, dict) or document.get("format") != MANIFEST_FORMAT:
+        raise UnreadableError(
+            f"{place}: not a manifest of the format {MANIFEST_FORMAT}",
+            "use the version of critpath that recorded it",
+        )
+    known = {f.name for f in fields(Manifest)}
+    values: dict[str, Any] = {name: v for name, v in document.items() if name in known}
+    try:
+        values["runs"] = tuple(_run(r) for r in values.get("runs", ()))
+        values["loss"] = tuple(CpuLoss(**x) for x in values.get("loss", ()))
+        values["command"] = tuple(map(str, values.get("command", ())))
+        values["warnings"] = tuple(map(str, values.get("warnings", ())))
+        _check_kinds(values)
+        return Manifest(**values)
+    except (TypeError, ValueError) as error:
+        raise UnreadableError(
+            f"{place}: not a manifest ({error})", "name a recording's directory"
+        ) from None
+
+
+def _check_kinds(values: Mapping[str, object]) -> None:
+    """Check the types of the fields that callers rely on; raises TypeError."""
+    for name, kind in _KINDS.items():
+        if not isinstance(values.get(name, kind()), kind):
+            raise TypeError(f"{name} is not as it should be")
+
+
+def read_runs(directory: Path) -> Iterator[Run]:
+    """Yield the runs that were appended while recording; the last line may be cut off."""
+    try:
+        text = _read(directory / RUNS)
+    except OSError:
+        return
+    for line in text.splitlines():
+        try:
+            yield _run(json.loads(line))
+        except (TypeError, ValueError, RecursionError):
+            continue
+
+
+def _run(values: Any) -> Run:
+    """Make a run from a JSON object; raises TypeError or ValueError if it is malformed."""
+    if not isinstance(values, Mapping):
+        raise TypeError("a run is an object")
+    known = {f.name for f in fields(Run)}
+    run = Run(**{name: value for name, value in values.items() if name in known})
+    for name in ("number", "pid", "begin", "end", "exit_code", "outlived"):
+        if type(getattr(run, name)) is not int:
+            raise ValueError(f"{name} of a run is not a whole number")
+    return run
+
+
+def _read(place: Path) -> str:
+    """Read a small regular file, not through a link."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("not a file")
+        return stream.read(MANIFEST_BYTES).decode("utf-8", "replace")
+
+
+# Facts about the machine and its clock
 
 
 def host_facts() -> Mapping[str, object]:
@@ -248,8 +332,7 @@ def _cpu_model() -> str:
     return found[1].strip() if found else platform.processor()
 
 
-# -----------------------------------------------------------------------------
-# Gives the second recording of an interleaved session the trace of the first.
+# The trace of an interleaved session, shared by both recordings
 
 
 def link_tree(source: Path, target: Path) -> None:

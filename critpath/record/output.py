@@ -51,8 +51,8 @@ class OutputDirectory:
     identity: tuple[int, int] = (0, 0)
     _was_there: bool = False
     _owner: tuple[int, int] | None = None  # of one that was there, while it is ours
-    _parent: int = -1
-    _held: int = -1
+    _parent_fd: int = -1
+    _fd: int = -1
 
     @classmethod
     def check(cls, output: Path, session: str, *, force: bool) -> OutputDirectory:
@@ -72,7 +72,7 @@ class OutputDirectory:
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 _check_parent(target.parent)
             raise _unusable(output, error) from None
-        place = cls(target, target, _parent=parent)
+        place = cls(target, target, _parent_fd=parent)
         try:
             place._check(output, session, force=force)
         except BaseException:
@@ -95,7 +95,7 @@ class OutputDirectory:
         if not stat.S_ISDIR(found.st_mode):
             raise UsageError(f"{output} exists and is no directory", another)
         try:
-            content = _content(target.name or ".", self._parent)
+            content = _list_names(target.name or ".", self._parent_fd)
         except OSError as error:
             raise UsageError(f"cannot read {output}: {error.strerror}", another) from None
         if not content:
@@ -103,7 +103,7 @@ class OutputDirectory:
                 raise UsageError(f"cannot write to {output}", another)
             self._was_there = True
             return
-        if not self._is_ours(target.name):
+        if not self._is_recording(target.name):
             raise UsageError(
                 f"{output} exists and is not empty"
                 + ", and no recording: --force does not replace it" * force,
@@ -119,7 +119,7 @@ class OutputDirectory:
     @property
     def write_path(self) -> Path:
         """The path to write to: ``building``, through its descriptor once it is made."""
-        return self.building if self._held < 0 else proc_fd_path(self._held)
+        return self.building if self._fd < 0 else proc_fd_path(self._fd)
 
     def restore_name(self, text: str) -> str:
         """Replace `write_path` by the user's name for it in a text."""
@@ -131,10 +131,10 @@ class OutputDirectory:
 
     def close(self) -> None:
         """Close the descriptors."""
-        for descriptor in (self._held, self._parent):
+        for descriptor in (self._fd, self._parent_fd):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._held = self._parent = -1
+        self._fd = self._parent_fd = -1
 
     def low_free_space(self) -> int | None:
         """Return the free bytes if they may be too few, else None."""
@@ -150,31 +150,31 @@ class OutputDirectory:
         """Make the directory, readable by its owner only."""
         if not self._was_there:
             try:
-                os.mkdir(self.building.name, 0o700, dir_fd=self._parent)
+                os.mkdir(self.building.name, 0o700, dir_fd=self._parent_fd)
             except OSError as error:
                 raise UsageError(
                     f"cannot make {self.building}: {error.strerror}",
                     "name another directory with -o",
                 ) from None
-        held = open_dir(self.building.name, dir_fd=self._parent)
-        status = os.fstat(held)
+        fd = open_dir(self.building.name, dir_fd=self._parent_fd)
+        status = os.fstat(fd)
         with contextlib.suppress(OSError):  # not ours: what is in it is
-            os.fchmod(held, 0o700)
+            os.fchmod(fd, 0o700)
             if status.st_uid != os.geteuid():
                 # What root writes there must not be exchanged by the command.
-                os.fchown(held, os.geteuid(), os.getegid())
+                os.fchown(fd, os.geteuid(), os.getegid())
                 self._owner = status.st_uid, status.st_gid
-        # Since nobody else can write there: what came before is not ours to give away.
-        if os.listdir(held):  # noqa: PTH208 - a descriptor
+        # Checked only now that no other user can write there: what came before is not ours.
+        if os.listdir(fd):  # noqa: PTH208 - a descriptor
             if self._owner is not None:
-                os.fchown(held, *self._owner)
-            os.fchmod(held, stat.S_IMODE(status.st_mode))
-            os.close(held)
+                os.fchown(fd, *self._owner)
+            os.fchmod(fd, stat.S_IMODE(status.st_mode))
+            os.close(fd)
             raise CritpathError(
                 f"{self.building} was exchanged or filled just now",
                 "record again where nobody else writes",
             )
-        self._held, self.identity = held, identity_of(status)
+        self._fd, self.identity = fd, identity_of(status)
 
     def check_unchanged(self) -> None:
         """Raise CritpathError if the directory was moved or exchanged while recording.
@@ -190,7 +190,7 @@ class OutputDirectory:
 
     def _look(self, name: str) -> os.stat_result:
         """Return the status of a name in the parent directory, not following a link."""
-        return os.stat(name, dir_fd=self._parent, follow_symlinks=False)
+        return os.stat(name, dir_fd=self._parent_fd, follow_symlinks=False)
 
     def _lexists(self, name: str) -> bool:
         try:
@@ -205,8 +205,8 @@ class OutputDirectory:
         except OSError:
             return False
 
-    def _is_ours(self, name: str) -> bool:
-        return is_ours(name, self._parent)
+    def _is_recording(self, name: str) -> bool:
+        return is_recording(name, self._parent_fd)
 
     def publish(self, user: User | None) -> str:
         """Give the finished recording its owner and its final name.
@@ -228,7 +228,7 @@ class OutputDirectory:
             )
         if user is None and self._owner is not None:
             user = User(*self._owner, groups=(), environment={})
-        wrong = hand_over_fd(self._held, user)
+        wrong = hand_over_fd(self._fd, user)
         if self.building == self.target:
             return wrong
         # Recording may have taken hours: what was checked before it may be gone.
@@ -236,10 +236,10 @@ class OutputDirectory:
             try:
                 self._move(self.building.name, self.target.name)
             except OSError as error:
-                raise self._beside(f"cannot make {self.target}: {error.strerror}") from None
+                raise self._keep_beside(f"cannot make {self.target}: {error.strerror}") from None
             return wrong
-        if not self._is_ours(self.target.name):
-            raise self._beside(f"{self.target} is no recording any more: it is not replaced")
+        if not self._is_recording(self.target.name):
+            raise self._keep_beside(f"{self.target} is no recording any more: it is not replaced")
         old = self.building.name + ".old"
         try:
             self._move(self.target.name, old)
@@ -250,16 +250,16 @@ class OutputDirectory:
                 raise
         except OSError as error:
             # A mount point, or a directory of a layer below.
-            raise self._beside(f"cannot replace {self.target}: {error.strerror}") from None
+            raise self._keep_beside(f"cannot replace {self.target}: {error.strerror}") from None
         # What came under its name meanwhile is not removed.
-        if self._is_ours(old):
-            shutil.rmtree(old, ignore_errors=True, dir_fd=self._parent)
+        if self._is_recording(old):
+            shutil.rmtree(old, ignore_errors=True, dir_fd=self._parent_fd)
         return wrong
 
     def _move(self, name: str, to: str) -> None:
-        os.rename(name, to, src_dir_fd=self._parent, dst_dir_fd=self._parent)
+        os.rename(name, to, src_dir_fd=self._parent_fd, dst_dir_fd=self._parent_fd)
 
-    def _beside(self, why: str) -> CritpathError:
+    def _keep_beside(self, why: str) -> CritpathError:
         """Rename a finished recording to a free name beside it; return the error to raise."""
         beside = self.building.with_name(self.building.name.removeprefix("."))
         try:
@@ -270,20 +270,20 @@ class OutputDirectory:
 
     def discard(self) -> None:
         """Remove what was written; a directory that existed before stays, empty."""
-        if self._held < 0 or not self._is_there():
+        if self._fd < 0 or not self._is_there():
             return
-        _empty(self._held)
+        _remove_content(self._fd)
         if self._owner is not None:
             with contextlib.suppress(OSError):
-                os.fchown(self._held, *self._owner)
+                os.fchown(self._fd, *self._owner)
         if not self._was_there and self._is_there():
             with contextlib.suppress(OSError):
-                os.rmdir(self.building.name, dir_fd=self._parent)
+                os.rmdir(self.building.name, dir_fd=self._parent_fd)
 
     def size(self) -> int:
         """Return the size of the recording in bytes; hard links count once."""
         seen = {}
-        for _, _, files, place in os.fwalk(".", dir_fd=self._held):
+        for _, _, files, place in os.fwalk(".", dir_fd=self._fd):
             for name in files:
                 status = os.stat(name, dir_fd=place, follow_symlinks=False)
                 seen[identity_of(status)] = status.st_size
@@ -295,7 +295,7 @@ def _unusable(output: Path, error: OSError | ValueError) -> UsageError:
     return UsageError(f"cannot use {output}: {why}", "name another directory with -o")
 
 
-def _content(name: str, parent: int) -> list[str]:
+def _list_names(name: str, parent: int) -> list[str]:
     """Return the sorted names in a directory."""
     directory = open_dir(name, dir_fd=parent)
     try:
@@ -304,7 +304,7 @@ def _content(name: str, parent: int) -> list[str]:
         os.close(directory)
 
 
-def _empty(directory: int) -> None:
+def _remove_content(directory: int) -> None:
     for name in os.listdir(directory):
         with contextlib.suppress(OSError):
             if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
@@ -320,26 +320,26 @@ def _check_parent(parent: Path) -> None:
         raise UsageError(f"cannot write to {parent}", "name another directory with -o")
 
 
-def is_ours(name: str, parent: int) -> bool:
+def is_recording(name: str, parent: int) -> bool:
     """Return whether the directory `name` in `parent` is a recording, or an interleaved pair."""
     try:
         directory = open_dir(name, dir_fd=parent)
     except OSError:
         return False
     try:
-        if _is_recording(directory):
+        if _has_manifest(directory):
             return True
         content = sorted(os.listdir(directory))  # noqa: PTH208 - a descriptor
         if content != [NORMAL, SAMPLE]:
             return False
-        return is_ours(NORMAL, directory) and is_ours(SAMPLE, directory)
+        return is_recording(NORMAL, directory) and is_recording(SAMPLE, directory)
     except OSError:
         return False
     finally:
         os.close(directory)
 
 
-def _is_recording(directory: int) -> bool:
+def _has_manifest(directory: int) -> bool:
     """Return whether a directory holds a manifest of ours, of any version."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:

@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.record.identity import FOREIGN_CLOCK, NO_PROC, has_foreign_clock, lacks_proc
+from critpath.record.identity import (
+    FOREIGN_CLOCK,
+    INITIAL_PID_NAMESPACE,
+    NO_PROC,
+    has_foreign_clock,
+    lacks_proc,
+)
 from critpath.record.recorder import RECORDERS, RecorderSettings, Requirement
 from critpath_marks.sessions import pid_namespace
 
-# The kernel's own pid namespace has a fixed inode number (PROC_PID_INIT_INO).
-_INITIAL_NAMESPACE: Final = 0xEFFFFFFC
 # Bytes that a recording should find free.  A pipe between two processes that does
 # nothing else makes about 50 MB of trace a second; most programs make a hundredth.
 _LITTLE_SPACE: Final = 1 << 30
@@ -98,7 +102,7 @@ def _host(directory: Path) -> dict[str, object]:
         "lockdown": _lockdown(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "user": _user(),
-        "pid_namespace": {"id": namespace, "initial": namespace == _INITIAL_NAMESPACE},
+        "pid_namespace": {"id": namespace, "initial": namespace == INITIAL_PID_NAMESPACE},
         "container": _container(),
         "free_bytes": _free(directory),
     }
@@ -157,7 +161,7 @@ def _general(host: Mapping[str, object]) -> list[Requirement]:
 
 def _alien_namespace() -> bool:
     # Unknown (0) where /proc is not mounted: then other things fail, with their reason.
-    return pid_namespace() not in {0, _INITIAL_NAMESPACE}
+    return pid_namespace() not in {0, INITIAL_PID_NAMESPACE}
 
 
 def _user() -> dict[str, object]:

@@ -128,7 +128,7 @@ class Recorder(Protocol):
     def stop(self) -> int:
         """Turn tracing off and drain the buffers; return when tracing ended (ns)."""
 
-    def finish(self, tell: Callable[[str], None]) -> RecorderResult:
+    def finish(self, report: Callable[[str], None]) -> RecorderResult:
         """Put the trace into place and remove the session."""
 
     def abort(self) -> None:
@@ -188,8 +188,7 @@ RECORDERS: Final[Mapping[str, str]] = {
 }
 
 
-# -----------------------------------------------------------------------------
-# What is to be recorded, and what came of it.
+# A request to record, and its outcome
 
 
 # Names of the two recordings of an interleaved one.

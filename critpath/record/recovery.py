@@ -22,9 +22,9 @@ from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest
 from critpath.model.recording import INTERRUPTED, RECORDING
 from critpath.record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
-from critpath.record.manifests import link_tree, write_manifest
-from critpath.record.output import is_ours
-from critpath.record.reading import RUNS, read_manifest, read_runs
+from critpath.record.identity import is_dead_session
+from critpath.record.manifests import RUNS, link_tree, read_manifest, read_runs, write_manifest
+from critpath.record.output import is_recording
 from critpath.record.recorder import NORMAL, RECORDERS, SAMPLE, TRACE, Leftover, RecorderResult
 from critpath.record.registry import Entry, read_entries, unregister
 from critpath.record.user import User, hand_over_fd
@@ -52,20 +52,19 @@ class FinishedRecording:
 def find_unfinished() -> Iterator[Leftover]:
     """Yield the registered recordings whose recorders are gone."""
     for entry in read_entries():
-        owner = owner_of(entry.session)
-        if owner is not None and owner.is_gone() is True:
+        if is_dead_session(entry.session):
             name, remove = str(entry.directory), partial(_finish_registered, entry)
             yield Leftover("recording", name, entry.session, remove)
 
 
-def finish_recording(directory: Path, tell: Callable[[str], None]) -> FinishedRecording | None:
+def finish_recording(directory: Path, report: Callable[[str], None]) -> FinishedRecording | None:
     """Finish a recording that a dead recorder left; None if it is finished already.
 
     Parameters
     ----------
     directory : Path
         The recording, wherever it is now; of an interleaved pair either half.
-    tell : callable
+    report : callable
         Called with each step.
 
     Raises
@@ -80,12 +79,12 @@ def finish_recording(directory: Path, tell: Callable[[str], None]) -> FinishedRe
     if paired and not directory.name:  # "." is one of two
         directory = directory.absolute()
     top = directory.parent if paired else directory
-    with _held(top) as (_, place):
-        return _finish(place / NORMAL if paired else place, tell)
+    with _open_own(top) as (_, place):
+        return _finish(place / NORMAL if paired else place, report)
 
 
 @contextlib.contextmanager
-def _held(top: Path) -> Iterator[tuple[int, Path]]:
+def _open_own(top: Path) -> Iterator[tuple[int, Path]]:
     """Open a recording that is ours, so that nothing in it can be exchanged meanwhile."""
     try:
         descriptor = open_dir(top)
@@ -121,7 +120,7 @@ def _is_mine(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & others
 
 
-def _finish(directory: Path, tell: Callable[[str], None]) -> FinishedRecording | None:
+def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording | None:
     """Finish a recording in a directory that is open."""
     manifests = {directory: read_manifest(directory)}
     session = manifests[directory].session
@@ -137,50 +136,52 @@ def _finish(directory: Path, tell: Callable[[str], None]) -> FinishedRecording |
         raise CritpathError(
             f"{directory} is being recorded by process {owner.pid}", "wait until it has ended"
         )
-    _check(manifests)
-    recorded = _make_trace(directory, manifests[directory], tell)
+    _check_layout(manifests)
+    recorded = _make_trace(directory, manifests[directory], report)
     done = []
     for place, manifest in manifests.items():
         if place != directory:
             shutil.rmtree(place / TRACE, ignore_errors=True)
             link_tree(directory / TRACE, place / TRACE)
-        done.append(_complete(place, manifest, recorded))
+        done.append(_complete_manifest(place, manifest, recorded))
     recorded.release()
     if owner is not None and owner.is_gone():
         unregister(session)
     return FinishedRecording(sum(len(m.runs) for m in done), done[0].lost)
 
 
-def _check(manifests: Mapping[Path, Manifest]) -> None:
+def _check_layout(manifests: Mapping[Path, Manifest]) -> None:
     """Refuse a recording that no recorder of ours can have left."""
     for place, manifest in manifests.items():
         if manifest.trace != TRACE:  # never a place that a manifest names: it may be anywhere
-            raise _unknown(place)
+            raise _unknown_recorder(place)
         _check_plain(place, links=2 if len(manifests) > 1 else 1)
 
 
-def _make_trace(directory: Path, manifest: Manifest, tell: Callable[[str], None]) -> RecorderResult:
+def _make_trace(
+    directory: Path, manifest: Manifest, report: Callable[[str], None]
+) -> RecorderResult:
     name = manifest.recorder.get("name")
     if not isinstance(name, str) or name not in RECORDERS:
-        raise _unknown(directory)
+        raise _unknown_recorder(directory)
     module = importlib.import_module(RECORDERS[name])
-    recorded: RecorderResult = module.finish_killed(directory, tell)
+    recorded: RecorderResult = module.finish_killed(directory, report)
     return recorded
 
 
-def _unknown(directory: Path) -> CritpathError:
+def _unknown_recorder(directory: Path) -> CritpathError:
     return CritpathError(
         f"{directory} was made by a recorder that this critpath does not know",
         "use the version of critpath that recorded it",
     )
 
 
-def _complete(directory: Path, manifest: Manifest, recorded: RecorderResult) -> Manifest:
+def _complete_manifest(directory: Path, manifest: Manifest, recorded: RecorderResult) -> Manifest:
     """Complete a manifest from the runs on disk and the recorder's result, and write it."""
     runs = {run.number: run for run in (*manifest.runs, *read_runs(directory))}
-    said = "the recorder was killed; the recording was finished later"
+    note = "the recorder was killed; the recording was finished later"
     if manifest.end:  # it ended its session itself, but could not make the trace
-        said = "the recording was finished later"
+        note = "the recording was finished later"
     begin = manifest.begin
     manifest = replace(
         manifest,
@@ -189,14 +190,14 @@ def _complete(directory: Path, manifest: Manifest, recorded: RecorderResult) -> 
         end=manifest.end or recorded.end or max((r.end for r in runs.values()), default=begin),
         loss=tuple(x for x in recorded.loss if x.events or x.packets) or manifest.loss,
         recorder={**manifest.recorder, **recorded.facts},
-        warnings=tuple(dict.fromkeys((*manifest.warnings, said, *recorded.warnings))),
+        warnings=tuple(dict.fromkeys((*manifest.warnings, note, *recorded.warnings))),
     )
     write_manifest(directory, manifest)
     (directory / RUNS).unlink(missing_ok=True)
     return manifest
 
 
-# ------------------------------------------------------- what the registry knows besides
+# Recordings that the registry knows
 
 
 def _finish_registered(entry: Entry) -> None:
@@ -206,17 +207,17 @@ def _finish_registered(entry: Entry) -> None:
     """
     wrong = ""
     top = entry.directory.parent if entry.directory.name == NORMAL else entry.directory
-    if not _is_of(top, entry.session):
+    if not _belongs_to(top, entry.session):
         top = entry.directory
-    if _is_of(top, entry.session):
+    if _belongs_to(top, entry.session):
         if _is_handed_over(top, entry):
-            _settle_name(top, entry)  # killed just before that
+            _give_name(top, entry)  # killed just before that
         elif _is_mine(top.lstat()):
             wrong = _finish_own(top, entry)
         # Else somebody has put it there.
     elif top.name.endswith("." + entry.session):
         # Killed when everything had its place, but for the recording that was replaced.
-        _remove_recording(_replaced(top))
+        _remove_recording(_replaced_path(top))
     unregister(entry.session)
     if wrong:
         raise CritpathError(wrong, "it is finished; give it to its user with sudo chown -R")
@@ -224,7 +225,7 @@ def _finish_registered(entry: Entry) -> None:
 
 def _finish_own(top: Path, entry: Entry) -> str:
     """Finish a recording of ours; return a warning if its user cannot get it."""
-    with _held(top) as (descriptor, place):
+    with _open_own(top) as (descriptor, place):
         directory = place if top == entry.directory else place / entry.directory.name
         if (directory / MANIFEST).exists() and _has_data(directory):
             _finish(directory, lambda _: None)
@@ -237,7 +238,7 @@ def _finish_own(top: Path, entry: Entry) -> str:
             with contextlib.suppress(OSError):
                 top.rmdir()
             return ""
-    _settle_name(top, entry)
+    _give_name(top, entry)
     return wrong
 
 
@@ -251,13 +252,13 @@ def _remove_recording(directory: Path) -> None:
     with contextlib.suppress(OSError):
         parent = os.open(directory.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if is_ours(directory.name, parent):
+            if is_recording(directory.name, parent):
                 shutil.rmtree(directory.name, ignore_errors=True, dir_fd=parent)
         finally:
             os.close(parent)
 
 
-def _replaced(building: Path) -> Path:
+def _replaced_path(building: Path) -> Path:
     """Return where the old recording is moved to while it is replaced."""
     return building.with_name(building.name + ".old")
 
@@ -268,7 +269,7 @@ def _has_data(directory: Path) -> bool:
     return described or any((directory / "trace").glob("*/metadata"))
 
 
-def _is_of(top: Path, session: str) -> bool:
+def _belongs_to(top: Path, session: str) -> bool:
     """Return whether a session was writing to this directory.
 
     If not, the recording was moved or removed, or something else took its place.
@@ -282,10 +283,10 @@ def _is_of(top: Path, session: str) -> bool:
             return any(read_manifest(place).session == session for place in manifests)
     except UnreadableError:
         return False
-    return all(_ours(place.name, session) for place in top.iterdir())
+    return all(_is_recorder_file(place.name, session) for place in top.iterdir())
 
 
-def _ours(name: str, session: str) -> bool:
+def _is_recorder_file(name: str, session: str) -> bool:
     """Return whether a file of a recording without a manifest may come from a recorder."""
     known = name in {MANIFEST, "raw", ".raw-converted", "trace", RUNS, NORMAL, SAMPLE}
     return known or name.startswith((f".{MANIFEST}.", ".trace.")) or session in name
@@ -293,7 +294,7 @@ def _ours(name: str, session: str) -> bool:
 
 def _discard(directory: Path, session: str) -> None:
     for place in directory.iterdir():
-        if not _ours(place.name, session):
+        if not _is_recorder_file(place.name, session):
             continue  # put there by somebody else
         if place.is_symlink() or not place.is_dir():
             place.unlink()
@@ -302,17 +303,17 @@ def _discard(directory: Path, session: str) -> None:
         else:
             shutil.rmtree(place)
     with contextlib.suppress(OSError):
-        directory.rmdir()  # not the one that is held, which is a link by this name
+        directory.rmdir()  # fails for the top, whose path is a link in /proc
 
 
-def _settle_name(top: Path, entry: Entry) -> None:
+def _give_name(top: Path, entry: Entry) -> None:
     """Give a finished recording its intended name."""
     suffix = "." + entry.session
     if not (top.name.startswith(".") and top.name.endswith(suffix)):
         return
-    # It was to replace an earlier recording, as --force said; a long name was cut.
+    # With --force it was to replace an earlier recording; a long name was cut.
     stem = top.name[1:].removesuffix(suffix)
-    target, old = top.with_name(stem), _replaced(top)
+    target, old = top.with_name(stem), _replaced_path(top)
     if len(stem) < 100 and _is_older(target, top) and _replace(target, old, top):
         _remove_recording(old)
     else:
@@ -326,11 +327,11 @@ def _is_older(target: Path, top: Path) -> bool:
     """
     if not os.path.lexists(target):
         return True
-    made = _made(target)
-    return not target.is_symlink() and made is not None and made < (_made(top) or 0)
+    made = _begin_time(target)
+    return not target.is_symlink() and made is not None and made < (_begin_time(top) or 0)
 
 
-def _made(top: Path) -> int | None:
+def _begin_time(top: Path) -> int | None:
     """Return when a recording was begun (ns since 1970), None if unknown."""
     for place in (top, top / NORMAL):
         with contextlib.suppress(UnreadableError):
@@ -365,7 +366,7 @@ def _check_plain(directory: Path, *, links: int) -> None:
     while pending:
         place = pending.pop()
         if place.is_symlink() and not is_proc_fd_path(place):
-            raise _refused(place)
+            raise _refusal(place)
         with os.scandir(place) as inside:
             for item in inside:
                 seen += 1
@@ -374,12 +375,12 @@ def _check_plain(directory: Path, *, links: int) -> None:
                 plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
                 mine = _is_mine(status)
                 if not (plain and mine) or several or seen > _ENTRIES:
-                    raise _refused(Path(item.path))
+                    raise _refusal(Path(item.path))
                 if stat.S_ISDIR(status.st_mode):
                     pending.append(Path(item.path))
 
 
-def _refused(place: Path) -> CritpathError:
+def _refusal(place: Path) -> CritpathError:
     return CritpathError(
         f"{place} is not what a recorder writes: a link, a pipe, another's file, or too many files",
         "copy the recording without links and name the copy: critpath doctor --clean DIR",

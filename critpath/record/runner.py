@@ -55,12 +55,12 @@ class Runner:
 
     def __init__(
         self,
-        caller: InheritedState,
+        inherited: InheritedState,
         user: User | None,
         signals: Signals,
         say: Callable[[str], None],
     ) -> None:
-        self._caller = caller
+        self._inherited = inherited
         self._user = user
         self._signals = signals
         self._say = say
@@ -99,7 +99,7 @@ class Runner:
             If no process can be made.
         """
         if self._others is None:
-            self._helpers = self._remember(descendants(os.getpid()))
+            self._helpers = self._remember_children(descendants(os.getpid()))
         pid, begin = self._spawn(program, environment, keep)
         deadline = time.monotonic() + timeout if timeout else None
         timed_out = False
@@ -107,12 +107,12 @@ class Runner:
             ended = self._wait(pid, deadline)
             if ended is None:
                 timed_out = True
-                ended = self._end(pid)
-        except BaseException:  # whatever it is, nobody would wait for the command any more
+                ended = self._terminate(pid)
+        except BaseException:  # whatever it is: the command must not outlive us
             self._kill(pid)
             raise
         status, end = ended
-        left = self._left()
+        left = self._collect_survivors()
         alive = sum(process.alive for process in left)
         code = EXIT_TIMED_OUT if timed_out else shell_code(status)
         return RunResult(pid, begin, end, code, timed_out, alive)
@@ -124,8 +124,8 @@ class Runner:
     def _spawn(
         self, program: Executable, environment: Mapping[str, str], keep: Collection[int]
     ) -> tuple[int, int]:
-        caller, user = self._caller, self._user
-        variables = {**caller.environment, **(user.environment if user else {})}
+        inherited, user = self._inherited, self._user
+        variables = {**inherited.environment, **(user.environment if user else {})}
         variables.update({os.fsencode(n): os.fsencode(v) for n, v in environment.items()})
         try:
             return spawn(
@@ -133,12 +133,12 @@ class Runner:
                 list(program.argv),
                 [name + b"=" + value for name, value in variables.items()],
                 user=(user.uid, user.gid, user.groups) if user else None,
-                mask=caller.mask,
-                ignored=caller.ignored,
-                keep=(*caller.descriptors, *keep),
+                mask=inherited.mask,
+                ignored=inherited.ignored,
+                keep=(*inherited.descriptors, *keep),
                 death_signal=signal.SIGKILL,
-                nice=caller.nice if _nice() != caller.nice else None,
-                scheduler=caller.scheduler if _scheduler() != caller.scheduler else None,
+                nice=inherited.nice if _nice() != inherited.nice else None,
+                scheduler=inherited.scheduler if _scheduler() != inherited.scheduler else None,
             )
         except SpawnError as error:
             number = error.errno or 0
@@ -162,10 +162,10 @@ class Runner:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            self._take(pid, left)
+            self._handle_signal(pid, left)
         return ended
 
-    def _take(self, pid: int, seconds: float | None) -> None:
+    def _handle_signal(self, pid: int, seconds: float | None) -> None:
         """Handle one signal: pass it on, or collect an orphan."""
         info = self._signals.wait(seconds)
         if info is None:
@@ -183,22 +183,22 @@ class Runner:
         new process, and only then get the signal.
         """
         group = os.getpgrp()
-        held: dict[int, Process] = {}
+        stopped: dict[int, Process] = {}
         until = time.monotonic() + _HALT
         while True:
             new = [
                 process
-                for process in self._tree()
-                if (process.pid == pid or process.group == group) and process.pid not in held
+                for process in self._live_processes()
+                if (process.pid == pid or process.group == group) and process.pid not in stopped
             ]
             if not new:
                 break
             for process in new:
                 process.send(signal.SIGSTOP)
-                held[process.pid] = process
+                stopped[process.pid] = process
             if time.monotonic() > until:  # it forks without end
                 break
-        for process in reversed(held.values()):  # children first: no parent sees one halted
+        for process in reversed(stopped.values()):  # children first: no parent sees one halted
             process.send(number)
             process.send(signal.SIGCONT)
 
@@ -215,23 +215,23 @@ class Runner:
             # Of an earlier run: its pid may be used again from now on.
             (self._others or set()).discard(found.si_pid)
 
-    def _tree(self) -> list[Process]:
+    def _live_processes(self) -> list[Process]:
         """Return the living processes of the run: the command and its descendants."""
         found = descendants(os.getpid(), self._others or ())
         return [process for process in found if process.alive]
 
-    def _end(self, pid: int) -> tuple[int, int]:
+    def _terminate(self, pid: int) -> tuple[int, int]:
         """End the whole run: SIGTERM, then SIGKILL."""
         ended = None
-        for process in self._tree():
+        for process in self._live_processes():
             process.send(signal.SIGTERM)
             process.send(signal.SIGCONT)
         until = time.monotonic() + GRACE
         while time.monotonic() < until:
             ended = ended or collect(pid)
-            if ended and not self._tree():
+            if ended and not self._live_processes():
                 return ended
-            self._take(pid, _STEP)
+            self._handle_signal(pid, _STEP)
         return self._kill(pid) if ended is None else (self._kill(None) or ended)
 
     def _kill(self, pid: int | None) -> tuple[int, int]:
@@ -239,7 +239,7 @@ class Runner:
         ended = None
         until = time.monotonic() + _STUCK
         while True:
-            tree = self._tree()
+            tree = self._live_processes()
             for process in tree:
                 process.send(signal.SIGKILL)
             if ended is None and pid is not None:
@@ -252,19 +252,19 @@ class Runner:
             time.sleep(_STEP)
         return ended or (signal.SIGKILL, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
 
-    def _left(self) -> list[Process]:
+    def _collect_survivors(self) -> list[Process]:
         """Return the processes that the run left, and collect its zombies."""
         found = descendants(os.getpid())
-        new = _below(found, os.getpid(), self._others or set())
+        new = _exclude(found, os.getpid(), self._others or set())
         own = os.getpid()
         for process in new:
             ended = process.parent == own and not process.alive
             if ended and process.pid not in self._helpers:
                 _collect(process.pid)
-        self._remember(found)
+        self._remember_children(found)
         return new
 
-    def _remember(self, found: Sequence[Process]) -> set[int]:
+    def _remember_children(self, found: Sequence[Process]) -> set[int]:
         own = os.getpid()
         self._others = {p.pid for p in found if p.parent == own and p.alive}
         return set(self._others)
@@ -284,7 +284,7 @@ def _scheduler() -> tuple[int, int]:
     return os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
 
 
-def _below(found: Sequence[Process], root: int, without: set[int]) -> list[Process]:
+def _exclude(found: Sequence[Process], root: int, without: set[int]) -> list[Process]:
     """Return the descendants of `root`, without those below the pids `without`."""
     inside = {root}
     kept = []
@@ -302,8 +302,7 @@ def _collect(pid: int) -> None:
         return
 
 
-# -----------------------------------------------------------------------------
-# The processes that a command has started: who they are, and how they are ended.
+# Processes, from /proc
 
 
 @dataclass(frozen=True)
@@ -335,7 +334,7 @@ class Process:
             return
         try:
             # The handle is of the process that has the pid now.
-            now = _look(self.pid)
+            now = _read_process(self.pid)
             if now is not None and now.started == self.started:
                 signal.pidfd_send_signal(handle, number)
         except OSError:  # gone, or of a user that we may not signal
@@ -345,7 +344,7 @@ class Process:
 
     def _send_by_pid(self, number: int) -> None:
         """Send a signal where the kernel has no pidfd: racy between check and kill."""
-        now = _look(self.pid)
+        now = _read_process(self.pid)
         if now is not None and now.started == self.started:
             with contextlib.suppress(OSError):
                 os.kill(self.pid, number)
@@ -357,7 +356,7 @@ def descendants(root: int, without: Iterable[int] = ()) -> list[Process]:
     The pids in `without` are left out, with all below them.
     """
     children: dict[int, list[Process]] = {}
-    for process in _all():
+    for process in _read_processes():
         children.setdefault(process.parent, []).append(process)
     left_out = set(without)
     found: list[Process] = []
@@ -369,14 +368,14 @@ def descendants(root: int, without: Iterable[int] = ()) -> list[Process]:
     return found
 
 
-def _all() -> list[Process]:
+def _read_processes() -> list[Process]:
     # Not every kernel offers /proc/PID/task/TID/children.
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
-    return [found for pid in pids if (found := _look(pid)) is not None]
+    return [found for pid in pids if (found := _read_process(pid)) is not None]
 
 
-def _look(pid: int) -> Process | None:
+def _read_process(pid: int) -> Process | None:
     try:
         data = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -388,8 +387,7 @@ def _look(pid: int) -> Process | None:
     )
 
 
-# -----------------------------------------------------------------------------
-# Finds the command's program as a shell would, before anything is recorded.
+# Finding the command's program, as a shell does
 
 
 EXIT_NOT_EXECUTABLE: Final = 126
@@ -442,7 +440,7 @@ def find_executable(command: Sequence[str], environment: Mapping[bytes, bytes]) 
         places = [os.path.join(part or b".", name) for part in path.split(b":")]  # noqa: PTH118 - bytes
     refused = 0
     for place in places:
-        error = _refusal(place)
+        error = _exec_errno(place)
         if not error:
             return Executable(place, argv)
         if error not in {errno.ENOENT, errno.ENOTDIR}:
@@ -471,7 +469,7 @@ def _not_found(name: str) -> CommandError:
     )
 
 
-def _refusal(place: bytes) -> int:
+def _exec_errno(place: bytes) -> int:
     """Return the errno that an exec of a file would fail with, 0 for none."""
     try:
         found = os.stat(place)  # noqa: PTH116 - bytes

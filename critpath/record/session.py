@@ -22,13 +22,13 @@ from critpath.record._spawn import become_subreaper
 from critpath.record.cleanup import remove_leftovers
 from critpath.record.identity import (
     FOREIGN_CLOCK,
+    INITIAL_PID_NAMESPACE,
     NO_PROC,
     SESSION_VARIABLE,
     has_foreign_clock,
     lacks_proc,
 )
 from critpath.record.manifests import (
-    INITIAL_PID_NAMESPACE,
     append_run,
     complete_manifests,
     initial_manifest,
@@ -60,13 +60,13 @@ from critpath_marks.sessions import new_session_name, pid_namespace
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 
-def record(request: RecordRequest, tell: Reporter) -> Outcome:
+def record(request: RecordRequest, reporter: Reporter) -> Outcome:
     """Record what was asked for.
 
     Parameters
     ----------
     request : RecordRequest
-    tell : Reporter
+    reporter : Reporter
         Receives progress and warnings.
 
     Returns
@@ -82,31 +82,31 @@ def record(request: RecordRequest, tell: Reporter) -> Outcome:
     CritpathError
         If recording failed; nothing is left, on disk or in the tracer.
     """
-    caller = InheritedState.capture()
-    user = invoking_user(caller.environment, as_root=request.as_root)
+    inherited = InheritedState.capture()
+    user = invoking_user(inherited.environment, as_root=request.as_root)
     session = new_session_name()
-    place = OutputDirectory.check(request.output, session, force=request.force)
-    programs = tuple(find_executable(c, caller.environment) for c in request.commands)
+    output = OutputDirectory.check(request.output, session, force=request.force)
+    programs = tuple(find_executable(c, inherited.environment) for c in request.commands)
     container = container_namespace(request.container)
     settings = RecorderSettings(
         session=session,
-        directory=request.directories(place.building)[0],
+        directory=request.directories(output.building)[0],
         profile=request.profile,
         buffer_bytes=request.buffer_bytes,
         trace_format=request.trace_format,
         keep_raw=request.keep_raw,
     )
-    with Signals(caller, tell.say) as signals, subreaper():
+    with Signals(inherited, reporter.say) as signals, subreaper():
         with signals.watching():
-            remove_stale(tell)
+            remove_stale(reporter)
             choice = choose_recorder(request.recorder, settings)
-        tell.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
-        free = place.low_free_space()
+        reporter.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
+        free = output.low_free_space()
         if free is not None:
-            tell.say(f"warning: only {free / 2**20:.0f} MiB are free for {place.target}")
-        runner = Runner(caller, user, signals, tell.say)
+            reporter.say(f"warning: only {free / 2**20:.0f} MiB are free for {output.target}")
+        runner = Runner(inherited, user, signals, reporter.say)
         running = _Session(
-            request, tell, place, programs, container, settings, choice, user, signals, runner
+            request, reporter, output, programs, container, settings, choice, user, signals, runner
         )
         return running.record()
 
@@ -114,8 +114,8 @@ def record(request: RecordRequest, tell: Reporter) -> Outcome:
 @dataclass
 class _Session:
     request: RecordRequest
-    tell: Reporter
-    place: OutputDirectory
+    reporter: Reporter
+    output: OutputDirectory
     programs: tuple[Executable, ...]
     container: int
     settings: RecorderSettings
@@ -135,66 +135,64 @@ class _Session:
 
     def record(self) -> Outcome:
         """Record, and leave nothing behind if that fails."""
-        # Before there is a directory: whoever finds the session finds what is in it.
+        # Before the directory exists, so that a registered session always leads to it.
         owner = (self.user.uid, self.user.gid) if self.user else None
         register(self.settings.session, self.directories[0], self.choice.name, owner)
         try:
-            self.place.make()
+            self.output.make()
             try:
                 return self._record()
             except StopRequested:
-                return self._stopped()
+                return self._keep_readable()
         except UnfinishedError as error:
-            self.place.restore_name_in_error(error)
+            self.output.restore_name_in_error(error)
             error.end = error.end or self.end
             found = dict(zip(self.directories, self.manifests, strict=True))
-            wrong = keep_unfinished(self.place, found, self.notes, error)
+            wrong = keep_unfinished(self.output, found, self.notes, error)
             self.kept = isinstance(wrong, UnfinishedError)
-            self.place.restore_name_in_error(wrong)
+            self.output.restore_name_in_error(wrong)
             raise wrong from None
         except BaseException as error:
             self._abort()
             if not self.complete:
-                self.place.discard()
-            self.place.restore_name_in_error(error)
+                self.output.discard()
+            self.output.restore_name_in_error(error)
             raise
         finally:
-            self.place.close()
+            self.output.close()
             if not self.kept:
                 unregister(self.settings.session)
 
     def _record(self) -> Outcome:
         for directory in self.directories:
-            if directory != self.place.write_path:
+            if directory != self.output.write_path:
                 directory.mkdir(mode=0o700)
         self._warm_up()
         if self.signals.poll():
-            return self._nothing()
+            return self._discard()
         self._start()
         if self.programs:
-            self._runs()
+            self._record_runs()
         else:
-            self._machine()
+            self._record_machine()
         if self.programs and not any(m.runs for m in self.manifests):
             self._abort()
-            return self._nothing()
+            return self._discard()
         self._finish(self._stop())
-        self._settle()
+        self._publish()
         return self._outcome(self._exit_code())
-
-    # ------------------------------------------------------------------ its steps
 
     @property
     def directories(self) -> tuple[Path, ...]:
         """Where the recordings are written; the first has the trace."""
-        return self.request.directories(self.place.write_path)
+        return self.request.directories(self.output.write_path)
 
     def _warm_up(self) -> None:
         for number in range(self.request.warmup):
             for program in self.programs:
                 if self.signals.poll():
                     return
-                self.tell.run(number + 1, self.request.warmup, "warm-up")
+                self.reporter.run(number + 1, self.request.warmup, "warm-up")
                 self._prepare(f"warm-up {number + 1}")
                 if not self.signals.poll():
                     self.runner.run(
@@ -204,7 +202,7 @@ class _Session:
                     )
 
     def _start(self) -> None:
-        self.tell("starting the recorder")
+        self.reporter("starting the recorder")
         if pid_namespace() != INITIAL_PID_NAMESPACE:
             self._note(
                 "critpath runs in a container (a pid namespace of its own): the trace has other "
@@ -235,16 +233,16 @@ class _Session:
         for directory, manifest in zip(self.directories, self.manifests, strict=True):
             write_manifest(directory, manifest)
 
-    def _runs(self) -> None:
+    def _record_runs(self) -> None:
         """Run the commands in turn: ABAB for two."""
-        recorder = self._running()
+        recorder = self._active_recorder()
         environment = {**recorder.environment(), SESSION_VARIABLE: self.settings.session}
         initial = pid_namespace() == INITIAL_PID_NAMESPACE
         total = self.request.runs * len(self.programs)
         for number in range(total):
             index = number % len(self.programs)
             own = number // len(self.programs) + 1
-            self.tell.run(number + 1, total)
+            self.reporter.run(number + 1, total)
             self._prepare(f"run {own}")
             if self.signals.poll():
                 return
@@ -255,7 +253,7 @@ class _Session:
                 timeout=self.request.timeout,
             )
             pid = done.pid if initial else 0
-            self._add(
+            self._add_run(
                 index,
                 Run(
                     *(own, pid, done.begin, done.end, done.exit_code),
@@ -264,30 +262,30 @@ class _Session:
                     interrupted=bool(self.signals.poll()),
                 ),
             )
-            if self.signals.poll() or self._failed(f"in run {own}"):
+            if self.signals.poll() or self._check_failure(f"in run {own}"):
                 return
 
-    def _failed(self, where: str) -> bool:
+    def _check_failure(self, where: str) -> bool:
         """Return whether the recorder has given up, so that further runs would not be recorded."""
-        error = self._running().failure
+        error = self._active_recorder().failure
         if error is not None and self.failed is None:
-            self.place.restore_name_in_error(error)
+            self.output.restore_name_in_error(error)
             self._note(f"recording ended {where}: {error.what}")
             self.failed = error
         return error is not None
 
-    def _add(self, index: int, run: Run) -> None:
+    def _add_run(self, index: int, run: Run) -> None:
         """Add a run to its manifest, and to the list on disk in case the recorder is killed."""
-        self.place.check_unchanged()
+        self.output.check_unchanged()
         before = self.manifests[index]
         self.manifests[index] = replace(before, runs=(*before.runs, run))
         if wrong := append_run(self.directories[index], run):
             self._note(wrong)
 
-    def _machine(self) -> None:
+    def _record_machine(self) -> None:
         """Wait while the whole machine is recorded."""
         seconds = self.request.duration
-        self.tell.say(
+        self.reporter.say(
             f"recording for {seconds:g} s; Ctrl-C ends it before"
             if seconds
             else "recording until Ctrl-C"
@@ -298,26 +296,26 @@ class _Session:
             if left is not None and left <= 0:
                 return
             info = self.signals.wait(min(left or _LOOK, _LOOK))
-            if self._failed("early"):
+            if self._check_failure("early"):
                 return
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self.signals.note(info)
 
     def _stop(self) -> int:
-        self.tell("stopping the recorder")
-        self.place.check_unchanged()
+        self.reporter("stopping the recorder")
+        self.output.check_unchanged()
         with self.signals.watching():
-            self.end = end = self._running().stop()
-        self._failed("while it was stopped")
+            self.end = end = self._active_recorder().stop()
+        self._check_failure("while it was stopped")
         if self.throttling is not None:
             self.notes += self.throttling.notes(end - self.manifests[0].begin)
         return end
 
     def _finish(self, end: int) -> None:
         """Put the trace into place and complete the manifests."""
-        self.tell("writing the trace")
+        self.reporter("writing the trace")
         with self.signals.watching():
-            self.recorded = recorded = self._running().finish(self.tell)
+            self.recorded = recorded = self._active_recorder().finish(self.reporter)
             self.recorder = None
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
@@ -327,9 +325,9 @@ class _Session:
             # Linking may be what was interrupted.
             shutil.rmtree(other / TRACE, ignore_errors=True)
             link_tree(first / TRACE, other / TRACE)
-        said = [self.place.restore_name(text) for text in (*self.notes, *recorded.warnings)]
+        warnings = [self.output.restore_name(text) for text in (*self.notes, *recorded.warnings)]
         found = dict(zip(self.directories, self.manifests, strict=True))
-        self.manifests = complete_manifests(found, state, end, recorded, said)
+        self.manifests = complete_manifests(found, state, end, recorded, warnings)
         self.complete = True
         self._release(recorded)
 
@@ -339,11 +337,9 @@ class _Session:
         except OSError as error:
             self._warn(f"what the trace was made of could not be removed: {error.strerror}")
 
-    def _settle(self) -> None:
-        if wrong := self.place.publish(self.user):
+    def _publish(self) -> None:
+        if wrong := self.output.publish(self.user):
             self._warn(wrong)
-
-    # ---------------------------------------------------------- what may come between
 
     def _prepare(self, before: str) -> None:
         """Run ``--prepare``; its failure ends the recording."""
@@ -358,27 +354,27 @@ class _Session:
                 "correct it, or end it with '|| true' if its failure does not matter",
             )
 
-    def _stopped(self) -> Outcome:
+    def _keep_readable(self) -> Outcome:
         """End at once; keep the recording if it is readable already."""
         self._abort()
         if self.complete and self.recorded is not None:
             self._release(self.recorded)
-            self._settle()
+            self._publish()
             return self._outcome(self.signals.exit_code)
-        self.place.check_unchanged()
+        self.output.check_unchanged()
         trace = self.directories[0] / TRACE
         readable = trace.is_dir() and any(trace.rglob("metadata"))
-        if not (readable and self.manifests and self.place.building == self.place.target):
-            return self._nothing()
+        if not (readable and self.manifests and self.output.building == self.output.target):
+            return self._discard()
         self._note("the recording was interrupted before it was finished")
         end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
         recorded = self.recorded or RecorderResult(facts=self.manifests[0].recorder)
         self._complete(INTERRUPTED, end, recorded)
-        self._settle()
+        self._publish()
         return self._outcome(self.signals.exit_code)
 
-    def _nothing(self) -> Outcome:
-        self.place.discard()
+    def _discard(self) -> Outcome:
+        self.output.discard()
         return Outcome(self.signals.exit_code)
 
     def _abort(self) -> None:
@@ -388,17 +384,15 @@ class _Session:
         try:
             recorder.abort()
         except CritpathError as error:
-            # The first failure is the one to tell; what is left is named too.
+            # The first failure is the one to raise; what is left is named too.
             self._warn(f"{error.what} ({error.do})")
         except OSError as error:
             self._warn(f"what was recorded could not be removed: {error}")
 
     def _warn(self, what: str) -> None:
-        self.tell.say(self.place.restore_name(f"warning: {what}"))
+        self.reporter.say(self.output.restore_name(f"warning: {what}"))
 
-    # ------------------------------------------------------------------- small facts
-
-    def _running(self) -> Recorder:
+    def _active_recorder(self) -> Recorder:
         if self.recorder is None:
             raise RuntimeError("no recorder runs")
         return self.recorder
@@ -418,11 +412,10 @@ class _Session:
     def _outcome(self, exit_code: int) -> Outcome:
         places = self.request.directories(self.request.output)
         recordings = tuple(Recording(p, m) for p, m in zip(places, self.manifests, strict=True))
-        return Outcome(exit_code, recordings, self.place.size())
+        return Outcome(exit_code, recordings, self.output.size())
 
 
-# -----------------------------------------------------------------------------
-# What is done and found out before a recording begins.
+# Before a recording begins
 
 
 def container_namespace(name: str) -> int:
@@ -434,7 +427,7 @@ def container_namespace(name: str) -> int:
     return int(containers.resolve_container(name))
 
 
-def remove_stale(tell: Reporter) -> None:
+def remove_stale(reporter: Reporter) -> None:
     """Remove what dead recorders left, so that it does not disturb this recording."""
     gone: list[str] = []
 
@@ -442,12 +435,12 @@ def remove_stale(tell: Reporter) -> None:
         if error is None:
             gone.append(f"{leftover.kind} {leftover.name}")
         else:
-            tell.say(f"warning: {error.what} ({error.do})")
+            reporter.say(f"warning: {error.what} ({error.do})")
 
     remove_leftovers(report)
     if gone:
         shown = ", ".join(gone[:3]) + (", ..." if len(gone) > 3 else "")
-        tell.say(f"removed {plural(len(gone), 'leftover')} of a killed recorder: {shown}")
+        reporter.say(f"removed {plural(len(gone), 'leftover')} of a killed recorder: {shown}")
 
 
 @contextlib.contextmanager
@@ -460,8 +453,7 @@ def subreaper() -> Iterator[None]:
         become_subreaper(before)
 
 
-# -----------------------------------------------------------------------------
-# Which recorder is used, and why not the other one.
+# Choosing the recorder
 
 
 @dataclass(frozen=True)
@@ -517,14 +509,13 @@ def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
     )
 
 
-# -----------------------------------------------------------------------------
-# Which control groups a CPU quota held back while something was recorded.
+# CPU quotas that throttled control groups meanwhile
 
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _FILE: Final = "cpu.stat"
 _MOST: Final = 3  # groups that are named
-_WORTH: Final = 0.01  # of the time recorded: less is not said
+_WORTH: Final = 0.01  # of the time recorded: less is not reported
 # Version 1 counts in nanoseconds, version 2 in microseconds.
 _UNITS: Final = {"throttled_time": 1, "throttled_usec": 1000}
 
@@ -537,7 +528,7 @@ class Throttling:
 
     def __init__(self, mounts: Path = _MOUNTS) -> None:
         self._mounts = mounts
-        self._before = _counts(mounts)
+        self._before = _read_throttling(mounts)
 
     def notes(self, duration: int) -> tuple[str, ...]:
         """Return a line for each group that was throttled since, the longest first.
@@ -545,10 +536,10 @@ class Throttling:
         Groups throttled for less than 1 % of `duration` (ns) are left out.
         """
         since = []
-        for group, (count, held) in _counts(self._mounts).items():
+        for group, (count, time_now) in _read_throttling(self._mounts).items():
             count_before, time_before = self._before.get(group, (0, 0))
-            if held - time_before >= max(1, _WORTH * duration):
-                since.append((held - time_before, group, count - count_before))
+            if time_now - time_before >= max(1, _WORTH * duration):
+                since.append((time_now - time_before, group, count - count_before))
         since.sort(key=lambda x: (-x[0], x[1]))
         lines = [
             f"{QUOTA_HELD} the control group {group} back {plural(count, 'time')}, "
@@ -561,19 +552,19 @@ class Throttling:
         return tuple(lines)
 
 
-def _counts(mounts: Path) -> Mapping[str, tuple[int, int]]:
+def _read_throttling(mounts: Path) -> Mapping[str, tuple[int, int]]:
     """Return for every group how often and how long (ns) it was throttled."""
     found: dict[str, tuple[int, int]] = {}
-    for root in _roots(mounts):
+    for root in _cpu_hierarchies(mounts):
         for place, _, files in os.walk(root):
             if _FILE in files:
-                counted = _read(Path(place) / _FILE)
+                counted = _read_cpu_stat(Path(place) / _FILE)
                 if counted is not None:
                     found["/" + os.path.relpath(place, root).removeprefix(".")] = counted
     return found
 
 
-def _roots(mounts: Path) -> Iterator[Path]:
+def _cpu_hierarchies(mounts: Path) -> Iterator[Path]:
     """Yield the mount points of hierarchies with the cpu controller."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -589,7 +580,7 @@ def _roots(mounts: Path) -> Iterator[Path]:
             yield Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
 
 
-def _read(file: Path) -> tuple[int, int] | None:
+def _read_cpu_stat(file: Path) -> tuple[int, int] | None:
     """Return how often and how long (ns) a group was throttled, None if never."""
     try:
         pairs = dict(line.split() for line in file.read_text().splitlines())

@@ -50,9 +50,9 @@ class Signals:
         Called once, after the first signal, with what happens next.
     """
 
-    def __init__(self, caller: InheritedState, said: Callable[[str], None]) -> None:
-        self._ending = frozenset(int(s) for s in ENDING) - caller.ignored
-        self._said = said
+    def __init__(self, inherited: InheritedState, say: Callable[[str], None]) -> None:
+        self._ending = frozenset(int(s) for s in ENDING) - inherited.ignored
+        self._say = say
         self._requests: list[tuple[int, float]] = []
         self._mask: set[int] = set()
         self._child_handler: object = signal.SIG_DFL
@@ -60,7 +60,7 @@ class Signals:
 
     def __enter__(self) -> Self:
         taken = {*self._ending, int(signal.SIGCHLD), _WAKE}
-        # A caller that ignores SIGCHLD would have the kernel collect our children.
+        # A parent that ignores SIGCHLD would have the kernel collect our children.
         self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._mask = {int(s) for s in signal.pthread_sigmask(signal.SIG_BLOCK, taken)}
         return self
@@ -114,7 +114,7 @@ class Signals:
             return False
         self._requests.append((info.si_signo, now))
         if len(self._requests) == 1:
-            self._said("ending: the recording is being finished; once more stops at once")
+            self._say("ending: the recording is being finished; once more stops at once")
         elif raising:
             raise StopRequested
         return True
@@ -161,8 +161,7 @@ def from_terminal(info: signal.struct_siginfo) -> bool:
     return info.si_code == SI_KERNEL and info.si_pid in {0, os.getpid()}
 
 
-# -----------------------------------------------------------------------------
-# What critpath was started with, so that the command gets the same and not ours.
+# The state that critpath was started in
 
 
 # Python ignores these from its start on; a program that it starts must not.

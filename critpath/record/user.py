@@ -8,10 +8,9 @@ import stat
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from critpath.errors import CritpathError
-from critpath.record.dirfd import identity_of, open_dir
+from critpath.record.dirfd import identity_of
 
 
 @dataclass(frozen=True)
@@ -69,26 +68,6 @@ def invoking_user(environment: Mapping[bytes, bytes], *, as_root: bool) -> User 
         tuple(os.getgrouplist(known.pw_name, gid)),
         {b"HOME": os.fsencode(known.pw_dir), b"USER": name, b"LOGNAME": name},
     )
-
-
-def hand_over(directory: Path, identity: tuple[int, int], user: User | None) -> str:
-    """Make a recording private and give it to `user`, if it still is the directory `identity`.
-
-    Raises
-    ------
-    CritpathError
-        If another directory has taken its place.
-    """
-    top = open_dir(directory)
-    try:
-        if identity_of(os.fstat(top)) != identity:
-            raise CritpathError(
-                f"{directory} was exchanged for another directory while recording",
-                "record again where nobody else writes",
-            )
-        return hand_over_fd(top, user)
-    finally:
-        os.close(top)
 
 
 def hand_over_fd(top: int, user: User | None) -> str:

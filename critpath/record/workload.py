@@ -265,6 +265,6 @@ def _lower_priority() -> Iterator[None]:
 if __name__ == "__main__":
     try:
         code = main()
-    except KeyboardInterrupt:  # whoever records it says so
+    except KeyboardInterrupt:  # the recorder reports it
         code = 130
     raise SystemExit(code)

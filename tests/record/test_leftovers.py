@@ -21,8 +21,7 @@ from critpath.model.recording import MANIFEST_BYTES, MANIFEST_RUNS
 from critpath.record import cleanup, registry
 from critpath.record.cleanup import find_leftovers, remove_leftovers
 from critpath.record.identity import SESSION_VARIABLE
-from critpath.record.manifests import manifest_to_json, write_manifest
-from critpath.record.reading import RUNS, read_manifest
+from critpath.record.manifests import RUNS, manifest_to_json, read_manifest, write_manifest
 from critpath.record.recorder import RECORDERS, Leftover, RecorderResult
 from critpath.record.recovery import _is_mine, finish_recording
 from critpath.record.registry import read_entries, register
@@ -177,7 +176,7 @@ def test_who_cleans_is_not_cleaned_away(tmp_path):
     )
     inside = (
         "from critpath.record import cleanup; "
-        f"print([x.name for x in cleanup._processes({{{session!r}}})])"
+        f"print([x.name for x in cleanup._find_processes({{{session!r}}})])"
     )
     environment = {**os.environ, SESSION_VARIABLE: session}
     out = subprocess.check_output([sys.executable, "-c", code, inside], env=environment, text=True)
@@ -264,7 +263,7 @@ def test_a_recording_that_cannot_be_finished_stays_as_it_was(recorders, tmp_path
 
 
 @pytest.mark.usefixtures("recorders")
-def test_a_recording_without_any_data_is_removed(tmp_path):
+def test_a_recording_without_any_data_is_try_remove(tmp_path):
     out = unfinished(tmp_path / "out", dead_session())
     (out / "raw").rename(out / ".raw-converted")
     early = tmp_path / "early"
@@ -279,7 +278,7 @@ def test_a_recording_without_any_data_is_removed(tmp_path):
 
 
 @pytest.mark.usefixtures("recorders")
-def test_what_is_not_the_recorders_is_never_removed(tmp_path):
+def test_what_is_not_the_recorders_is_never_try_remove(tmp_path):
     early = tmp_path / "early"
     (early / "raw").mkdir(parents=True)
     (early / "thesis.txt").touch()  # of the user, who has used the place meanwhile
@@ -426,7 +425,7 @@ def test_a_manifest_of_other_kinds_is_refused(tmp_path, name):
 
 
 @pytest.mark.usefixtures("recorders")
-def test_what_somebody_put_beside_is_not_removed(tmp_path):
+def test_what_somebody_put_beside_is_not_try_remove(tmp_path):
     session, out = dead_session(), tmp_path / "out"
     out.mkdir()
     write_manifest(out, manifest(session))

@@ -9,9 +9,10 @@ import stat
 import pytest
 
 from critpath.errors import CritpathError, UsageError
+from critpath.record.dirfd import open_dir
 from critpath.record.manifests import link_tree
 from critpath.record.output import OutputDirectory
-from critpath.record.user import hand_over, invoking_user
+from critpath.record.user import hand_over_fd, invoking_user
 
 SESSION = "critpath-1-2-3-00000000"
 root = pytest.mark.skipif(os.geteuid() != 0, reason="changes owners, which needs root")
@@ -200,7 +201,9 @@ def test_handing_over_never_follows_a_link(tmp_path):
     nobody = pwd.getpwnam("nobody")
     user = invoking_user({b"SUDO_UID": str(nobody.pw_uid).encode()}, as_root=False)
     assert user.gid == nobody.pw_gid
-    hand_over(place.target, place.identity, user)
+    top = open_dir(place.target)
+    assert not hand_over_fd(top, user)
+    os.close(top)
     assert victim.stat().st_uid == 0
     assert stat.S_IMODE(victim.stat().st_mode) == 0o644
     (place.target / "sub" / "hard").unlink()

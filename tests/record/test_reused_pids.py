@@ -50,7 +50,7 @@ assert owner_of(session).is_gone() is True
 
 # Found, ended, and its pid taken by a stranger before it is removed.
 member = process(session)
-[found] = cleanup._processes({session})
+[found] = cleanup._find_processes({session})
 assert found.name == str(member.pid)
 end(member)
 stranger = process(pid=member.pid)
@@ -61,7 +61,7 @@ assert stranger.poll() is None
 for swap_first in (True, False):
     end(stranger)
     member = process(session, pid=stranger.pid)
-    [found] = cleanup._processes({session})
+    [found] = cleanup._find_processes({session})
     opened = os.pidfd_open
     def swapped(pid):
         global stranger
@@ -86,13 +86,13 @@ def late(pid):
         stranger = process(pid=pid)
     return said
 cleanup.session_of = late
-for found in cleanup._processes({session}):
+for found in cleanup._find_processes({session}):
     found.remove()
 assert stranger.poll() is None
 # It does end who is meant.
 cleanup.session_of = looked
 member = process(session)
-[found] = cleanup._processes({session})
+[found] = cleanup._find_processes({session})
 found.remove()
 assert member.wait(10) == -15
 assert again.poll() is None

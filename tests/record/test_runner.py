@@ -13,10 +13,10 @@ from critpath.record.runner import descendants
 
 def test_a_child_forked_after_the_look_gets_the_signal_too(monkeypatch, wait_for, is_alive):
     runner = module.Runner(None, None, None, print)
-    runner._remember(descendants(os.getpid()))  # children of other tests are not its own
+    runner._remember_children(descendants(os.getpid()))  # children of other tests are not its own
     command = subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600; :"])
     try:
-        tree = wait_for(lambda: (t := runner._tree()) and len(t) == 3 and t)
+        tree = wait_for(lambda: (t := runner._live_processes()) and len(t) == 3 and t)
         looks = []
 
         def late(root, without=()):
@@ -39,7 +39,7 @@ def test_a_child_forked_after_the_look_gets_the_signal_too(monkeypatch, wait_for
 def test_a_command_that_cleans_up_may_start_programs(wait_for, tmp_path, no_orphans):
     """What a trap starts came after the signal: as from a terminal, it does not get it."""
     runner = module.Runner(None, None, None, print)
-    runner._remember(descendants(os.getpid()))
+    runner._remember_children(descendants(os.getpid()))
     say = "sleep 0.3; echo clean >out; exit 3"
     line = f"trap '{say}' TERM; echo >set; sleep 9"
     command = subprocess.Popen(["sh", "-c", line], cwd=tmp_path)

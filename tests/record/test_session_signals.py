@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from critpath.model import CpuLoss, Manifest
-from critpath.record.reading import read_manifest
+from critpath.record.manifests import read_manifest
 from critpath.record.recorder import RecorderResult, RecordRequest
 from critpath.record.session import _Session
 
@@ -302,8 +302,8 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
     (tmp_path / "sample" / "trace" / "kernel" / "metadata").write_text("half of it")
     session = _Session(
         request=RecordRequest(output=tmp_path, commands=(("a",), ("b",)), version=""),
-        tell=None,
-        place=SimpleNamespace(
+        reporter=None,
+        output=SimpleNamespace(
             **dict.fromkeys(("building", "target", "write_path"), tmp_path),
             publish=lambda _: "",
             check_unchanged=int,
@@ -320,7 +320,7 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
         manifests=manifests,
         recorded=RecorderResult((CpuLoss(1, 7),), {"name": "ftrace", "event_count": 9}),
     )
-    assert session._stopped().exit_code == 130
+    assert session._keep_readable().exit_code == 130
     for half in ("normal", "sample"):
         found = read_manifest(tmp_path / half)
         assert (found.state, found.lost, found.recorder["event_count"]) == ("interrupted", 7, 9)

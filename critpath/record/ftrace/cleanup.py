@@ -12,9 +12,9 @@ from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.drain import Drain
 from critpath.record.ftrace.tracefs import Instance, scan_threads
+from critpath.record.identity import is_dead_session
 from critpath.record.recorder import Leftover
 from critpath.record.registry import read_entries
-from critpath_marks.sessions import owner_of
 
 _LAST: Final = 1 << 17  # bytes: two pages, of any size that there is
 _BESIDE: Final = 1 << 20  # bytes of what is written beside the pages
@@ -31,8 +31,7 @@ def find_leftovers() -> list[Leftover]:
         return []
     found = []
     for name in names:
-        owner = owner_of(name)
-        if owner is not None and owner.is_gone() is True:
+        if is_dead_session(name):
             instance = Instance.at(root, name)
             found.append(Leftover("instance", name, name, partial(_remove, instance, name)))
     return found
@@ -47,9 +46,9 @@ def _remove(instance: Instance, session: str) -> None:
     try:
         with contextlib.suppress(CritpathError):
             instance.write("tracing_on", "0")
-        raw = _raw_of(session)
+        raw = _find_raw(session)
         if raw is not None:
-            needed = _held(instance)
+            needed = _buffered_bytes(instance)
             raws.free_reserved_space(raw)
             keep = needed > 0 and not raws.has_space(raw, needed + _BESIDE)
             if keep:
@@ -63,7 +62,7 @@ def _remove(instance: Instance, session: str) -> None:
             instance.remove()
 
 
-def _held(instance: Instance) -> int:
+def _buffered_bytes(instance: Instance) -> int:
     """Return an upper bound of the bytes that the buffers take on disk, 0 if they are empty."""
     counts = [instance.stats(cpu) for cpu in instance.cpus()]
     # A page may be left by an event that is a fourth of it, and the last is not full.
@@ -73,11 +72,11 @@ def _held(instance: Instance) -> int:
 
 def has_unsaved_pages(session: str) -> bool:
     """Return whether the kernel still holds a part of what a dead recorder recorded."""
-    root, owner = tracefs.find(), owner_of(session)
-    if root is None or owner is None or owner.is_gone() is not True:
+    root = tracefs.find()
+    if root is None or not is_dead_session(session):
         return False
     try:
-        return _held(Instance.at(root, session)) > 0
+        return _buffered_bytes(Instance.at(root, session)) > 0
     except (CritpathError, OSError):
         return False  # there is no such instance
 
@@ -117,7 +116,7 @@ def save_buffers(instance: Instance, raw: Path) -> None:
         raise drain.failure
 
 
-def _raw_of(session: str) -> Path | None:
+def _find_raw(session: str) -> Path | None:
     """Return the raw directory of an unfinished recording, None if unknown."""
     with contextlib.suppress(CritpathError, OSError):
         for entry in read_entries():

@@ -130,9 +130,9 @@ def _read_events(directory: Path, first: int) -> _RecordedEvents:
             raise CritpathError(
                 f"{file}: has the same ID as {forms[form.number].name}", "record again"
             )
-        if place not in (None, _place(form)):
+        if place not in (None, _common_offsets(form)):
             raise CritpathError(f"{file}: has other common fields than the others", "record again")
-        forms[form.number], place = file, _place(form)
+        forms[form.number], place = file, _common_offsets(form)
         one = compile_event(group, form, number)
         found.append((group, one))
         by_name[f"{group}.{form.name}"] = form, one
@@ -149,12 +149,12 @@ def _read_events(directory: Path, first: int) -> _RecordedEvents:
     )
 
 
-def _place(form: EventFormat) -> tuple[int, int]:
+def _common_offsets(form: EventFormat) -> tuple[int, int]:
     return form.common["common_flags"].offset, form.common["common_pid"].offset
 
 
 @contextlib.contextmanager
-def _pages_of(file: Path) -> Iterator[mmap.mmap | bytes]:
+def _map_pages(file: Path) -> Iterator[mmap.mmap | bytes]:
     """Map a CPU's pages; empty if there is no file."""
     try:
         with file.open("rb") as stream:
@@ -172,9 +172,9 @@ def _pages_of(file: Path) -> Iterator[mmap.mmap | bytes]:
 class _Conversion:
     """One conversion under way."""
 
-    def __init__(self, raw: RawRecording, tell: Callable[[str], None]) -> None:
-        self.raw, self._tell = raw, tell
-        self.layout = _layout(raw)
+    def __init__(self, raw: RawRecording, report: Callable[[str], None]) -> None:
+        self.raw, self._report = raw, report
+        self.layout = _read_layout(raw)
         dump = statedump_classes(0, cgroups=bool(raw.cgroups)) if raw.threads else ()
         self.events = _read_events(raw.directory / "formats", len(dump) + 1)
         self.dump = dump
@@ -188,19 +188,19 @@ class _Conversion:
             (
                 *(self.layout.commit_offset, self.layout.commit_size),
                 *(self.layout.data_offset, self.layout.data_size, self.layout.bytes),
-                *_place(self.events.form),
+                *_common_offsets(self.events.form),
             ),
             (max(0, raw.begin - _SLACK), end),
             *compile_programs(self.classes),
             large=len(self.classes) > COMPACT_IDS,
-            current=_current(current, self.events.switch),
+            current=_current_arguments(current, self.events.switch),
         )
 
     def write(self, directory: Path) -> ConversionResult:
         """Write the trace into an empty directory."""
         raw = self.raw
         size = sum(_size(raw.directory / f"cpu{cpu}") for cpu in raw.cpus)
-        self._tell(
+        self._report(
             f"converting {size / 2**20:.0f} MB of {plural(len(raw.cpus), 'cpu')} to an LTTng trace"
         )
         environment = _environment(raw)
@@ -256,7 +256,7 @@ class _Conversion:
 
     def _scan(self, cpu: int, starts: array[int], words: array[int]) -> _CpuScan:
         file = self.raw.directory / f"cpu{cpu}"
-        with _pages_of(file) as data, memoryview(data) as view:
+        with _map_pages(file) as data, memoryview(data) as view:
             events, unknown, short, backward, _, last, missed, damaged, gathered = (
                 self.decoder.scan(view, starts, words)
             )
@@ -286,7 +286,7 @@ class _Conversion:
     ) -> int:
         header = packet_header(self.identity, self.raw.cpus.index(cpu))
         with (
-            _pages_of(self.raw.directory / f"cpu{cpu}") as data,
+            _map_pages(self.raw.directory / f"cpu{cpu}") as data,
             memoryview(data) as view,
             (directory / f"kernel_{cpu}").open("wb", buffering=0) as stream,
         ):
@@ -296,7 +296,7 @@ class _Conversion:
             )
 
 
-def _current(
+def _current_arguments(
     current: CtfEventClass, switch: tuple[EventFormat, CtfEventClass] | None
 ) -> tuple[int, int, int]:
     """Return what the decoder needs to detect a switch that was not written.
@@ -319,7 +319,7 @@ def _size(file: Path) -> int:
         return 0
 
 
-def _layout(raw: RawRecording) -> PageLayout:
+def _read_layout(raw: RawRecording) -> PageLayout:
     if sys.byteorder != "little":
         raise CritpathError(
             "ring-buffer pages of a big-endian machine cannot be converted",
@@ -357,7 +357,7 @@ def _environment(raw: RawRecording) -> Mapping[str, object]:
     }
 
 
-def convert(raw: Path, trace: Path, tell: Callable[[str], None]) -> ConversionResult:
+def convert(raw: Path, trace: Path, report: Callable[[str], None]) -> ConversionResult:
     """Convert a raw directory to a CTF trace, atomically.
 
     Parameters
@@ -367,7 +367,7 @@ def convert(raw: Path, trace: Path, tell: Callable[[str], None]) -> ConversionRe
         counters, and perhaps with half a page at the end.
     trace : Path
         Directory to make; the trace is in its ``kernel``.
-    tell : callable
+    report : callable
         Called with a line on what takes a while.
 
     Raises
@@ -377,7 +377,7 @@ def convert(raw: Path, trace: Path, tell: Callable[[str], None]) -> ConversionRe
         Damaged pages are no error but a loss and a warning.
     """
     try:
-        conversion = _Conversion(read_raw(raw), tell)
+        conversion = _Conversion(read_raw(raw), report)
         with staged_directory(trace) as directory:
             kernel = directory / "kernel"
             kernel.mkdir(mode=0o700)
@@ -389,8 +389,7 @@ def convert(raw: Path, trace: Path, tell: Callable[[str], None]) -> ConversionRe
         ) from error
 
 
-# -----------------------------------------------------------------------------
-# Makes a directory whole or not at all, also when its maker is killed.
+# A directory that appears only when it is complete
 
 
 _UNFINISHED: Final = ".{}.converting"
@@ -435,12 +434,11 @@ def staged_directory(trace: Path) -> Iterator[Path]:
         os.close(holder)
 
 
-# -----------------------------------------------------------------------------
-# Puts what the kernel counted as lost into the places where the pages say it was.
+# Losses: the kernel has the numbers, the pages have the places
 
 
 # Everything that never got into a page, or was overwritten there before it was read.
-COUNTERS = ("overrun", "commit overrun", "dropped events")
+LOSS_COUNTERS = ("overrun", "commit overrun", "dropped events")
 
 
 @dataclass(frozen=True)
@@ -500,7 +498,7 @@ def place_losses(
             " what was behind the damage is missing"
         )
     if stats is not None:
-        total, odd = _total(cpu, sure, records, stats)
+        total, odd = _count_lost(cpu, sure, records, stats)
         warnings += odd
     else:
         total = sure + len(unknown)
@@ -524,13 +522,13 @@ def place_losses(
     return LossPlacement(places, total, tuple(warnings))
 
 
-def _total(
+def _count_lost(
     cpu: int, sure: int, records: int, stats: Mapping[str, int]
 ) -> tuple[int, tuple[str, ...]]:
     """Return how many events the kernel's counters say were lost, and warnings."""
     # Read from the buffer, or still in it, and not among the pages.
     unseen = max(0, stats.get("read events", records) + stats.get("entries", 0) - records)
-    total = unseen + sum(stats.get(name, 0) for name in COUNTERS)
+    total = unseen + sum(stats.get(name, 0) for name in LOSS_COUNTERS)
     warnings = []
     if unseen:
         warnings.append(
@@ -545,8 +543,7 @@ def _total(
     return max(total, sure), tuple(warnings)
 
 
-# -----------------------------------------------------------------------------
-# Finds which process and pid namespace the two sides of every fork belong to.
+# Forks: the process and pid namespace of both sides
 
 
 CLONE_THREAD: Final = 0x00010000
@@ -605,7 +602,7 @@ def fork_programs(
     return compile_programs(wanted)
 
 
-def _events(gathered: bytes, cpu: int) -> Iterator[tuple[int, int, int, int, int, int]]:
+def _parse_forks(gathered: bytes, cpu: int) -> Iterator[tuple[int, int, int, int, int, int]]:
     for time, which, parent, child, flags in _GATHERED.iter_unpack(gathered):
         yield time, cpu, which, parent, child, flags
 
@@ -645,7 +642,7 @@ def resolve_forks(
     waiting = next(dumped, None)
     flags_of: dict[int, int] = {}
     found = [bytearray() for _ in gathered]
-    streams = [_events(one, cpu) for cpu, one in enumerate(gathered)]
+    streams = [_parse_forks(one, cpu) for cpu, one in enumerate(gathered)]
     for time, cpu, which, parent, child, flags in heapq.merge(*streams, key=lambda e: e[:1]):
         while waiting is not None and waiting.time <= time:
             group[waiting.tid] = waiting.tgid, waiting.namespace

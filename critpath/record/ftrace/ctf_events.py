@@ -137,11 +137,11 @@ class _Compiler:
         """Add one field of the format file."""
         name = self._renamed.get(field.name, field.name)
         if field.located:
-            self._located(field, name)
+            self._add_located(field, name)
         elif field.size == 0:
-            self._rest(field, name)
+            self._add_rest(field, name)
         elif field.array is not None or field.size not in {1, 2, 4, 8}:
-            self._array(field, name)
+            self._add_array(field, name)
         elif name in PRIORITIES and field.size == 4 and self.name.startswith("sched_"):
             self.fields.append(declare_integer(name, 4, signed=True))
             self.steps.append((Step.ADD32, field.offset, -MAX_RT_PRIO, 0))
@@ -153,9 +153,9 @@ class _Compiler:
             self.fields.append(declare_integer(name, size, signed=signed, base=base))
             self.copy(field.offset, size)
         if self.name == "sched_process_fork" and field.size == 4:
-            self._fork(field.name)
+            self._add_fork(field.name)
 
-    def _fork(self, field: str) -> None:
+    def _add_fork(self, field: str) -> None:
         """Add the fields that LTTng has for both sides of a fork and ftrace lacks."""
         for offset, side in ((0, "parent"), (8, "child")):
             if field == f"{side}_pid":
@@ -163,11 +163,11 @@ class _Compiler:
                 self.fields.append(declare_integer(f"{side}_ns_inum", 4, signed=False))
                 self.steps.append((Step.BESIDE, offset, 8, 0))
 
-    def _located(self, field: FormatField, name: str) -> None:
+    def _add_located(self, field: FormatField, name: str) -> None:
         base = field.offset + field.size if field.located == "rel" else 0
         if field.type not in _TEXT:
             element = _ELEMENT.get(field.type, 8 if field.type.endswith("long") else 1)
-            self._sequence(name, element, signed=field.signed)
+            self._add_sequence(name, element, signed=field.signed)
             self.steps.append((Step.SEQUENCE_AT, field.offset, base, element))
         elif name.endswith("comm") and self.name.startswith("sched_process_"):
             self.fields.append(declare_characters(name, 16))
@@ -176,21 +176,21 @@ class _Compiler:
             self.fields.append(f"string _{name};")
             self.steps.append((Step.TEXT_AT, field.offset, base, 0))
 
-    def _sequence(self, name: str, element: int, *, signed: bool) -> None:
+    def _add_sequence(self, name: str, element: int, *, signed: bool) -> None:
         self.fields.append(declare_integer(f"_{name}_length", 4, signed=False))
         self.fields.append(
             declare_integer(name, element, signed=signed, base=16, suffix=f"[ __{name}_length ]")
         )
 
-    def _rest(self, field: FormatField, name: str) -> None:
+    def _add_rest(self, field: FormatField, name: str) -> None:
         if field.type in _TEXT and self.name in {"print", "bputs"}:
             self.fields.append(f"string _{name};")
             self.steps.append((Step.TEXT_REST, field.offset, 1, 0))
         else:
-            self._sequence(name, 1, signed=False)
+            self._add_sequence(name, 1, signed=False)
             self.steps.append((Step.SEQUENCE_REST, field.offset, 0, 0))
 
-    def _array(self, field: FormatField, name: str) -> None:
+    def _add_array(self, field: FormatField, name: str) -> None:
         if field.type in _TEXT:
             self.fields.append(declare_characters(name, field.size))
         else:
@@ -226,7 +226,7 @@ def compile_event(group: str, form: EventFormat, number: int) -> CtfEventClass:
     )
 
 
-def _output(step: tuple[int, int, int, int]) -> tuple[int, int]:
+def _output_size(step: tuple[int, int, int, int]) -> tuple[int, int]:
     """Return the bytes that a step writes, and 1 if its content comes on top."""
     kind, _, b, c = step
     if kind in {Step.COPY, Step.BESIDE}:
@@ -253,7 +253,7 @@ def compile_programs(classes: Sequence[CtfEventClass]) -> tuple[array[int], arra
         if one.number < 0:
             continue
         starts[one.number] = len(words)
-        outputs = [_output(step) for step in one.steps]
+        outputs = [_output_size(step) for step in one.steps]
         words.extend((one.id, one.need, sum(o[0] for o in outputs), sum(o[1] for o in outputs)))
         for step in one.steps:
             words.extend(step)

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError
 from critpath.record.ftrace.ctf_events import CtfEventClass, declare_characters, declare_integer
+from critpath.record.ftrace.raw import RAW_FORMAT
+from critpath.record.identity import INITIAL_PID_NAMESPACE
 
-RAW_FORMAT: Final = "critpath/raw/1"
 _LARGEST_PAGE: Final = 1 << 27
 _MOST: Final = (1 << 63) - 1
 
@@ -120,7 +121,7 @@ def _load(file: Path) -> Any:
         raise _broken(file, "is not JSON") from error
 
 
-def _whole(file: Path, of: Mapping[str, Any], name: str, *, low: int = 0) -> int:
+def _read_integer(file: Path, of: Mapping[str, Any], name: str, *, low: int = 0) -> int:
     value = of.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= _MOST:
         raise _broken(file, f"{name!r} is not a number as it should be")
@@ -131,7 +132,7 @@ def _mapping(of: Any) -> Mapping[str, Any]:
     return of if isinstance(of, dict) else {}
 
 
-def _threads(file: Path) -> tuple[ThreadState, ...]:
+def _read_threads(file: Path) -> tuple[ThreadState, ...]:
     """Read a statedump; a killed recorder may have left none, or half of one."""
     if not file.exists():
         return ()
@@ -158,7 +159,7 @@ def _threads(file: Path) -> tuple[ThreadState, ...]:
     return tuple(sorted(found, key=lambda t: t.time))
 
 
-def _cgroups(file: Path) -> tuple[Cgroup, ...]:
+def _read_cgroups(file: Path) -> tuple[Cgroup, ...]:
     """Read the processes' control groups; a damaged file counts as missing."""
     try:
         rows = _load(file) if file.exists() else []
@@ -178,7 +179,7 @@ def _cgroups(file: Path) -> tuple[Cgroup, ...]:
     return tuple(sorted(found, key=lambda cgroup: cgroup.time))
 
 
-def _stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
+def _read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
     if not file.exists():
         return None
     try:
@@ -203,28 +204,27 @@ def read_raw(directory: Path) -> RawRecording:
     cpus = about.get("cpus")
     if not isinstance(cpus, list) or not all(isinstance(c, int) and 0 <= c < 1 << 16 for c in cpus):
         raise _broken(file, "'cpus' is not a list of numbers")
-    page_bytes = _whole(file, about, "page_bytes", low=64)
+    page_bytes = _read_integer(file, about, "page_bytes", low=64)
     if page_bytes > _LARGEST_PAGE:
         raise _broken(file, "'page_bytes' is not a size of pages")
     return RawRecording(
         directory=directory,
         session=str(about.get("session", "")),
-        epoch=_whole(file, about, "epoch", low=-_MOST),
+        epoch=_read_integer(file, about, "epoch", low=-_MOST),
         page_bytes=page_bytes,
         cpus=tuple(dict.fromkeys(cpus)),
-        begin=_whole(file, about, "begin"),
-        end=_whole(file, about, "end") if about.get("end") else 0,
+        begin=_read_integer(file, about, "begin"),
+        end=_read_integer(file, about, "end") if about.get("end") else 0,
         host=_mapping(about.get("host")),
         recorder=_mapping(about.get("recorder")),
-        threads=_threads(directory / "statedump.json"),
-        threads_end=_threads(directory / "statedump-end.json"),
-        cgroups=_cgroups(directory / "cgroups.json"),
-        stats=_stats(directory / "stats.json"),
+        threads=_read_threads(directory / "statedump.json"),
+        threads_end=_read_threads(directory / "statedump-end.json"),
+        cgroups=_read_cgroups(directory / "cgroups.json"),
+        stats=_read_stats(directory / "stats.json"),
     )
 
 
-# -----------------------------------------------------------------------------
-# Writes the metadata of a CTF 1.8 trace as LTTng's kernel tracer would.
+# Metadata, as LTTng's kernel tracer writes it
 
 
 MAGIC: Final = 0xC1FC1FC1
@@ -308,7 +308,7 @@ struct event_header_{name} {{
 """
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     """Format an env value as TSDL; text can end neither its string nor its line."""
     if isinstance(value, int):
         return str(value)
@@ -343,7 +343,9 @@ def format_metadata(
             uuid=identity,
             clock_uuid=clock,
             epoch=epoch,
-            env="\n".join(f"\t{name} = {_value(value)};" for name, value in environment.items()),
+            env="\n".join(
+                f"\t{name} = {_format_value(value)};" for name, value in environment.items()
+            ),
         ),
         *(_CLOCKS.format(bits, align) for bits, align in ((27, 1), (32, 8), (64, 8))),
         _CONTEXT,
@@ -370,12 +372,8 @@ def packet_header(identity: uuid.UUID, instance: int) -> bytes:
     return struct.pack("<I16sIQ", MAGIC, identity.bytes, 0, instance)
 
 
-# -----------------------------------------------------------------------------
-# Writes the threads that were there at the start as LTTng's statedump events.
+# Statedump: the threads at the start, as LTTng's events
 
-
-# The kernel's own number of the first pid namespace (PROC_PID_INIT_INO).
-FIRST_NAMESPACE: Final = 0xEFFFFFFC
 
 _FIELDS: Final = (
     *(
@@ -422,15 +420,15 @@ def statedump_classes(first: int, *, cgroups: bool = False) -> tuple[CtfEventCla
     )
 
 
-def _virtual(thread: ThreadState) -> tuple[int, int, int, int]:
+def _namespace_ids(thread: ThreadState) -> tuple[int, int, int, int]:
     """Return vtid, vpid, vppid and the level of a thread's namespace; 0 where unknown."""
-    if thread.namespace == FIRST_NAMESPACE:
+    if thread.namespace == INITIAL_PID_NAMESPACE:
         return thread.tid, thread.tgid, thread.ppid, 0
     return 0, 0, 0, int(thread.namespace != 0)
 
 
-def _fields(thread: ThreadState) -> bytes:
-    vtid, vpid, vppid, level = _virtual(thread)
+def _pack_thread(thread: ThreadState) -> bytes:
+    vtid, vpid, vppid, level = _namespace_ids(thread)
     comm = thread.comm
     if thread.kernel and comm.startswith("kworker/"):
         # /proc adds what the worker last did, which is no part of its name in events.
@@ -444,7 +442,7 @@ def _fields(thread: ThreadState) -> bytes:
     )
 
 
-def _header(number: int, time: int, *, large: bool) -> bytes:
+def _pack_header(number: int, time: int, *, large: bool) -> bytes:
     """Return an event's header with its full time, and an empty context."""
     mark = b"\xff\xff" if large else b"\x1f"
     return mark + struct.pack("<IQiB", number, time, 0, 0)
@@ -475,17 +473,17 @@ def statedump_packet(
     """
     large = count > COMPACT_IDS
     start, process, end, *group = classes
-    events = [_header(start.id, threads[0].time, large=large)]
+    events = [_pack_header(start.id, threads[0].time, large=large)]
     for thread in threads:
-        events.append(_header(process.id, thread.time, large=large))
-        events.append(_fields(thread))
+        events.append(_pack_header(process.id, thread.time, large=large))
+        events.append(_pack_thread(thread))
     last = threads[-1].time
     for cgroup in cgroups:
         last = max(last, cgroup.time)
         path = cgroup.path.encode("utf-8", "replace").partition(b"\0")[0]
-        events.append(_header(group[0].id, last, large=large))
+        events.append(_pack_header(group[0].id, last, large=large))
         events.append(struct.pack("<ii", cgroup.tgid, cgroup.hierarchy) + path + b"\0")
-    events.append(_header(end.id, last, large=large))
+    events.append(_pack_header(end.id, last, large=large))
     body = b"".join(events)
     bits = 8 * (len(header) + 52 + len(body))
     yield header

@@ -121,8 +121,7 @@ def lttng_name(group: str, event: str) -> str:
     return event
 
 
-# -----------------------------------------------------------------------------
-# Which of the kernel's events a profile stands for.
+# The kernel's events that a profile selects
 
 
 SWITCH: Final = "sched/sched_switch"
@@ -165,14 +164,14 @@ def select_events(profile: ProfileEvents, available: Collection[str]) -> EventSe
     found: set[str] = set()
     missing = []
     for rule in profile.tracepoints:
-        events = [e for name in _matching(named, rule) for e in named[name]]
+        events = [e for name in _match_rule(named, rule) for e in named[name]]
         events += [e for e in LTTNG_NAMES.get(rule, ()) if e in kernel]
         found.update(events)
-        if not events and not _without_kernel(rule):
+        if not events and not _needs_no_event(rule):
             missing.append(rule)
     for rule in profile.syscalls:
         calls = [f"{SYSCALLS}/sys_{side}_{rule}" for side in ("enter", "exit")]
-        events = [e for call in calls for e in _matching(kernel, call)]
+        events = [e for call in calls for e in _match_rule(kernel, call)]
         found.update(events)
         if not events:
             missing.append(f"system call {rule}")
@@ -200,13 +199,13 @@ def abbreviate_groups(events: Iterable[str], available: Iterable[str]) -> list[s
     return found
 
 
-def _matching(names: Iterable[str], rule: str) -> list[str]:
+def _match_rule(names: Iterable[str], rule: str) -> list[str]:
     """Return the names that match a rule."""
     if "*" not in rule:
         return [rule] if rule in names else []
     return [name for name in names if fnmatchcase(name, rule)]
 
 
-def _without_kernel(rule: str) -> bool:
+def _needs_no_event(rule: str) -> bool:
     """Return whether the converter makes an event itself, or a marker takes its place."""
     return rule.startswith("lttng_") or LTTNG_NAMES.get(rule) == ()

@@ -49,7 +49,7 @@ def missing_requirements(settings: RecorderSettings | None = None) -> list[Requi
         if root is None:
             return found
     if not os.access(root / "instances", os.W_OK | os.X_OK, effective_ids=True):
-        found.append(_refused(root))
+        found.append(_unwritable(root))
         return found
     return found + _kernel(root)
 
@@ -130,7 +130,7 @@ def _unmounted(*, mount: bool) -> list[Requirement]:
     return []
 
 
-def _refused(root: Path) -> Requirement:
+def _unwritable(root: Path) -> Requirement:
     if os.geteuid() != 0:
         return Requirement("root", f"only root may use {root}", _ROOT)
     if not (root / "instances").is_dir():

@@ -125,18 +125,6 @@ def write_stats(raw: Path, stats: Mapping[int, Mapping[str, int]]) -> None:
     write_json(raw / _STATS, {str(cpu): counts for cpu, counts in sorted(stats.items())})
 
 
-def read_stats(raw: Path) -> dict[int, dict[str, int]] | None:
-    """Read ``stats.json``, None if the recorder was killed before it wrote it."""
-    try:
-        document = json.loads((raw / _STATS).read_text(encoding="utf-8"))
-        return {
-            int(cpu): {name: int(count) for name, count in counts.items()}
-            for cpu, counts in document.items()
-        }
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        return None
-
-
 def copy_descriptions(instance: Instance, raw: Path, events: Iterable[str]) -> None:
     """Copy the kernel's descriptions of a page and of the events in it."""
     for name in ("header_page", "header_event"):

@@ -27,7 +27,13 @@ from critpath.record.ftrace.events import SWITCH, EventSelection, abbreviate_gro
 from critpath.record.ftrace.preflight import CLOCK, buffer_bytes, missing_requirements
 from critpath.record.ftrace.tracefs import Instance, scan_threads
 from critpath.record.profiles import profile_events
-from critpath.record.recorder import Recorder, RecorderResult, RecorderSettings, UnfinishedError
+from critpath.record.recorder import (
+    TRACE,
+    Recorder,
+    RecorderResult,
+    RecorderSettings,
+    UnfinishedError,
+)
 from critpath_marks.channels import DESCRIPTOR, MARKER
 
 __all__ = [
@@ -91,7 +97,7 @@ class FtraceRecorder:
         try:
             return self._start()
         except BaseException as error:
-            # The first failure is the one to tell.
+            # The first failure is the one to raise.
             with contextlib.suppress(CritpathError, OSError):
                 self.abort()
             if isinstance(error, OSError):
@@ -100,7 +106,7 @@ class FtraceRecorder:
 
     def environment(self) -> Mapping[str, str]:
         """Return where a command writes its markers: a path for root, and a descriptor."""
-        instance = self._running()
+        instance = self._active_instance()
         return {
             MARKER: str(instance.path / "trace_marker"),
             DESCRIPTOR: str(self._marker),
@@ -118,12 +124,12 @@ class FtraceRecorder:
         try:
             return self._stop()
         except Exception as error:
-            raise self._unfinished(error) from error
+            raise self._keep_unfinished(error) from error
         except BaseException:
             self.abort()
             raise
 
-    def finish(self, tell: Callable[[str], None]) -> RecorderResult:
+    def finish(self, report: Callable[[str], None]) -> RecorderResult:
         """Remove the instance and convert what was recorded into ``trace/``.
 
         Raises UnfinishedError if that fails, for example for lack of space; ``raw/`` then
@@ -132,9 +138,9 @@ class FtraceRecorder:
         failure = self.failure
         try:
             self._remove_instance()
-            converted = convert(self._raw, self._settings.write_directory / TRACE, tell)
+            converted = convert(self._raw, self._settings.write_directory / TRACE, report)
         except Exception as error:
-            raise self._unfinished(error) from error
+            raise self._keep_unfinished(error) from error
         except BaseException:
             self.abort()
             raise
@@ -159,8 +165,6 @@ class FtraceRecorder:
             self._take_down()
         finally:
             raws.discard_raw(self._settings.write_directory, keep=self._settings.keep_raw)
-
-    # ------------------------------------------------------------------------ steps
 
     def _start(self) -> int:
         profile = profile_events(self._settings.profile)
@@ -252,7 +256,7 @@ class FtraceRecorder:
                 self._instance.write("tracing_on", "0")
 
     def _stop(self) -> int:
-        instance, drain = self._running(), self._drain
+        instance, drain = self._active_instance(), self._drain
         end = self._ended or time.monotonic_ns()
         instance.write("tracing_on", "0")
         # An event that is just being written is in the buffer by then.
@@ -270,7 +274,7 @@ class FtraceRecorder:
         raws.write_json(self._raw / "statedump-end.json", scan_threads())
         return end
 
-    def _unfinished(self, error: Exception) -> UnfinishedError:
+    def _keep_unfinished(self, error: Exception) -> UnfinishedError:
         """Take everything down but the raw data, from which a trace can be made later."""
         wrong = self.failure or error
         with contextlib.suppress(CritpathError, OSError):  # an instance that is busy is turned off
@@ -278,8 +282,8 @@ class FtraceRecorder:
         if isinstance(wrong, OSError):
             wrong = _unwritable(self._raw, wrong)
         elif not isinstance(wrong, CritpathError):
-            said = f"{type(wrong).__name__}: {wrong}"
-            wrong = CritpathError(f"no trace could be made ({said})", "report this")
+            text = f"{type(wrong).__name__}: {wrong}"
+            wrong = CritpathError(f"no trace could be made ({text})", "report this")
         return UnfinishedError(wrong.what, wrong.do, self._ended)
 
     def _take_down(self) -> None:
@@ -289,14 +293,14 @@ class FtraceRecorder:
                 self._instance.write("tracing_on", "0")
         if self._drain is not None:
             self._drain.abandon()
-        self._let_go()
+        self._close_files()
         if self._instance is not None:
             instance, self._instance = self._instance, None
             instance.remove()
 
     def _remove_instance(self) -> None:
         """Remove the instance before converting: it costs the machine memory and time."""
-        self._let_go()
+        self._close_files()
         if self._instance is None:
             return
         instance, self._instance = self._instance, None
@@ -306,7 +310,7 @@ class FtraceRecorder:
             # What the command left running holds the marker: no reason to lose a trace.
             self._warnings.append(f"{error.what} ({error.do})")
 
-    def _let_go(self) -> None:
+    def _close_files(self) -> None:
         """Close what keeps the instance busy, and dismiss its watchdog."""
         watch, self._watch = self._watch, None
         if watch is not None:
@@ -315,7 +319,7 @@ class FtraceRecorder:
         if marker >= 0:
             os.close(marker)
 
-    def _running(self) -> Instance:
+    def _active_instance(self) -> Instance:
         if self._instance is None:
             raise RuntimeError("the recorder was not started")
         return self._instance
@@ -351,23 +355,22 @@ def _unwritable(raw: Path, error: OSError) -> CritpathError:
     )
 
 
-# -----------------------------------------------------------------------------
-# Which control groups every process is in, from /proc: a trace only tells of moves.
+# Control groups at the start, from /proc; a trace has moves only
 
 
 # ns, process, number of the hierarchy, path.
-Row = tuple[int, int, int, str]
+CgroupRow = tuple[int, int, int, str]
 
 _UNIFIED: Final = 0  # number of version 2's one hierarchy
 
 
-def scan_cgroups() -> list[Row]:
+def scan_cgroups() -> list[CgroupRow]:
     """Return a row for every process and hierarchy.
 
     Roots of version 1's hierarchies, in which most processes are, are left out.  The
     hierarchy's number is that of `cgroup_attach_task`'s ``dst_root``.
     """
-    rows: list[Row] = []
+    rows: list[CgroupRow] = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - no object per process: this is timed
         if not name.isdecimal():
             continue
@@ -386,11 +389,10 @@ def scan_cgroups() -> list[Row]:
     return rows
 
 
-# -----------------------------------------------------------------------------
-# Turns tracing off when its recorder is killed.
+# Turning tracing off when the recorder is killed
 
 
-# Waits in the instance's directory for a line, or for the end of whoever could write one.
+# Waits in the instance's directory for a line, or for the end of the process that writes it.
 # The buffers stay: what is in them belongs to the recording.
 _SCRIPT: Final = "trap '' HUP INT QUIT TERM; read -r _ && exit; echo 0 >tracing_on; : >set_event"
 _PATIENCE: Final = 5.0  # s
@@ -427,17 +429,15 @@ class TracingWatchdog:
             process.wait()
 
 
-# -----------------------------------------------------------------------------
-# Makes a trace of the raw data that a recorder left when it was killed.
+# Finishing the recording of a killed recorder
 
 
-TRACE: Final = "trace"
 FORMAT: Final = "ctf-1.8"
 
 _CONTEXTS: Final = ("tid", "common_flags")
 
 
-def finish_killed(directory: Path, tell: Callable[[str], None]) -> RecorderResult | None:
+def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderResult | None:
     """Convert what a dead recorder left in ``raw/`` into ``trace/``.
 
     Returns None where recording had not begun.  Raises CritpathError, and changes nothing,
@@ -467,7 +467,7 @@ def finish_killed(directory: Path, tell: Callable[[str], None]) -> RecorderResul
         # Killed between the trace and its end: the same trace is made again.
         shutil.rmtree(trace)
     raws.free_reserved_space(raw)
-    converted = convert(raw, trace, tell)
+    converted = convert(raw, trace, report)
     return RecorderResult(
         loss=converted.loss,
         facts=recorder_facts(description, converted),

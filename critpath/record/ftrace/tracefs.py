@@ -111,7 +111,7 @@ class Instance:
         try:
             home = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise _refused("open", place, error) from None
+            raise _refusal("open", place, error) from None
         return cls(place / name, home)
 
     @classmethod
@@ -124,7 +124,7 @@ class Instance:
         try:
             self._place.mkdir()
         except OSError as error:
-            raise _refused("make", self.path, error) from None
+            raise _refusal("make", self.path, error) from None
 
     def read(self, name: str) -> str:
         """Return the text of a file."""
@@ -135,7 +135,7 @@ class Instance:
         try:
             return (self._place / name).read_bytes()
         except OSError as error:
-            raise _refused("read", self.path / name, error) from None
+            raise _refusal("read", self.path / name, error) from None
 
     def write(self, name: str, value: str) -> None:
         """Write a setting; raises CritpathError, with what to do, if the kernel refuses."""
@@ -200,7 +200,7 @@ class Instance:
                 if error.errno == errno.ENODEV:  # somebody else removes it just now
                     return
                 if error.errno != errno.EBUSY:
-                    raise _refused("remove", self.path, error) from None
+                    raise _refusal("remove", self.path, error) from None
                 if attempt == 0:
                     self.turn_off()
                     _close_own(self.path)
@@ -225,7 +225,7 @@ class Instance:
         try:
             return os.open(self._place / name, flags | os.O_CLOEXEC)
         except OSError as error:
-            raise _refused("open", self.path / name, error) from None
+            raise _refusal("open", self.path / name, error) from None
 
     def _write(self, name: str, values: Iterable[str], flags: int) -> None:
         descriptor = self.open(name, flags)
@@ -233,7 +233,7 @@ class Instance:
             for value in values:
                 os.write(descriptor, f"{value}\n".encode())
         except OSError as error:
-            raise _refused(f"write {value!r} to", self.path / name, error) from None
+            raise _refusal(f"write {value!r} to", self.path / name, error) from None
         finally:
             os.close(descriptor)
 
@@ -250,7 +250,7 @@ def parse_stats(text: str) -> dict[str, int]:
 
 def find_holders(path: Path) -> list[str]:
     """Return the processes that hold a file of an instance open."""
-    inside = _inside(path)
+    inside = _path_fragment(path)
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -265,36 +265,35 @@ def _close_own(path: Path) -> None:
 
     An exception that a signal raises just after an open leaks the descriptor.
     """
-    inside = _inside(path)
+    inside = _path_fragment(path)
     for link in list(Path("/proc/self/fd").iterdir()):
         with contextlib.suppress(OSError):
             if inside in str(link.readlink()):
                 os.close(int(link.name))
 
 
-def _inside(path: Path) -> str:
+def _path_fragment(path: Path) -> str:
     """Return the part that the paths of all files of an instance share, mounted or not."""
     return f"/instances/{path.name}/"
 
 
-def _refused(what: str, path: Path, error: OSError) -> CritpathError:
+def _refusal(what: str, path: Path, error: OSError) -> CritpathError:
     return CritpathError(
         f"cannot {what} {path}: {error.strerror}", _DO.get(error.errno or 0, _DO_ELSE)
     )
 
 
-# -----------------------------------------------------------------------------
-# Every thread there is, from /proc: who runs before the trace's first event.
+# Threads at the start, from /proc
 
 
 # One thread: ns, tid, tgid, ppid, comm, state, cpu, kernel thread (0 or 1), pid namespace.
-Row = tuple[int, int, int, int, str, str, int, int, int]
+ThreadRow = tuple[int, int, int, int, str, str, int, int, int]
 
 _KERNEL_THREAD: Final = 0x0020_0000  # PF_KTHREAD, include/linux/sched.h
 _COMM_BYTES: Final = 15
 
 
-def scan_threads() -> list[Row]:
+def scan_threads() -> list[ThreadRow]:
     """Return a row for every thread; one that exits meanwhile is left out.
 
     Returns
@@ -304,7 +303,7 @@ def scan_threads() -> list[Row]:
         (as the kernel's events have it), ``state`` (a letter), ``cpu`` (last), ``1`` for a
         kernel thread, inode of its pid namespace (0 for kernel threads, or if unknown).
     """
-    rows: list[Row] = []
+    rows: list[ThreadRow] = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - no object per thread: this is timed
         if not name.isdecimal():
             continue
@@ -317,7 +316,7 @@ def scan_threads() -> list[Row]:
             try:
                 with open(f"/proc/{name}/task/{tid}/stat", "rb") as stream:  # noqa: PTH123 - as above
                     text = stream.read()
-                row = _row(text, int(tid), int(name))
+                row = _parse_stat(text, int(tid), int(name))
             except (OSError, ValueError, IndexError):
                 continue
             if row[7] == 0:
@@ -327,7 +326,7 @@ def scan_threads() -> list[Row]:
     return rows
 
 
-def _row(text: bytes, tid: int, tgid: int) -> Row:
+def _parse_stat(text: bytes, tid: int, tgid: int) -> ThreadRow:
     # The name may hold brackets and spaces: the last bracket is the one that counts.
     before, _, after = text.rpartition(b")")
     comm = before.partition(b"(")[2]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.record.identity import SESSION_VARIABLE
+from critpath.record.identity import SESSION_VARIABLE, is_dead_session
 from critpath.record.lttng.program import is_reachable, list_sessions, trusted_program
 from critpath.units import safe_text
 from critpath_marks.sessions import owner_of, start_time
@@ -41,7 +41,7 @@ def start_daemon(session: str) -> int:
     """
     environment = {**os.environ, DAEMON_VARIABLE: session}
     environment.pop(SESSION_VARIABLE, None)
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as stderr:
         try:
             program = trusted_program(_PROGRAM)
             if program is None:
@@ -53,7 +53,7 @@ def start_daemon(session: str) -> int:
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, said.fileno(), 2),
+                    (os.POSIX_SPAWN_DUP2, stderr.fileno(), 2),
                 ],
                 setsid=True,
                 # Whoever records has signals blocked, and a daemon that inherits that
@@ -67,18 +67,18 @@ def start_daemon(session: str) -> int:
             ) from None
         deadline = time.monotonic() + _START_LIMIT
         try:
-            while _lives(pid) and time.monotonic() < deadline:
+            while _is_alive(pid) and time.monotonic() < deadline:
                 if is_reachable():
                     return pid
                 time.sleep(_POLL)
         except BaseException:
-            _end(pid)
+            _terminate(pid)
             raise
-        ended = not _lives(pid)
+        ended = not _is_alive(pid)
         if not ended:
-            _end(pid)
-        said.seek(0)
-        lines = said.read().decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+            _terminate(pid)
+        stderr.seek(0)
+        lines = stderr.read().decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
     # Another one may have been quicker: two recordings begun at the same moment.
     if ended and is_reachable():
         return 0
@@ -120,22 +120,21 @@ def end_daemon(pid: int) -> bool:
     with contextlib.suppress(CritpathError):
         if list_sessions():
             return False
-    _end(pid)
+    _terminate(pid)
     return True
 
 
 def end_unused_daemons(mine: str = "") -> None:
     """End our daemons that are not needed: those of ``mine``, and of dead recorders."""
     for pid, name in find_own_daemons():
-        owner = owner_of(name)
-        if name == mine or (owner is not None and owner.is_gone() is True):
+        if name == mine or is_dead_session(name):
             end_daemon(pid)
 
 
-def _end(pid: int) -> None:
+def _terminate(pid: int) -> None:
     """End a daemon by SIGTERM, which also ends its consumer daemons; then by SIGKILL."""
     started = start_time(pid)
-    members = [pid, *_session_of(pid)]
+    members = [pid, *_session_members(pid)]
     for number, whom in ((signal.SIGTERM, [pid]), (signal.SIGKILL, members)):
         for one in whom:
             try:
@@ -148,13 +147,13 @@ def _end(pid: int) -> None:
                 ) from None
         deadline = time.monotonic() + _STOP_LIMIT
         while time.monotonic() < deadline:
-            if not _lives(pid, started):
+            if not _is_alive(pid, started):
                 return
             time.sleep(_POLL)
     raise CritpathError(f"the session daemon {pid} does not end", f"sudo kill -9 {pid}")
 
 
-def _lives(pid: int, started: int = 0) -> bool:
+def _is_alive(pid: int, started: int = 0) -> bool:
     """Return whether a process lives; collect it if it is a dead child of ours."""
     found = start_time(pid)
     if found != 0 and found == (started or found):
@@ -164,7 +163,7 @@ def _lives(pid: int, started: int = 0) -> bool:
     return False
 
 
-def _session_of(leader: int) -> list[int]:
+def _session_members(leader: int) -> list[int]:
     """Return the other processes of the session (setsid) that a daemon leads."""
     found = []
     for entry in Path("/proc").iterdir():

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from critpath.record.identity import INITIAL_PID_NAMESPACE
 from critpath.record.lttng import program
 from critpath.record.recorder import Requirement
 from critpath_marks.sessions import pid_namespace
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from critpath.record.recorder import RecorderSettings
 
 _GROUP: Final = "tracing"
-_INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC  # PROC_PID_INIT_INO
 _CAP_SYS_MODULE: Final = 16
 
 
@@ -52,7 +52,7 @@ def _is_reachable() -> bool:
 
 def _rights(*, daemon: bool, loaded: bool) -> list[Requirement]:
     """Return what keeps this user from the tracer."""
-    inside = pid_namespace() not in {0, _INITIAL_PID_NAMESPACE}
+    inside = pid_namespace() not in {0, INITIAL_PID_NAMESPACE}
     if os.geteuid() == 0:
         if not loaded and not daemon and not _may_load_modules():
             where = "this container" if inside else "this process"

@@ -20,9 +20,9 @@ _NO_DAEMON: Final = "no session daemon"
 class LttngError(CritpathError):
     """`lttng` failed; ``reason`` is the last line that it printed."""
 
-    def __init__(self, what: str, do: str, said: str) -> None:
+    def __init__(self, what: str, do: str, reason: str) -> None:
         super().__init__(what, do)
-        self.reason = said
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def run_lttng(*arguments: str, limit: float = LIMIT) -> str:
     if done.returncode == 0:
         return done.stdout.decode("utf-8", "replace")
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    said = safe_text(lines[-1].removeprefix("Error: ")) if lines else f"exit {done.returncode}"
-    raise LttngError(f"{shown} failed: {said}", "critpath doctor", said)
+    reason = safe_text(lines[-1].removeprefix("Error: ")) if lines else f"exit {done.returncode}"
+    raise LttngError(f"{shown} failed: {reason}", "critpath doctor", reason)
 
 
 def _missing() -> LttngError:
@@ -181,8 +181,7 @@ def _number(channel: ET.Element, name: str) -> int:
         return 0
 
 
-# -----------------------------------------------------------------------------
-# Finds the programs that critpath runs as root: only those that nobody else can exchange.
+# Programs that root may run: only those that no other user can exchange
 
 
 def trusted_program(name: str) -> str | None:
@@ -196,21 +195,25 @@ def trusted_program(name: str) -> str | None:
         if not Path(place).is_absolute():
             continue
         path = Path(place, name)
-        if path.is_file() and os.access(path, os.X_OK) and (os.geteuid() or _is_roots(path)):
+        if (
+            path.is_file()
+            and os.access(path, os.X_OK)
+            and (os.geteuid() or _is_controlled_by_root(path))
+        ):
             return str(path)
     return None
 
 
-def _is_roots(path: Path) -> bool:
+def _is_controlled_by_root(path: Path) -> bool:
     """Return whether only root controls where a name leads, both as named and resolved."""
     try:
         real = path.resolve(strict=True)
-        return all(map(_is_kept, {path.parent, *path.parent.parents, real, *real.parents}))
+        return all(map(_only_root_writes, {path.parent, *path.parent.parents, real, *real.parents}))
     except (OSError, RuntimeError):  # a loop of links
         return False
 
 
-def _is_kept(path: Path) -> bool:
+def _only_root_writes(path: Path) -> bool:
     status = path.stat()
     sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     others = stat.S_IWOTH | (stat.S_IWGRP if status.st_gid else 0)

@@ -20,6 +20,7 @@ from xml.etree import ElementTree as ET
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.model import CpuLoss
 from critpath.record.dirfd import path_for_children
+from critpath.record.identity import is_dead_session
 from critpath.record.lttng import program
 from critpath.record.lttng.daemon import (
     end_daemon,
@@ -36,11 +37,10 @@ from critpath.record.lttng.program import (
     list_sessions,
     run_lttng,
 )
+from critpath.record.manifests import read_manifest
 from critpath.record.profiles import profile_path
-from critpath.record.reading import read_manifest
-from critpath.record.recorder import Leftover, RecorderResult, UnfinishedError
+from critpath.record.recorder import TRACE, Leftover, RecorderResult, UnfinishedError
 from critpath_marks.channels import RECORDER
-from critpath_marks.sessions import owner_of
 
 if TYPE_CHECKING:
     from critpath.record.recorder import Recorder, RecorderSettings
@@ -69,7 +69,7 @@ class LttngRecorder:
 
     def __init__(self, settings: RecorderSettings) -> None:
         self._settings = settings
-        self._output = (settings.directory / "trace").absolute()
+        self._output = (settings.directory / TRACE).absolute()
         self._file: SessionFile | None = None
         self._version = self._modules = ""
         self._agent = self._made = False
@@ -116,7 +116,7 @@ class LttngRecorder:
             end = time.monotonic_ns()
             warning = stop_session(self._settings.session)
         except CritpathError as error:
-            raise self._unfinished(error) from error
+            raise self._keep_unfinished(error) from error
         except BaseException:
             with contextlib.suppress(CritpathError):
                 self.abort()
@@ -125,16 +125,16 @@ class LttngRecorder:
             self._warnings.append(warning)
         return end
 
-    def finish(self, tell: Callable[[str], None]) -> RecorderResult:
+    def finish(self, report: Callable[[str], None]) -> RecorderResult:
         """Read the counts, destroy the session and check that there is a trace."""
         try:
-            tell("reading LTTng's counts")
+            report("reading LTTng's counts")
             counted = program.list_channels(self._settings.session)
             destroy_session(self._settings.session)
             self._made = False
             self._end_daemons()
         except CritpathError as error:
-            raise self._unfinished(error) from error
+            raise self._keep_unfinished(error) from error
         except BaseException:
             with contextlib.suppress(CritpathError):
                 self.abort()
@@ -149,7 +149,7 @@ class LttngRecorder:
             warnings=tuple(self._warnings),
         )
 
-    def _unfinished(self, error: CritpathError) -> UnfinishedError:
+    def _keep_unfinished(self, error: CritpathError) -> UnfinishedError:
         """Destroy the session at once, and keep what LTTng has written."""
         with contextlib.suppress(CritpathError):
             self.abort()
@@ -166,7 +166,7 @@ class LttngRecorder:
 
     def _start_daemon(self) -> None:
         if os.geteuid() != 0:
-            raise _in_the_way()
+            raise _unavailable()
         start_daemon(self._settings.session)
 
     def _load(self) -> None:
@@ -175,7 +175,7 @@ class LttngRecorder:
         try:
             available = program.list_kernel_events()
         except program.LttngError as error:
-            raise _in_the_way(error.reason) from None
+            raise _unavailable(error.reason) from None
         self._file = make_session_file(
             self._settings,
             self._output,
@@ -248,13 +248,13 @@ class LttngRecorder:
         }
 
 
-def _in_the_way(said: str = "no session daemon") -> CritpathError:
+def _unavailable(reason: str = "no session daemon") -> CritpathError:
     """Return an error that says why the kernel tracer is unavailable."""
     for obstacle in missing_requirements(None):
         if obstacle.fatal:
             return CritpathError(obstacle.what, obstacle.do)
     return CritpathError(
-        f"LTTng's kernel tracer is not available: {said}",
+        f"LTTng's kernel tracer is not available: {reason}",
         "sudo modprobe lttng-tracer; if that fails, sudo dmesg tells why",
     )
 
@@ -276,15 +276,14 @@ def _trace_format(metadata: Path) -> str:
     return "ctf-2" if head[:1] in {b"\x1e", b"{"} else "ctf-1.8"
 
 
-# -----------------------------------------------------------------------------
-# Ends a session so that its trace is whole, and reads back what was lost.
+# Ending sessions, our own and those of killed recorders
 
 
 DATA_LIMIT: Final = 120.0  # seconds the consumer daemon may take to write what is left
 
 # What was lost by sessions that this process ended for dead recorders: LTTng forgets it
 # with the session, and the manifest is written afterwards.
-_ended: Final[dict[str, tuple[CpuLoss, ...]]] = {}
+_losses: Final[dict[str, tuple[CpuLoss, ...]]] = {}
 
 
 def stop_session(session: str, limit: float = DATA_LIMIT) -> str:
@@ -331,40 +330,39 @@ def end_session(session: str) -> None:
     """Stop and destroy the session of a dead recorder, which makes its trace readable."""
     stop_session(session)
     with contextlib.suppress(CritpathError):
-        _ended[session] = sum_losses(list_channels(session))
+        _losses[session] = sum_losses(list_channels(session))
     destroy_session(session)
 
 
-def finish_killed(directory: Path, tell: Callable[[str], None]) -> RecorderResult:
+def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderResult:
     """Finish the recording of a recorder that was killed.
 
     LTTng's consumer daemon went on writing: the trace is complete once its session is ended,
     here or by `find_leftovers` before.  Raises CritpathError if that fails.
     """
-    place = (directory / "trace").absolute()
-    session = _session(directory)
+    place = (directory / TRACE).absolute()
+    session = _read_session(directory)
     there: dict[str, str] = {}
     if is_installed():
         with contextlib.suppress(LttngError):  # no daemon: no session
             there = list_sessions()
     if session in there:
-        owner = owner_of(session)
-        if owner is None or owner.is_gone() is not True:
+        if not is_dead_session(session):
             raise CritpathError(
                 f"the session {session} still records into {directory}",
                 "end its recorder first",
             )
-        tell("ending its LTTng session")
+        report("ending its LTTng session")
         end_session(session)
         end_unused_daemons()
     if not (place / "kernel" / "metadata").is_file():
         raise CritpathError(f"no trace in {place}", "nothing was recorded: remove it")
-    if session not in _ended:
+    if session not in _losses:
         return RecorderResult(
             facts={"name": "lttng"},
             warnings=("LTTng's count of discarded events is lost: the trace's own marks tell",),
         )
-    return RecorderResult(loss=_ended[session], facts={"name": "lttng"})
+    return RecorderResult(loss=_losses[session], facts={"name": "lttng"})
 
 
 def find_leftovers() -> list[Leftover]:
@@ -376,19 +374,14 @@ def find_leftovers() -> list[Leftover]:
         found += [
             Leftover("session", name, name, partial(end_session, name))
             for name in list_sessions()
-            if _dead(name)
+            if is_dead_session(name)
         ]
     found += [
         Leftover("daemon", str(pid), name, partial(_end_daemon, pid))
         for pid, name in find_own_daemons()
-        if _dead(name)
+        if is_dead_session(name)
     ]
     return found
-
-
-def _dead(session: str) -> bool:
-    owner = owner_of(session)
-    return owner is not None and owner.is_gone() is True
 
 
 def _end_daemon(pid: int) -> None:
@@ -399,7 +392,7 @@ def _end_daemon(pid: int) -> None:
         )
 
 
-def _session(directory: Path) -> str:
+def _read_session(directory: Path) -> str:
     """Return the session that a recording's manifest names, "" if it has none."""
     try:
         return read_manifest(directory).session
@@ -407,8 +400,7 @@ def _session(directory: Path) -> str:
         return ""
 
 
-# -----------------------------------------------------------------------------
-# Makes the session file that `lttng load` gets: a profile with its name filled in.
+# The session file that `lttng load` gets
 
 
 # What a session file's schema does not know, `lttng add-context` still does.
@@ -481,17 +473,17 @@ def make_session_file(
         )
     parser = ET.XMLParser(target=ET.TreeBuilder(insert_pis=True))  # noqa: S314 - our own file
     root = ET.fromstring(place.read_bytes(), parser)  # noqa: S314 - our own file
-    session = _child(root, "session")
-    _child(session, "name").text = settings.session
+    session = _find_child(root, "session")
+    _find_child(session, "name").text = settings.session
     if formats:
         ET.SubElement(session, "trace_format").text = _TRACE_FORMATS[settings.trace_format]
     consumer = ET.SubElement(ET.SubElement(session, "output"), "consumer_output")
     ET.SubElement(consumer, "enabled").text = "true"
     ET.SubElement(ET.SubElement(consumer, "destination"), "path").text = str(output)
-    channel = _child(session, "domains/domain/channels/channel")
-    events, missing = _keep(_child(channel, "events"), available)
-    bytes_per_cpu = _size(channel, settings.buffer_bytes)
-    contexts = _child(channel, "contexts")
+    channel = _find_child(session, "domains/domain/channels/channel")
+    events, missing = _remove_missing(_find_child(channel, "events"), available)
+    bytes_per_cpu = _set_buffer_size(channel, settings.buffer_bytes)
+    contexts = _find_child(channel, "contexts")
     added = [
         words[1]
         for element in contexts
@@ -501,7 +493,7 @@ def make_session_file(
     ]
     return SessionFile(
         text='<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode"),
-        channel=_child(channel, "name").text or "",
+        channel=_find_child(channel, "name").text or "",
         events=events,
         contexts=tuple((c.text or "").lower() for c in contexts.iterfind("context/type")),
         added=tuple(added),
@@ -510,7 +502,9 @@ def make_session_file(
     )
 
 
-def _keep(events: ET.Element, available: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _remove_missing(
+    events: ET.Element, available: set[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Remove the events that the tracer lacks; return the names kept and those removed.
 
     Old tracers refuse a session with an unknown event; new ones accept it and record nothing.
@@ -528,9 +522,9 @@ def _keep(events: ET.Element, available: set[str]) -> tuple[tuple[str, ...], tup
     return tuple(kept), tuple(missing)
 
 
-def _size(channel: ET.Element, wanted: int) -> int:
+def _set_buffer_size(channel: ET.Element, wanted: int) -> int:
     """Set the size of the sub-buffers; return the bytes per CPU."""
-    size, count = _child(channel, "subbuffer_size"), _child(channel, "subbuffer_count")
+    size, count = _find_child(channel, "subbuffer_size"), _find_child(channel, "subbuffer_count")
     number = int(count.text or 1)
     if wanted:
         # Two at least: one is written while the other is read.
@@ -543,7 +537,7 @@ def _size(channel: ET.Element, wanted: int) -> int:
     return int(size.text or 0) * number
 
 
-def _child(element: ET.Element, path: str) -> ET.Element:
+def _find_child(element: ET.Element, path: str) -> ET.Element:
     found = element.find(path)
     if found is None:
         raise ValueError(f"the profile has no {path}")  # a file of the package is damaged

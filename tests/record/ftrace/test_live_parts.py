@@ -215,8 +215,6 @@ def test_raw_data_that_is_none_is_refused(tmp_path):
     (tmp_path / "raw.json").write_text('{"format": "critpath/raw/9"}', encoding="utf-8")
     with pytest.raises(UnreadableError, match="critpath/raw/1"):
         raws.read_description(tmp_path)
-    (tmp_path / "stats.json").write_text('{"0": [1]}', encoding="utf-8")
-    assert raws.read_stats(tmp_path) is None
 
 
 # -------------------------------------------------------------------------- obstacles
