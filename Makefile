@@ -149,6 +149,5 @@ $(INSTALLED)/pyvenv.cfg: $(VENV)/ready
 	touch $@
 
 $(INSTALLED)/built: $(VENV)/native.ini $(INSTALLED)/pyvenv.cfg pyproject.toml meson.build marks/meson.build $(DIRECTORIES) $(SOURCES)
-	$(BIN)/pip --python $(INSTALLED)/bin/python install --quiet --no-warn-conflicts --no-build-isolation \
-	  --no-deps --force-reinstall . $(MESON)
+	$(BIN)/pip --python $(INSTALLED)/bin/python install --quiet --no-build-isolation . $(MESON)
 	touch $@

@@ -53,6 +53,7 @@ from critpath.model import (
     ClusterPairs,
     Outliers,
     VectorTable,
+    benjamini_hochberg,
     mid_ranks,
 )
 from critpath.text import notes
@@ -650,24 +651,3 @@ def conformal(null: F64, score: F64) -> F64:
     beyond = tied > ordered[-1]
     tail = top / n * (np.maximum(score, start) / start) ** (-1 / hill)
     return np.where(beyond, np.minimum(p, tail), p)
-
-
-def benjamini_hochberg(p: F64, level: float) -> Bool:
-    """Select p-values at a false discovery rate (Benjamini and Hochberg 1995).
-
-    Parameters
-    ----------
-    p : float64 [m]
-    level : float
-
-    Returns
-    -------
-    bool [m]
-    """
-    m = len(p)
-    order = np.argsort(p)
-    adjusted = p[order] * (m / np.arange(1, m + 1))
-    adjusted[::-1] = np.minimum.accumulate(adjusted[::-1])
-    selected = np.zeros(m, np.bool_)
-    selected[order] = np.minimum(adjusted, 1.0) <= level
-    return selected

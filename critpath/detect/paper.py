@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model import F64, I64, Bool
+from critpath.model import F64, I64, Bool, hypergeometric_tail
 from critpath.text import notes
 
 Y_REFERENCES = ("a1", "a2")
@@ -127,24 +127,8 @@ def _above(values: I64, reference: I64) -> I64:
 
 def _fisher(x: I64, n: int, y: I64, m: int) -> F64:
     """One-sided p of Fisher's exact test that the sample's share is the larger."""
-    return np.array([_as_many(int(a) + int(b), m, n, int(b)) for a, b in zip(x, y, strict=True)])
-
-
-def _as_many(above: int, m: int, n: int, least: int) -> float:
-    """Probability that at least ``least`` of ``above`` marked executions are among the m.
-
-    The upper tail of the hypergeometric distribution, summed up from its logarithms:
-    scipy's takes half a second to import.
-    """
-    fewest, most = max(0, above - n), min(above, m)
-    if least <= fewest:
-        return 1.0
-    count = np.arange(fewest, most, dtype=np.float64)
-    # How much likelier one more is; the probabilities add up to 1.
-    ratio = (above - count) * (m - count) / ((count + 1) * (n - above + count + 1))
-    logs = np.concatenate([[0.0], np.cumsum(np.log(ratio))])
-    weights = np.exp(logs - logs.max())
-    return float(min(1.0, weights[least - fewest :].sum() / weights.sum()))
+    counts = zip(x.tolist(), y.tolist(), strict=True)
+    return np.array([hypergeometric_tail(a + b, m, n, b) for a, b in counts])
 
 
 # False alarms of the paper's rules.

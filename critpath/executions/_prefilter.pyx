@@ -143,7 +143,7 @@ cdef class EventFilter:
             self.some, self.some_room = <int32_t*>more, n
         return 0
 
-    cdef int know_hosts(self, Py_ssize_t count) except -1:
+    cdef int add_hosts(self, Py_ssize_t count) except -1:
         cdef void* more
         cdef Host* host
         if count <= self.host_count:
@@ -181,7 +181,8 @@ cdef class EventFilter:
                 if more == NULL:
                     with gil:
                         raise MemoryError
-                self.cpu_states, self.cpu_state_room = <CpuState**>more, 2 * self.cpu_state_room + 16
+                self.cpu_states = <CpuState**>more
+                self.cpu_state_room = 2 * self.cpu_state_room + 16
             self.cpu_states[self.cpu_state_count] = state
             self.cpu_state_count += 1
             state.known, state.at = 1, -1
@@ -229,7 +230,7 @@ cdef class EventFilter:
                 self.put_row(&self.last[thread])
         return 0
 
-    cdef int born(self, int64_t host, int64_t tid) except -1 nogil:
+    cdef int begin_life(self, int64_t host, int64_t tid) except -1 nogil:
         """End what is known of a thread's names: another life begins."""
         cdef int32_t thread
         if tid > 0:
@@ -316,7 +317,7 @@ cdef class EventFilter:
         if not n:
             return
         for i in range(<int32_t>class_host.shape[0]):
-            self.know_hosts(class_host[i] + 1)
+            self.add_hosts(class_host[i] + 1)
         self.chunk.row = self.row + 1
         self.chunk.timestamp, self.chunk.cpu = &timestamp[0], &cpu[0]
         self.chunk.event_class, self.chunk.offset = &event_class[0], &offset[0]
@@ -343,9 +344,9 @@ cdef class EventFilter:
                     continue
                 v = self.chunk.values + offset[i]
                 if action & ACTION_BIRTH:
-                    self.born(host, v[0])
+                    self.begin_life(host, v[0])
                 if action & ACTION_FORK:
-                    self.born(host, v[2])
+                    self.begin_life(host, v[2])
                 self.put_event(i, widths[c])
             self.end_chunk()
             self.row += n

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.errors import UsageError
-from critpath.executions.fields import Occurrences, Texts, field_texts, occurrences
+from critpath.executions.fields import Occurrences, Texts, field_texts, find_occurrences
 from critpath.executions.pattern import EventPattern
-from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, owners_of
+from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners
 from critpath.model import I64, Bool, Events, Executions
 from critpath.units import plural
 
@@ -20,10 +20,10 @@ def find_by_events(
 ) -> Executions:
     """Find executions from events that match one pattern to events that match another.
 
-    Without a key a begin and its end are in one thread.  With a key they have its
-    value and host in common, and may be in different threads: the subject is then
-    the thread of the *end*, because the critical path is walked backward from
-    there; where that thread is unknown, the thread of the begin.
+    Without a key, a begin and its end are in one thread.  With a key, they share its value
+    and the host, and may be in different threads: the subject is then the thread of the
+    *end*, because the critical path is walked backward from there; where that thread is
+    unknown, the thread of the begin.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ def find_by_events(
     Raises
     ------
     UsageError
-        If events of that name are there but have no such field.
+        If events of that name exist without such a field.
     """
-    begins, ends = occurrences(events, begin), occurrences(events, end)
+    begins, ends = find_occurrences(events, begin), find_occurrences(events, end)
     if key:
         for found in (begins, ends):
-            _require(found, key, "key")
+            _require_field(found, key, "key")
     if label and not begins.has(label):
-        _require(ends, label, "label")
+        _require_field(ends, label, "label")
     return find_between(events, begins, ends, key=key, label=label)
 
 
@@ -61,31 +61,20 @@ def find_between(
     within: str = "",
     label: str = "",
 ) -> Executions:
-    """Pair occurrences; see `find_by_events`.
-
-    Parameters
-    ----------
-    events : Events
-    begins, ends : Occurrences
-    key : str
-        Field that pairs them; "" for the thread.
-    within : str
-        Field that must be equal besides; "" for none.
-    label : str
-    """
+    """Pair occurrences by a key, or by thread if it is ""; see `find_by_events`."""
     scheduling = Scheduling(events)
     # Together: whether a vtid is the kernel's is judged from all of its events.
-    owners = owners_of(events, np.concatenate([begins.rows, ends.rows]), scheduling)
+    owners = find_owners(events, np.concatenate([begins.rows, ends.rows]), scheduling)
     count = len(begins.rows)
     begin_owner = Owners(owners.host[:count], owners.tid[:count], ())
     end_owner = Owners(owners.host[count:], owners.tid[count:], ())
     begin_keys = begins.texts(key) if key else None
     end_keys = ends.texts(key) if key else None
-    found = pair(
+    found = pair_events(
         begins.rows,
-        _groups(begin_owner, begin_keys, begins.texts(within) if within else None),
+        _pairing_keys(begin_owner, begin_keys, begins.texts(within) if within else None),
         ends.rows,
-        _groups(end_owner, end_keys, ends.texts(within) if within else None),
+        _pairing_keys(end_owner, end_keys, ends.texts(within) if within else None),
     )
     first = np.array([b for b, _ in found.pairs], np.int64)
     last = np.array([e for _, e in found.pairs], np.int64)
@@ -108,13 +97,13 @@ def find_between(
         for side in (begins, ends)
         if not len(side.rows)
     ]
-    return build(
+    return build_executions(
         events,
         scheduling,
         (begins.rows[first], ends.rows[last]),
         Owners(end_owner.host[last], subject, owners.notes),
         [None] * len(first) if begin_keys is None else [begin_keys[b] for b in first],
-        _labels(begins, ends, first, last, label),
+        _choose_labels(begins, ends, first, last, label),
         incomplete=found.incomplete,
         notes=tuple(dict.fromkeys(notes)),
         names=_process_names(events, begins.rows[first], begin_owner.tid[first] == subject),
@@ -127,8 +116,8 @@ def _process_names(events: Events, rows: I64, own: Bool) -> list[str]:
     return [n if n is not None and mine else "" for n, mine in zip(names, own, strict=True)]
 
 
-def _groups(owners: Owners, keys: Texts | None, within: Texts | None) -> list[Hashable]:
-    """Return what a begin and its end have in common, None where that is unknown."""
+def _pairing_keys(owners: Owners, keys: Texts | None, within: Texts | None) -> list[Hashable]:
+    """Return what a begin and its end must share, None where that is unknown."""
     shared: list[Hashable]
     if keys is None:
         shared = [None if t == UNKNOWN else t for t in owners.tid.tolist()]
@@ -141,7 +130,9 @@ def _groups(owners: Owners, keys: Texts | None, within: Texts | None) -> list[Ha
     ]
 
 
-def _labels(begins: Occurrences, ends: Occurrences, first: I64, last: I64, label: str) -> list[str]:
+def _choose_labels(
+    begins: Occurrences, ends: Occurrences, first: I64, last: I64, label: str
+) -> list[str]:
     if not label:
         return [""] * len(first)
     of_begin, of_end = begins.texts(label)[first], ends.texts(label)[last]
@@ -151,7 +142,7 @@ def _labels(begins: Occurrences, ends: Occurrences, first: I64, last: I64, label
     ]
 
 
-def _require(found: Occurrences, field: str, role: str) -> None:
+def _require_field(found: Occurrences, field: str, role: str) -> None:
     named = any(c.name == found.pattern.name for c in found.events.classes)
     if named and not found.has(field):
         raise UsageError(
@@ -161,8 +152,7 @@ def _require(found: Occurrences, field: str, role: str) -> None:
         )
 
 
-# -----------------------------------------------------------------------------
-# Begins and ends paired, and the pairs made into executions.
+# Pairing, and making executions of pairs.
 
 
 @dataclass(frozen=True)
@@ -174,7 +164,7 @@ class Pairs:
     pairs : list of (int, int)
         Position of the begin and of its end, in their own sequences.
     repeated : int
-        Begins given up because the same group began again.
+        Begins dropped because the same group began again.
     open : int
         Begins without an end.
     unbegun : int
@@ -191,7 +181,7 @@ class Pairs:
 
     @property
     def incomplete(self) -> int:
-        """Everything that is no pair."""
+        """Number of events that are in no pair."""
         return self.repeated + self.open + self.unbegun + self.unknown
 
     def notes(self) -> tuple[str, ...]:
@@ -204,7 +194,7 @@ class Pairs:
         return tuple(f"{plural(count, noun)} {why}" for count, noun, why in reasons if count)
 
 
-def pair(
+def pair_events(
     begin_rows: I64,
     begin_groups: Sequence[Hashable],
     end_rows: I64,
@@ -212,9 +202,9 @@ def pair(
 ) -> Pairs:
     """Pair every end with the last begin of its group.
 
-    A group that begins again before its end gives up the earlier begin: its end
-    was lost or never emitted, and pairing it with a later end would invent a long
-    execution.  An event that is both ends the old execution first.
+    A group that begins again before its end drops the earlier begin: its end was lost or
+    never emitted, and pairing it with a later end would invent a long execution.  An event
+    that is both ends the old execution first.
 
     Parameters
     ----------
@@ -244,7 +234,7 @@ def pair(
     return Pairs(sorted(pairs), repeated, len(waiting), unbegun, unknown)
 
 
-def build(
+def build_executions(
     events: Events,
     scheduling: Scheduling,
     rows: tuple[I64, I64],
@@ -257,7 +247,7 @@ def build(
     forward: bool = False,
     names: Sequence[str] | None = None,
 ) -> Executions:
-    """Make executions of paired rows; those that cannot have a path are counted.
+    """Make executions of paired rows, counting those that cannot have a path.
 
     Parameters
     ----------
@@ -271,7 +261,7 @@ def build(
         None for ``TID@BEGIN``.
     labels : sequence of str
     incomplete : int
-        What was already left out.
+        Number already left out.
     notes : tuple of str
     forward : bool
         Take thread names from the first switch after the begin, not the last before.

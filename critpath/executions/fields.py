@@ -23,20 +23,7 @@ def field_numbers(events: Events, rows: I64, field: str) -> tuple[I64, Bool]:
 
 
 def field_texts(events: Events, rows: I64, field: str) -> Texts:
-    """Return a field of events as text, None where it is absent.
-
-    Parameters
-    ----------
-    events : Events
-    rows : int64 [n]
-        Positions of the events.
-    field : str
-
-    Returns
-    -------
-    object [n]
-        Numbers in decimal.
-    """
+    """Return a field of events (given by position) as text, None where it is absent."""
     result = np.full(len(rows), None, object)
     of_row = events.event_class[rows]
     for index in np.unique(of_row):
@@ -105,7 +92,7 @@ def has_field(events: Events, name: str, field: str) -> bool:
     return any(_type(c, field) != "absent" for c in events.classes if c.name == name)
 
 
-def occurrences(events: Events, pattern: EventPattern) -> Occurrences:
+def find_occurrences(events: Events, pattern: EventPattern) -> Occurrences:
     """Find the events that meet a pattern.
 
     Raises

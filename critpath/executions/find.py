@@ -1,4 +1,4 @@
-"""The executions of a recording, by whatever finder the specification names."""
+"""Finds the executions of a recording, and chooses the specification to find them by."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from critpath.errors import UsageError
 from critpath.executions.events import find_by_events
 from critpath.executions.marker import find_markers
 from critpath.executions.pattern import SYNTAX, escape
-from critpath.executions.process import find_processes, find_runs, find_threads, within_runs
+from critpath.executions.process import (
+    find_command_runs,
+    find_processes,
+    find_threads,
+    select_within_runs,
+)
 from critpath.executions.specification import Specification, parse_specification
 from critpath.executions.windows import find_windows
 from critpath.model import Events, Executions, Run
@@ -34,36 +39,34 @@ def find_executions(
     Parameters
     ----------
     events : Events
-        The kernel's selection and what `critpath.executions.specification.wanted` asks for.
+        The kernel events and those that `specification.get_event_requests` asks for.
     specification : Specification or str
     known : sequence of str
-        Names of every event class of the trace, decoded or not, for the message
-        about an unknown one; without it the classes of ``events``.
+        Names of all event classes of the trace, for the message about an unknown one;
+        by default the classes of ``events``.
     runs : sequence of Run
-        Of a recorded command: with ``process``, they are the executions; where some
-        processes are chosen (``process,comm=NAME``), those that begin during a run.
+        Of a recorded command: with ``process``, they are the executions; with a filter
+        (``process,comm=NAME``), executions must begin during one.
     interleaved : bool
-        The trace has another command's runs too: only what begins during one of ``runs``
-        is the recording's own, of whatever kind.
+        The trace also has another command's runs: executions of any kind must begin
+        during one of ``runs``.
 
     Returns
     -------
     Executions
-        What could not become an execution is counted in ``incomplete`` and said
-        in ``notes``.
+        ``incomplete`` counts what could not become an execution; ``notes`` say why.
 
     Raises
     ------
     UsageError
-        If the specification names an event that the trace has no class for, or a
-        field that the event does not have.
+        If the specification names an unknown event, or a field that its event lacks.
     UnreadableError
-        If a file of windows is wrong.
+        If a file of windows is malformed.
     """
     if isinstance(specification, str):
         specification = parse_specification(specification)
     if specification.kind == "process" and (runs or interleaved) and not specification.where:
-        return find_runs(events, runs)
+        return find_command_runs(events, runs)
     found = FINDERS[specification.kind](
         events, specification, known or [c.name for c in events.classes]
     )
@@ -71,28 +74,19 @@ def find_executions(
         return found
     # Without a run of its own an interleaved recording has nothing but the other's.
     own = interleaved or (specification.kind == "process" and runs)
-    return within_runs(found, runs) if own else found
+    return select_within_runs(found, runs) if own else found
 
 
 def require_events(specification: Specification, known: Sequence[str]) -> None:
-    """Refuse a specification that names an event which a trace has no class for.
-
-    Parameters
-    ----------
-    specification : Specification
-    known : sequence of str
-        Names of every event class of the trace.
-
-    Raises
-    ------
-    UsageError
-    """
+    """Raise a UsageError if a specification names an event that is not among ``known``."""
     for pattern in (specification.begin, specification.end):
         if pattern is not None and pattern.name not in known:
-            raise _unknown(pattern.name, sorted(set(known)))
+            raise _unknown_event_error(pattern.name, sorted(set(known)))
 
 
-def _events(events: Events, specification: Specification, known: Sequence[str]) -> Executions:
+def _find_by_patterns(
+    events: Events, specification: Specification, known: Sequence[str]
+) -> Executions:
     begin, end = specification.begin, specification.end
     if begin is None or end is None:
         raise UsageError("events without a begin and an end", SYNTAX)
@@ -100,8 +94,8 @@ def _events(events: Events, specification: Specification, known: Sequence[str]) 
     return find_by_events(events, begin, end, key=specification.key, label=specification.label)
 
 
-def _unknown(name: str, known: list[str]) -> UsageError:
-    """Say which events there are: all of them if the name is ``?``."""
+def _unknown_event_error(name: str, known: list[str]) -> UsageError:
+    """List similar event names, or all of them if the name is ``?``."""
     if name == "?":
         return UsageError(
             f"the events of this trace: {safe_text(', '.join(known)) or '(none)'}",
@@ -119,7 +113,7 @@ def _unknown(name: str, known: list[str]) -> UsageError:
 
 
 FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Executions]]] = {
-    "events": _events,
+    "events": _find_by_patterns,
     "process": lambda events, specification, _: find_processes(events, specification.where),
     "thread": lambda events, specification, _: find_threads(events, specification.where),
     "windows": lambda events, specification, _: find_windows(events, Path(specification.file)),
@@ -127,31 +121,30 @@ FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Execut
 }
 
 
-# -----------------------------------------------------------------------------
-# Which specification of executions to use: the user's, the recording's, or the obvious one.
+# Choosing a specification: the user's, the recording's or a suggestion.
 
 
 def choose_specification(
     given: str | None,
-    said: str,
+    recorded: str,
     recording: Path,
     names: Sequence[str],
     marks: Callable[[], Events] | None = None,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the specification to use, and a note where it was not the user's.
+    """Return the specification to use, and a note if it was inferred.
 
     Parameters
     ----------
     given : str or None
-        What the user gave.
-    said : str
-        What the recording's manifest says, "" without one.
+        The user's.
+    recorded : str
+        The manifest's, "" without one.
     recording : Path
     names : sequence of str
         Names of the recording's event classes.
     marks : callable, optional
-        Reads the events that may hold critpath's marks (`marker.WANTED`); called only if
-        nobody said what an execution is.
+        Reads the events that may hold critpath's marks (`marker.MARKER_EVENTS`); called
+        only if neither the user nor the manifest specifies an execution.
 
     Raises
     ------
@@ -160,11 +153,11 @@ def choose_specification(
     """
     if given:
         return given, ()
-    if said:
-        return said, ()
+    if recorded:
+        return recorded, ()
     if marks is not None and len(find_markers(marks())):
         return "marker", ("no --execution given: used marker, as critpath's marks are there",)
-    found = candidates(names)
+    found = suggest_specifications(names)
     if len(found) == 1:
         return found[0], (f"no --execution given: used {found[0]}, the only pair of events",)
     if found:
@@ -178,13 +171,13 @@ def choose_specification(
     )
 
 
-def with_label(
+def add_label(
     specification: Specification, texts: Sequence[Mapping[str, Sequence[str]]]
 ) -> tuple[Specification, tuple[str, ...]]:
-    """Label executions by the first text field of their begin event, where none is named.
+    """Label executions by the first text field of their begin event, unless a label is given.
 
-    Programs that trace requests mostly say what kind each is; an execution is then
-    compared with those of its own kind.
+    Programs that trace requests mostly record the kind of each; an execution is then compared
+    with those of its own kind.
 
     Parameters
     ----------
@@ -196,7 +189,7 @@ def with_label(
     -------
     specification : Specification
     notes : tuple of str
-        Says what was done, and how to undo it.
+        The field used, and how to undo it.
     """
     begin = specification.begin
     if not specification.label_open or begin is None or begin.conditions:
@@ -212,10 +205,6 @@ def with_label(
     return replace(specification, label=fields[0]), (note,)
 
 
-# -----------------------------------------------------------------------------
-# Specifications that fit a trace for which the user gave none.
-
-
 PAIRS: Final = (
     ("begin", ("end",)),
     ("entry", ("exit",)),
@@ -223,7 +212,7 @@ PAIRS: Final = (
 )
 
 # perf and ftrace spell the kernel's own events SUBSYSTEM:EVENT, as user space does.
-KERNEL: Final = frozenset(
+KERNEL_PROVIDERS: Final = frozenset(
     {
         *("block", "bridge", "cgroup", "clk", "compaction", "cpuhp", "drm", "exceptions", "ext4"),
         *("fib", "filelock", "filemap", "ftrace", "gpio", "huge_memory", "i2c", "io_uring"),
@@ -238,22 +227,12 @@ KERNEL: Final = frozenset(
 )
 
 
-def candidates(names: Sequence[str]) -> list[str]:
-    """Return ``events:`` specifications for pairs of user-space events.
+def suggest_specifications(names: Sequence[str]) -> list[str]:
+    """Return ``events:`` specifications for pairs of user-space events, sorted.
 
-    Pairs are ``X_begin``/``X_end``, ``X_entry``/``X_exit`` and ``X_start`` with
-    ``X_end``, ``X_stop`` or ``X_done`` of one provider (``_``, ``:``, ``.`` or
-    ``-`` before the word).  LTTng's own user-space providers are left out.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the trace's event classes.
-
-    Returns
-    -------
-    list of str
-        Sorted; the caller may use one if it is the only one, and must say so.
+    Pairs are ``X_begin``/``X_end``, ``X_entry``/``X_exit`` and ``X_start`` with ``X_end``,
+    ``X_stop`` or ``X_done`` of one provider (``_``, ``:``, ``.`` or ``-`` before the word).
+    LTTng's own user-space providers are left out.
     """
     present = {name for name in names if _from_user_space(name)}
     found = []
@@ -272,4 +251,4 @@ def candidates(names: Sequence[str]) -> list[str]:
 
 def _from_user_space(name: str) -> bool:
     provider, colon, _ = name.partition(":")
-    return bool(colon) and provider not in KERNEL and not provider.startswith("lttng_ust")
+    return bool(colon) and provider not in KERNEL_PROVIDERS and not provider.startswith("lttng_ust")

@@ -19,10 +19,10 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from critpath.executions.events import build, pair
-from critpath.executions.fields import Texts, field_texts, has_field, occurrences
+from critpath.executions.events import build_executions, pair_events
+from critpath.executions.fields import Texts, field_texts, find_occurrences, has_field
 from critpath.executions.pattern import CONTEXTS, Condition, EventPattern
-from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, forked_by, owners_of
+from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners, find_parents
 from critpath.model import I64, EventRequest, Events, Executions, Kind
 from critpath.units import plural
 
@@ -41,7 +41,7 @@ MESSAGES: Final = (
     ("lttng_log4j:event", "msg"),
 )
 
-WANTED: Final = (
+MARKER_EVENTS: Final = (
     *(EventRequest(Kind.OTHER, (name,), ((field,), *CONTEXTS)) for name, field in MESSAGES),
     *(
         EventRequest(Kind.OTHER, (f"critpath:{what}",), (("name",), ("key",), *CONTEXTS))
@@ -61,21 +61,20 @@ _TEXT: Final = (
 def find_markers(events: Events) -> Executions:
     """Find executions between ``critpath:begin`` and ``critpath:end`` of the same name.
 
-    With a key they pair by name and key across threads (the subject is the thread
-    of the end); without one, by name in one thread.  The id is the key, else
-    ``TID@BEGIN``; the label is the name.  A mark's thread is the one that it names,
-    ``@TID`` in the kernel's numbers, else the one that made it.  Named in the numbers
-    of a pid namespace, it tells marks apart; the subject is then the thread that forked
-    the mark's process (``critpath mark`` speaks for its parent), as the trace shows it.
+    With a key they pair by name and key across threads (the subject is the thread of the
+    end); without one, by name in one thread.  The id is the key, else ``TID@BEGIN``; the label
+    is the name.  A mark's thread is the one it names, ``@TID`` in the kernel's numbers, else
+    the one that made it.  A number of a pid namespace only distinguishes marks; the subject is
+    then the thread that forked the mark's process (``critpath mark`` speaks for its parent).
     """
     scheduling = Scheduling(events)
-    begins, ends = _marks(events, "begin"), _marks(events, "end")
+    begins, ends = _find_marks(events, "begin"), _find_marks(events, "end")
     # Together: whether a vtid is the kernel's is judged from all of its events.
-    owners = owners_of(events, np.concatenate([begins.rows, ends.rows]), scheduling)
+    owners = find_owners(events, np.concatenate([begins.rows, ends.rows]), scheduling)
     count = len(begins.rows)
     begin_tid = begins.threads_of(events, owners.host[:count], owners.tid[:count])
     end_tid = ends.threads_of(events, owners.host[count:], owners.tid[count:])
-    found = pair(
+    found = pair_events(
         begins.rows,
         begins.groups(owners.host[:count], begin_tid),
         ends.rows,
@@ -95,7 +94,7 @@ def find_markers(events: Events) -> Executions:
     # The context of a mark that names another thread is the mark's own process.
     own = (begin_tid[first] == subject) & (owners.tid[:count][first] == subject)
     names = field_texts(events, begins.rows[first], "procname")
-    return build(
+    return build_executions(
         events,
         scheduling,
         (begins.rows[first], ends.rows[last]),
@@ -138,12 +137,12 @@ class _Marks:
             elif text is not None and ":" in text:
                 inside.append(place)
         if inside:
-            forked = forked_by(events, host[inside], made_by[inside], self.rows[inside])
+            forked = find_parents(events, host[inside], made_by[inside], self.rows[inside])
             tid[inside] = np.where(forked == UNKNOWN, tid[inside], forked)
         return tid
 
     def groups(self, host: I64, tid: I64) -> list[Hashable]:
-        """Return what a begin and its end have in common, None where that is unknown."""
+        """Return what a begin and its end must share, None where that is unknown."""
         rows = zip(
             host.tolist(), tid.tolist(), self.name, self.key, self.thread.tolist(), strict=True
         )
@@ -159,19 +158,19 @@ class _Marks:
         ]
 
 
-def _marks(events: Events, what: str) -> _Marks:
+def _find_marks(events: Events, what: str) -> _Marks:
     """Return every mark of one kind."""
     expression = re.compile(_TEXT.format(what=what))
     recorded = {c.name for c in events.classes}
     found = [
-        occurrences(events, EventPattern(name, (Condition(field, expression=expression),)))
+        find_occurrences(events, EventPattern(name, (Condition(field, expression=expression),)))
         for name, field in MESSAGES
         if has_field(events, name, field)
     ]
     texts = len(found)
     native = f"critpath:{what}"
     if native in recorded:
-        found.append(occurrences(events, EventPattern(native)))
+        found.append(find_occurrences(events, EventPattern(native)))
     rows = np.concatenate([np.zeros(0, np.int64), *(f.rows for f in found)])
     order = np.argsort(rows, kind="stable")
     columns = {
@@ -180,7 +179,7 @@ def _marks(events: Events, what: str) -> _Marks:
                 np.zeros(0, object),
                 # Only in a text blanks are in the way; a field of its own is as it is.
                 *(
-                    _unquoted(f.texts(field)) if i < texts else f.texts(field)
+                    _unquote(f.texts(field)) if i < texts else f.texts(field)
                     for i, f in enumerate(found)
                 ),
             ]
@@ -193,7 +192,7 @@ def _marks(events: Events, what: str) -> _Marks:
     return _Marks(rows[order], columns["name"], columns["key"], columns["thread"], notes)
 
 
-def _unquoted(texts: Texts) -> Texts:
+def _unquote(texts: Texts) -> Texts:
     result = texts.copy()
     for place, text in enumerate(texts.tolist()):
         if text is not None and "%" in text:

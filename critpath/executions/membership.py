@@ -1,4 +1,4 @@
-"""Which pid namespace or control group a thread belongs to, and what it is called.
+"""Which pid namespace or control group a thread belongs to.
 
 A thread's pid namespace is in LTTng's context ``pid_ns``, in ``child_ns_inum`` of its
 fork, and in the process statedump; a fork without it leaves the child where its parent
@@ -21,7 +21,7 @@ from critpath.executions.scheduling import hosts_of, rows_of_kind
 from critpath.model import I64, Bool, EventRequest, Events, Kind
 from critpath.units import safe_text
 
-Thread = tuple[int, int]  # host, tid
+ThreadKey = tuple[int, int]  # host, tid
 _SHOWN: Final = 5  # places that a note names
 
 # What must be read beyond the kernel's own selection.
@@ -42,16 +42,16 @@ CGROUPS: Final = EventRequest(
 
 
 @dataclass(frozen=True)
-class Where:
-    """Which processes or threads are meant.
+class ThreadFilter:
+    """Selects processes or threads.
 
     Attributes
     ----------
     ns, cgroup_ns : int
-        Inode numbers of a pid namespace and of a cgroup namespace, 0 for any.  The
-        namespace itself is meant, not those below it.
+        Inode numbers of a pid namespace and of a cgroup namespace, 0 for any.  Namespaces
+        below it do not match.
     cgroup : str
-        Path of a control group, which stands for those below it too; "" for any.
+        Path of a control group, which includes those below it; "" for any.
     comm : str
         Name of the program or the thread, "" for any.
     """
@@ -64,66 +64,67 @@ class Where:
     def __bool__(self) -> bool:
         return bool(self.ns or self.cgroup_ns or self.cgroup or self.comm)
 
-    def wanted(self) -> tuple[EventRequest, ...]:
-        """Return what must be read to tell."""
+    def get_requests(self) -> tuple[EventRequest, ...]:
+        """Return the events to read for this filter."""
         asked = (
             (self.ns, PID_NAMESPACES),
             (self.cgroup_ns, CGROUP_NAMESPACES),
             (self.cgroup, CGROUPS),
         )
-        return tuple(wanted for value, wanted in asked if value)
+        return tuple(request for value, request in asked if value)
 
 
-ANYWHERE: Final = Where()
+ALL_THREADS: Final = ThreadFilter()
 
 
 class _History:
-    """What is known of every thread from which row on."""
+    """A value of every thread over time, by row."""
 
     def __init__(self) -> None:
-        self._rows: dict[Thread, list[int]] = {}
-        self._values: dict[Thread, list[int | str]] = {}
+        self._rows: dict[ThreadKey, list[int]] = {}
+        self._values: dict[ThreadKey, list[int | str]] = {}
 
-    def set(self, thread: Thread, row: int, value: int | str) -> None:
+    def set(self, thread: ThreadKey, row: int, value: int | str) -> None:
         self._rows.setdefault(thread, []).append(row)
         self._values.setdefault(thread, []).append(value)
 
-    def at(self, thread: Thread, row: int) -> int | str | None:
-        """Return what was known at a row, else what is first known after it."""
+    def at(self, thread: ThreadKey, row: int) -> int | str | None:
+        """Return the value known at a row, else the first one known after it."""
         rows = self._rows.get(thread)
         if not rows:
             return None
         return self._values[thread][max(0, bisect_right(rows, row) - 1)]
 
     def last(self) -> Iterator[int | str]:
-        """Yield what is known of every thread in the end."""
+        """Yield the last value of every thread."""
         return (values[-1] for values in self._values.values())
 
 
-def belong(events: Events, where: Where, host: I64, tid: I64, rows: I64) -> tuple[Bool, int]:
-    """Tell which threads are in the namespaces and the control group that are meant.
+def match_threads(
+    events: Events, where: ThreadFilter, host: I64, tid: I64, rows: I64
+) -> tuple[Bool, int]:
+    """Match threads with the namespaces and the control group of a filter (not its comm).
 
     Parameters
     ----------
     events : Events
-    where : Where
-        ``comm`` is not looked at.
+    where : ThreadFilter
     host, tid : int64 [n]
     rows : int64 [n]
-        When each is to belong: its end, as a program may be moved after its exec.
+        When each is tested: its end, as a program may be moved after its exec.
 
     Returns
     -------
     inside : bool [n]
     unknown : int
-        Threads of which the trace does not tell.
+        Number of threads whose place the trace does not show.
     """
     inside = np.ones(len(rows), np.bool_)
     unknown = np.zeros(len(rows), np.bool_)
     threads = list(zip(zip(host.tolist(), tid.tolist(), strict=True), rows.tolist(), strict=True))
 
     def test(
-        asked: Sequence[tuple[Thread, int]],
+        asked: Sequence[tuple[ThreadKey, int]],
         histories: Sequence[_History],
         meant: Callable[[int | str], bool],
     ) -> None:
@@ -133,74 +134,64 @@ def belong(events: Events, where: Where, host: I64, tid: I64, rows: I64) -> tupl
             inside[i] &= any(map(meant, values))
 
     if where.ns:
-        test(threads, [_pid_namespaces(events)], lambda value: value == where.ns)
+        test(threads, [_read_pid_namespaces(events)], lambda value: value == where.ns)
     if where.cgroup_ns:
-        test(threads, [_cgroup_namespaces(events)], lambda value: value == where.cgroup_ns)
+        test(threads, [_read_cgroup_namespaces(events)], lambda value: value == where.cgroup_ns)
     if where.cgroup:
-        process = _processes(events)
+        process = _read_processes(events)
         leaders = [
             ((thread[0], int(process.at(thread, row) or thread[1])), row) for thread, row in threads
         ]
-        test(leaders, _cgroups(events), lambda value: _below(str(value), where.cgroup))
+        test(leaders, _read_cgroups(events), lambda value: _is_below(str(value), where.cgroup))
     return inside, int(unknown.sum())
 
 
-def known_places(events: Events, where: Where) -> tuple[str, ...]:
-    """Say which places the trace tells of, for when nothing is in those asked for.
-
-    Returns
-    -------
-    tuple of str
-        One line for every kind of place that is asked for.
-    """
+def describe_known_places(events: Events, where: ThreadFilter) -> tuple[str, ...]:
+    """Return notes on the places that the trace shows, one for each kind in the filter."""
     kinds: tuple[tuple[int | str, str, Callable[[Events], list[_History]]], ...] = (
-        (where.ns, "pid namespace", lambda events: [_pid_namespaces(events)]),
-        (where.cgroup_ns, "cgroup namespace", lambda events: [_cgroup_namespaces(events)]),
-        (where.cgroup, "control group", _cgroups),
+        (where.ns, "pid namespace", lambda events: [_read_pid_namespaces(events)]),
+        (where.cgroup_ns, "cgroup namespace", lambda events: [_read_cgroup_namespaces(events)]),
+        (where.cgroup, "control group", _read_cgroups),
     )
     notes = []
     for asked, kind, find in kinds:
         if asked:
             counts = Counter(place for history in find(events) for place in history.last())
             seen = [f"{safe_text(str(p))} ({n:,})" for p, n in counts.most_common(_SHOWN)]
-            told = f"threads are known in {', '.join(seen)}" if seen else "the trace names none"
-            notes.append(f"nothing in {kind} {safe_text(str(asked))}: {told}")
+            known = f"threads are known in {', '.join(seen)}" if seen else "the trace names none"
+            notes.append(f"nothing in {kind} {safe_text(str(asked))}: {known}")
     return tuple(notes)
 
 
-def _below(path: str, group: str) -> bool:
+def _is_below(path: str, group: str) -> bool:
     group = "/" + group.strip("/")
     return group in {"/", path} or path.startswith(group + "/")
 
 
-def _named(events: Events, wanted: EventRequest) -> I64:
-    parts = [np.zeros(0, np.int64), *(events.rows(name) for name in wanted.names)]
+def _rows_named(events: Events, request: EventRequest) -> I64:
+    parts = [np.zeros(0, np.int64), *(events.rows(name) for name in request.names)]
     return np.sort(np.concatenate(parts))
 
 
-def _processes(events: Events) -> _History:
-    """Return the process of every thread that is not the first of its own."""
-    told = [
-        *_told(events, rows_of_kind(events, Kind.STATEDUMP), "tid", "pid"),
-        *_told(events, rows_of_kind(events, Kind.FORK), "child_tid", "child_pid"),
+def _read_processes(events: Events) -> _History:
+    """Return the process of every thread but process leaders."""
+    known = [
+        *_read_numbers(events, rows_of_kind(events, Kind.STATEDUMP), "tid", "pid"),
+        *_read_numbers(events, rows_of_kind(events, Kind.FORK), "child_tid", "child_pid"),
     ]
     history = _History()
-    for row, thread, process in sorted(told):
+    for row, thread, process in sorted(known):
         history.set(thread, row, process)
     return history
 
 
 def _inherit(
-    events: Events, told: Sequence[tuple[int, Thread, int | str]], *, processes: bool = False
+    events: Events, known: Sequence[tuple[int, ThreadKey, int | str]], *, processes: bool = False
 ) -> _History:
-    """Combine what events tell with what children inherit, in the order of the trace.
+    """Combine observed values with what children inherit, in the order of the trace.
 
-    Parameters
-    ----------
-    events : Events
-    told : sequence of (row, thread, value)
-    processes : bool
-        All threads of a process have it in common, and events tell it of the first.
+    ``known`` has (row, thread, value).  With ``processes``, all threads of a process share a
+    value, which is observed of the leader.
     """
     forks = rows_of_kind(events, Kind.FORK)
     parents, born = (events.column(forks, f"{who}_tid") for who in ("parent", "child"))
@@ -219,15 +210,15 @@ def _inherit(
         born.tolist(),
         strict=True,
     )
-    # At one row what the event tells comes after what is inherited, and wins.
-    steps: list[tuple[int, int, Thread, Thread | None, int | str]] = [
+    # At the same row, an observed value comes after an inherited one, and wins.
+    steps: list[tuple[int, int, ThreadKey, ThreadKey | None, int | str]] = [
         (row, 0, (host, child), (host, parent), 0) for row, host, parent, child in children
     ]
-    steps += [(row, 1, thread, None, value) for row, thread, value in told]
+    steps += [(row, 1, thread, None, value) for row, thread, value in known]
     history = _History()
-    # Of a thread that was there before the trace, the statedump tells later than the
-    # first of its children may be forked: these look forward.
-    late: list[tuple[int, Thread, Thread]] = []
+    # The statedump may reach a thread older than the trace only after it has forked: such
+    # children look forward.
+    late: list[tuple[int, ThreadKey, ThreadKey]] = []
     for row, _, thread, parent, value in sorted(steps, key=lambda step: step[:2]):
         if parent is None:
             history.set(thread, row, value)
@@ -244,40 +235,40 @@ def _inherit(
     return history
 
 
-def _pid_namespaces(events: Events) -> _History:
-    told: list[tuple[int, Thread, int | str]] = []
+def _read_pid_namespaces(events: Events) -> _History:
+    known: list[tuple[int, ThreadKey, int | str]] = []
     for kind, tid_field, field in (
         (Kind.FORK, "child_tid", "child_ns_inum"),
         (Kind.EXEC, "tid", "pid_ns"),
     ):
-        told += _told(events, rows_of_kind(events, kind), tid_field, field)
+        known += _read_numbers(events, rows_of_kind(events, kind), tid_field, field)
     # A thread has one event per level of nesting; its own namespace is the deepest.
-    rows = _named(events, PID_NAMESPACES)
+    rows = _rows_named(events, PID_NAMESPACES)
     level, _ = field_numbers(events, rows, "ns_level")
     has = field_numbers(events, rows, "ns_inum")[0] > 0
-    dump = _told(events, rows[has], "tid", "ns_inum")
-    deepest: dict[Thread, tuple[int, int, int | str]] = {}
+    dump = _read_numbers(events, rows[has], "tid", "ns_inum")
+    deepest: dict[ThreadKey, tuple[int, int, int | str]] = {}
     for depth, (row, thread, value) in zip(level[has].tolist(), dump, strict=True):
         if depth >= deepest.get(thread, (-1, 0, 0))[0]:
             deepest[thread] = (depth, row, value)
-    told += [(row, thread, value) for thread, (_, row, value) in deepest.items()]
-    return _inherit(events, told)
+    known += [(row, thread, value) for thread, (_, row, value) in deepest.items()]
+    return _inherit(events, known)
 
 
-def _cgroup_namespaces(events: Events) -> _History:
-    dump = _told(events, _named(events, CGROUP_NAMESPACES), "tid", "ns_inum")
+def _read_cgroup_namespaces(events: Events) -> _History:
+    dump = _read_numbers(events, _rows_named(events, CGROUP_NAMESPACES), "tid", "ns_inum")
     execs = rows_of_kind(events, Kind.EXEC)
-    return _inherit(events, [*dump, *_told(events, execs, "tid", "cgroup_ns")])
+    return _inherit(events, [*dump, *_read_numbers(events, execs, "tid", "cgroup_ns")])
 
 
-def _cgroups(events: Events) -> list[_History]:
+def _read_cgroups(events: Events) -> list[_History]:
     """Return the control groups of processes, in every hierarchy (version 1 has several)."""
-    rows = _named(events, CGROUPS)
+    rows = _rows_named(events, CGROUPS)
     hierarchy = events.column(rows, "dst_root")
-    return [_cgroups_of(events, rows[hierarchy == each]) for each in np.unique(hierarchy)]
+    return [_read_hierarchy(events, rows[hierarchy == each]) for each in np.unique(hierarchy)]
 
 
-def _cgroups_of(events: Events, rows: I64) -> _History:
+def _read_hierarchy(events: Events, rows: I64) -> _History:
     tid, _ = field_numbers(events, rows, "pid")
     texts = field_texts(events, rows, "dst_path")
     hosts = hosts_of(events, rows).tolist()
@@ -294,8 +285,10 @@ def _cgroups_of(events: Events, rows: I64) -> _History:
     )
 
 
-def _told(events: Events, rows: I64, tid_field: str, field: str) -> list[tuple[int, Thread, int]]:
-    """Return what events with a number for a thread tell, 0 being nothing."""
+def _read_numbers(
+    events: Events, rows: I64, tid_field: str, field: str
+) -> list[tuple[int, ThreadKey, int]]:
+    """Read a positive number of a thread from events, as (row, thread, number)."""
     tid, _ = field_numbers(events, rows, tid_field)
     value, has = field_numbers(events, rows, field)
     return [

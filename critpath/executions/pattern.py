@@ -1,4 +1,4 @@
-"""Event patterns: which events begin or end an execution, and what they say.
+"""Event patterns: which events begin or end an execution, and the fields they yield.
 
 ``NAME``, ``NAME[FIELD=VALUE]`` and ``NAME[FIELD~REGEX]``, the brackets repeated at
 will.  Named groups of a regular expression become fields of the event, which is
@@ -30,29 +30,16 @@ _CONDITION = re.compile(r"([A-Za-z_][\w.]*)([=~])(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Condition:
-    """What one field of an event must be.
-
-    Attributes
-    ----------
-    field : str
-    value : str
-        The text it must equal, where ``expression`` is None.
-    expression : re.Pattern or None
-        What must be found in its text.
-    """
+    """A condition on one field: equal to ``value``, or matched by ``expression`` if it is set."""
 
     field: str
     value: str = ""
     expression: re.Pattern[str] | None = None
 
     def match(self, text: str) -> dict[str, str] | None:
-        """Return the fields that a text gives, None where it does not fit.
+        """Return the fields that a text yields, None if it does not match.
 
-        Parameters
-        ----------
-        text : str
-            The field's text; a regular expression sees its first `TEXT_LIMIT`
-            characters.
+        A regular expression sees the first `TEXT_LIMIT` characters.
         """
         if self.expression is None:
             return {} if text == self.value else None
@@ -77,8 +64,8 @@ class EventPattern:
         )
 
 
-def _depths(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield every character's place, itself ("" if shielded) and the brackets open after it."""
+def _iter_depths(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield each character's index, itself ("" if escaped) and the brackets open after it."""
     depth = 0
     shielded = False
     for place, character in enumerate(text):
@@ -93,16 +80,10 @@ def _depths(text: str) -> Iterator[tuple[int, str, int]]:
 
 
 def split_outside_brackets(text: str, separator: str) -> list[str]:
-    """Split at a separator that is in no brackets; a backslash shields a character.
-
-    Raises
-    ------
-    UsageError
-        If brackets are not balanced.
-    """
+    """Split at a separator outside of brackets; a backslash escapes a character."""
     parts = []
     start = 0
-    for place, character, depth in _depths(text):
+    for place, character, depth in _iter_depths(text):
         if character == separator and depth == 0:
             parts.append(text[start:place])
             start = place + 1
@@ -110,12 +91,12 @@ def split_outside_brackets(text: str, separator: str) -> list[str]:
 
 
 def unescape(text: str) -> str:
-    """Drop the backslashes that shield characters."""
+    """Remove the backslashes that escape characters."""
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
 
 
 def escape(text: str) -> str:
-    """Shield every character of an event's name that a specification would act on."""
+    """Escape the special characters in an event's name."""
     return re.sub(r"([\\,\[\]])", r"\\\1", text)
 
 
@@ -131,19 +112,19 @@ def parse_pattern(text: str) -> EventPattern:
         For an empty name, a malformed condition, a regular expression that does
         not compile or is longer than `EXPRESSION_LIMIT`.
     """
-    name, *brackets = _bracketed(text)
+    name, *brackets = _split_brackets(text)
     name = unescape(name).strip()
     if not name:
         raise UsageError(f"an event without a name in: {shorten(text) or '(nothing)'}", SYNTAX)
     return EventPattern(name, tuple(_parse_condition(inner) for inner in brackets))
 
 
-def _bracketed(text: str) -> list[str]:
-    """Return what stands before the first brackets, then the inside of each pair."""
+def _split_brackets(text: str) -> list[str]:
+    """Return the text before the first brackets, then the inside of each pair."""
     parts: list[str] = []
     start = 0
     last = 0
-    for place, character, depth in _depths(text):
+    for place, character, depth in _iter_depths(text):
         if character == "[" and depth == 1:
             between = text[start:place]
             if parts and between.strip():

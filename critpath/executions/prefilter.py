@@ -52,12 +52,9 @@ _KINDS: Final = {
 
 
 class Prefilter:
-    """Keeps of a stream of events what `find_executions` needs.
+    """Keeps the events of a stream that `find_executions` needs.
 
-    Parameters
-    ----------
-    specifications : collection of Specification
-        Events that one of them names are kept, however frequent they are.
+    Events that one of the specifications names are kept, however frequent they are.
     """
 
     def __init__(self, specifications: Collection[Specification]) -> None:
@@ -70,14 +67,7 @@ class Prefilter:
         self._widths: I64 = np.zeros(0, np.int64)
 
     def feed(self, chunk: EventChunk, classes: Sequence[EventClass]) -> None:
-        """Take the next events.
-
-        Parameters
-        ----------
-        chunk : EventChunk
-        classes : sequence of EventClass
-            As known now; it only ever grows.
-        """
+        """Take the next events; ``classes`` are those known now, which only ever grow."""
         if len(classes) != self._known:
             self._known = len(classes)
             self._actions = np.array([self._action(c) for c in classes], np.uint8)
@@ -95,13 +85,7 @@ class Prefilter:
         )
 
     def events(self, recording: Events) -> Events:
-        """Return what was kept, as the events of a recording.
-
-        Parameters
-        ----------
-        recording : Events
-            Everything but the columns.
-        """
+        """Return the events kept, with everything but the columns from ``recording``."""
         timestamp, cpu, event_class, offset, values = self._filter.take()
         return replace(
             recording,

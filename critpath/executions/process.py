@@ -1,4 +1,4 @@
-"""Executions that are processes: from their exec to their exit."""
+"""Executions that are processes, runs of a recorded command, or threads."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from critpath.executions.events import build
+from critpath.executions.events import build_executions
 from critpath.executions.fields import field_texts
-from critpath.executions.membership import Where, belong, known_places
+from critpath.executions.membership import ThreadFilter, describe_known_places, match_threads
 from critpath.executions.scheduling import Owners, Scheduling, hosts_of, rows_of_kind
 from critpath.model import I64, Bool, Events, Executions, Kind, Run
 from critpath.units import plural
@@ -20,7 +20,7 @@ COMM_LENGTH = 15  # characters the kernel keeps of a thread's name
 
 @dataclass
 class _Lives:
-    """Executions found so far, and those that run: begin, first and last program."""
+    """Executions found so far, and those running: begin, first and last program."""
 
     begin: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
@@ -34,7 +34,7 @@ class _Lives:
     elsewhere: int = 0
 
     def keep(self, chosen: Bool) -> None:
-        """Forget the executions that are not chosen."""
+        """Drop the executions that are not chosen."""
         self.elsewhere += int((~chosen).sum())
         mine = np.flatnonzero(chosen).tolist()
         self.begin = [self.begin[i] for i in mine]
@@ -44,26 +44,25 @@ class _Lives:
         self.last = [self.last[i] for i in mine]
 
 
-def find_processes(events: Events, where: Where | None = None) -> Executions:
+def find_processes(events: Events, where: ThreadFilter | None = None) -> Executions:
     """Find every process that both executed a program and exited in the recording.
 
-    An execution begins at the first exec after the thread was created and ends
-    with the exit of the same thread.  An exec always leaves its thread as the
-    leader of its group, so threads that never exec are not processes; other
-    threads of the group may outlive the leader, which is not waited for.  A later
-    exec in the same process (``sh -c command``, ``env command``) ends nothing; the
-    label is the name of the last program, the one that did the work.
+    An execution begins at the first exec after the thread was created and ends with the exit
+    of the same thread.  An exec always leaves its thread as the leader of its group, so
+    threads that never exec are not processes; other threads of the group may outlive the
+    leader.  A later exec in the same process (``sh -c command``, ``env command``) ends
+    nothing; the label is the name of the last program, the one that did the work.
 
     Parameters
     ----------
     events : Events
         EXEC with ``tid`` and ``filename``, EXIT with ``tid``, FORK with ``child_tid``.
-    where : Where, optional
-        Only processes of this namespace, control group or name (of their first or
-        last program).
+    where : ThreadFilter, optional
+        Only processes of this namespace, control group or name (of their first or last
+        program).
     """
-    lives = _replay(events)
-    unknown = _choose(events, lives, where) if where else 0
+    lives = _follow_processes(events)
+    unknown = _filter_processes(events, lives, where) if where else 0
     rows = np.array(lives.begin, np.int64), np.array(lives.end, np.int64)
     threads = np.array(lives.thread, np.int64).reshape(-1, 2)
     counts = (
@@ -74,7 +73,7 @@ def find_processes(events: Events, where: Where | None = None) -> Executions:
         (lives.again, "later exec", "in a running execution, which goes on"),
         (lives.strange, "exit", "of threads that executed no program in the recording"),
     )
-    return build(
+    return build_executions(
         events,
         Scheduling(events),
         rows,
@@ -83,7 +82,7 @@ def find_processes(events: Events, where: Where | None = None) -> Executions:
         [program_name(name) for name in lives.last],
         incomplete=len(lives.running) + lives.replaced,
         notes=(
-            *(known_places(events, where) if where and not lives.begin else ()),
+            *(describe_known_places(events, where) if where and not lives.begin else ()),
             *(f"{plural(n, noun)} {why}" for n, noun, why in counts if n),
         ),
         # The exec renames the thread, as every switch after it shows.
@@ -92,21 +91,23 @@ def find_processes(events: Events, where: Where | None = None) -> Executions:
     )
 
 
-def _choose(events: Events, lives: _Lives, where: Where) -> int:
-    """Keep the processes that are meant; return how many are in an unknown place."""
+def _filter_processes(events: Events, lives: _Lives, where: ThreadFilter) -> int:
+    """Drop the processes that do not match; return how many are in an unknown place."""
     if where.comm:
         programs = zip(lives.first, lives.last, strict=True)
-        named = [_named(where.comm, first) or _named(where.comm, last) for first, last in programs]
+        named = [
+            _is_named(where.comm, first) or _is_named(where.comm, last) for first, last in programs
+        ]
         lives.keep(np.array(named, np.bool_))
     threads = np.array(lives.thread, np.int64).reshape(-1, 2)
-    inside, unknown = belong(
+    inside, unknown = match_threads(
         events, where, threads[:, 0], threads[:, 1], np.array(lives.end, np.int64)
     )
     lives.keep(inside)
     return unknown
 
 
-def _named(name: str, program: str) -> bool:
+def _is_named(name: str, program: str) -> bool:
     return program_name(program)[:COMM_LENGTH] == name[:COMM_LENGTH]
 
 
@@ -115,7 +116,7 @@ def program_name(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def _replay(events: Events) -> _Lives:
+def _follow_processes(events: Events) -> _Lives:
     """Follow the creations, execs and exits of all threads; they are few."""
     parts = []
     for kind, name in (
@@ -157,38 +158,36 @@ def _replay(events: Events) -> _Lives:
     return lives
 
 
-# -----------------------------------------------------------------------------
-# Executions that are runs of a recorded command.
+# Runs of a recorded command.
 
 
-def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
+def find_command_runs(events: Events, runs: Sequence[Run]) -> Executions:
     """Find the runs that a recorder started: from the exec of the command to its exit.
 
-    What the command forks belongs to its run and is no execution of its own; where the
-    command waits for it, the path goes through it.  What outlives the command lies after
-    the execution's end.  Runs have no label: all are of one command, and the program of
-    a sample may have another name than that of the normal set.
+    What the command forks belongs to its run; where the command waits for it, the path goes
+    through it.  Runs have no label: all are of one command, and the program of a sample may
+    have another name than that of the normal set.
 
     Parameters
     ----------
     events : Events
         EXEC with ``tid`` and ``filename``, EXIT with ``tid``.
     runs : sequence of Run
-        From the recording's manifest; each one's window tells its events from those of
-        another process with the same pid.
+        From the manifest; a run's window distinguishes its events from those of another
+        process with the same pid.
 
     Returns
     -------
     Executions
-        Runs without an exec or an exit in the trace, and those that did not end by
-        themselves, are counted as incomplete.
+        ``incomplete`` counts runs without an exec or exit in the trace, and those that did
+        not end by themselves.
     """
-    execs, exits = _of_thread(events, Kind.EXEC), _of_thread(events, Kind.EXIT)
+    execs, exits = _rows_by_thread(events, Kind.EXEC), _rows_by_thread(events, Kind.EXIT)
     begins, ends, pids = [], [], []
     whole = [run for run in runs if run.whole]
     for run in whole:
-        begin = _first(events, execs.get(run.pid), run.begin, run.end)
-        end = _last(events, exits.get(run.pid), run.begin, run.end)
+        begin = _first_within(events, execs.get(run.pid), run.begin, run.end)
+        end = _last_within(events, exits.get(run.pid), run.begin, run.end)
         if begin is not None and end is not None and begin < end:
             begins.append(begin)
             ends.append(end)
@@ -198,7 +197,7 @@ def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
         (len(whole) - len(begins), "of the command without its exec or exit in the trace"),
         (len(runs) - len(whole), "ended by the timeout or by whoever ended the recording"),
     )
-    return build(
+    return build_executions(
         events,
         Scheduling(events),
         rows,
@@ -212,15 +211,8 @@ def find_runs(events: Events, runs: Sequence[Run]) -> Executions:
     )
 
 
-def within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
-    """Keep the executions that begin while a run goes on.
-
-    Parameters
-    ----------
-    executions : Executions
-    runs : sequence of Run
-        One after the other.
-    """
+def select_within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
+    """Keep the executions that begin during one of the runs, which do not overlap."""
     ordered = sorted(runs, key=lambda run: run.begin)
     begins = np.array([run.begin for run in ordered], np.int64)
     ends = np.array([run.end for run in ordered], np.int64)
@@ -248,8 +240,8 @@ def within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
     )
 
 
-def _of_thread(events: Events, kind: Kind) -> dict[int, I64]:
-    """Return the rows of a kind by the thread that they are about."""
+def _rows_by_thread(events: Events, kind: Kind) -> dict[int, I64]:
+    """Return the rows of a kind by the thread they concern."""
     rows = rows_of_kind(events, kind)
     tid = events.column(rows, "tid")
     order = np.argsort(tid, kind="stable")
@@ -258,10 +250,10 @@ def _of_thread(events: Events, kind: Kind) -> dict[int, I64]:
     return dict(zip(threads.tolist(), parts, strict=False))
 
 
-def _last(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
-    """Return the last of some rows that lies in a window.
+def _last_within(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
+    """Return the last of some rows within a window.
 
-    Of a command's exits: where another thread than the first calls exec, the first one's
+    For a command's exits: where another thread than the first calls exec, the first one's
     exit comes before it, and the pid is the other's from then on.
     """
     if rows is None:
@@ -271,8 +263,8 @@ def _last(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
     return int(rows[at]) if found else None
 
 
-def _first(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
-    """Return the first of some rows that lies in a window."""
+def _first_within(events: Events, rows: I64 | None, begin: int, end: int) -> int | None:
+    """Return the first of some rows within a window."""
     if rows is None:
         return None
     at = int(np.searchsorted(events.timestamp[rows], begin))
@@ -280,13 +272,11 @@ def _first(events: Events, rows: I64 | None, begin: int, end: int) -> int | None
     return int(rows[at]) if found else None
 
 
-# -----------------------------------------------------------------------------
-# Executions that are threads: each one's whole life in the recording.
+# Threads.
 
-
-# Events that touch a thread, and the field that names it.  A wake is not among
-# them: it says that the thread exists, not that it does anything.
-TOUCHES: Final = (
+# Events that show a thread active, and the field with its tid.  A wake is not among
+# them: the thread exists, but need not do anything.
+ACTIVITY: Final = (
     (Kind.FORK, "child_tid"),
     (Kind.WAKEUP_NEW, "tid"),
     (Kind.SWITCH, "prev_tid"),
@@ -295,20 +285,20 @@ TOUCHES: Final = (
 )
 
 
-def find_threads(events: Events, where: Where | None = None) -> Executions:
-    """Find the life of every thread: first to last event that touches it.
+def find_threads(events: Events, where: ThreadFilter | None = None) -> Executions:
+    """Find the life of every thread, from the first to the last event that shows it active.
 
-    A thread id that is created again begins another life.  Idle threads (tid 0)
-    are no executions.
+    A thread id that is created again begins another life.  Idle threads (tid 0) are no
+    executions.
 
     Parameters
     ----------
     events : Events
         SWITCH, FORK, WAKEUP_NEW and EXIT of the recording.
-    where : Where, optional
+    where : ThreadFilter, optional
         Only threads of this namespace, control group or name.
     """
-    row, thread, born = _touches(events)
+    row, thread, born = _find_activity(events)
     # A creation shows up as a fork and then a first wake: one life begins, not two.
     same = np.diff(thread, prepend=-1) == 0
     after_birth = np.concatenate([[False], born[:-1]]) & same
@@ -321,14 +311,14 @@ def find_threads(events: Events, where: Where | None = None) -> Executions:
     scheduling = Scheduling(events)
     if where:
         host, tid = thread[starts] >> 32, thread[starts] & 0xFFFFFFFF
-        inside, unknown = belong(events, where, host, tid, last)
+        inside, unknown = match_threads(events, where, host, tid, last)
         if where.comm:
-            inside &= scheduling.called(where.comm[:COMM_LENGTH], (host, tid), (first, last))
+            inside &= scheduling.find_named(where.comm[:COMM_LENGTH], (host, tid), (first, last))
         counts.append((int((keep & ~inside).sum()), "not of those asked for"))
         counts.append((unknown, "of which the trace does not tell the namespace or group"))
         keep &= inside
     first, last, of_thread = first[keep], last[keep], thread[starts][keep]
-    return build(
+    return build_executions(
         events,
         scheduling,
         (first, last),
@@ -337,17 +327,17 @@ def find_threads(events: Events, where: Where | None = None) -> Executions:
         [""] * len(first),
         incomplete=0,
         notes=(
-            *(known_places(events, where) if where and not len(first) else ()),
+            *(describe_known_places(events, where) if where and not len(first) else ()),
             *(f"{plural(count, 'thread')} {why}" for count, why in counts if count),
         ),
         forward=True,
     )
 
 
-def _touches(events: Events) -> tuple[I64, I64, I64]:
-    """Return every touch as (row, host and tid in one number, is a creation), by thread."""
+def _find_activity(events: Events) -> tuple[I64, I64, I64]:
+    """Return activity as (row, host << 32 + tid, is a creation), sorted by thread."""
     parts = []
-    for kind, name in TOUCHES:
+    for kind, name in ACTIVITY:
         rows = rows_of_kind(events, kind)
         tid = events.column(rows, name)
         rows, tid = rows[tid > 0], tid[tid > 0]

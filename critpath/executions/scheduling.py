@@ -1,4 +1,4 @@
-"""Which thread an event belongs to, and what a thread was called at a time."""
+"""Which thread an event belongs to, and its name at a time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,10 @@ def hosts_of(events: Events, rows: I64) -> I64:
 
 
 class Scheduling:
-    """What ``sched_switch`` shows about who held every cpu.
+    """Which thread held each cpu, from ``sched_switch``.
 
-    Parameters
-    ----------
-    events : Events
-        Needs the SWITCH events with ``prev_tid``, ``prev_comm``, ``next_tid``,
-        ``next_comm``; without any every answer is unknown.
+    Needs the SWITCH events with ``prev_tid``, ``prev_comm``, ``next_tid`` and ``next_comm``;
+    without any, every answer is unknown.
     """
 
     def __init__(self, events: Events) -> None:
@@ -56,9 +53,9 @@ class Scheduling:
     def current(self, rows: I64) -> I64:
         """Return the tid that held the cpu of every event, -1 where unknown.
 
-        The switch before an event says who came, the one after who left; where
-        they contradict each other a switch was lost between them, and the answer
-        is unknown.  A SWITCH event itself belongs to the thread that leaves.
+        The switch before an event shows which thread came, the one after it which left; where
+        they contradict each other a switch was lost between them, and the answer is unknown.  A
+        SWITCH event itself belongs to the thread that leaves.
         """
         result = np.full(len(rows), UNKNOWN, np.int64)
         if not len(self.rows):
@@ -77,7 +74,7 @@ class Scheduling:
         return result
 
     def names(self, host: I64, tid: I64, rows: I64, *, forward: bool = False) -> list[str]:
-        """Return what threads were called at some positions, "" where never seen.
+        """Return the names of threads at some positions, "" for threads never seen.
 
         Parameters
         ----------
@@ -85,8 +82,8 @@ class Scheduling:
         rows : int64 [n]
             Positions in the events.
         forward : bool
-            Prefer the first switch after the position (an exec has just renamed
-            the thread) to the last one before it.
+            Prefer the first switch after the position (an exec has just renamed the thread) to
+            the last one before it.
         """
         threads, wanted_group = np.unique((host << 32) + tid, return_inverse=True)
         if not len(threads) or not len(self.rows):
@@ -119,8 +116,8 @@ class Scheduling:
             self.events.strings[code[c]] if k else "" for c, k in zip(chosen, known, strict=True)
         ]
 
-    def called(self, name: str, thread: tuple[I64, I64], rows: tuple[I64, I64]) -> Bool:
-        """Tell which threads have a name at any time between two positions.
+    def find_named(self, name: str, thread: tuple[I64, I64], rows: tuple[I64, I64]) -> Bool:
+        """Return which threads have a name at any time between two positions.
 
         A thread is created with the name of its parent, and renames itself later.
 
@@ -148,15 +145,8 @@ class Scheduling:
         return found
 
 
-def forked_by(events: Events, host: I64, tid: I64, rows: I64) -> I64:
-    """Return which thread forked each thread that is there at a position, -1 where unknown.
-
-    Parameters
-    ----------
-    events : Events
-        FORK with ``parent_tid`` and ``child_tid``.
-    host, tid, rows : int64 [n]
-    """
+def find_parents(events: Events, host: I64, tid: I64, rows: I64) -> I64:
+    """Return the tid that forked each thread, given with a position; -1 where unknown."""
     forks = rows_of_kind(events, Kind.FORK)
     born = (hosts_of(events, forks) << 32) + events.column(forks, "child_tid")
     order = np.argsort(born, kind="stable")
@@ -173,44 +163,29 @@ def forked_by(events: Events, host: I64, tid: I64, rows: I64) -> I64:
 
 @dataclass(frozen=True, eq=False)
 class Owners:
-    """The thread of every event.
-
-    Attributes
-    ----------
-    host, tid : int64 [n]
-        ``tid`` is the kernel's, -1 where unknown.
-    notes : tuple of str
-    """
+    """The thread of every event: host, the kernel's tid (-1 where unknown), and notes."""
 
     host: I64
     tid: I64
     notes: tuple[str, ...]
 
 
-def owners_of(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
-    """Tell which kernel thread emitted each event.
+def find_owners(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
+    """Find the kernel thread that emitted each event (given by position).
 
-    A user-space event carries ``vtid``, the thread id in its own pid namespace.
-    Where that is never what ``sched_switch`` shows on the event's cpu for any event
-    of this (vpid, vtid), the process lives in a pid namespace and ``sched_switch``
-    is right.  Where it is for some, the others are threads that moved between
-    reading the cpu number and reading the clock, and ``vtid`` is right.  Events
-    without ``vtid`` belong to whom ``sched_switch`` shows, else to the ``tid``
-    context of a kernel event.
-
-    Parameters
-    ----------
-    events : Events
-    rows : int64 [n]
-        Positions of the events.
-    scheduling : Scheduling
+    A user-space event carries ``vtid``, the thread id in its own pid namespace.  If
+    ``sched_switch`` never shows that id on the event's cpu for any event of this (vpid, vtid),
+    the process lives in a pid namespace and ``sched_switch`` is right.  If it does for some
+    events, the thread moved between reading the cpu number and reading the clock in the others,
+    and ``vtid`` is right.  Events without ``vtid`` belong to the thread that ``sched_switch``
+    shows, else to the ``tid`` context of a kernel event.
     """
     user = np.array([c.domain == "ust" for c in events.classes] or [False])
     user = user[events.event_class[rows]]
     host = hosts_of(events, rows)
     tid = scheduling.current(rows)
-    # The idle threads (one per cpu, all of tid 0) are nobody's execution.  What user
-    # space seems to do there it does elsewhere: the cpu was read before a move.
+    # The idle threads (one per cpu, all of tid 0) belong to no execution.  User-space events
+    # that seem to be theirs were emitted elsewhere: the cpu was read before a move.
     idle = tid == 0
     tid[idle] = UNKNOWN
     context, has_context = field_numbers(events, rows, "tid")

@@ -1,4 +1,4 @@
-"""What ``--execution`` says: which windows of a recording are its executions."""
+"""Parses ``--execution``: which windows of a recording are its executions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.errors import UsageError
-from critpath.executions.marker import WANTED as MARKER_WANTED
-from critpath.executions.membership import ANYWHERE, Where
+from critpath.executions.marker import MARKER_EVENTS as MARKER_WANTED
+from critpath.executions.membership import ALL_THREADS, ThreadFilter
 from critpath.executions.pattern import (
     CONTEXTS,
     SYNTAX,
@@ -34,7 +34,7 @@ KINDS: Final[dict[str, str]] = {
 }
 
 
-NO_LABEL = "-"  # label=-: executions have none, whatever the begin event says
+NO_LABEL = "-"  # label=-: no label, not even a text field of the begin event
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class Specification:
     begin, end : EventPattern or None
         For ``events``: what begins and what ends an execution.
     key, label : str
-        For ``events``: the field that pairs a begin with its end, and the field
-        that names the kind of execution; "" where not given.
+        For ``events``: the field that pairs a begin with its end, and the field with the
+        kind of execution; "" where not given.
     file : str
         For ``windows``: the CSV file.
-    where : Where
+    where : ThreadFilter
         For ``process`` and ``thread``: which of them.
     label_open : bool
-        For ``events``: nothing was said of labels, so that a text field of the begin
-        event may serve (`critpath.executions.find.label_field`).
+        For ``events``: neither a label nor ``-`` was given, so that a text field of the
+        begin event may serve (`find.add_label`).
     text : str
         As written.
     """
@@ -67,7 +67,7 @@ class Specification:
     key: str = ""
     label: str = ""
     file: str = ""
-    where: Where = ANYWHERE
+    where: ThreadFilter = ALL_THREADS
     label_open: bool = False
     text: str = ""
 
@@ -106,7 +106,7 @@ def parse_specification(text: str) -> Specification:
     return Specification(kind, text=text)
 
 
-def _parse_where(rest: str, text: str) -> Where:
+def _parse_where(rest: str, text: str) -> ThreadFilter:
     given: dict[str, str] = {}
     for option in split_outside_brackets(rest, ","):
         name, equals, value = (part.strip() for part in option.partition("="))
@@ -127,7 +127,7 @@ def _parse_where(rest: str, text: str) -> Where:
                 f"{name}= is not the number of a namespace: {shorten(value)}",
                 "take it from `lsns -t pid`, or from readlink /proc/PID/ns/pid",
             )
-    return Where(
+    return ThreadFilter(
         int(given.get("ns", 0)),
         int(given.get("cgroup_ns", 0)),
         given.get("cgroup", ""),
@@ -161,26 +161,22 @@ def _parse_events(rest: str, text: str) -> Specification:
     )
 
 
-def wanted(specification: Specification) -> tuple[EventRequest, ...]:
-    """Return what must be read beyond the kernel's own selection.
+def get_event_requests(specification: Specification) -> tuple[EventRequest, ...]:
+    """Return the requests for events beyond the kernel's own selection.
 
-    ``process`` and ``thread`` need nothing more than the kernel events of any
-    critical path (with ``tid`` and ``filename`` of the exec, ``tid`` of the exit).
-
-    Parameters
-    ----------
-    specification : Specification
+    ``process`` and ``thread`` need only the kernel events of any critical path (with ``tid``
+    and ``filename`` of the exec, ``tid`` of the exit).
 
     Returns
     -------
     tuple of EventRequest
-        One per event name, with the fields of its conditions, the key, the label
-        and the contexts that tell the thread.
+        One per event name, with the fields of its conditions, the key, the label and the
+        contexts that identify the thread.
     """
     if specification.kind == "marker":
         return MARKER_WANTED
     if specification.where:
-        return specification.where.wanted()
+        return specification.where.get_requests()
     fields: dict[str, dict[tuple[str, ...], None]] = {}
     for pattern in (specification.begin, specification.end):
         if pattern is None:

@@ -33,7 +33,7 @@ def find_windows(events: Events, file: Path) -> Executions:
     UnreadableError
         If the file cannot be read or a line of it is wrong; the line is named.
     """
-    rows, ignored = _read(file)
+    rows, ignored = _read_file(file)
     notes = [f"{file.name}: columns ignored: {', '.join(ignored)}"] if ignored else []
     inside = []
     outside = 0
@@ -41,7 +41,7 @@ def find_windows(events: Events, file: Path) -> Executions:
     for line, row in rows:
         begin, end, tid = (_number(file, line, row, column) for column in REQUIRED)
         if end <= begin:
-            raise _wrong(file, line, f"end_ns {end} is not after begin_ns {begin}")
+            raise _file_error(file, line, f"end_ns {end} is not after begin_ns {begin}")
         host = _host(file, line, row, hosts)
         if events.end > events.begin and not events.begin <= begin < end <= events.end:
             outside += 1
@@ -69,28 +69,28 @@ def find_windows(events: Events, file: Path) -> Executions:
     )
 
 
-def _read(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
-    """Return every row with its line, and the columns that mean nothing here."""
+def _read_file(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
+    """Return every row with its line number, and the ignored columns."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, strict=True)
             header = [name.strip() for name in next(reader, [])]
             missing = [name for name in REQUIRED if name not in header]
             if missing:
-                raise _wrong(file, 1, f"no column {', '.join(missing)} in the header")
+                raise _file_error(file, 1, f"no column {', '.join(missing)} in the header")
             if len(set(header)) != len(header):
-                raise _wrong(file, 1, "a column twice in the header")
+                raise _file_error(file, 1, "a column twice in the header")
             rows = []
             for cells in reader:
                 if not cells:
                     continue
                 if len(cells) != len(header):
                     problem = f"{len(cells)} cells, but {len(header)} columns in the header"
-                    raise _wrong(file, reader.line_num, problem)
+                    raise _file_error(file, reader.line_num, problem)
                 rows.append((reader.line_num, dict(zip(header, cells, strict=True))))
             return rows, [name for name in header if name not in {*REQUIRED, *OPTIONAL}]
     except csv.Error as error:
-        raise _wrong(file, reader.line_num, str(error)) from None
+        raise _file_error(file, reader.line_num, str(error)) from None
     except UnicodeDecodeError:
         raise UnreadableError(f"{file} is not UTF-8 text", DO) from None
     except (OSError, ValueError) as error:
@@ -98,7 +98,7 @@ def _read(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
         raise UnreadableError(f"cannot read {file}: {reason}", DO) from None
 
 
-def _wrong(file: Path, line: int, problem: str) -> UnreadableError:
+def _file_error(file: Path, line: int, problem: str) -> UnreadableError:
     return UnreadableError(f"{file}:{line}: {problem}", DO)
 
 
@@ -107,18 +107,20 @@ def _number(file: Path, line: int, row: dict[str, str], column: str) -> int:
     # int() would also take "1_000" and other scripts' digits.
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-        raise _wrong(file, line, f"{column} is not an integer: {safe_text(text[:40])}")
+        raise _file_error(file, line, f"{column} is not an integer: {safe_text(text[:40])}")
     value = int(text)
     if not _LEAST[column] <= value < 2**63 or (column == "tid" and value >= 2**31):
-        raise _wrong(file, line, f"{column} is out of range: {text}")
+        raise _file_error(file, line, f"{column} is out of range: {text}")
     return value
 
 
 def _host(file: Path, line: int, row: dict[str, str], hosts: dict[str, int]) -> int:
     if "host" not in row:
         if len(hosts) > 1:
-            raise _wrong(file, 1, "the recording has several hosts; the file has no column host")
+            raise _file_error(
+                file, 1, "the recording has several hosts; the file has no column host"
+            )
         return 0
     if row["host"] not in hosts:
-        raise _wrong(file, line, f"no host {safe_text(row['host'][:64])} in the recording")
+        raise _file_error(file, line, f"no host {safe_text(row['host'][:64])} in the recording")
     return hosts[row["host"]]

@@ -112,7 +112,7 @@ cdef class Account:
         Take interrupt work out of running segments.
     held_back, share : int, float
         From how much idle time (ns), and from which part of its time on, a wait was not
-        for whoever ran.
+        for the thread that ran.
     """
 
     cdef readonly int64_t pieces
@@ -232,7 +232,8 @@ cdef class Account:
 
     # --------------------------------- who held a processor for how long while a path waited for it
 
-    cdef void divide(self, int64_t processor, int64_t low, int64_t high, Ran* rows) noexcept nogil:
+    cdef void add_shares(self, int64_t processor, int64_t low, int64_t high,
+                         Ran* rows) noexcept nogil:
         """Add to the shares of those who held a processor in [low, high]."""
         cdef int64_t time
         cdef int32_t worker
@@ -244,10 +245,10 @@ cdef class Account:
             time = ((rows.end[i] if rows.end[i] < high else high)
                     - (rows.begin[i] if rows.begin[i] > low else low))
             if time > 0:
-                self.add(rows.worker[i], time, rows.begin[i])
+                self.add_share(rows.worker[i], time, rows.begin[i])
             i -= 1
 
-    cdef inline void add(self, int32_t worker, int64_t time, int64_t since) noexcept nogil:
+    cdef inline void add_share(self, int32_t worker, int64_t time, int64_t since) noexcept nogil:
         if self.time[worker] == 0:
             self.sharing[self.sharing_count] = worker
             self.sharing_count += 1
@@ -256,7 +257,7 @@ cdef class Account:
         if self.is_idle[worker]:
             self.idle_time += time
 
-    cdef int32_t longest(self, int64_t length) noexcept nogil:
+    cdef int32_t take_longest(self, int64_t length) noexcept nogil:
         """Forget the shares; return who had the largest, of equals the first to run."""
         cdef Py_ssize_t i
         cdef int32_t worker, best = NOBODY_KNOWN
@@ -268,7 +269,8 @@ cdef class Account:
                 best = worker
         for i in range(self.sharing_count):
             self.time[self.sharing[i]] = 0
-        if self.idle_time >= self.held_back and <double>self.idle_time >= self.share * <double>length:
+        if (self.idle_time >= self.held_back
+                and <double>self.idle_time >= self.share * <double>length):
             best = IDLE
         elif best >= 0 and self.is_idle[best]:
             best = IDLE
@@ -301,7 +303,7 @@ cdef class Account:
     cdef void restore_shares(self, Path* path) noexcept nogil:
         cdef Py_ssize_t i
         for i in range(path.share_count):
-            self.add(path.shares[i].worker, path.shares[i].time, path.shares[i].since)
+            self.add_share(path.shares[i].worker, path.shares[i].time, path.shares[i].since)
         self.idle_time = path.idle
         free(path.shares)
         path.shares = NULL
@@ -328,7 +330,7 @@ cdef class Account:
             return -1
         return self.processor[host, cpu]
 
-    cdef int64_t carve(self, Path* path, int64_t segment, int64_t processor, int64_t low,
+    cdef int64_t cut_interrupts(self, Path* path, int64_t segment, int64_t processor, int64_t low,
                        int64_t at, Stolen* rows) except? -1 nogil:
         """Emit what rows of interrupt work leave and take of [low, at]; return what is left."""
         cdef int64_t begin, end
@@ -348,8 +350,8 @@ cdef class Account:
             i -= 1
         return at
 
-    cdef int go(self, Py_ssize_t index, int64_t after, Stolen* stolen, Stolen* more_stolen,
-                Ran* ran, Ran* more_ran) except -1 nogil:
+    cdef int account_path(self, Py_ssize_t index, int64_t after, Stolen* stolen,
+                          Stolen* more_stolen, Ran* ran, Ran* more_ran) except -1 nogil:
         """Account for a path's time after a cut."""
         cdef Path* path = &self.paths[index]
         cdef int64_t segment = path.next, first = self.start[index]
@@ -367,19 +369,19 @@ cdef class Account:
                     self.restore_shares(path)
                 processor = self.processor_of(segment)
                 if processor >= 0:
-                    self.divide(processor, low, at, more_ran)
-                    self.divide(processor, low, at, ran)
+                    self.add_shares(processor, low, at, more_ran)
+                    self.add_shares(processor, low, at, ran)
                 if low > self.begin[segment]:
                     self.store_shares(path)
                 else:
                     self.emit(path, segment, low, self.end[segment], state,
-                              self.longest(self.end[segment] - low))
+                              self.take_longest(self.end[segment] - low))
             elif self.interrupts and STATE_RUN <= state <= STATE_RUN_SYSCALL:
                 processor = self.processor_of(segment)
                 if processor >= 0:
-                    at = self.carve(path, segment, processor, low, at, more_stolen)
+                    at = self.cut_interrupts(path, segment, processor, low, at, more_stolen)
                     if at > low:
-                        at = self.carve(path, segment, processor, low, at, stolen)
+                        at = self.cut_interrupts(path, segment, processor, low, at, stolen)
                 if at > low:
                     self.emit(path, segment, low, at, state, self.detail[segment])
             else:
@@ -423,7 +425,7 @@ cdef class Account:
                 index = self.active[i]
                 if self.most and self.pieces > self.most:
                     break
-                if self.go(index, after, &s, &more_s, &r, &more_r):
+                if self.account_path(index, after, &s, &more_s, &r, &more_r):
                     self.active[kept] = index
                     kept += 1
                 else:

@@ -107,7 +107,7 @@ def fill_begins(block, int64_t until):
                 fill(&rows, worker, until)
 
 
-cdef int covering(Rows* block, Rows* carried, int64_t worker, int64_t t, int64_t* hint,
+cdef int find_row(Rows* block, Rows* carried, int64_t worker, int64_t t, int64_t* hint,
                   Row* row) noexcept nogil:
     """Fill in the row that covers the moment before t; return whether there is one."""
     cdef int64_t i = -1, k
@@ -404,15 +404,15 @@ cdef class Walks:
             sent = t
         if sent < s:
             sent = s
-        self.emit(c, sent, t, f.worker, STATE_NET_TRANSIT if link.kind == LINK_NET else STATE_WAIT_CPU,
-                  0, -1)
+        self.emit(c, sent, t, f.worker,
+                  STATE_NET_TRANSIT if link.kind == LINK_NET else STATE_WAIT_CPU, 0, -1)
         f.at = t
         f.t = s
         if sent > s:
             self.push(c, link.source, s, sent)
         return 0
 
-    cdef int circular(self, WalkState* c, int64_t source, int64_t t) noexcept nogil:
+    cdef int is_circular(self, WalkState* c, int64_t source, int64_t t) noexcept nogil:
         """Whether the walk left that worker at this very moment: a zero-time cycle."""
         cdef Py_ssize_t i = c.depth - 1
         if c.frames[i].worker == source:
@@ -424,7 +424,7 @@ cdef class Walks:
             i -= 1
         return 0
 
-    cdef int go(self, Py_ssize_t index, Rows* block, Rows* carried, int64_t after,
+    cdef int continue_walk(self, Py_ssize_t index, Rows* block, Rows* carried, int64_t after,
                 int64_t until) except -1 nogil:
         """Go on with a walk as far as the rows of (after, until] take it."""
         cdef WalkState* c = &self.walks[index]
@@ -441,11 +441,11 @@ cdef class Walks:
             if t <= after or t > until:
                 self.wait_for(index, t)
                 return 0
-            if not covering(block, carried, f.worker, t, self.hint, &row):
+            if not find_row(block, carried, f.worker, t, self.hint, &row):
                 parent = self.parent[f.worker]
                 born = self.born[f.worker]
                 if parent >= 0 and born <= t and not (
-                        born == t and self.circular(c, parent, t)):
+                        born == t and self.is_circular(c, parent, t)):
                     # Before its birth a thread's path is its creator's, down to the end.
                     if born < f.lo:
                         born = f.lo
@@ -458,8 +458,8 @@ cdef class Walks:
                 # Twice through one moment of one worker, the walk would never end.
                 if f.has_bypassed and not f.rewound and not (
                         f.bypassed.sent >= f.bypassed.time
-                        and self.circular(c, f.bypassed.source, f.bypassed.time)):
-                    # What was emitted since then belongs to nobody: take the link instead.
+                        and self.is_circular(c, f.bypassed.source, f.bypassed.time)):
+                    # Drop what was emitted since then, and take the link instead.
                     self.emitted -= c.count - f.bypassed_count
                     c.count = f.bypassed_count
                     link = f.bypassed
@@ -477,7 +477,7 @@ cdef class Walks:
                 if row.state >= STATE_WAIT_TASK and row.state != STATE_WAIT_STOPPED:
                     # A wake inside the wait did not end it; one after the window is not known.
                     if link.time == row.end and t == row.end and not (
-                            link.sent >= t and self.circular(c, link.source, t)):
+                            link.sent >= t and self.is_circular(c, link.source, t)):
                         self.follow(c, &link, s, t)
                         continue
                 elif not f.rewound:
@@ -528,7 +528,7 @@ cdef class Walks:
         with nogil:
             while index >= 0 and (self.most == 0 or self.emitted <= self.most):
                 following = self.walks[index].next
-                self.go(index, &rows, &more, after, until)
+                self.continue_walk(index, &rows, &more, after, until)
                 index = following
 
     def take(self):

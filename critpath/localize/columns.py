@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model import F64, I32, I64, Alignment, Bool, ColumnStatistics
+from critpath.model import F64, I32, I64, Alignment, Bool, ColumnStatistics, benjamini_hochberg
 from critpath.text import notes
 
 MISSING_SHARE = 0.5
@@ -194,19 +194,8 @@ def _test(null: F64, scores: F64) -> tuple[F64, Bool]:
     known = np.sort(np.round(null[~np.isnan(null)], 9))
     above = len(known) - np.searchsorted(known, np.round(scores[tested], 9))
     p[tested] = (1 + above) / (1 + len(known))
-    rejected[tested] = _discovered(p[tested])
+    rejected[tested] = benjamini_hochberg(p[tested], LEVEL)
     return p, rejected
-
-
-def _discovered(p: F64) -> Bool:
-    """Select p-values at the false discovery rate `LEVEL` (Benjamini and Hochberg 1995)."""
-    order = np.argsort(p)
-    # scipy's does the same, after half a second of imports.
-    adjusted = p[order] * (len(p) / np.arange(1, len(p) + 1))
-    adjusted[::-1] = np.minimum.accumulate(adjusted[::-1])
-    result = np.zeros(len(p), np.bool_)
-    result[order] = adjusted <= LEVEL
-    return result
 
 
 def _structure_scores(codes: I32, counts: I64) -> tuple[F64, F64]:

@@ -23,6 +23,7 @@ from critpath.model import (
     Finding,
     Loop,
     Symbol,
+    student_tails,
 )
 
 __all__ = ["Segments", "detail_family", "find_differences"]
@@ -663,8 +664,6 @@ def judge_totals(totals: I64) -> Bool:
     bool [symbols]
         Nothing with less than five normal rows.
     """
-    from scipy.special import stdtrit  # noqa: PLC0415 - slow to import
-
     n, symbols = len(totals) - 1, totals.shape[1]
     known = np.flatnonzero(totals.any(axis=0))
     result = np.zeros(symbols, np.bool_)
@@ -675,7 +674,7 @@ def judge_totals(totals: I64) -> Bool:
     mine, furthest = distance[-1], distance[:-1].max(axis=1)
     as_far = (furthest[:, None] >= mine).sum(axis=0)
     rare = as_far <= AS_FAR * n
-    result[known] = rare & (mine > float(stdtrit(n - 1, 1 - LEVEL / (2 * len(known)))))
+    result[known] = rare & (student_tails(mine, n - 1) < LEVEL / len(known))
     return result
 
 

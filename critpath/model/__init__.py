@@ -59,6 +59,12 @@ if TYPE_CHECKING:
         Manifest,
         Run,
     )
+    from critpath.model.statistics import (
+        benjamini_hochberg,
+        hypergeometric_tail,
+        mid_ranks,
+        student_tails,
+    )
     from critpath.model.table import F64, I32, I64, U8, Bool, Column, Rows, Table, freeze_columns
     from critpath.model.timelines import (
         Block,
@@ -72,7 +78,7 @@ if TYPE_CHECKING:
         make_single_block,
         open_filled,
     )
-    from critpath.model.vectors import Symbol, VectorTable, identifiers, mid_ranks
+    from critpath.model.vectors import Symbol, VectorTable, identifiers
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "alignment": ("Alignment", "LETTERS", "Loop", "label_duration"),
@@ -99,7 +105,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         *("Block", "BlockList", "BlockStore", "Blocks", "OpenColumns", "ReplayedRecording"),
         *("Timelines", "Workers", "make_single_block", "open_filled"),
     ),
-    "vectors": ("Symbol", "VectorTable", "identifiers", "mid_ranks"),
+    "statistics": ("benjamini_hochberg", "hypergeometric_tail", "mid_ranks", "student_tails"),
+    "vectors": ("Symbol", "VectorTable", "identifiers"),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -181,7 +188,9 @@ __all__ = [
     "Timelines",
     "VectorTable",
     "Workers",
+    "benjamini_hochberg",
     "freeze_columns",
+    "hypergeometric_tail",
     "identifiers",
     "join_paths",
     "join_stored",
@@ -189,4 +198,5 @@ __all__ = [
     "make_single_block",
     "mid_ranks",
     "open_filled",
+    "student_tails",
 ]

@@ -24,7 +24,7 @@ cdef enum:
     FLAGS_AT = 7
     WOKEN = 1     # how long before the end it was woken, its waker, its detail
     GAP = 2       # how much later, or earlier, it begins than the one before it ended
-    DETAIL = 4    # its detail, if nobody woke it
+    DETAIL = 4    # its detail, if nothing woke it
     WHOLE = 8     # nothing of this, but all columns as they are
     OF_WOKEN = 12
 
@@ -73,7 +73,7 @@ cdef inline bint fits(uint64_t length, uint64_t later, int32_t cpu) noexcept nog
 
 cdef inline char* put_row(char* p, int64_t begin, int64_t end, int32_t detail, int32_t cpu,
                           uint8_t state, int64_t last_end) noexcept nogil:
-    """Write the row of a thread that nobody woke; ROW bytes are touched."""
+    """Write the row of a thread that was not woken; ROW bytes are touched."""
     cdef uint64_t length = <uint64_t>end - <uint64_t>begin
     cdef uint64_t later = <uint64_t>begin - <uint64_t>last_end
     # Numbers, not branches: rows of all kinds stand side by side.
@@ -91,7 +91,7 @@ cdef inline char* put_row(char* p, int64_t begin, int64_t end, int32_t detail, i
 cdef inline char* put_woken(char* p, int64_t begin, int64_t end, int64_t woken, int32_t detail,
                             int32_t cpu, int32_t waker, uint8_t state,
                             int64_t last_end) noexcept nogil:
-    """Write the row of a thread that somebody, or something, woke."""
+    """Write the row of a thread that was woken."""
     cdef uint64_t length = <uint64_t>end - <uint64_t>begin
     cdef uint64_t later = <uint64_t>begin - <uint64_t>last_end
     cdef uint64_t since = <uint64_t>end - <uint64_t>woken

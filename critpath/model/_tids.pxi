@@ -76,7 +76,7 @@ cdef int32_t* odd_number(Tids* tids, int64_t host, int64_t tid) except NULL nogi
     if not place.number:
         place.host = host
         place.tid = tid
-        # Whoever asks for a place puts a number there.
+        # The caller puts a number there.
         tids.odd_used += 1
     return &place.number
 

@@ -138,12 +138,10 @@ class Alignment(Table):
 
         Raises
         ------
-        ImportError
-            If Biopython is not installed; it comes with ``critpath[bio]``.
         ValueError
             If names are not one a row, or a symbol has no letter.
         """
-        from Bio import Align  # noqa: PLC0415 - slow, and optional
+        from Bio import Align  # noqa: PLC0415 - slow to import
         from Bio.Seq import Seq  # noqa: PLC0415 - as above
         from Bio.SeqRecord import SeqRecord  # noqa: PLC0415 - as above
 

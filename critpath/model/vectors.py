@@ -13,7 +13,6 @@ from critpath.model.table import I64, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
     from critpath.model.kinds import State
-    from critpath.model.table import F64
 
 
 @dataclass(frozen=True, order=True)
@@ -115,31 +114,4 @@ def identifiers(symbols: Sequence[Symbol]) -> list[str]:
             name = f"{stem}_{number}"
         taken.add(name.lower())
         result.append(name)
-    return result
-
-
-# -----------------------------------------------------------------------------
-# Ranks within columns: what rank tests of clusters and of whole sets start from.
-
-
-def mid_ranks(values: F64 | I64) -> F64:
-    """Rank every column from 1; equal values share the mean of their ranks.
-
-    Parameters
-    ----------
-    values : float64 or int64 [n, columns]
-
-    Returns
-    -------
-    float64 [n, columns]
-        As ``scipy.stats.rankdata`` says, without half a second of imports.
-    """
-    n, columns = values.shape
-    result = np.empty((n, columns))
-    for column in range(columns):
-        order = np.argsort(values[:, column], kind="stable")
-        ordered = values[order, column]
-        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        last = np.append(first[1:], n)
-        result[order, column] = np.repeat((first + last + 1) / 2, last - first)
     return result

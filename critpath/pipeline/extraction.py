@@ -17,8 +17,8 @@ from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
 from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
-from critpath.read.event_names import KERNEL
-from critpath.read.metadata.schema import names_of
+from critpath.read.event_names import KERNEL_EVENTS
+from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording
 from critpath.text import notes
@@ -80,11 +80,11 @@ def extract_recording(
     recording: Path, settings: ExtractSettings, progress: Progress | None = None
 ) -> Iterator[PathSet]:
     """Extract the critical path of every execution of one recording."""
-    from critpath.executions.find import choose_specification, with_label
-    from critpath.executions.marker import WANTED
-    from critpath.executions.specification import wanted
+    from critpath.executions.find import add_label, choose_specification
+    from critpath.executions.marker import MARKER_EVENTS
+    from critpath.executions.specification import get_event_requests
     from critpath.pipeline.limits import Budget
-    from critpath.read.event_names import KERNEL
+    from critpath.read.event_names import KERNEL_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import Description, find_traces
 
@@ -96,23 +96,25 @@ def extract_recording(
 
     def opener(more: Sequence[EventRequest]) -> RecordingOpener:
         return RecordingOpener(
-            recording, traces, (*KERNEL, *more), settings.reader, ahead=settings.ahead
+            recording, traces, (*KERNEL_EVENTS, *more), settings.reader, ahead=settings.ahead
         )
 
     def marks() -> Events:
-        return read_finder_events(opener(WANTED), [parse_specification("marker")])
+        return read_finder_events(opener(MARKER_EVENTS), [parse_specification("marker")])
 
-    possible = any(name in names for entry in WANTED for name in entry.names)
+    possible = any(name in names for entry in MARKER_EVENTS for name in entry.names)
     text, how = choose_specification(
         settings.specification, manifest.execution, recording, names, marks if possible else None
     )
-    chosen, labelled = with_label(parse_specification(text), [of.texts for of in described])
+    chosen, labelled = add_label(parse_specification(text), [of.texts for of in described])
     recorded = _Recording(recording, traces, manifest, (*notes, *how, *labelled))
     budget = Budget.within(settings.max_memory)
     with _name_recording(recording):
         # Before anything is read, so that a misspelt name fails at once.
         require_events(chosen, names)
-    with _replay_recording(opener(wanted(chosen)), recorded, [chosen], budget) as replayed:
+    with _replay_recording(
+        opener(get_event_requests(chosen)), recorded, [chosen], budget
+    ) as replayed:
         with _name_recording(recording):
             executions = find_executions(
                 replayed.events,
@@ -179,14 +181,14 @@ def _replay_recording(
     specifications: Sequence[Specification],
     budget: Budget,
 ) -> Iterator[ReplayedRecording]:
-    from critpath.read.manifest import with_manifest
+    from critpath.read.manifest import add_manifest
 
     replayed = replay_stream(
         opener,
         assume_declared(recorded.traces),
         specifications,
         budget,
-        complete=partial(with_manifest, manifest=recorded.manifest),
+        complete=partial(add_manifest, manifest=recorded.manifest),
     )
     with closing(replayed):
         warnings = (*recorded.notes, *replayed.events.warnings)
@@ -197,16 +199,16 @@ def _replay_recording(
 
 def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
     """Read the kernel's events of a recording, and what every thread did, into memory."""
-    from critpath.read.event_names import KERNEL
-    from critpath.read.manifest import open_manifest, with_manifest
+    from critpath.read.event_names import KERNEL_EVENTS
+    from critpath.read.manifest import add_manifest, open_manifest
     from critpath.read.recording import read_events
     from critpath.timeline.clocks import align_hosts
     from critpath.timeline.missing_switches import repair_switches
     from critpath.timeline.replay import replay
 
     manifest, _ = open_manifest(source)
-    events = repair_switches(read_events(source, KERNEL, reader=reader))
-    events = with_manifest(align_hosts(events), manifest)
+    events = repair_switches(read_events(source, KERNEL_EVENTS, reader=reader))
+    events = add_manifest(align_hosts(events), manifest)
     return events, replay(events)
 
 
@@ -241,7 +243,7 @@ def thread_paths(
     """
     from critpath.graph.critical_path import find_lifetimes
     from critpath.pipeline.limits import Budget, require_room
-    from critpath.read.event_names import KERNEL
+    from critpath.read.event_names import KERNEL_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import find_traces
 
@@ -251,7 +253,7 @@ def thread_paths(
     recorded = _Recording(source, traces, manifest, notes)
     budget = Budget.within(max_memory)
     with _replay_recording(
-        RecordingOpener(source, traces, KERNEL, reader), recorded, [], budget
+        RecordingOpener(source, traces, KERNEL_EVENTS, reader), recorded, [], budget
     ) as replayed:
         events = replayed.events
         executions = find_lifetimes(
@@ -306,13 +308,13 @@ def assume_declared(traces: Sequence[Trace]) -> Assumptions:
         name
         for t in traces
         for s in t.schema.streams.values()
-        for name in names_of(s.events).values()
+        for name in get_event_names(s.events).values()
     }
     return Assumptions(_declares(names, Kind.WAKING), _declares(names, Kind.SYSCALL_ENTRY))
 
 
 def _declares(names: Collection[str], kind: Kind) -> bool:
-    patterns = [p for wanted in KERNEL if wanted.kind is kind for p in wanted.names]
+    patterns = [p for wanted in KERNEL_EVENTS if wanted.kind is kind for p in wanted.names]
     return any(fnmatchcase(name, p) for name in names for p in patterns)
 
 

@@ -127,8 +127,8 @@ ctypedef int (*Refill)(void*, Lane*) noexcept nogil
 
 
 cdef int refill(Decoder of, Lane* lane) noexcept nogil:
-    """Decode a lane's next rows; as `Decoder._batch`, or BACKWARDS."""
-    cdef int result = of._batch()
+    """Decode a lane's next rows; as `Decoder._decode_batch`, or BACKWARDS."""
+    cdef int result = of._decode_batch()
     if result != OK:
         return result
     lane.ts, lane.place, lane.values = of.ts, of.place, of.values
@@ -216,7 +216,7 @@ cdef class Merge:
             part.flags.writeable = False
         return tuple(parts)
 
-    cdef int _begin(self) except -1:
+    cdef int _begin_lanes(self) except -1:
         cdef int64_t i, n = len(self.decoders), leaves = 1
         while leaves < n:
             leaves *= 2
@@ -241,7 +241,7 @@ cdef class Merge:
         cdef int result
         cdef Decoder decoder
         if not self.begun:
-            self._begin()
+            self._begin_lanes()
             self.waiting = 0 if self.lane_count else -1
             self._write_to(0)
         elif self.full:
@@ -251,7 +251,7 @@ cdef class Merge:
             self.chunk.count = self.chunk.value_count = 0
         while True:
             with nogil:
-                result = self._chunk()
+                result = self._merge_chunk()
             if result == NARROW:
                 self.sets[self.turn] = columns_for(self.most, self.recording.widest + COPIED)
                 self._write_to(self.turn)
@@ -266,7 +266,7 @@ cdef class Merge:
             decoder._raise(result)
         return None
 
-    cdef int _chunk(self) noexcept nogil:
+    cdef int _merge_chunk(self) noexcept nogil:
         """Decode and merge until the chunk is full or everything through, or to a question.
 
         All without the interpreter: another thread may work on the chunk before.
@@ -281,7 +281,7 @@ cdef class Merge:
                 if result != OK:
                     return result
                 if self.filled:
-                    self._renew(self.waiting)
+                    self._renew_lane(self.waiting)
                     self.waiting = -1
                 else:
                     self.waiting += 1
@@ -299,12 +299,12 @@ cdef class Merge:
             elif found == IS_FAR:
                 self._move_base()
             elif self.lanes[found].ended:
-                self._renew(found)
+                self._renew_lane(found)
             else:
                 self.waiting = found
         return OK
 
-    cdef void _renew(self, int64_t at) noexcept nogil:
+    cdef void _renew_lane(self, int64_t at) noexcept nogil:
         """Let a lane take part with the rows it has now."""
         cdef Chunk* of = &self.chunk
         cdef Lane* lane = &self.lanes[at]
@@ -323,7 +323,7 @@ cdef class Merge:
             if self.lanes[i].ts != self.lanes[i].end:
                 self.chunk.base = min(self.chunk.base, self.lanes[i].ts[0])
         for i in range(self.lane_count):
-            self._renew(i)
+            self._renew_lane(i)
 
 
 cdef tuple columns_for(int64_t room, int64_t value_room):

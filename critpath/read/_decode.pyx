@@ -4,7 +4,7 @@
 A compiled program (`program.py`) says what lies in a packet.  A program is a list of
 steps of six 64-bit numbers; `RUN n` checks once that n bits are there, and the loads
 behind it have fixed offsets into them, so that an event costs a handful of steps and
-an event nobody asked for costs one addition.  No read is made outside the packet's
+an event that is not wanted costs one addition.  No read is made outside the packet's
 content or the file, whatever the trace says.
 """
 
@@ -49,7 +49,7 @@ cdef class Decoder:
     cdef Tables tables
     # The part of a stream file that is in memory.
     cdef State s
-    cdef Glass* glass
+    cdef SharedWindow* shared
     cdef bytes path
     cdef const char* name  # the path's bytes
     cdef int fd            # -1: not open
@@ -61,7 +61,7 @@ cdef class Decoder:
     cdef int64_t packet[PACKET_COUNT]
     cdef int64_t content  # bits of the packet's content that are in the file
     # The packet, and what was seen of those before.
-    cdef Described* of
+    cdef TraceTables* of
     cdef bint inside      # a packet
     cdef int64_t stream_index
     cdef int64_t* packets
@@ -88,7 +88,7 @@ cdef class Decoder:
     def __init__(self, Recording recording, int64_t bound=0):
         cdef int64_t size = 0, other = 0
         self.recording = recording
-        self.glass = &recording.glass
+        self.shared = &recording.shared
         self.s.strings = &recording.strings
         self.bound = bound
         self.ahead = FIRST_WINDOW if bound else WINDOW
@@ -107,7 +107,7 @@ cdef class Decoder:
             self.value_room = size // 8
 
     def __dealloc__(self):
-        self._shut()
+        self._close_file()
         free(self.packets)
         free(self.regs)
         if self.bound:
@@ -125,7 +125,7 @@ cdef class Decoder:
 
     def file(self, Tables tables, bytes path, int64_t size, bint keep=True):
         """Begin a stream file of a trace; unless it is kept open, each run opens it."""
-        self._shut()
+        self._close_file()
         self.tables = tables
         self.of = &tables.of
         self.path = path
@@ -133,7 +133,7 @@ cdef class Decoder:
         self.keep = keep
         self.size = size
         self.at = 0
-        self.glass.owner = NULL
+        self.shared.owner = NULL
         self.inside = self.ended = False
         self.s.clock = 0
         self.packet_count = 0
@@ -153,25 +153,25 @@ cdef class Decoder:
         cdef int result = OK
         with nogil:
             while result == OK and (not self.ended or self.asking):
-                result = self._batch()
+                result = self._decode_batch()
         if result == NEED_CLASS:
             return self.stream_index, self.need_id
         self._raise(result)
         return None
 
-    cdef int _batch(self) noexcept nogil:
+    cdef int _decode_batch(self) noexcept nogil:
         """Run for the next rows; those of the last batch are gone then."""
         cdef int64_t used
         cdef int result
         if not self.asking:
             self.passed += self.count
             self.count = self.value_count = 0
-            self.began = self._position()
+            self.began = self._bytes_decoded()
         result = self._decode()
         self.asking = result == NEED_CLASS
         if not self.asking:
             # Read ahead as much as so many rows took, so that little is read twice.
-            used = self._position() - self.began
+            used = self._bytes_decoded() - self.began
             self.ahead = WINDOW
             if self.count and used < WINDOW:
                 used = used * self.bound // self.count
@@ -181,11 +181,11 @@ cdef class Decoder:
 
     cdef int _decode(self) noexcept nogil:
         """Run on; close what need not stay open."""
-        cdef int result = self._prepare()
+        cdef int result = self._take_over_tables()
         if result == OK:
             result = self._run()
         if result != NEED_CLASS and (self.ended or not self.keep):
-            self._shut()
+            self._close_file()
         return result
 
     cdef int _raise(self, int result) except -1:
@@ -207,29 +207,29 @@ cdef class Decoder:
 
     def close(self):
         """Close the file; running on opens it again."""
-        self._shut()
+        self._close_file()
 
-    cdef void _shut(self) noexcept nogil:
+    cdef void _close_file(self) noexcept nogil:
         if self.fd >= 0:
             close_file(self.fd)
             self.fd = -1
 
-    cdef int _look(self) noexcept nogil:
-        """Have the file open and the window ours, whoever looked through it meanwhile."""
+    cdef int _open_file(self) noexcept nogil:
+        """Open the file and take the window, which another decoder may have used meanwhile."""
         if self.fd < 0:
             self.fd = open_file(self.name, O_RDONLY | O_CLOEXEC)
             if self.fd < 0:
                 self.why = errno
                 return NOT_OPEN
-        if self.glass.owner != <void*>self:
-            self.glass.owner = <void*>self
+        if self.shared.owner != <void*>self:
+            self.shared.owner = <void*>self
             self.window_at = self.window_size = 0
         return OK
 
-    cdef int _fill(self, int64_t begin, int64_t size) noexcept nogil:
+    cdef int _fill_window(self, int64_t begin, int64_t size) noexcept nogil:
         """Have some bytes of the file in the window, and slack behind them."""
         cdef int64_t done = 0, got
-        cdef uint8_t* window = self.glass.data
+        cdef uint8_t* window = self.shared.data
         cdef void* p
         if begin >= self.window_at and begin + size <= self.window_at + self.window_size:
             return OK
@@ -240,12 +240,12 @@ cdef class Decoder:
         if self.window_at <= begin < self.window_at + self.window_size:
             done = self.window_at + self.window_size - begin
             memmove(window, window + (begin - self.window_at), done)
-        if size + SLACK > self.glass.room:
+        if size + SLACK > self.shared.room:
             p = realloc(window, size + SLACK)
             if p == NULL:
                 return NO_MEMORY
-            self.glass.data = window = <uint8_t*>p
-            self.glass.room = size + SLACK
+            self.shared.data = window = <uint8_t*>p
+            self.shared.room = size + SLACK
         while done < size:
             got = pread(self.fd, window + done, size - done, begin + done)
             if got <= 0:
@@ -256,23 +256,23 @@ cdef class Decoder:
         self.window_size = done
         return OK if done == size else DAMAGE_IO_ERROR
 
-    cdef void _show(self) noexcept nogil:
+    cdef void _set_limits(self) noexcept nogil:
         """Let the steps see what of the packet's content is in the window."""
-        self.s.buf = self.glass.data + (self.at - self.window_at)
+        self.s.buf = self.shared.data + (self.at - self.window_at)
         self.s.limit = 8 * (self.window_at + self.window_size - self.at)
         if self.s.limit > self.content:
             self.s.limit = self.content
 
-    cdef int _again(self) noexcept nogil:
+    cdef int _move_window(self) noexcept nogil:
         """Move a window that was another's meanwhile to the current position."""
         cdef int64_t begin = self.at + (self.s.pos >> 3)
         cdef int64_t size = self.at + self.packet[PACKET_SIZE] - begin
-        if self._fill(begin, size if size < self.ahead else self.ahead) == NO_MEMORY:
+        if self._fill_window(begin, size if size < self.ahead else self.ahead) == NO_MEMORY:
             return NO_MEMORY
-        self._show()
+        self._set_limits()
         return OK
 
-    cdef int _more(self) noexcept nogil:
+    cdef int _grow_window(self) noexcept nogil:
         """Move the window to the current position; all that there is, if it cannot grow."""
         cdef int64_t begin = self.at + (self.s.pos >> 3), limit = self.s.limit
         cdef int64_t size = 2 * (self.window_at + self.window_size - begin)
@@ -280,9 +280,9 @@ cdef class Decoder:
             size = self.ahead
         if size > self.at + self.packet[PACKET_SIZE] - begin:
             size = self.at + self.packet[PACKET_SIZE] - begin
-        if self._fill(begin, size) == NO_MEMORY:
+        if self._fill_window(begin, size) == NO_MEMORY:
             return NO_MEMORY
-        self._show()
+        self._set_limits()
         if self.s.limit <= limit:
             self.content = self.s.limit
         return OK
@@ -297,7 +297,7 @@ cdef class Decoder:
             memcpy(&view[0, 0], self.packets, self.packet_count * PACKET_COUNT * 8)
         return result
 
-    cdef int _prepare(self) noexcept nogil:
+    cdef int _take_over_tables(self) noexcept nogil:
         """Take over what the tables gained meanwhile."""
         cdef void* p
         cdef int64_t room = self.of.register_count
@@ -313,7 +313,7 @@ cdef class Decoder:
         self.s.banks[1] = self.regs
         return OK
 
-    cdef int64_t _position(self) noexcept nogil:
+    cdef int64_t _bytes_decoded(self) noexcept nogil:
         """Bytes of the file that are decoded."""
         return self.at + (self.s.pos >> 3 if self.inside else 0)
 
@@ -321,13 +321,13 @@ cdef class Decoder:
         """Decode packet header and context; find where its content ends."""
         cdef int64_t rest = self.size - self.at, most = rest if rest < 65536 else 65536
         cdef int64_t size = most if most < self.ahead else self.ahead
-        cdef int result = self._header(size)
+        cdef int result = self._decode_header(size)
         # A header this long is refused as going outside, which bounds what is read twice.
         if result == DAMAGE_OUTSIDE and size < most:
-            result = self._header(most)
+            result = self._decode_header(most)
         return result
 
-    cdef int _header(self, int64_t size) noexcept nogil:
+    cdef int _decode_header(self, int64_t size) noexcept nogil:
         """Decode a packet's header and context from some bytes of it."""
         cdef State* s = &self.s
         cdef int64_t i, present, rest = self.size - self.at, content, whole
@@ -343,9 +343,9 @@ cdef class Decoder:
         if self.packet_count == MOST_PACKETS:
             s.pos = 0
             return DAMAGE_TOO_MANY
-        if self._fill(self.at, size) == NO_MEMORY:
+        if self._fill_window(self.at, size) == NO_MEMORY:
             return NO_MEMORY
-        s.buf = self.glass.data + (self.at - self.window_at)
+        s.buf = self.shared.data + (self.at - self.window_at)
         s.pos = 0
         s.limit = 8 * (self.window_at + self.window_size - self.at)
         for i in range(ROLE_COUNT):
@@ -392,7 +392,7 @@ cdef class Decoder:
         elif present & (1 << ROLE_CONTENT):
             whole = content = self.regs[ROLE_CONTENT]
         if whole <= 0 or whole % 8 != 0 or content > whole or content < s.pos:
-            # A size below the header that told it: where the next packet begins is unknown.
+            # The size is below that of the header: the next packet's place is unknown.
             if whole > 0 and whole % 8 == 0 and whole >= s.pos and whole <= 8 * rest:
                 self.packet[PACKET_SIZE] = whole >> 3
             return DAMAGE_BAD_SIZE
@@ -400,10 +400,11 @@ cdef class Decoder:
         self.packet[PACKET_CONTENT] = content
         if whole > 8 * rest:
             self.packet[PACKET_WHERE] = -1  # cut off by the end of the file
-        if present & (1 << ROLE_PACKET) and present & (1 << ROLE_CONTENT) and uneven(whole, content):
+        if (present & (1 << ROLE_PACKET) and present & (1 << ROLE_CONTENT)
+                and uneven(whole, content)):
             self.packet[PACKET_PRESENT] |= 1 << BIT_UNEVEN
         self.content = min(content, 8 * self.packet[PACKET_SIZE])
-        self._show()
+        self._set_limits()
         return OK
 
     cdef int _close_packet(self, int damage) noexcept nogil:
@@ -431,9 +432,9 @@ cdef class Decoder:
 
     cdef int _run(self) noexcept nogil:
         """Decode; OK at the end of the file or with as many rows as the bound allows."""
-        cdef int result = self._look()
+        cdef int result = self._open_file()
         if result == OK and self.inside and self.window_size == 0:
-            result = self._again()
+            result = self._move_window()
         if result != OK:
             return result
         while True:
@@ -450,11 +451,11 @@ cdef class Decoder:
                         return result
                     continue
                 self.inside = True
-            result = self._events()
+            result = self._decode_events()
             if result == MORE:
                 if self.bound and 4 * self.count >= 3 * self.bound:
                     return OK
-                result = self._more()
+                result = self._grow_window()
                 if result == OK:
                     continue
             if result == FULL:
@@ -462,25 +463,25 @@ cdef class Decoder:
             if result == NEED_CLASS or result == NO_MEMORY:
                 return result
             if result == OK:
-                self._unwritten()
-                result = self._behind()
+                self._check_unwritten()
+                result = self._check_behind()
             result = self._close_packet(result)
             if result != OK:
                 return result
 
-    cdef void _unwritten(self) noexcept nogil:
+    cdef void _check_unwritten(self) noexcept nogil:
         """Whether a packet without an end has zeros where its content should end, not events."""
         cdef int64_t wanted = 1 << ROLE_CONTENT | 1 << ROLE_END, last = (self.content >> 3) - 16
         cdef const uint8_t* p
         if (self.packet[PACKET_PRESENT] & wanted != wanted
                 or self.packet[PACKET_END] not in (0, -1) or last < 16
-                or self._fill(self.at + last, 16) != OK):
+                or self._fill_window(self.at + last, 16) != OK):
             return
-        p = self.glass.data + (self.at + last - self.window_at)
+        p = self.shared.data + (self.at + last - self.window_at)
         if raw64(p) == 0 and raw64(p + 8) == 0:
             self.packet[PACKET_PRESENT] |= 1 << BIT_UNWRITTEN
 
-    cdef int _behind(self) noexcept nogil:
+    cdef int _check_behind(self) noexcept nogil:
         """Whether events go on behind the packet's content, so that its size is wrong.
 
         What lies there is zero where buffers are cleared.  An event's header is not, it is of
@@ -496,9 +497,9 @@ cdef class Decoder:
                 or left < 16 or self.content & 7 or self.content != self.packet[PACKET_CONTENT]
                 or not stream.way_count):
             return OK
-        if self._fill(self.at + at, 16) != OK:
+        if self._fill_window(self.at + at, 16) != OK:
             return OK
-        p = self.glass.data + (self.at + at - self.window_at)
+        p = self.shared.data + (self.at + at - self.window_at)
         if raw64(p) == 0 or flat_header(p, 128, stream, &pos, &clock, &id) != OK:
             return OK
         if (0 <= id < DENSE_IDS and stream.dense[id] > 0
@@ -506,7 +507,7 @@ cdef class Decoder:
             return DAMAGE_BEHIND
         return OK
 
-    cdef int _grow(self, int64_t values) noexcept nogil:
+    cdef int _grow_rows(self, int64_t values) noexcept nogil:
         """Room for one more event of that many values."""
         cdef void* p
         cdef int64_t room, least = 4 * self.bound if self.bound else 65536
@@ -530,7 +531,7 @@ cdef class Decoder:
             self.value_room = room
         return OK
 
-    cdef inline int64_t _nanoseconds(self, Stream* of, uint64_t cycles) noexcept nogil:
+    cdef inline int64_t _to_nanoseconds(self, Stream* of, uint64_t cycles) noexcept nogil:
         cdef uint64_t whole, part
         cdef int64_t ns
         if of.frequency != 1000000000:
@@ -548,7 +549,7 @@ cdef class Decoder:
             return INT64_MAX
         return ns + of.shift
 
-    cdef int _events(self) noexcept nogil:
+    cdef int _decode_events(self) noexcept nogil:
         """Decode events from the current position to the end of the content.
 
         Everything the loop changes is kept in local variables, and an event is stored
@@ -568,7 +569,7 @@ cdef class Decoder:
         cdef int result = OK
         cdef int64_t* regs = self.regs
         cdef bint bound = self.bound != 0
-        cdef Going going
+        cdef Progress progress
         cdef Name* names = self.recording.names
         cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[PACKET_CPU] << 32)
         cdef bint turned = False
@@ -576,11 +577,13 @@ cdef class Decoder:
         while pos < limit:
             if stream.start.near.size:
                 # Then one event as its program says, be it because it is not fast.
-                going = Going(pos, clock, rows, self.value_count, count, low, high, NULL, NULL)
-                result = fast_events(&stream.start, buf, limit, &going, ts, place, room,
+                progress = Progress(pos, clock, rows, self.value_count, count, low, high,
+                                    NULL, NULL)
+                result = fast_events(&stream.start, buf, limit, &progress, ts, place, room,
                                      self.values, self.value_room, cpu, s.strings, names)
-                pos, clock, rows, count = going.pos, going.clock, going.rows, going.count
-                self.value_count, low, high = going.value_count, going.low, going.high
+                pos, clock = progress.pos, progress.clock
+                rows, count = progress.rows, progress.count
+                self.value_count, low, high = progress.value_count, progress.low, progress.high
                 if result != OK or pos >= limit:
                     break
             if rows == room and bound:
@@ -621,10 +624,10 @@ cdef class Decoder:
             if direct and clock <= <uint64_t>INT64_MAX:
                 ns = <int64_t>clock
             else:
-                ns = self._nanoseconds(stream, clock)
+                ns = self._to_nanoseconds(stream, clock)
             if rows == room or self.value_count + known.fields > self.value_room:
                 self.count = rows
-                if self._grow(known.fields) != OK:
+                if self._grow_rows(known.fields) != OK:
                     result = NO_MEMORY
                     break
                 ts, place, room = self.ts, self.place, self.room

@@ -48,7 +48,7 @@ cdef struct Stride:
 cdef struct Fast:
     int32_t number_count
     int32_t text_count
-    int32_t string_dst  # of the text that comes last, -1 if nobody wants it
+    int32_t string_dst  # of the text that comes last, -1 if it is not wanted
     Number numbers[FAST_FIELDS]
     Text texts[FAST_FIELDS]
 
@@ -359,7 +359,7 @@ cdef enum:
     STOPS = 106  # an event that is not fast, or not there as a whole
 
 # What of a decoder changes with every event.
-cdef struct Going:
+cdef struct Progress:
     int64_t pos
     uint64_t clock
     int64_t rows
@@ -386,27 +386,27 @@ cdef bint fits(const Start* start, const uint8_t* p, const uint8_t* end) noexcep
     return id < start.ids and start.strides[id].size <= end - p - size
 
 
-cdef int walk(const Start* start, Going* going, const uint8_t* safe, const uint8_t* end,
+cdef int walk(const Start* start, Progress* progress, const uint8_t* safe, const uint8_t* end,
               int64_t most, int64_t* ts, int64_t* place, int64_t* values, int64_t cpu,
               Strings* strings, Name* names) noexcept nogil:
     """Go over events that begin at `safe` at the latest, so that they are there.
 
     OK if it has come to that or over as many as it may, STOPS for what is not fast.
     """
-    cdef const uint8_t* p = going.p
+    cdef const uint8_t* p = progress.p
     cdef const uint8_t* body
     cdef const uint8_t* after
     cdef const Stride* stride
     cdef const Stride* strides = start.strides
-    cdef int64_t* v = values + going.value_count
-    cdef uint64_t clock = going.clock, id, since
+    cdef int64_t* v = values + progress.value_count
+    cdef uint64_t clock = progress.clock, id, since
     cdef uint64_t select_mask = start.select_mask, ts_mask = start.near.ts_mask
     cdef uint64_t quick = start.quick
     # So much later each may be than the one before without a look at the clock's end.
     cdef uint64_t furthest = (start.last - clock) // BLOCK
     cdef int64_t head = start.near.size, ts_at = start.near.ts_at
     cdef int64_t ts_shift = start.near.ts_shift, align = start.align, shift = start.shift
-    cdef int64_t rows = going.rows, left = most, i
+    cdef int64_t rows = progress.rows, left = most, i
     cdef const Head* wide = &start.wide
     cdef const Fast* of
     cdef int result = OK
@@ -467,54 +467,55 @@ cdef int walk(const Start* start, Going* going, const uint8_t* safe, const uint8
         left -= 1
         p = after
         if align > 1:
-            p = p + (-<int64_t>(p - going.buf) & (align - 1))
+            p = p + (-<int64_t>(p - progress.buf) & (align - 1))
             if p >= end and p != after:
                 p = after  # padding that the content's end cuts
                 result = STOPS
                 break
-    going.p, going.clock, going.rows = p, clock, rows
-    going.value_count = v - values
-    going.count += most - left
+    progress.p, progress.clock, progress.rows = p, clock, rows
+    progress.value_count = v - values
+    progress.count += most - left
     return result
 
 
-cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Going* going,
+cdef int fast_events(const Start* start, const uint8_t* buf, int64_t limit, Progress* progress,
                      int64_t* ts, int64_t* place, int64_t room, int64_t* values,
                      int64_t value_room, int64_t cpu, Strings* strings,
                      Name* names) noexcept nogil:
     """Decode events up to one that is not fast, or the end of what is there or of room."""
     cdef const uint8_t* end = buf + (limit >> 3)
     cdef const uint8_t* safe = end - start.largest
-    cdef int64_t at = (((going.pos + 7) >> 3) + start.align - 1) & -start.align
-    cdef int64_t most, row, count = going.count
+    cdef int64_t at = (((progress.pos + 7) >> 3) + start.align - 1) & -start.align
+    cdef int64_t most, row, count = progress.count
     cdef bint first
     cdef int result = OK
-    if at >= limit >> 3 or not start.ids or going.clock > start.last:
+    if at >= limit >> 3 or not start.ids or progress.clock > start.last:
         return OK
-    going.buf, going.p = buf, buf + at
+    progress.buf, progress.p = buf, buf + at
     while result == OK:
         # As many as there is room for whatever they are; the first one apart, whose time
         # is the least.
-        most = min(min(room - going.rows, (value_room - going.value_count) // FAST_FIELDS), BLOCK)
+        most = min((value_room - progress.value_count) // FAST_FIELDS, room - progress.rows)
+        most = min(most, BLOCK)
         if most <= 0:
             break
-        first = going.count == count
+        first = progress.count == count
         if first:
             most = 1
-        if going.p > safe:
-            if not fits(start, going.p, end):
+        if progress.p > safe:
+            if not fits(start, progress.p, end):
                 break
             most = 1
-        row = going.rows  # written to even if nobody asked for the event
-        result = walk(start, going, safe if going.p <= safe else end, end, most, ts, place,
+        row = progress.rows  # written to even if the event was not asked for
+        result = walk(start, progress, safe if progress.p <= safe else end, end, most, ts, place,
                       values, cpu, strings, names)
         if strings.short_of_memory:
             result = NO_MEMORY
-        if going.count == count:
+        if progress.count == count:
             break
         if first:
-            going.low = min(going.low, ts[row])
-    going.pos = (going.p - buf) << 3
-    if going.count > count:
-        going.high = max(going.high, <int64_t>going.clock + start.shift)
+            progress.low = min(progress.low, ts[row])
+    progress.pos = (progress.p - buf) << 3
+    if progress.count > count:
+        progress.high = max(progress.high, <int64_t>progress.clock + start.shift)
     return OK if result == STOPS else result

@@ -13,7 +13,7 @@ cdef struct Class:
     int64_t pc      # program of contexts and payload
     int64_t align   # if bits >= 0: skip by aligning and adding
     int64_t bits
-    int32_t row     # index into the event classes, -1: nobody asked
+    int32_t row     # index into the event classes, -1: not wanted
     int32_t fields
 
 # One way that an event header of known layout can go on behind its selector.
@@ -47,8 +47,8 @@ cdef struct Stream:
     Start start
 
 
-# What the metadata of one trace said: programs, stream classes, event classes.
-cdef struct Described:
+# What the metadata of one trace describes: programs, stream classes, event classes.
+cdef struct TraceTables:
     Step* steps
     int64_t step_count
     int64_t* table
@@ -63,7 +63,7 @@ cdef struct Described:
 
 # The memory through which stream files are looked at: one for all of a recording, as
 # only the one being decoded needs it, so that it stays in the cache.
-cdef struct Glass:
+cdef struct SharedWindow:
     uint8_t* data
     int64_t room
     void* owner  # whose file is in it
@@ -105,7 +105,7 @@ cdef class Recording:
 
     cdef Strings strings
     cdef Name* names
-    cdef Glass glass
+    cdef SharedWindow shared
     cdef int64_t* widths  # values of an event, by its class's row
     cdef int64_t width_room, widest
 
@@ -119,7 +119,7 @@ cdef class Recording:
         self.names = <Name*>calloc(1 << NAME_BITS, sizeof(Name))
         if self.names == NULL:
             raise MemoryError
-        self.glass.data = <uint8_t*>borrow(&self.glass.room)
+        self.shared.data = <uint8_t*>borrow(&self.shared.room)
 
     def __dealloc__(self):
         free(self.strings.bytes)
@@ -127,7 +127,7 @@ cdef class Recording:
         free(self.strings.slots)
         free(self.names)
         free(self.widths)
-        give_back(self.glass.data, self.glass.room)
+        give_back(self.shared.data, self.shared.room)
 
     def code(self, const uint8_t[::1] text):
         """The code of a text in UTF-8."""
@@ -165,10 +165,10 @@ cdef class Recording:
 
 
 cdef class Tables:
-    """What the metadata of a trace said, as decoders need it: programs, streams, classes."""
+    """What the metadata of a trace describes, as decoders need it: programs, streams, classes."""
 
     cdef Recording recording
-    cdef Described of
+    cdef TraceTables of
 
     def __init__(self, Recording recording, int64_t header_pc, int64_t present):
         """Begin a trace: its packet header's program, and the roles it sets."""

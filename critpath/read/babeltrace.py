@@ -1,7 +1,7 @@
-"""The babeltrace2 reader: bt2 in a child process, because it cannot be trusted here.
+"""The babeltrace2 reader, which runs bt2 in a child process.
 
 bt2 2.0.4 aborts, hangs or takes all memory on damaged traces.  `babeltrace_child` is the
-program of the child, and describes what the two say to each other.
+child's program and describes the protocol.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from critpath.read.metadata.schema import (
     TraceClass,
     VariantClass,
 )
-from critpath.read.selection import choose, selection
+from critpath.read.selection import compile_requests, select_fields
 
 DEFAULT_MEMORY_LIMIT = 4 << 30
 
 
-def read_events(
+def read_with_babeltrace2(
     trace_directories: Sequence[Path],
-    wanted: Sequence[EventRequest],
+    requests: Sequence[EventRequest],
     *,
     memory_limit: int = DEFAULT_MEMORY_LIMIT,
     time_limit: float | None = None,
@@ -57,18 +57,17 @@ def read_events(
     Parameters
     ----------
     trace_directories : sequence of Path
-        Directories with a metadata file each, of one recording.
-    wanted : sequence of EventRequest
+        The traces of one recording, each with a metadata file.
+    requests : sequence of EventRequest
     memory_limit : int
-        Bytes of address space the child may take, and of its answers.
+        Bytes of address space for the child, and of its answers.
     time_limit : float, optional
-        Seconds it may take; by default a minute and 10 s/MB, a tenth of bt2's speed.
+        Seconds; by default one minute and 10 s/MB, ten times what bt2 needs.
 
     Returns
     -------
     Events
-        As the native reader gives them; events of the same time stand in
-        babeltrace2's order within a trace.
+        As from the native reader; simultaneous events of a trace are in babeltrace2's order.
 
     Raises
     ------
@@ -80,7 +79,7 @@ def read_events(
     if time_limit is None:
         time_limit = 60 + sum(_size(d) for d in trace_directories) / 100_000
     for interpreter in _interpreters():
-        collector = Collector(trace_directories, wanted, memory_limit)
+        collector = Collector(trace_directories, requests, memory_limit)
         if _run_child(interpreter, collector, memory_limit, time_limit):
             return collector.events()
     raise UsageError(
@@ -106,7 +105,7 @@ def _size(directory: Path) -> int:
 def _run_child(
     interpreter: str, collector: Collector, memory_limit: int, time_limit: float
 ) -> bool:
-    """Run one child to its end; False if its interpreter has no bt2."""
+    """Run one child to its end; return False if its interpreter has no bt2."""
     directories = [str(d.resolve()) for d in collector.directories]
     command = [interpreter, babeltrace_child.__file__, str(memory_limit), *directories]
     pipe = subprocess.PIPE
@@ -119,14 +118,14 @@ def _run_child(
         try:
             finished = collector.read(child.stdout, child.stdin)  # type: ignore[arg-type]  # pipes
             if not finished and not collector.failure:
-                child.wait()  # its code says why; the timer still runs
+                child.wait()  # its exit code says why; the timer still runs
         finally:
             expired = not timer.is_alive()
             timer.cancel()
             child.kill()
         code = child.wait()
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4096))
-        said = errors.read().decode("utf-8", "replace").split("\n")
+        lines = errors.read().decode("utf-8", "replace").split("\n")
     if finished or code == NO_BT2:
         return bool(finished)
     if expired:
@@ -135,7 +134,7 @@ def _run_child(
         what = f"needs more than {memory_limit >> 20} MiB of memory"
     else:
         what = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-    last = next((line.strip() for line in reversed(said) if line.strip()), "no message")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")
     names = ", ".join(str(d) for d in collector.directories)
     raise UnreadableError(
         f"{names}: babeltrace2 {collector.failure or f'{what} ({last[:300]})'}",
@@ -143,8 +142,8 @@ def _run_child(
     )
 
 
-_Block = tuple[int, I64, I32, I32, I64]
-_NO_EVENTS: _Block = (
+_EventBlock = tuple[int, I64, I32, I32, I64]
+_NO_EVENTS: _EventBlock = (
     0,
     np.zeros(0, np.int64),
     np.zeros(0, np.int32),
@@ -156,7 +155,7 @@ _MAX_DEPTH = 100
 
 
 def _field_class(of: Mapping[str, Any], depth: int = 0) -> FieldClass:
-    """Make a field class of the child's description; bt2 has decoded it already."""
+    """Build a field class from the child's description."""
     if depth > _MAX_DEPTH:
         raise UnreadableError("babeltrace2 describes fields without end", "record it again")
     inner = [(name, _field_class(x, depth + 1)) for name, x in of.get("members", ())]
@@ -186,42 +185,25 @@ def _structure(of: Mapping[str, Any] | None) -> StructureClass | None:
 
 
 class Collector:
-    """Reads a child's frames and answers its questions.
-
-    Parameters
-    ----------
-    directories : sequence of Path
-        The traces, in the order the child reads them.
-    wanted : sequence of EventRequest
-    memory_limit : int
-        Bytes of columns and strings at which to give up.
-    """
+    """Reads a child's frames, answers its questions and assembles the events."""
 
     def __init__(
-        self, directories: Sequence[Path], wanted: Sequence[EventRequest], memory_limit: int
+        self, directories: Sequence[Path], requests: Sequence[EventRequest], memory_limit: int
     ) -> None:
         self.directories = directories
         self.failure = ""
-        self._wanted = wanted
+        self._requests = requests
         self._room = memory_limit
         self._classes: list[tuple[int, EventClass]] = []  # with its trace
         self._strings = [""]
-        self._blocks: list[_Block] = []  # with its trace
+        self._blocks: list[_EventBlock] = []  # with its trace
         self._losses: list[tuple[int, list[int]]] = []
         self._ranges: list[tuple[int, list[int]]] = []
         self._traces: list[dict[str, Any]] = []
         self._clocks: list[dict[str, ClockClass]] = []
 
     def read(self, output: IO[bytes], answers: IO[bytes]) -> bool:
-        """Read to the end of the output; tell whether the child said it was the end.
-
-        Parameters
-        ----------
-        output : binary file
-            The child's standard output.
-        answers : binary file
-            Its standard input.
-        """
+        """Read the child's output to its end; return whether it announced that end."""
         handlers: Mapping[bytes, Callable[[Any], None]] = {
             b"N": self._next_trace,
             b"T": self._trace,
@@ -271,9 +253,9 @@ class Collector:
         self._clocks[-1][message[0]] = ClockClass(*message)
 
     def _choose(self, message: dict[str, Any]) -> Any:
-        """Return how many fields are wanted of an event class, and which; None if it is not."""
+        """Return the number of fields requested of an event class, and which; else None."""
         name = message["name"]
-        selected = selection(tuple(self._wanted)).of(name)
+        selected = compile_requests(tuple(self._requests)).match(name)
         if selected is None:
             return None
         scopes = {scope: _structure(of) for scope, of in message["scopes"].items()}
@@ -284,7 +266,7 @@ class Collector:
         )
         event = EventRecordClass(name, 0, scopes["event-specific-context"], scopes["event-payload"])
         # bt2 has taken CTF 1.8's underscores off already.
-        chosen = choose(stream, event, selected, strip=False)
+        chosen = select_fields(stream, event, selected, strip=False)
         trace = len(self._traces) - 1
         made = EventClass(name, selected.kind, chosen.names, chosen.types)
         self._classes.append((trace, made))

@@ -1,11 +1,11 @@
 """The program that reads a trace with bt2, in a process of its own.
 
-`critpath.read.babeltrace` runs this file, with limits, by any interpreter that has bt2: the
-system's own ``python3`` where ours has not.  So it imports the standard library only.
+`babeltrace` runs this file, with limits, in any interpreter that has bt2: the system's
+``python3`` where ours has not.  So it imports nothing but the standard library.
 
-It writes frames to its standard output: a letter, the length of what follows
-(4 bytes, little-endian), JSON or packed columns.  For each event class it asks which
-fields are wanted and reads the answer, one line of JSON, from its standard input.
+It writes frames to its standard output: a letter, the length of the content (4 bytes,
+little-endian), and the content, which is JSON or packed columns.  For each event class it
+asks which fields to read; the answer is one line of JSON on its standard input.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _SCOPES = {
 _ANCESTRY: dict[type, frozenset[str]] = {}
 
 
-def _is(of: Any, *kinds: str) -> bool:
-    """Tell what a bt2 object is: EventMessage of the private _EventMessageConst, and so on."""
+def _is_a(of: Any, *kinds: str) -> bool:
+    """Test a bt2 object's class, public (EventMessage) or private (_EventMessageConst)."""
     names = _ANCESTRY.get(type(of))
     if names is None:
         bare = [c.__name__.removeprefix("_").removesuffix("Const") for c in type(of).__mro__]
@@ -45,47 +45,47 @@ def _is(of: Any, *kinds: str) -> bool:
 
 
 def _describe(of: Any) -> dict[str, Any]:
-    """Describe a bt2 field class in JSON: its kind and what the parent needs of it."""
+    """Describe a bt2 field class in JSON, as far as the parent needs it."""
     made: dict[str, Any]
-    if _is(of, "StructureFieldClass", "VariantFieldClass"):
-        kind = "structure" if _is(of, "StructureFieldClass") else "variant"
+    if _is_a(of, "StructureFieldClass", "VariantFieldClass"):
+        kind = "structure" if _is_a(of, "StructureFieldClass") else "variant"
         members = [[name, _describe(inner.field_class)] for name, inner in of.items()]
         made = {"kind": kind, "members": members}
-    elif _is(of, "OptionFieldClass"):
+    elif _is_a(of, "OptionFieldClass"):
         made = {"kind": "variant", "members": [["", _describe(of.field_class)]]}
-    elif _is(of, "ArrayFieldClass"):
-        length = of.length if _is(of, "StaticArrayFieldClass") else -1
+    elif _is_a(of, "ArrayFieldClass"):
+        length = of.length if _is_a(of, "StaticArrayFieldClass") else -1
         made = {"kind": "array", "length": length, "element": _describe(of.element_field_class)}
-    elif _is(of, "IntegerFieldClass"):
-        signed = _is(of, "SignedIntegerFieldClass")
+    elif _is_a(of, "IntegerFieldClass"):
+        signed = _is_a(of, "SignedIntegerFieldClass")
         made = {"kind": "integer", "signed": signed, "bits": of.field_value_range}
-    elif _is(of, "BoolFieldClass", "BitArrayFieldClass"):
+    elif _is_a(of, "BoolFieldClass", "BitArrayFieldClass"):
         made = {"kind": "integer", "signed": False, "bits": 64}
-    elif _is(of, "StringFieldClass"):
+    elif _is_a(of, "StringFieldClass"):
         made = {"kind": "string"}
     else:
-        made = {"kind": "real" if _is(of, "RealFieldClass") else "other"}
+        made = {"kind": "real" if _is_a(of, "RealFieldClass") else "other"}
     return made
 
 
 def _find(field: Any, names: Sequence[str]) -> Any:
-    """Return the field at a path, None where this event has it not."""
+    """Return the field at a path, None if this event lacks it."""
     remaining = iter(names)
     while field is not None:
-        if _is(field, "VariantField"):
+        if _is_a(field, "VariantField"):
             field = field.selected_option
-        elif _is(field, "OptionField"):
+        elif _is_a(field, "OptionField"):
             field = field.field if field.has_field else None
         else:
             name = next(remaining, None)
             if name is None:
                 break
-            field = field[name] if _is(field, "StructureField") and name in field else None
+            field = field[name] if _is_a(field, "StructureField") and name in field else None
     return field
 
 
-class _Child:
-    """Iterates over traces and writes frames; runs where bt2 is."""
+class _TraceWriter:
+    """Iterates over traces and writes frames."""
 
     def __init__(self, bt2: Any, output: IO[bytes], answers: IO[bytes]) -> None:
         self.bt2 = bt2
@@ -100,7 +100,7 @@ class _Child:
         self.begin_trace()
 
     def begin_trace(self) -> None:
-        """Forget what belongs to the trace before."""
+        """Reset the state that belongs to one trace."""
         self.chosen: dict[tuple[int, int], tuple[int, int, list[Any]] | None] = {}
         self.frequencies: dict[int, int] = {}  # of stream classes
         self.cpus: dict[tuple[int, int], int] = {}  # of streams
@@ -128,17 +128,17 @@ class _Child:
         self.output.flush()
 
     def message(self, message: Any) -> None:
-        if _is(message, "EventMessage"):
+        if _is_a(message, "EventMessage"):
             self.event(message)
-        elif _is(message, "StreamBeginningMessage"):
+        elif _is_a(message, "StreamBeginningMessage"):
             self.stream(message.stream)
-        elif _is(message, "PacketBeginningMessage"):
+        elif _is_a(message, "PacketBeginningMessage"):
             context = message.packet.context_field
             if context is not None and "cpu_id" in context:
-                self.cpus[_key(message.packet.stream)] = int(context["cpu_id"])
-        elif _is(message, "DiscardedEventsMessage"):
+                self.cpus[_stream_key(message.packet.stream)] = int(context["cpu_id"])
+        elif _is_a(message, "DiscardedEventsMessage"):
             self.lost(message, [message.count or 0, 0])
-        elif _is(message, "DiscardedPacketsMessage"):
+        elif _is_a(message, "DiscardedPacketsMessage"):
             self.lost(message, [0, message.count or 0])
 
     def lost(self, message: Any, counts: list[int]) -> None:
@@ -148,13 +148,13 @@ class _Child:
                 ends = message.beginning_default_clock_snapshot, message.end_default_clock_snapshot
                 frequency = self.frequencies[message.stream.cls.id]
                 span = [end.value * 10**9 // frequency for end in ends]
-        self.losses.append((_key(message.stream), [*span, *counts]))
+        self.losses.append((_stream_key(message.stream), [*span, *counts]))
 
     def stream(self, stream: Any) -> None:
         if not self.frequencies:
             trace = stream.trace
             environment = {
-                str(key): int(value) if _is(value, "IntegerValue") else str(value)
+                str(key): int(value) if _is_a(value, "IntegerValue") else str(value)
                 for key, value in trace.environment.items()
             }
             self.frame("T", {"environment": environment, "uuid": str(trace.uuid or "")})
@@ -173,7 +173,7 @@ class _Child:
         number = (stream.cls.id, event.cls.id)
         frequency = self.frequencies[number[0]]
         raw = message.default_clock_snapshot.value if stream.cls.default_clock_class else 0
-        time = _wrapped(raw * 10**9 // frequency)
+        time = _to_signed(raw * 10**9 // frequency)
         self.total += 1
         self.first = min(self.first, time)
         self.last = max(self.last, time)
@@ -190,7 +190,7 @@ class _Child:
             for place in places:
                 values[place] = value
         self.timestamp.append(time)
-        self.cpu.append(self.cpus.get(_key(stream), -1))
+        self.cpu.append(self.cpus.get(_stream_key(stream), -1))
         self.event_class.append(index)
         self.values.extend(values)
         if len(self.timestamp) >= _BLOCK:
@@ -218,18 +218,18 @@ class _Child:
         return self.classes - 1, answer[0], fields
 
     def value(self, field: Any, kind: str) -> int:
-        """Return a field as 64 bits; 0 where this event has it not."""
+        """Return a field as 64 bits, 0 if this event lacks it."""
         if field is None:
             return 0
         if kind == "str":
             return self.code(str(field))
         if kind == "float":
             return int(struct.unpack("<q", struct.pack("<d", float(field)))[0])
-        if _is(field, "BitArrayField"):
-            return _wrapped(field.value_as_integer)
-        if _is(field, "ArrayField"):
-            return _wrapped(int.from_bytes(bytes(map(int, field)), "big"))
-        return _wrapped(int(field))
+        if _is_a(field, "BitArrayField"):
+            return _to_signed(field.value_as_integer)
+        if _is_a(field, "ArrayField"):
+            return _to_signed(int.from_bytes(bytes(map(int, field)), "big"))
+        return _to_signed(int(field))
 
     def code(self, text: str) -> int:
         code = self.strings.get(text)
@@ -250,16 +250,16 @@ class _Child:
                 del column[:]
 
 
-def _key(stream: Any) -> tuple[int, int]:
+def _stream_key(stream: Any) -> tuple[int, int]:
     return stream.cls.id, stream.id
 
 
-def _wrapped(value: int) -> int:
+def _to_signed(value: int) -> int:
     """Return the same 64 bits as a signed number."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _child(arguments: Sequence[str]) -> int:
+def _main(arguments: Sequence[str]) -> int:
     try:
         import bt2  # noqa: PLC0415 -- found only out by trying
     except ImportError:
@@ -269,13 +269,13 @@ def _child(arguments: Sequence[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever bt2 prints is not for the parent
-    child = _Child(bt2, output, sys.stdin.buffer)
+    child = _TraceWriter(bt2, output, sys.stdin.buffer)
     try:
         child.run(arguments[1:])
     except MemoryError:
         return NO_MEMORY
     except Exception as error:  # noqa: BLE001 -- whatever bt2 raises is an answer
-        causes = list(error) if _is(error, "Error") and isinstance(error, Sequence) else []
+        causes = list(error) if _is_a(error, "Error") and isinstance(error, Sequence) else []
         cause = str(causes[0].message if causes else error)
         child.frame("X", f"cannot read it: {cause.strip()[:400]}")
         child.output.flush()
@@ -285,4 +285,4 @@ def _child(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     del sys.path[0]  # our own modules must not pass for the standard library's
-    sys.exit(_child(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

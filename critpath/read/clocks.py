@@ -40,12 +40,12 @@ class Trace(Record):
 
     @property
     def host(self) -> str:
-        """The machine that was traced, as far as the trace says."""
+        """Name of the traced machine, "" if unknown."""
         return str(self.schema.environment.get("hostname", ""))
 
 
-def natural(path: Path) -> tuple[tuple[int, str], ...]:
-    """Sort key that counts digits as numbers: chan_0_2 before chan_0_10."""
+def natural_key(path: Path) -> tuple[tuple[int, str], ...]:
+    """Sort digits as numbers: chan_0_2 before chan_0_10."""
     parts = re.split(r"(\d+)", path.name)
     return tuple((int(p), "") if p.isdecimal() and len(p) < 19 else (-1, p) for p in parts)
 
@@ -56,7 +56,7 @@ def clock_of(schema: TraceClass, stream: StreamClass) -> ClockClass | None:
 
 
 def epoch_of(clock: ClockClass, version: tuple[int, int]) -> int:
-    """Return the ns from the Unix epoch to a clock's zero, 0 where it has another origin."""
+    """Return the ns from the Unix epoch to a clock's zero, 0 for a clock of another origin."""
     if version >= (2, 0) and not clock.absolute:
         return 0
     return clock.offset_seconds * NS_PER_S + clock.offset * NS_PER_S // max(clock.frequency, 1)
@@ -64,10 +64,10 @@ def epoch_of(clock: ClockClass, version: tuple[int, int]) -> int:
 
 @dataclass
 class Clocks:
-    """Brings every trace's timestamps to the clock of the first one that has one.
+    """Aligns the timestamps of all traces with the clock of the first trace that has one.
 
-    Clocks of one UUID are one clock, whatever their offsets say: LTTng measures the
-    offset of every trace anew, and they differ by microseconds.
+    Clocks of one UUID are one clock, whatever their offsets: LTTng measures the offset anew
+    for each trace, which makes them differ by microseconds.
     """
 
     traces: Sequence[Trace]

@@ -1,4 +1,4 @@
-"""A trace's metadata compiled for the decoder, event classes as they come up."""
+"""A trace's metadata compiled for the decoder, each event class when it first occurs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from critpath.errors import UnreadableError
 from critpath.model import I64, EventClass
 from critpath.read import _decode
 from critpath.read.clocks import Trace, clock_of
-from critpath.read.metadata.layout import fixed_layout, flat_header, selectors
+from critpath.read.metadata.layout import fixed_layout, flat_header, iter_references
 from critpath.read.metadata.schema import (
     ClockClass,
     FieldClass,
@@ -23,23 +23,23 @@ from critpath.read.metadata.schema import (
     StreamClass,
     StructureClass,
     TraceClass,
-    depending,
+    get_eager_events,
 )
 from critpath.read.packets import StreamFile
 from critpath.read.program import Compiler, Program, Role
 from critpath.read.records import Record, replace
-from critpath.read.selection import NO_FIELDS, Selection, choose, leaves
+from critpath.read.selection import NO_FIELDS, RequestMatcher, iter_leaves, select_fields
 from critpath.units import NS_PER_S
 
 _FAR_SECONDS = (1 << 62) // NS_PER_S  # and no clock is shifted by more than as much again
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
 
 
-class _Stream(Record):
-    """A stream class as compiled.
+class _CompiledStream(Record):
+    """A compiled stream class.
 
-    ``registers`` are those of its headers, ``context`` those of the packet context's
-    fields; ``position`` is what is known of it behind an event's header.
+    ``registers`` belong to its headers, ``context`` to the fields of the packet context;
+    ``position`` is what is known of the bit position behind an event header.
     """
 
     schema: StreamClass
@@ -51,74 +51,75 @@ class _Stream(Record):
     present: int
 
 
-class _Head(Record):
-    """What the decoder is told of a trace before its events.
+class _TraceHeader(Record):
+    """What the decoder needs before the first event.
 
-    ``streams`` has the arguments of each stream class, less the clock's shift, and
-    the stream as compiled.
+    ``streams`` has for each stream class the arguments for the decoder, less the clock's
+    shift, its flat header, its clock and the compiled stream.
     """
 
     header: tuple[int, int]
-    streams: tuple[tuple[tuple[int, int, int, int, int], Any, ClockClass | None, _Stream], ...]
+    streams: tuple[
+        tuple[tuple[int, int, int, int, int], Any, ClockClass | None, _CompiledStream], ...
+    ]
 
 
-class _Compiled:
-    """A trace's programs, kept for the next recording with the same metadata.
+class _Programs:
+    """A trace's programs, cached for the next recording with the same metadata.
 
-    Compiling takes a third of the time of reading a recording of 0.7 M events; a
-    process that reads many of one machine does it once.
+    Compiling takes a third of the time of reading a recording of 0.7 M events.
     """
 
     def __init__(self, schema: TraceClass, chosen: object) -> None:
         # Held, so that their identities stay theirs.
         self.of = (schema, chosen)
         self.program = Program()
-        self.head: _Head | None = None
+        self.head: _TraceHeader | None = None
         # By (stream, id): place and layout for the decoder, name, kind and fields.
         self.events: dict[tuple[int, int], tuple[tuple[int, int, int], str, Any, Any]] = {}
 
-    def copy(self) -> _Compiled:
-        """Return one that a reader may add to; nothing of it is with a decoder yet."""
-        other = _Compiled(*self.of)
+    def copy(self) -> _Programs:
+        """Return a copy to extend, of which no decoder has anything yet."""
+        other = _Programs(*self.of)
         other.program = self.program.copy()
         other.head, other.events = self.head, dict(self.events)
         return other
 
 
 _KEPT = 8
-_compiled: dict[tuple[int, int], _Compiled] = {}
+_compiled: dict[tuple[int, int], _Programs] = {}
 
 
 class CompiledTrace:
-    """A trace as the decoder knows it: its tables, and what names stand behind them.
+    """The decoder's tables of one trace, and the names behind their numbers.
 
     Parameters
     ----------
     trace : Trace
-    chosen : Selection
+    matcher : RequestMatcher
     shift : callable
         From a clock to the ns to add to its timestamps.
     recording : Recording
-        What decoders of one recording share.
+        State shared by the decoders of one recording.
     classes, hosts : list
-        Of the recording; added to.
+        Of the recording; extended here.
     """
 
     def __init__(
         self,
         trace: Trace,
-        chosen: Selection,
+        matcher: RequestMatcher,
         shift: Callable[[ClockClass | None], int],
         recording: _decode.Recording,
         classes: list[EventClass],
         hosts: list[str],
     ) -> None:
         self.trace = trace
-        self._selection = chosen
+        self._matcher = matcher
         self._classes = classes
-        self._key = id(trace.schema), id(chosen)
+        self._key = id(trace.schema), id(matcher)
         known = _compiled.get(self._key)
-        self._compiled = known.copy() if known else _Compiled(trace.schema, chosen)
+        self._compiled = known.copy() if known else _Programs(trace.schema, matcher)
         if trace.host not in hosts:
             hosts.append(trace.host)
         self.host = hosts.index(trace.host)
@@ -142,13 +143,13 @@ class CompiledTrace:
         )
 
     def nanoseconds(self, stream: int, raw: int) -> int:
-        """Return the timestamp of a raw clock value of a stream class, by its position."""
+        """Convert one raw clock value of a stream class, given by position, to a timestamp."""
         of = self._streams[stream]
         ns = raw * NS_PER_S // of.frequency + of.shift
         return max(-(1 << 63), min(ns, (1 << 63) - 1))
 
     def times(self, stream: int, raw: I64) -> I64:
-        """Return the timestamps of many raw clock values, whose 64 bits count without a sign."""
+        """Convert raw clock values (unsigned 64 bits) to timestamps."""
         of = self._streams[stream]
         seconds, rest = np.divmod(raw.view(np.uint64), np.uint64(of.frequency))
         far = seconds > _FAR_SECONDS
@@ -160,19 +161,19 @@ class CompiledTrace:
         return ns
 
     def stream_file(self, path: Path, packets: I64) -> StreamFile:
-        """Return what was seen of a stream file's packets, with what explains them."""
+        """Return the packets of a decoded stream file with what is needed to interpret them."""
         name = f"{self.trace.name}/{path.name}"
         return StreamFile(name, packets, self.nanoseconds, self.times, self._wraps, self.host)
 
     def keep(self) -> None:
-        """Keep the programs for the next recording with the same metadata."""
+        """Cache the programs for the next recording with the same metadata."""
         _compiled.pop(self._key, None)
         _compiled[self._key] = self._compiled
         while len(_compiled) > _KEPT:
             _compiled.pop(next(iter(_compiled)), None)
 
     def answer(self, decoder: _decode.Decoder, stream: int, number: int) -> None:
-        """Answer a decoder's question for an event class."""
+        """Supply the event class that a decoder stopped at."""
         known = self._compiled.events.get((stream, number))
         if known is None:
             known = self._compile_new(stream, number)
@@ -195,16 +196,16 @@ class CompiledTrace:
     def _hand_over(self) -> None:
         self.tables.steps(*self._compiled.program.new())
 
-    def _compile_trace(self, schema: TraceClass) -> _Head:
+    def _compile_trace(self, schema: TraceClass) -> _TraceHeader:
         program = self._compiled.program
         strip = schema.version < (2, 0)
         every: list[FieldClass | None] = [schema.packet_header]
         for stream in schema.streams.values():
             every += [stream.packet_context, stream.event_header, stream.event_context]
-            for event in depending(stream.events):
+            for event in get_eager_events(stream.events):
                 every += [event.context, event.payload]
         # Fields of packet and event headers that anything behind them depends on.
-        needed = frozenset(selectors(every))
+        needed = frozenset(iter_references(every))
         head = Compiler(program, needed, strip=strip, uuid=_uuid_bytes(schema.uuid))
         header_pc = head.begin((1 << 32, 0))
         head.scope("packet-header", schema.packet_header)
@@ -223,7 +224,7 @@ class CompiledTrace:
             )
             kept = {
                 leaf.path: (program.register(), leaf.type)
-                for leaf in leaves(stream.packet_context, ("packet-context",), strip=strip)
+                for leaf in iter_leaves(stream.packet_context, ("packet-context",), strip=strip)
             }
             context.outputs = {path: ((place,), kind) for path, (place, kind) in kept.items()}
             context_pc = context.begin(behind_header)
@@ -239,13 +240,13 @@ class CompiledTrace:
             flat = flat_header(stream.event_header, stream.clock, needed)
             streams.append(
                 (
-                    (as_signed(number), context_pc, event_pc, present, frequency),
+                    (to_signed(number), context_pc, event_pc, present, frequency),
                     flat,
                     clock,
-                    _Stream(stream, header.registers, kept, behind, frequency, 0, present),
+                    _CompiledStream(stream, header.registers, kept, behind, frequency, 0, present),
                 )
             )
-        return _Head((header_pc, head.present), tuple(streams))
+        return _TraceHeader((header_pc, head.present), tuple(streams))
 
     def _compile_new(
         self, stream: int, number: int
@@ -258,10 +259,10 @@ class CompiledTrace:
         if event is None:
             return None
         strip = self.trace.schema.version < (2, 0)
-        selected = self._selection.of(event.name)
+        selected = self._matcher.match(event.name)
         chosen = NO_FIELDS
         if selected is not None:
-            chosen = choose(of.schema, event, selected, strip=strip)
+            chosen = select_fields(of.schema, event, selected, strip=strip)
         scopes: tuple[tuple[str, StructureClass | None], ...] = (
             ("event-common-context", of.schema.event_context),
             ("event-specific-context", event.context),
@@ -272,7 +273,7 @@ class CompiledTrace:
             return (0, *layout), event.name, selected, chosen
         body = Compiler(
             self._compiled.program,
-            frozenset(selectors(fields for _, fields in scopes)),
+            frozenset(iter_references(fields for _, fields in scopes)),
             dict(of.registers),
             of.schema.clock,
             chosen.outputs,
@@ -288,7 +289,7 @@ class CompiledTrace:
         return (pc, 1, -1), event.name, selected, chosen
 
 
-def as_signed(number: int) -> int:
+def to_signed(number: int) -> int:
     """Return the same 64 bits as a signed number."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
@@ -315,13 +316,7 @@ def _role_bits(stream: StreamClass, role: str) -> int:
 
 
 def stream_size(path: Path) -> int:
-    """Return the bytes of a stream file that can be opened.
-
-    Raises
-    ------
-    UnreadableError
-        If it cannot.
-    """
+    """Return the size of a stream file in bytes, after checking that it can be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -329,11 +324,11 @@ def stream_size(path: Path) -> int:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise not_readable(error) from error
+        raise unreadable_file(error) from error
 
 
-def not_readable(error: OSError) -> UnreadableError:
-    """Return the error that says that a stream file cannot be opened."""
+def unreadable_file(error: OSError) -> UnreadableError:
+    """Return the error for a stream file that cannot be opened."""
     return UnreadableError(
         f"{error.filename}: {error.strerror}", "make the file readable for this user"
     )

@@ -1,8 +1,7 @@
-"""The one table of spellings: what tracers call the events and fields critpath reads.
+"""The one table of event and field names, as the tracers spell them.
 
-LTTng's current and old names, perf's (``sched:sched_switch``, as ``perf data convert``
-writes them) and ftrace's.  The order of the fields is part of the contract with the
-timeline replay, which finds them by position.
+LTTng's current and old names, perf's (``sched:sched_switch``, from ``perf data convert``)
+and ftrace's.  The timeline replay finds fields by their position in this table.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final
 from critpath.model import EventRequest, Kind
 
 
-def _both(group: str, *names: str) -> tuple[str, ...]:
+def _with_group(group: str, *names: str) -> tuple[str, ...]:
     """Return names with and without perf's group in front."""
     return (*names, *(f"{group}:{name}" for name in names))
 
@@ -35,10 +34,10 @@ _NETWORK: Final = (
 
 _WAKE: Final = (_TID, ("comm",), ("target_cpu",), ("success",))
 
-KERNEL: Final[tuple[EventRequest, ...]] = (
+KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
     EventRequest(
         Kind.SWITCH,
-        _both("sched", "sched_switch"),
+        _with_group("sched", "sched_switch"),
         (
             ("prev_comm",),
             ("prev_tid", "prev_pid"),
@@ -47,12 +46,12 @@ KERNEL: Final[tuple[EventRequest, ...]] = (
             ("next_tid", "next_pid"),
         ),
     ),
-    EventRequest(Kind.WAKING, _both("sched", "sched_waking"), _WAKE),
-    EventRequest(Kind.WAKEUP, _both("sched", "sched_wakeup"), _WAKE),
-    EventRequest(Kind.WAKEUP_NEW, _both("sched", "sched_wakeup_new"), _WAKE),
+    EventRequest(Kind.WAKING, _with_group("sched", "sched_waking"), _WAKE),
+    EventRequest(Kind.WAKEUP, _with_group("sched", "sched_wakeup"), _WAKE),
+    EventRequest(Kind.WAKEUP_NEW, _with_group("sched", "sched_wakeup_new"), _WAKE),
     EventRequest(
         Kind.FORK,
-        _both("sched", "sched_process_fork"),
+        _with_group("sched", "sched_process_fork"),
         (
             ("parent_tid", "parent_pid"),
             ("parent_pid",),
@@ -65,26 +64,26 @@ KERNEL: Final[tuple[EventRequest, ...]] = (
     ),
     EventRequest(
         Kind.EXEC,
-        _both("sched", "sched_process_exec"),
+        _with_group("sched", "sched_process_exec"),
         (_TID, ("filename",), ("pid_ns",), ("cgroup_ns",)),
     ),
-    EventRequest(Kind.EXIT, _both("sched", "sched_process_exit"), (_TID, ("comm",))),
-    EventRequest(Kind.IRQ_ENTRY, _both("irq", "irq_handler_entry"), (("irq",), ("name",))),
-    EventRequest(Kind.IRQ_EXIT, _both("irq", "irq_handler_exit"), (("irq",),)),
+    EventRequest(Kind.EXIT, _with_group("sched", "sched_process_exit"), (_TID, ("comm",))),
+    EventRequest(Kind.IRQ_ENTRY, _with_group("irq", "irq_handler_entry"), (("irq",), ("name",))),
+    EventRequest(Kind.IRQ_EXIT, _with_group("irq", "irq_handler_exit"), (("irq",),)),
     EventRequest(
-        Kind.SOFTIRQ_ENTRY, ("irq_softirq_entry", *_both("irq", "softirq_entry")), (("vec",),)
+        Kind.SOFTIRQ_ENTRY, ("irq_softirq_entry", *_with_group("irq", "softirq_entry")), (("vec",),)
     ),
     EventRequest(
-        Kind.SOFTIRQ_EXIT, ("irq_softirq_exit", *_both("irq", "softirq_exit")), (("vec",),)
+        Kind.SOFTIRQ_EXIT, ("irq_softirq_exit", *_with_group("irq", "softirq_exit")), (("vec",),)
     ),
     EventRequest(
         Kind.TIMER_ENTRY,
-        ("timer_hrtimer_expire_entry", *_both("timer", "hrtimer_expire_entry")),
+        ("timer_hrtimer_expire_entry", *_with_group("timer", "hrtimer_expire_entry")),
         (("hrtimer",),),
     ),
     EventRequest(
         Kind.TIMER_EXIT,
-        ("timer_hrtimer_expire_exit", *_both("timer", "hrtimer_expire_exit")),
+        ("timer_hrtimer_expire_exit", *_with_group("timer", "hrtimer_expire_exit")),
         (("hrtimer",),),
     ),
     EventRequest(
@@ -114,10 +113,10 @@ KERNEL: Final[tuple[EventRequest, ...]] = (
             *("syscalls:sys_enter_*", "raw_syscalls:sys_enter"),
         ),
     ),
-    EventRequest(Kind.NET_SEND, _both("net", "net_dev_queue"), _NETWORK),
+    EventRequest(Kind.NET_SEND, _with_group("net", "net_dev_queue"), _NETWORK),
     EventRequest(
         Kind.NET_RECEIVE,
-        ("net_if_receive_skb", *_both("net", "netif_receive_skb")),
+        ("net_if_receive_skb", *_with_group("net", "netif_receive_skb")),
         _NETWORK,
     ),
     EventRequest(

@@ -1,4 +1,4 @@
-"""Reads a recording's manifest, which may come from anybody, and what it knows of loss."""
+"""Reads a recording's manifest, which may be hostile, and merges it into the events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from critpath.model import (
     Run,
 )
 from critpath.model.recording import MANIFEST_BYTES
-from critpath.read.recording import trace_directories
+from critpath.read.recording import find_trace_directories
 from critpath.units import plural
 from critpath.untrusted import load_json
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 _AGAIN: Final = "record again, or give --execution"
 _WHOLE: Final = 2**63 - 1
-_NONE: Final = Manifest(COMPLETE, "", (), "", (), {}, "", {}, {}, 0, 0)
+_EMPTY: Final = Manifest(COMPLETE, "", (), "", (), {}, "", {}, {}, 0, 0)
 
 
 class _WrongError(ValueError):
-    """What is wrong with a manifest."""
+    """A malformed manifest."""
 
 
 def read_manifest(recording: Path) -> Manifest | None:
@@ -48,12 +48,12 @@ def read_manifest(recording: Path) -> Manifest | None:
     Returns
     -------
     Manifest or None
-        None where there is no manifest.  What a manifest does not say is empty.
+        None without a manifest.  Keys that are missing are empty.
 
     Raises
     ------
     UnreadableError
-        If there is one and it is not a manifest, or one of a later format.
+        If the file is malformed or of a later format.
     """
     file = recording / MANIFEST
     if not file.is_file():
@@ -63,92 +63,92 @@ def read_manifest(recording: Path) -> Manifest | None:
             text = stream.read(MANIFEST_BYTES + 1)
         if len(text) > MANIFEST_BYTES:
             raise _WrongError(f"larger than {MANIFEST_BYTES:,} bytes")
-        said = load_json(text)
-        if not isinstance(said, dict):
+        data = load_json(text)
+        if not isinstance(data, dict):
             raise _WrongError("no object")
-        version = said.get("format", MANIFEST_FORMAT)
+        version = data.get("format", MANIFEST_FORMAT)
         if version != MANIFEST_FORMAT:
             raise UnreadableError(
                 f"{file}: its format is {version!r:.60}, this critpath reads {MANIFEST_FORMAT!r}",
                 "read it with the critpath that recorded it, or a later one",
             )
-        return _manifest(said)
+        return _build_manifest(data)
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableError(f"{file}: not a manifest ({error})", _AGAIN) from error
 
 
-def _manifest(said: Mapping[str, Any]) -> Manifest:
-    state = _text(said, "state") or COMPLETE
+def _build_manifest(data: Mapping[str, Any]) -> Manifest:
+    state = _text(data, "state") or COMPLETE
     if state not in {RECORDING, COMPLETE, INTERRUPTED}:
         raise _WrongError("'state' is none that there is")
     return Manifest(
         state=state,
-        session=_text(said, "session"),
-        command=_texts(said, "command"),
-        execution=_text(said, "execution"),
-        runs=tuple(_run(one) for one in _list(said, "runs")),
-        recorder=_mapping(said, "recorder"),
-        profile=_text(said, "profile"),
-        clock=_mapping(said, "clock"),
-        host=_mapping(said, "host"),
-        begin=_whole(said, "begin"),
-        end=_whole(said, "end"),
-        loss=tuple(_loss(one) for one in _list(said, "loss")),
-        warmup=_whole(said, "warmup"),
-        prepare=_text(said, "prepare"),
-        timeout=_number(said, "timeout"),
-        interleaved=_text(said, "interleaved"),
-        container=_whole(said, "container"),
-        trace=_text(said, "trace"),
-        warnings=_texts(said, "warnings"),
-        critpath=_text(said, "critpath"),
+        session=_text(data, "session"),
+        command=_texts(data, "command"),
+        execution=_text(data, "execution"),
+        runs=tuple(_run(one) for one in _list(data, "runs")),
+        recorder=_mapping(data, "recorder"),
+        profile=_text(data, "profile"),
+        clock=_mapping(data, "clock"),
+        host=_mapping(data, "host"),
+        begin=_whole(data, "begin"),
+        end=_whole(data, "end"),
+        loss=tuple(_loss(one) for one in _list(data, "loss")),
+        warmup=_whole(data, "warmup"),
+        prepare=_text(data, "prepare"),
+        timeout=_number(data, "timeout"),
+        interleaved=_text(data, "interleaved"),
+        container=_whole(data, "container"),
+        trace=_text(data, "trace"),
+        warnings=_texts(data, "warnings"),
+        critpath=_text(data, "critpath"),
     )
 
 
-def _text(said: Mapping[str, Any], key: str) -> str:
-    value = said.get(key, "")
+def _text(data: Mapping[str, Any], key: str) -> str:
+    value = data.get(key, "")
     if not isinstance(value, str):
         raise _WrongError(f"{key!r} is not text")
     return value
 
 
-def _list(said: Mapping[str, Any], key: str) -> list[Any]:
-    value = said.get(key, [])
+def _list(data: Mapping[str, Any], key: str) -> list[Any]:
+    value = data.get(key, [])
     if not isinstance(value, list):
         raise _WrongError(f"{key!r} is not a list")
     return value
 
 
-def _texts(said: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    values = _list(said, key)
+def _texts(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values = _list(data, key)
     if not all(isinstance(value, str) for value in values):
         raise _WrongError(f"{key!r} is not a list of texts")
     return tuple(values)
 
 
-def _mapping(said: Mapping[str, Any], key: str) -> Mapping[str, object]:
-    value = said.get(key, {})
+def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, object]:
+    value = data.get(key, {})
     if not isinstance(value, dict):
         raise _WrongError(f"{key!r} is not an object")
     return value
 
 
-def _whole(said: Mapping[str, Any], key: str) -> int:
-    value = said.get(key, 0)
+def _whole(data: Mapping[str, Any], key: str) -> int:
+    value = data.get(key, 0)
     if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= _WHOLE:
         raise _WrongError(f"{key!r} is not a whole number")
     return value
 
 
-def _number(said: Mapping[str, Any], key: str) -> float:
-    value = said.get(key, 0)
+def _number(data: Mapping[str, Any], key: str) -> float:
+    value = data.get(key, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise _WrongError(f"{key!r} is not a number")
     return float(value)
 
 
-def _run(said: Any) -> Run:
-    one = _object(said, "a run")
+def _run(data: Any) -> Run:
+    one = _object(data, "a run")
     number, pid, begin, end, code, outlived = (
         _whole(one, key) for key in ("number", "pid", "begin", "end", "exit_code", "outlived")
     )
@@ -156,26 +156,26 @@ def _run(said: Any) -> Run:
     return Run(number, pid, begin, end, code, late, outlived, cut)
 
 
-def _flag(said: Mapping[str, Any], key: str) -> bool:
-    value = said.get(key, False)
+def _flag(data: Mapping[str, Any], key: str) -> bool:
+    value = data.get(key, False)
     if not isinstance(value, bool):
         raise _WrongError(f"{key!r} is neither true nor false")
     return value
 
 
-def _loss(said: Any) -> CpuLoss:
-    one = _object(said, "a loss")
+def _loss(data: Any) -> CpuLoss:
+    one = _object(data, "a loss")
     return CpuLoss(*(_whole(one, key) for key in ("cpu", "events", "packets")))
 
 
-def _object(said: Any, what: str) -> Mapping[str, Any]:
-    if not isinstance(said, dict):
+def _object(data: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(data, dict):
         raise _WrongError(f"{what} is no object")
-    return said
+    return data
 
 
 def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
-    """Read a recording's manifest, and say what a reader of the recording must know.
+    """Read a recording's manifest, with notes for the user.
 
     Parameters
     ----------
@@ -184,27 +184,31 @@ def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
     Returns
     -------
     manifest : Manifest
-        An empty one where there is none.
+        An empty one if there is none.
     notes : tuple of str
         One line each.
 
     Raises
     ------
     UnreadableError
-        As `read_manifest`; or if the recorder has not made a trace yet.
+        As `read_manifest`; or if the recorder has not written a trace yet.
     """
     manifest = read_manifest(recording)
     if manifest is None:
-        return _NONE, ()
-    return manifest, (*_unfinished(manifest, recording), *manifest.warnings, *_unusual(manifest))
+        return _EMPTY, ()
+    return manifest, (
+        *_check_finished(manifest, recording),
+        *manifest.warnings,
+        *_note_unusual_runs(manifest),
+    )
 
 
-def _unfinished(manifest: Manifest, recording: Path) -> tuple[str, ...]:
+def _check_finished(manifest: Manifest, recording: Path) -> tuple[str, ...]:
     if manifest.state == COMPLETE:
         return ()
     if manifest.state == INTERRUPTED:
         return (f"{recording}: its recorder was interrupted: the end may be missing",)
-    if not trace_directories(recording):
+    if not find_trace_directories(recording):
         raise UnreadableError(
             f"{recording}: its recorder has not finished it",
             "wait for it; if it is dead: critpath doctor --clean finishes the recording",
@@ -212,16 +216,16 @@ def _unfinished(manifest: Manifest, recording: Path) -> tuple[str, ...]:
     return (f"{recording}: its recorder has not finished it: the end may be missing",)
 
 
-def with_manifest(events: Events, manifest: Manifest) -> Events:
-    """Add what a manifest knows to the events of its recording: losses, environment.
+def add_manifest(events: Events, manifest: Manifest) -> Events:
+    """Add a manifest's losses and circumstances to the events of its recording.
 
     Returns
     -------
     Events
-        With the losses of `with_counted_losses`, and an ``environment`` of its own with
-        what two recordings should have in common (`critpath.detect.comparability`).
+        With the losses of `add_counted_losses`, and one more ``environment``: what two
+        recordings should have in common (`critpath.detect.comparability`).
     """
-    said = {
+    data = {
         "recorded_on": manifest.host.get("name"),
         "recorded_cpu": manifest.host.get("cpu_model"),
         "recorded_cpus": manifest.host.get("cpus"),
@@ -231,17 +235,17 @@ def with_manifest(events: Events, manifest: Manifest) -> Events:
         "recorded_command": shlex.join(manifest.command),
         "recorded_program": PurePath(manifest.command[0]).name if manifest.command else "",
     }
-    plain = {k: v for k, v in said.items() if v and (isinstance(v, str) or type(v) is int)}
-    events = with_counted_losses(events, manifest)
+    plain = {k: v for k, v in data.items() if v and (isinstance(v, str) or type(v) is int)}
+    events = add_counted_losses(events, manifest)
     if not plain:
         return events
     return replace(events, environment=(*events.environment, plain))
 
 
-def with_counted_losses(events: Events, manifest: Manifest) -> Events:
+def add_counted_losses(events: Events, manifest: Manifest) -> Events:
     """Add the losses that the tracer counted and the trace does not show.
 
-    Their place is unknown, so each covers the whole recording.
+    Their time is unknown, so each covers the whole recording.
     """
     from critpath.model import Loss  # noqa: PLC0415 - numpy
 
@@ -256,8 +260,8 @@ def with_counted_losses(events: Events, manifest: Manifest) -> Events:
     return replace(events, losses=(*events.losses, *found)) if found else events
 
 
-def _unusual(manifest: Manifest) -> tuple[str, ...]:
-    """Say what was unusual about the runs of a recording."""
+def _note_unusual_runs(manifest: Manifest) -> tuple[str, ...]:
+    """Return notes on runs that failed, timed out or left processes behind."""
     runs = manifest.runs
     failed = [run for run in runs if run.exit_code and run.whole]
     codes = ", ".join(map(str, sorted({run.exit_code for run in failed})))

@@ -1,4 +1,4 @@
-"""The packets of one stream as columns: what they and their events say of their times."""
+"""The table of packets that the decoder fills, and its columns by stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from critpath.read.program import Role
 from critpath.read.records import Record
 
 
-class Column(IntEnum):
+class PacketColumn(IntEnum):
     """Columns of the decoder's table of packets."""
 
     OFFSET = 0  # bytes from the begin of the file
@@ -75,21 +75,20 @@ NEVER: Final = (1 << 63) - 1
 
 
 class StreamFile(Record):
-    """A stream file that was decoded.
+    """A decoded stream file.
 
     Attributes
     ----------
     name : str
         Below the recording, for messages.
     packets : int64 [packets, columns]
-        See `Column`.
+        See `PacketColumn`.
     nanoseconds : callable
         From a stream class's position and a raw clock value to a timestamp.
     times : callable
-        The same of an array of raw clock values.
+        The same for an array of raw clock values.
     wraps : tuple of (int, int)
-        For each stream class, the bits of its counters of discarded events and of
-        packets.
+        For each stream class, the bits of its counters of discarded events and of packets.
     host : int
     """
 
@@ -102,16 +101,16 @@ class StreamFile(Record):
 
 
 class Tracer(Record):
-    """Who wrote a trace, as far as that tells what else is true of its packets.
+    """Who wrote a trace, as far as that determines how its packets behave.
 
     Attributes
     ----------
     lttng : bool
     stops_together : bool
-        When it has stopped it writes all buffers, those without an event as well.
+        On stop it writes all buffers, even those without events.
     clears : bool
-        Behind a packet's content there is nothing: its kernel tracer gives pages away, and
-        takes empty ones.  Snapshots and user space have older events there.
+        Nothing lies behind a packet's content: the kernel tracer gives its pages away and
+        takes empty ones.  In snapshots and user space, older events lie there.
     """
 
     lttng: bool = False
@@ -125,11 +124,10 @@ _PART: Final = re.compile(r".*-\d{8}-\d{6}-\d+|\d{8}T\d{6}[+-]\d{4}-(\d{8}T\d{6}
 _LEVELS: Final = 5  # down to ust/uid/0/64-bit
 
 
-def tracer_of(environment: Mapping[str, str | int], directory: Path | None = None) -> Tracer:
-    """Return who wrote a trace, by its ``env`` and by the directories it is in.
+def identify_tracer(environment: Mapping[str, str | int], directory: Path | None = None) -> Tracer:
+    """Identify the tracer by the ``env`` of the trace and the directories it lies in.
 
-    A snapshot, or a chunk of a session that is rotated, is written while events go on: one
-    buffer after the other.
+    Snapshots and rotated chunks are written while events go on, one buffer after the other.
     """
     lttng = str(environment.get("tracer_name", "")).startswith("lttng-")
     major, minor = (environment.get(f"tracer_{part}", 0) for part in ("major", "minor"))
@@ -147,20 +145,20 @@ class Packets(Record):
     ----------
     table : int64 [packets, columns]
     begin, end : int64 [packets]
-        What they say (ns); the end is that of the last event where they say none.
+        As declared (ns); the last event where no end is declared.
     ended : bool [packets]
-        Whether they say an end.
+        Whether an end is declared.
     low, high : int64 [packets]
-        What their events, too, say of their time.
+        Declared times widened to the packet's events.
     before, after : int64 [packets]
-        Last event of the packet before in the same file and begin of the next, else those
-        of the recording.
+        Last event of the preceding packet in the same file and begin of the next, else
+        the recording's.
     back : int64 [packets]
-        For a packet that begins before the one before it in the file, and for no other: the
-        least begin from there on, or what is before both.
+        Where a packet begins before its predecessor in the file: the least begin from
+        there on, or what precedes both; `NEVER` elsewhere.
     files : tuple of str
     file : int64 [packets]
-        Which of the files a packet is in.
+        Index into ``files``.
     host : int
     """
 
@@ -178,25 +176,25 @@ class Packets(Record):
     host: int
 
     def name(self, row: int) -> str:
-        """Return the file that a packet is in."""
+        """Return the file of a packet."""
         return self.files[int(self.file[row])]
 
 
 def has_end(rows: I64) -> Bool:
-    """Return which packets say when they end.
+    """Return which packets declare their end.
 
-    LTTng writes 0 when it begins a packet and the end when it is through with it; all ones
-    are memory that was never written.
+    LTTng writes 0 when it opens a packet and the end when it closes it; all ones are memory
+    that was never written.
     """
-    end = rows[:, Column.END]
-    found: Bool = rows[:, Column.PRESENT] >> Role.END & 1 != 0
-    found &= ((end != 0) | (rows[:, Column.BEGIN] == 0)) & (end != -1)
+    end = rows[:, PacketColumn.END]
+    found: Bool = rows[:, PacketColumn.PRESENT] >> Role.END & 1 != 0
+    found &= ((end != 0) | (rows[:, PacketColumn.BEGIN] == 0)) & (end != -1)
     return found
 
 
-def columns_of(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -> Packets:
-    """Return the packets of a stream of a recording that lasts from some time to another."""
-    several = [_of_file(file, rows, span) for file, rows in parts]
+def join_packets(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -> Packets:
+    """Join the packets of one stream from several files; ``span`` is the recording's (ns)."""
+    several = [_file_columns(file, rows, span) for file, rows in parts]
     if len(several) == 1:
         (table, low, high, ended, before, unsure, follows, back), (_, rows) = several[0], parts[0]
         number = np.zeros(len(rows), np.int64)
@@ -211,11 +209,11 @@ def columns_of(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -
         table, low, high, before, follows, back, number = (
             of[order] for of in (table, low, high, before, follows, back, number)
         )
-    some = table[:, Column.EVENTS] > 0
-    # Of a packet that is out of order nobody knows when the next one should begin.
+    some = table[:, PacketColumn.EVENTS] > 0
+    # After a packet out of order it is unknown when the next one should begin.
     lost = unsure | (follows < before)
-    first = np.where(some, np.minimum(low, table[:, Column.FIRST]), low)
-    final = np.where(some, np.maximum(high, table[:, Column.LAST]), np.maximum(low, high))
+    first = np.where(some, np.minimum(low, table[:, PacketColumn.FIRST]), low)
+    final = np.where(some, np.maximum(high, table[:, PacketColumn.LAST]), np.maximum(low, high))
     return Packets(
         table,
         low,
@@ -232,24 +230,24 @@ def columns_of(parts: Sequence[tuple[StreamFile, I64]], span: tuple[int, int]) -
     )
 
 
-def _of_file(
+def _file_columns(
     file: StreamFile, rows: I64, span: tuple[int, int]
 ) -> tuple[I64, I64, I64, Bool, I64, Bool, I64, I64]:
     """Return the columns of one file's packets, in the order of the file.
 
-    They are its table, when packets begin and end, whether they say so, the last event of
-    the one before, whether that one had events beyond its end, the begin of the next, and
-    the least begin from there on (`Packets`).
+    These are the table, begins, ends, whether an end is declared, the predecessor's last
+    event, whether the predecessor had events beyond its end, the successor's begin, and
+    `Packets.back`.
     """
-    stream = int(rows[0, Column.STREAM]) if len(rows) else 0
-    low = file.times(stream, rows[:, Column.BEGIN])
+    stream = int(rows[0, PacketColumn.STREAM]) if len(rows) else 0
+    low = file.times(stream, rows[:, PacketColumn.BEGIN])
     ended = has_end(rows)
-    some, last = rows[:, Column.EVENTS] > 0, rows[:, Column.LAST]
+    some, last = rows[:, PacketColumn.EVENTS] > 0, rows[:, PacketColumn.LAST]
     high = np.where(some, np.maximum(low, last), low)
     if ended.all():
-        high = file.times(stream, rows[:, Column.END])
+        high = file.times(stream, rows[:, PacketColumn.END])
     elif ended.any():
-        high[ended] = file.times(stream, rows[ended, Column.END])
+        high[ended] = file.times(stream, rows[ended, PacketColumn.END])
     before = np.empty_like(low)
     before[:1], before[1:] = span[0], np.where(some, np.minimum(high, last), high)[:-1]
     unsure = np.zeros(len(rows), bool)
@@ -260,6 +258,6 @@ def _of_file(
     turned = low[1:] < low[:-1]
     if turned.any():
         least = np.minimum.accumulate(low[::-1])[::-1]
-        # The one before it may be the one that is wrong: then it should be where it left off.
+        # The predecessor may be the wrong one: then this one continues from before it.
         back[1:][turned] = np.minimum(least[1:], before[:-1])[turned]
     return rows, low, high, ended, before, unsure, follows, back

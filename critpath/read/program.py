@@ -1,8 +1,8 @@
-"""Compiles what the metadata says into programs for the native decoder.
+"""Compiles metadata into programs for the native decoder.
 
-A program is a list of steps (see ``_program.pxi``).  The compiler follows what is
-known about the position while decoding, modulo a power of two, so that fields of
-fixed size fall into one run with offsets computed here, once per event class.
+A program is a list of steps (see ``_program.pxi``).  The compiler tracks the bit position
+modulo a power of two, so that fields of fixed size join into one run whose offsets are
+computed here, once per event class.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from critpath.read.metadata.layout import (
     ENDLESS,
     TIMESTAMP,
     alignment,
-    encoding_of,
+    find_encoding,
     fixed_size,
+    is_packable,
     is_text,
-    packable,
 )
 from critpath.read.metadata.schema import (
     ArrayClass,
@@ -36,10 +36,6 @@ from critpath.read.metadata.schema import (
     VariantClass,
     VarintClass,
 )
-
-# -----------------------------------------------------------------------------
-# The steps of a program, and what is known of the position while writing them.
-
 
 _MAX_STEPS = 1 << 20
 
@@ -138,7 +134,7 @@ def signed64(value: int) -> int:
 
 
 class Program:
-    """Steps and ranges of one trace; ``taken`` says how many the decoder has already."""
+    """Steps and ranges of one trace; ``taken`` counts what the decoder has already."""
 
     def __init__(self) -> None:
         self.steps: list[list[int]] = []
@@ -147,18 +143,18 @@ class Program:
         self.taken = (0, 0)
 
     def copy(self) -> Program:
-        """Return the same program, for a decoder that has nothing of it yet."""
+        """Return a copy of which no decoder has anything yet."""
         other = Program()
         other.steps, other.ranges, other.free = list(self.steps), list(self.ranges), self.free
         return other
 
     def register(self, count: int = 1) -> int:
-        """Return the first of some registers nobody uses."""
+        """Reserve registers; return the first."""
         self.free += count
         return self.free - count
 
     def new(self) -> tuple[I64, I64, int]:
-        """Return steps and ranges added since the last call, and the registers needed."""
+        """Return the steps and ranges added since the last call, and the registers needed."""
         steps = np.array(self.steps[self.taken[0] :], np.int64).reshape(-1, 6)
         ranges = np.array(self.ranges[self.taken[1] :], np.int64).reshape(-1, 3)
         self.taken = (len(self.steps), len(self.ranges))
@@ -166,10 +162,10 @@ class Program:
 
 
 class Emitter:
-    """Appends steps, and follows the position modulo a power of two.
+    """Appends steps and tracks the position modulo a power of two.
 
-    Fields of fixed size fall into one run: a step that checks once that all of them are
-    there, and loads behind it at offsets into the run.
+    Fields of fixed size join into a run: one step checks that all of them lie within the
+    packet, and the loads behind it use offsets into the run.
     """
 
     def __init__(self, program: Program) -> None:
@@ -180,27 +176,27 @@ class Emitter:
         self._length = 0
 
     def begin(self, position: tuple[int, int] = (1, 0)) -> int:
-        """Begin at a position known as (modulus, residue); return the program's place."""
+        """Begin at a position known as (modulus, residue); return the index of the first step."""
         self._modulus, self._residue = position
         return len(self.program.steps)
 
     def copy(self, register: int, place: int) -> None:
         """Store a register, for a field of the packet's context."""
-        self._flush()
+        self._end_run()
         self._emit(Code.COPY, 0, place, register)
 
     def clear(self, register: int) -> None:
-        """Set a register to 0, for a field that may not be there."""
-        self._flush()
+        """Set a register to 0, for a field that may be absent."""
+        self._end_run()
         self._emit(Code.CLEAR, 1, register)
 
     def end(self) -> tuple[int, int]:
         """Finish the program; return what is known of the position."""
-        self._flush()
+        self._end_run()
         self._emit(Code.END)
         return self._modulus, self._residue
 
-    # ------------------------------------------------------------- positions
+    # Positions.
 
     def _emit(
         self, code: int, bank: int = 0, dst: int = 0, a: int = 0, b: int = 0, c: int = 0
@@ -213,20 +209,20 @@ class Emitter:
         self.program.steps.append([code, bank, dst, a, b, c])
         return len(self.program.steps) - 1
 
-    def _flush(self) -> None:
+    def _end_run(self) -> None:
         """End the run of fixed-size fields."""
         if self._run >= 0:
             self.program.steps[self._run][3] = self._length
             self._run = -1
 
-    def _open(self) -> None:
+    def _open_run(self) -> None:
         if self._run < 0:
             self._run = self._emit(Code.RUN)
             self._length = 0
 
     def _advance(self, bits: int) -> None:
         if bits:
-            self._open()
+            self._open_run()
             self._length = min(self._length + bits, ENDLESS)
             self._residue = (self._residue + bits) % self._modulus
 
@@ -234,16 +230,16 @@ class Emitter:
         if to <= self._modulus:
             self._advance(-self._residue % to)
         else:
-            self._flush()
+            self._end_run()
             self._emit(Code.ALIGN, a=to)
             self._modulus, self._residue = to, 0
 
-    def _moved(self, modulus: int = 1) -> None:
-        """Note that a field of unknown size was passed; it was a multiple of modulus."""
+    def _pass_unknown(self, modulus: int = 1) -> None:
+        """Pass a field of unknown size, a multiple of ``modulus`` bits."""
         self._modulus = min(self._modulus, modulus)
         self._residue %= self._modulus
 
-    def _meet(self, ways: list[tuple[int, int]]) -> None:
+    def _join_positions(self, ways: list[tuple[int, int]]) -> None:
         modulus = min(m for m, _ in ways)
         while len({r % modulus for _, r in ways}) > 1:
             modulus //= 2
@@ -255,26 +251,26 @@ _OPTION = "\0"
 
 
 class Compiler(Emitter):
-    """Writes one program: some scopes one after the other.
+    """Writes the program of some scopes, one after the other.
 
     Parameters
     ----------
     program : Program
-        Where the steps go.
+        Receives the steps.
     needed : set of path
         Fields to keep in registers, as selectors and lengths name them.
+    registers : mapping of path to (register, signed)
+        Needed fields already passed, in this program or those before it.
     clock : str
-        The clock whose fields move time; "" for none.
+        The clock whose fields advance time; "" for none.
     outputs : mapping of path to (places, type)
-        Fields to store, by scope and displayed names; see `selection.leaves`.
+        Fields to store, by scope and displayed names; see `selection.iter_leaves`.
     strip : bool
         Whether names lose LTTng's leading underscore.
     uuid : bytes
         The trace's, which packets must repeat; empty if it has none.
     bank : int
         Where outputs go: 0 the event's values, 1 registers.
-    registers : mapping of path to (register, signed)
-        Fields needed and already passed, of this program and those before it.
 
     Attributes
     ----------
@@ -310,7 +306,7 @@ class Compiler(Emitter):
         if of is not None:
             self._field(of, (name,), (name,))
 
-    # ---------------------------------------------------------------- fields
+    # Fields.
 
     def _field(self, of: FieldClass, raw: FieldPath, shown: FieldPath) -> None:
         self._align(alignment(of))
@@ -339,13 +335,13 @@ class Compiler(Emitter):
         """Return a field's name as babeltrace2 shows it."""
         return name[1:] if self.strip and name.startswith("_") else name
 
-    def _needed(self, raw: FieldPath) -> FieldPath | None:
+    def _find_needed(self, raw: FieldPath) -> FieldPath | None:
         """Return the path by which others need a field; it may leave out option names."""
         if not self.needed:
             return None
         return next((p for p in _spellings(raw) if p in self.needed), None)
 
-    def _inside(self, raw: FieldPath) -> list[FieldPath]:
+    def _find_needed_below(self, raw: FieldPath) -> list[FieldPath]:
         """Return the needed paths below a field."""
         heads = _spellings(raw)
         return sorted(p for p in self.needed if any(p[: len(h)] == h and p != h for h in heads))
@@ -356,14 +352,14 @@ class Compiler(Emitter):
         self.registers[path] = (register, signed)
         return register
 
-    def _targets(
+    def _find_targets(
         self, of: IntegerClass | VarintClass, raw: FieldPath, shown: FieldPath
     ) -> tuple[list[tuple[int, int]], int]:
         """Return where an integer goes (bank, place), and its clock register or -1."""
         targets: list[tuple[int, int]] = []
         clock = -1
-        targets += self._places(shown, "int", "uint")
-        needed = self._needed(raw)
+        targets += self._find_places(shown, "int", "uint")
+        needed = self._find_needed(raw)
         if needed is not None:
             targets.append((1, self._register(needed, signed=of.signed)))
         if self._scope in {"packet-header", "packet-context", "event-header"}:
@@ -383,7 +379,7 @@ class Compiler(Emitter):
         return targets, clock
 
     def _integer(self, of: IntegerClass, raw: FieldPath, shown: FieldPath) -> None:
-        targets, clock = self._targets(of, raw, shown)
+        targets, clock = self._find_targets(of, raw, shown)
         self._load(of.bits, targets, signed=of.signed, big=of.big_endian, reverse=of.bit_reversed)
         if clock >= 0:
             self._emit(Code.CLOCK, a=clock, b=of.bits)
@@ -398,7 +394,7 @@ class Compiler(Emitter):
         reverse: bool = False,
         floating: bool = False,
     ) -> None:
-        self._open()
+        self._open_run()
         at = self._length
         # Registers hold a selector as the metadata says it is signed; so do values.
         code = LOADS.get((bits, signed, big))
@@ -412,8 +408,8 @@ class Compiler(Emitter):
         self._advance(bits)
 
     def _varint(self, of: VarintClass, raw: FieldPath, shown: FieldPath) -> None:
-        self._flush()
-        targets, clock = self._targets(of, raw, shown)
+        self._end_run()
+        targets, clock = self._find_targets(of, raw, shown)
         if not targets:
             self._emit(Code.LEB, 1, -1, int(of.signed))
         else:
@@ -423,10 +419,10 @@ class Compiler(Emitter):
                 self._emit(Code.COPY, bank, place, keep)
             if clock >= 0:
                 self._emit(Code.CLOCK, a=clock, b=64)
-        self._moved(8)
+        self._pass_unknown(8)
 
     def _float(self, of: FloatClass, shown: FieldPath) -> None:
-        targets = self._places(shown, "float")
+        targets = self._find_places(shown, "float")
         if of.bits == 32:
             self._load(32, targets, big=of.big_endian, reverse=of.bit_reversed, floating=True)
         elif of.bits == 64:
@@ -434,7 +430,7 @@ class Compiler(Emitter):
         else:
             self._advance(of.bits)
 
-    def _places(self, shown: FieldPath, *types: str) -> list[tuple[int, int]]:
+    def _find_places(self, shown: FieldPath, *types: str) -> list[tuple[int, int]]:
         """Return where a field of one of these types goes, as (bank, place)."""
         wanted = self.outputs.get(shown)
         if wanted is None or wanted[1] not in types:
@@ -442,8 +438,8 @@ class Compiler(Emitter):
         return [(self.bank, place) for place in wanted[0]]
 
     def _varying_text(self, code: int, a: int, encoding: int, shown: FieldPath) -> None:
-        """Read a text of unknown size, or pass it."""
-        places = self._places(shown, "str")
+        """Read or skip a text of unknown size."""
+        places = self._find_places(shown, "str")
         if len(places) == 1:
             self._emit(code, *places[0], a, 0, encoding)
         elif not places:
@@ -453,23 +449,23 @@ class Compiler(Emitter):
             self._emit(code, 1, keep, a, 0, encoding)
             for bank, place in places:
                 self._emit(Code.COPY, bank, place, keep)
-        self._moved(8)
+        self._pass_unknown(8)
 
     def _string(self, of: StringClass, shown: FieldPath) -> None:
-        self._flush()
-        encoding = encoding_of(of.encoding)
+        self._end_run()
+        encoding = find_encoding(of.encoding)
         unit = 1 if encoding == 0 else 2 if encoding <= 2 else 4
         self._varying_text(Code.STRING, unit, encoding, shown)
 
     def _fixed_text(self, size: int, encoding: int, shown: FieldPath) -> None:
         if size < ENDLESS:
-            for bank, place in self._places(shown, "str"):
-                self._open()
+            for bank, place in self._find_places(shown, "str"):
+                self._open_run()
                 self._emit(Code.TEXT, bank, place, self._length // 8, size, encoding)
         self._advance(min(8 * size, ENDLESS))
 
     def _text(self, of: TextClass, shown: FieldPath) -> None:
-        encoding = encoding_of(of.encoding)
+        encoding = find_encoding(of.encoding)
         if "metadata-stream-uuid" in of.roles and of.length == 16:
             self._uuid()
         if isinstance(of.length, int):
@@ -485,11 +481,11 @@ class Compiler(Emitter):
     def _whole_bytes(self) -> None:
         """Begin a new run unless this one began on a whole byte."""
         if self._run >= 0 and self._length % 8:
-            self._flush()
+            self._end_run()
 
     def _length_register(self, path: FieldPath) -> int:
         """Return the register of a length or selector, or -1 after a step that fails."""
-        self._flush()
+        self._end_run()
         known = self.registers.get(path)
         if known is None:
             self._emit(Code.FAIL)
@@ -499,7 +495,7 @@ class Compiler(Emitter):
     def _uuid(self) -> None:
         self._whole_bytes()
         if len(self.uuid) == 16:
-            self._open()
+            self._open_run()
             words = np.frombuffer(self.uuid, np.int64)
             self._emit(Code.UUID, 0, 0, self._length // 8, int(words[0]), int(words[1]))
 
@@ -509,9 +505,9 @@ class Compiler(Emitter):
         element = of.element
         fixed = fixed_size(element)
         padded = None if fixed is None else -(-fixed // alignment(element)) * alignment(element)
-        keeps = bool(self.needed) and bool(self._inside(raw) or self._needed(raw))
+        keeps = bool(self.needed) and bool(self._find_needed_below(raw) or self._find_needed(raw))
         if isinstance(of.length, int):
-            packed = self._places(shown, "uint") if packable(of) else []
+            packed = self._find_places(shown, "uint") if is_packable(of) else []
             if is_text(of):
                 self._whole_bytes()
                 self._fixed_text(of.length, 0, shown)
@@ -531,12 +527,12 @@ class Compiler(Emitter):
             self._varying_text(Code.TEXTN, register, 0, shown)
         elif fixed is not None and padded == fixed and not keeps:
             self._emit(Code.SKIPN, a=register, b=fixed)
-            self._moved(fixed & -fixed if fixed else self._modulus)
+            self._pass_unknown(fixed & -fixed if fixed else self._modulus)
         else:
             self._loop(of, raw, register, 0)
 
     def _loop(self, of: ArrayClass, raw: FieldPath, register: int, count: int) -> None:
-        self._flush()
+        self._end_run()
         counter = self.program.register(2)
         loop = self._emit(Code.LOOP, a=counter, b=register, c=min(count, ENDLESS))
         body = len(self.program.steps)
@@ -544,15 +540,15 @@ class Compiler(Emitter):
         before = (self._modulus, self._residue)
         self._modulus, self._residue = 1, 0
         self._field(of.element, raw, ("",))  # no output is called so
-        self._flush()
+        self._end_run()
         self._emit(Code.NEXT, dst=body, a=counter)
         self.program.steps[loop][2] = len(self.program.steps)
         # Passed or not: only what holds in both cases stays known.
-        self._meet([before, (self._modulus, self._residue)])
+        self._join_positions([before, (self._modulus, self._residue)])
 
     def _variant(self, of: VariantClass, raw: FieldPath, shown: FieldPath) -> None:
-        self._flush()
-        for path in self._inside(raw):
+        self._end_run()
+        for path in self._find_needed_below(raw):
             # Selected by a later variant although its own option was not: reads as 0.
             self._emit(Code.CLEAR, 1, self._register(path, signed=False))
         known = self.registers.get(of.selector)
@@ -580,7 +576,7 @@ class Compiler(Emitter):
             self._modulus, self._residue = before
             name = () if of.optional else (_OPTION + option.name,)
             self._field(option.field, raw + name, shown)
-            self._flush()
+            self._end_run()
             ways.append((self._modulus, self._residue))
             jumps.append(self._emit(Code.JUMP))
         after = len(self.program.steps)
@@ -593,7 +589,7 @@ class Compiler(Emitter):
         kept = [row for row in (_clip(row, signed=signed) for row in rows) if row is not None]
         self.program.steps[switch][5] = len(kept)
         self.program.ranges += kept
-        self._meet(ways or [before])
+        self._join_positions(ways or [before])
 
 
 def _spellings(raw: FieldPath) -> tuple[FieldPath, FieldPath]:

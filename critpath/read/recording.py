@@ -1,4 +1,4 @@
-"""Finds the traces of a recording and reads them with the reader that was asked for."""
+"""Finds the traces of a recording, describes them, and reads them with the chosen reader."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import MANIFEST, EventRequest, Events
-from critpath.read.clocks import Trace, natural
+from critpath.read.clocks import Trace, natural_key
 from critpath.read.metadata.load import read_metadata
-from critpath.read.metadata.schema import EventRecordClass, StreamClass, names_of
-from critpath.read.selection import Leaf, event_leaves
+from critpath.read.metadata.schema import EventRecordClass, StreamClass, get_event_names
+from critpath.read.selection import Leaf, find_leaves
 
 _DEEPEST = 16  # levels of directories; LTTng needs five
 
 
-def directories_with(root: Path, name: str) -> Iterator[Path]:
-    """Yield directories that hold a file of that name, parents first, in natural order."""
+def walk_directories_with(root: Path, name: str) -> Iterator[Path]:
+    """Yield directories that contain a file of that name, parents first, in natural order."""
     pending = [(root, 0)]
     while pending:
         directory, depth = pending.pop()
@@ -33,11 +33,11 @@ def directories_with(root: Path, name: str) -> Iterator[Path]:
             yield directory
         below = [Path(e.path) for e in inside if e.is_dir(follow_symlinks=False)]
         if depth < _DEEPEST:
-            pending += [(b, depth + 1) for b in sorted(below, key=natural, reverse=True)]
+            pending += [(b, depth + 1) for b in sorted(below, key=natural_key, reverse=True)]
 
 
 def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
-    """Return the stream files of a trace; links that lead out of the recording are none."""
+    """Return the stream files of a trace, without links that lead out of the recording."""
     found = []
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -47,12 +47,12 @@ def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
             if entry.is_symlink() and not path.resolve().is_relative_to(root):
                 continue
             found.append(path)
-    return tuple(sorted(found, key=natural))
+    return tuple(sorted(found, key=natural_key))
 
 
-def trace_directories(path: Path) -> tuple[Path, ...]:
+def find_trace_directories(path: Path) -> tuple[Path, ...]:
     """Return every directory at or below a path that holds a CTF trace, in natural order."""
-    return tuple(directories_with(path, "metadata")) if path.is_dir() else ()
+    return tuple(walk_directories_with(path, "metadata")) if path.is_dir() else ()
 
 
 def find_traces(path: Path) -> tuple[Trace, ...]:
@@ -76,7 +76,7 @@ def find_traces(path: Path) -> tuple[Trace, ...]:
     if not path.exists():
         raise UnreadableError(f"{path}: no such file or directory", "check the path")
     if not path.is_dir():
-        raise UnreadableError(*about_file(path))
+        raise UnreadableError(*identify_file(path))
     root = path.resolve()
     traces = [
         Trace(
@@ -85,7 +85,7 @@ def find_traces(path: Path) -> tuple[Trace, ...]:
             _stream_files(d, root),
             read_metadata(d),
         )
-        for d in directories_with(path, "metadata")
+        for d in walk_directories_with(path, "metadata")
     ]
     if not traces:
         empty = not any(path.iterdir())
@@ -100,13 +100,13 @@ _LARGEST: Final = 1 << 28  # bytes of a document that are looked through
 _COMPARE: Final = "compare takes recordings, CTF traces, extract files and baselines"
 
 
-def about_file(path: Path) -> tuple[str, str]:
-    """Return what a file is that is no recording, and what to do with it.
+def identify_file(path: Path) -> tuple[str, str]:
+    """Explain what a file is that was given for a recording.
 
     Returns
     -------
     (str, str)
-        As an error's two lines; nothing of the file's text is in them.
+        The two lines of an error; they quote nothing from the file.
     """
     try:
         with path.open("rb") as stream:
@@ -136,7 +136,7 @@ def about_file(path: Path) -> tuple[str, str]:
 
 
 def describe(path: Path) -> tuple[Description, ...]:
-    """Tell what the traces of a recording can hold, from their metadata only.
+    """Describe what the traces of a recording can hold, from their metadata alone.
 
     Raises
     ------
@@ -146,38 +146,38 @@ def describe(path: Path) -> tuple[Description, ...]:
     return tuple(Description(trace) for trace in find_traces(path))
 
 
-def _native(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Events:
+def _read_native(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
     from critpath.read.streaming import read_traces  # noqa: PLC0415 - loads numpy and the decoder
 
-    return read_traces(traces, wanted)
+    return read_traces(traces, requests)
 
 
-def _babeltrace2(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Events:
+def _read_with_babeltrace2(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
     from critpath.read import babeltrace  # noqa: PLC0415 - only where it is asked for
 
-    return babeltrace.read_events([t.directory for t in traces], wanted)
+    return babeltrace.read_with_babeltrace2([t.directory for t in traces], requests)
 
 
 Reader = Callable[[Sequence[Trace], Sequence[EventRequest]], Events]
 
 READERS: Final[Mapping[str, Reader]] = {
-    "auto": _native,
-    "native": _native,
-    "babeltrace2": _babeltrace2,
+    "auto": _read_native,
+    "native": _read_native,
+    "babeltrace2": _read_with_babeltrace2,
 }
 
 
-def read_events(path: Path, wanted: Sequence[EventRequest], *, reader: str = "auto") -> Events:
-    """Read the events of a recording that are wanted.
+def read_events(path: Path, requests: Sequence[EventRequest], *, reader: str = "auto") -> Events:
+    """Read the requested events of a recording.
 
     Parameters
     ----------
     path : Path
-        A recording: a CTF trace, or a directory with some below it.
-    wanted : sequence of EventRequest
-        Classes of events and their fields, for example `layout.KERNEL`.
+        A CTF trace, or a directory with some below it.
+    requests : sequence of EventRequest
+        Event classes and their fields, for example `event_names.KERNEL_EVENTS`.
     reader : str
-        A name in `READERS`.
+        A key of `READERS`.
 
     Returns
     -------
@@ -186,32 +186,22 @@ def read_events(path: Path, wanted: Sequence[EventRequest], *, reader: str = "au
     Raises
     ------
     UnreadableError
-        If there is no trace, or nothing in it can be decoded.
+        If there is no trace, or no event in it can be decoded.
     UsageError
         If there is no such reader.
     """
     if reader not in READERS:
         raise UsageError(f"no reader is called {reader!r}", f"use one of {', '.join(READERS)}")
-    return READERS[reader](find_traces(path), wanted)
+    return READERS[reader](find_traces(path), requests)
 
 
-# -----------------------------------------------------------------------------
-# What the metadata of one trace says, before anything is decoded.
-
+# Descriptions: what a trace can hold, from its metadata.
 
 _Classes = tuple[tuple[StreamClass, int], ...]
 
 
 class FieldNames(Mapping[str, tuple[str, ...]]):
-    """Names of fields by event name; an event is looked into when it is asked for.
-
-    Parameters
-    ----------
-    classes : mapping of str to tuple of (StreamClass, int)
-        The event classes of each name.
-    fields : callable
-        Gives the names for the classes of one name.
-    """
+    """Field names by event name; an event class is parsed when it is first asked for."""
 
     __slots__ = ("_classes", "_fields", "_known")
 
@@ -251,11 +241,10 @@ class Description:
         ``kernel``, ``ust`` or what the environment says.
     host : str
     events : mapping of str to tuple of str
-        Field names (dotted, payload before contexts) by event name.  Names cost
-        nothing; the fields of an event are found out when they are asked for, which
-        raises `MetadataError` where its part of the metadata is malformed.
+        Field names (dotted, payload before contexts) by event name.  Looking an event up
+        parses its class, which raises `MetadataError` if it is malformed.
     texts : mapping of str to tuple of str
-        Those of the payload that hold text, by event name; likewise.
+        The payload's text fields, by event name; likewise.
     environment : mapping
     """
 
@@ -265,13 +254,13 @@ class Description:
         strip = trace.schema.version < (2, 0)
         classes: dict[str, _Classes] = {}
         for stream in trace.schema.streams.values():
-            for number, name in names_of(stream.events).items():
+            for number, name in get_event_names(stream.events).items():
                 classes[name] = (*classes.get(name, ()), (stream, number))
 
         def leaves(of: tuple[StreamClass, int]) -> dict[str, Leaf]:
             stream, number = of
             event: EventRecordClass = stream.events[number]
-            return event_leaves(stream, event, strip=strip)
+            return find_leaves(stream, event, strip=strip)
 
         def every(of: _Classes) -> tuple[str, ...]:
             return tuple(dict.fromkeys(name for one in of for name in leaves(one)))
@@ -291,9 +280,7 @@ class Description:
         self.environment = trace.schema.environment
 
 
-# -----------------------------------------------------------------------------
-# Which recordings lie below a directory.
-
+# Recordings below a directory.
 
 # LTTng writes one directory per tracing domain into a session's directory.
 _DOMAINS = frozenset({"kernel", "ust"})
@@ -318,18 +305,18 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     UnreadableError
         If there is none.
     """
-    traces = trace_directories(source)
+    traces = find_trace_directories(source)
     if not traces:
-        return (source,)  # reading it says what is wrong
-    found = dict.fromkeys(_session_of(trace, source) for trace in traces)
-    # A recording without a trace must not be passed over: reading it says why.
-    found.update((_session_of(d, source), None) for d in directories_with(source, MANIFEST))
+        return (source,)  # reading it reports what is wrong
+    found = dict.fromkeys(_find_session(trace, source) for trace in traces)
+    # Do not skip a recording without a trace: reading it reports what is wrong.
+    found.update((_find_session(d, source), None) for d in walk_directories_with(source, MANIFEST))
     if len(found) == 1 and not (next(iter(found)) / MANIFEST).is_file():
         return (source,)  # one session: the user's own name for it, which is the shortest
     return tuple(found)
 
 
-def _session_of(trace: Path, source: Path) -> Path:
+def _find_session(trace: Path, source: Path) -> Path:
     """Return the directory of the session that a trace belongs to."""
     above = [trace, *(p for p in trace.parents if p == source or source in p.parents)]
     for directory in reversed(above):

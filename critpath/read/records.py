@@ -1,7 +1,7 @@
-"""Frozen records that cost nothing to declare.
+"""Frozen records that are cheap to declare.
 
-A dataclass compiles six functions when its module is imported, 0.4 ms each time; a
-reader describes traces with thirty of them.  These share theirs.
+A dataclass compiles six functions at import, 0.4 ms each time; a reader describes traces
+with thirty of them.  These share theirs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, TypeVar, dataclass_transform
 class Record:
     """Base of classes that are written as frozen dataclasses are.
 
-    Annotated names are the fields, in order; what is assigned to them in the class is
-    their default.  Defaults are shared, so they must not change.
+    Annotated names are the fields, in order, and class attributes their defaults.  Defaults
+    are shared, so they must be immutable.
     """
 
     _names: tuple[str, ...] = ()

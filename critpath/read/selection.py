@@ -1,4 +1,4 @@
-"""Which events were asked for, and where their fields lie."""
+"""Which events were requested, and where their fields lie."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fnmatch import translate
 from functools import lru_cache
 
 from critpath.model import EventRequest, Kind
-from critpath.read.metadata.layout import is_text, packable
+from critpath.read.metadata.layout import is_packable, is_text
 from critpath.read.metadata.schema import (
     ArrayClass,
     EventRecordClass,
@@ -28,8 +28,8 @@ from critpath.read.records import Record
 EVERYTHING = (("*",),)
 
 
-class Selected(Record):
-    """What was asked of the events of one name."""
+class RequestedFields(Record):
+    """The fields requested of the events of one name."""
 
     kind: Kind
     fields: tuple[tuple[str, ...], ...]
@@ -39,22 +39,17 @@ class Selected(Record):
 _WILD = re.compile(r"[*?\[]")
 
 
-class Selection:
-    """Tells what is asked of events by their names.
+class RequestMatcher:
+    """Matches event names with requests."""
 
-    Parameters
-    ----------
-    wanted : sequence of EventRequest
-    """
-
-    def __init__(self, wanted: Sequence[EventRequest]) -> None:
-        self._wanted = wanted
-        self._known: dict[str, Selected | None] = {}
+    def __init__(self, requests: Sequence[EventRequest]) -> None:
+        self._requests = requests
+        self._known: dict[str, RequestedFields | None] = {}
         # Entries by exact name, and those with patterns.
         self._exact: dict[str, list[int]] = {}
         self._patterns: list[tuple[int, re.Pattern[str]]] = []
         every = []
-        for index, entry in enumerate(wanted):
+        for index, entry in enumerate(requests):
             wild = [name for name in entry.names if _WILD.search(name)]
             for name in entry.names:
                 if name not in wild:
@@ -65,28 +60,28 @@ class Selection:
                 every.append(pattern)
         self._any = re.compile("|".join(every)) if every else None
 
-    def of(self, name: str) -> Selected | None:
-        """Return what is asked of events of that name, or None.
+    def match(self, name: str) -> RequestedFields | None:
+        """Return the fields requested of events of that name, None if no request names it.
 
-        The first entry with a kind decides the kind and the first fields, whose places
-        the replay relies on; fields that entries of kind OTHER ask for come behind them.
+        The first request with a kind decides the kind and the first fields, on whose places
+        the replay relies; fields requested with kind OTHER follow.
         """
         if name not in self._known:
             matching = set(self._exact.get(name, ()))
             if self._any is not None and self._any.match(name):
                 matching.update(i for i, pattern in self._patterns if pattern.match(name))
-            self._known[name] = _together([self._wanted[i] for i in sorted(matching)])
+            self._known[name] = _combine_requests([self._requests[i] for i in sorted(matching)])
         return self._known[name]
 
 
 @lru_cache(maxsize=16)
-def selection(wanted: tuple[EventRequest, ...]) -> Selection:
-    """Return the selection of some entries; those asked for last stay compiled."""
-    return Selection(wanted)
+def compile_requests(requests: tuple[EventRequest, ...]) -> RequestMatcher:
+    """Return the matcher of some requests; recent ones are cached."""
+    return RequestMatcher(requests)
 
 
-def _together(matching: Sequence[EventRequest]) -> Selected | None:
-    """Return what is asked of an event by all the entries that name it."""
+def _combine_requests(matching: Sequence[EventRequest]) -> RequestedFields | None:
+    """Combine all the requests that name an event."""
     if not matching:
         return None
     kinds = [w for w in matching if w.kind is not Kind.OTHER]
@@ -94,14 +89,14 @@ def _together(matching: Sequence[EventRequest]) -> Selected | None:
     fields: list[tuple[str, ...]] = []
     for entry in kinds[:1] + others:
         if entry.fields == EVERYTHING:
-            return Selected(entry.kind if not kinds else kinds[0].kind, EVERYTHING, 0)
+            return RequestedFields(entry.kind if not kinds else kinds[0].kind, EVERYTHING, 0)
         fields += [f for f in entry.fields if f not in fields]
     own = len(kinds[0].fields) if kinds else 0
-    return Selected(kinds[0].kind if kinds else Kind.OTHER, tuple(fields), own)
+    return RequestedFields(kinds[0].kind if kinds else Kind.OTHER, tuple(fields), own)
 
 
 class Leaf(Record):
-    """A field that has a value: where it lies, and its type (see `EventClass`)."""
+    """A field with a value: its path, and its type (see `EventClass`)."""
 
     path: FieldPath
     type: str
@@ -113,17 +108,17 @@ class Leaf(Record):
         return ".".join(self.path[1:])
 
 
-def leaves(of: FieldClass | None, path: FieldPath, *, strip: bool) -> Iterator[Leaf]:
-    """Yield the fields with a value below a field, in order; options of a variant all."""
+def iter_leaves(of: FieldClass | None, path: FieldPath, *, strip: bool) -> Iterator[Leaf]:
+    """Yield the fields with a value below a field, in order; a variant yields all options."""
     match of:
         case StructureClass():
             for member in of.members:
                 bare = strip and member.name.startswith("_")
                 name = member.name[1:] if bare else member.name
-                yield from leaves(member.field, (*path, name), strip=strip)
+                yield from iter_leaves(member.field, (*path, name), strip=strip)
         case VariantClass():
             for option in of.options:
-                yield from leaves(option.field, path, strip=strip)
+                yield from iter_leaves(option.field, path, strip=strip)
         case IntegerClass() | VarintClass():
             yield Leaf(path, "int" if of.signed else "uint", bool(of.roles))
         case FloatClass(bits=32 | 64):
@@ -132,11 +127,11 @@ def leaves(of: FieldClass | None, path: FieldPath, *, strip: bool) -> Iterator[L
             yield Leaf(path, "str")
         case ArrayClass() if is_text(of):
             yield Leaf(path, "str")
-        case ArrayClass() if packable(of):
+        case ArrayClass() if is_packable(of):
             yield Leaf(path, "uint", extra=True)
 
 
-def event_leaves(stream: StreamClass, event: EventRecordClass, *, strip: bool) -> dict[str, Leaf]:
+def find_leaves(stream: StreamClass, event: EventRecordClass, *, strip: bool) -> dict[str, Leaf]:
     """Return the fields of an event by dotted name; the payload wins over contexts."""
     found: dict[str, Leaf] = {}
     for scope, of in (
@@ -145,7 +140,7 @@ def event_leaves(stream: StreamClass, event: EventRecordClass, *, strip: bool) -
         ("event-common-context", stream.event_context),
         ("packet-context", stream.packet_context),
     ):
-        for leaf in leaves(of, (scope,), strip=strip):
+        for leaf in iter_leaves(of, (scope,), strip=strip):
             before = found.setdefault(leaf.name, leaf)
             if before.path == leaf.path and {before.type, leaf.type} == {"int", "uint"}:
                 # Options that differ in sign: read both as signed.
@@ -153,7 +148,7 @@ def event_leaves(stream: StreamClass, event: EventRecordClass, *, strip: bool) -
     return found
 
 
-class Chosen(Record):
+class FieldSelection(Record):
     """The fields of one event class as they will stand in `Events.values`.
 
     ``outputs`` maps a field's path to its places and its type.
@@ -164,19 +159,19 @@ class Chosen(Record):
     outputs: dict[FieldPath, tuple[tuple[int, ...], str]]
 
 
-NO_FIELDS = Chosen((), (), {})
+NO_FIELDS = FieldSelection((), (), {})
 
 
-def choose(
-    stream: StreamClass, event: EventRecordClass, selected: Selected, *, strip: bool
-) -> Chosen:
-    """Find the fields that were asked for in one event class."""
+def select_fields(
+    stream: StreamClass, event: EventRecordClass, selected: RequestedFields, *, strip: bool
+) -> FieldSelection:
+    """Find the requested fields in one event class."""
     if not selected.fields:
         return NO_FIELDS
-    found = event_leaves(stream, event, strip=strip)
+    found = find_leaves(stream, event, strip=strip)
     if selected.fields == EVERYTHING:
         every = [leaf for leaf in found.values() if not leaf.extra]
-        return Chosen(
+        return FieldSelection(
             tuple(leaf.name for leaf in every),
             tuple(leaf.type for leaf in every),
             {leaf.path: ((place,), leaf.type) for place, leaf in enumerate(every)},
@@ -186,10 +181,9 @@ def choose(
     for place, spellings in enumerate(selected.fields):
         leaf = next((found[s] for s in spellings if s in found), None)
         if leaf is None or (leaf.path in outputs and place < selected.own):
-            # Also where one field would answer twice: perf's pid is a thread, and it
-            # says nothing of the process.
+            # Nor may one field stand for two: perf's pid is a thread, not its process.
             types.append("absent")
         else:
             types.append(leaf.type)
             outputs[leaf.path] = ((*outputs.get(leaf.path, ((), ""))[0], place), leaf.type)
-    return Chosen(tuple(s[0] for s in selected.fields), tuple(types), outputs)
+    return FieldSelection(tuple(s[0] for s in selected.fields), tuple(types), outputs)

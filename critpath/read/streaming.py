@@ -1,8 +1,8 @@
-"""The native reader as a stream: trace directories -> chunks of events, one after the other.
+"""The native reader: trace directories to chunks of events, or to all events at once.
 
-One decoder per stream file decodes some hundred events at a time into a small buffer;
-a merge takes them in the order of time.  Nothing grows with the trace but the table of
-packets, so that a recording may be larger than memory.
+One decoder per stream file decodes a few hundred events at a time into a small buffer,
+and a merge takes them in order of time.  Only the table of packets grows with the trace,
+so a recording may be larger than memory.
 """
 
 from __future__ import annotations
@@ -25,28 +25,22 @@ from critpath.errors import UnreadableError
 from critpath.model import I32, I64, EventChunk, EventClass, EventRequest, Events, Loss
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace
-from critpath.read.compiled_trace import CompiledTrace, not_readable, stream_size
-from critpath.read.losses import Channels, NamedCpus, absent, losses
-from critpath.read.metadata.layout import decoded
-from critpath.read.metadata.schema import TraceClass, late_warnings
-from critpath.read.packets import Column, StreamFile, tracer_of
-from critpath.read.selection import selection
+from critpath.read.compiled_trace import CompiledTrace, stream_size, unreadable_file
+from critpath.read.losses import TraceFiles, WakeTargets, find_losses, find_missing_streams
+from critpath.read.metadata.layout import decode_texts
+from critpath.read.metadata.schema import TraceClass, get_parse_warnings
+from critpath.read.packets import PacketColumn, StreamFile, identify_tracer
+from critpath.read.selection import compile_requests
 
 # Rows that all decoders together keep waiting, so that they stay in the cache; a decoder
 # gets its share of them within bounds.
 _WAITING = 32768
-_FEWEST, _MOST = 128, 2048
+_SMALLEST_BATCH, _LARGEST_BATCH = 128, 2048
 _DESCRIPTORS = 128  # left to others
 
 
-class OutOfOrder(Exception):  # noqa: N818 - says what is the matter, and is no failure
-    """Time runs backwards within a stream file: only `read_traces` can sort its events.
-
-    Parameters
-    ----------
-    file : str
-        The stream file, below the recording.
-    """
+class OutOfOrder(Exception):  # noqa: N818 - control flow, not a failure
+    """Time runs backwards within a stream file: only `read_traces` can sort its events."""
 
     def __init__(self, file: str) -> None:
         super().__init__(file)
@@ -56,18 +50,8 @@ class OutOfOrder(Exception):  # noqa: N818 - says what is the matter, and is no 
         return f"time runs backwards within {self.file}"
 
 
-class _Chunks:
-    """Makes one chunk after the other; nothing of it knows who wants them.
-
-    Parameters
-    ----------
-    merge : Merge
-    files : list of (CompiledTrace, Path, Decoder)
-        As the merge counts them.
-    recording : Recording
-    classes : list of EventClass
-    named : NamedCpus
-    """
+class _ChunkMaker:
+    """Makes one chunk after the other, without a reference to the stream that delivers them."""
 
     def __init__(
         self,
@@ -75,19 +59,19 @@ class _Chunks:
         files: list[tuple[CompiledTrace, Path, _decode.Decoder]],
         recording: _decode.Recording,
         classes: list[EventClass],
-        named: NamedCpus,
+        wake_targets: WakeTargets,
     ) -> None:
         self._merge, self._files, self._recording = merge, files, recording
-        self._classes, self._named = classes, named
+        self._classes, self._wake_targets = classes, wake_targets
         self._texts = 0
         self._ended = False
         self.watch: Callable[[EventChunk, Sequence[EventClass]], None] | None = None
 
     def make(self) -> EventChunk | None:
-        """Return the next chunk, None if there is no more."""
+        """Return the next chunk, None at the end."""
         if self._ended:
             return None
-        # Unless it comes to the end of this function, it is not called for another.
+        # Whatever leaves this function early ends the iteration.
         self._ended = True
         try:
             while (asked := self._merge.run()) is not None:
@@ -95,54 +79,54 @@ class _Chunks:
                 of, _, decoder = self._files[number]
                 of.answer(decoder, stream, event)
         except OSError as error:
-            raise not_readable(error) from error
+            raise unreadable_file(error) from error
         if self._merge.backwards >= 0:
             of, path, _ = self._files[self._merge.backwards]
             raise OutOfOrder(f"{of.trace.name}/{path.name}")
         if self._merge.count == 0:
             return None
         chunk = EventChunk(*self._merge.columns())
-        self._named.look(chunk.event_class, chunk.offset, chunk.values, self._classes)
+        self._wake_targets.add(chunk.event_class, chunk.offset, chunk.values, self._classes)
         if self.watch is not None:
             self.watch(chunk, self._classes)
         self._ended = False
         return chunk
 
     def make_all(self) -> tuple[EventChunk | None, int, int, list[str]]:
-        """Return the next chunk, how many classes are known with it, and texts.
+        """Return the next chunk, the number of classes known with it, and new texts.
 
-        The texts are those that came up since the last call, with the first one's code.
+        The texts come with the code of their first.
         """
         chunk = self.make()
         first = self._texts
-        texts = list(decoded(self._recording.texts(first)))
+        texts = list(decode_texts(self._recording.texts(first)))
         self._texts += len(texts)
         return chunk, len(self._classes), first, texts
 
 
 class EventStream:
-    """The events of one recording that were asked for, as chunks in the order of time.
+    """The requested events of one recording, as chunks in order of time.
 
-    Iterate over it for `EventChunk`s; then `finish` tells the rest.  Chunk by chunk the
-    same events in the same order as `read_traces` has them; event classes and strings
-    may be numbered differently.
+    Iterate over it for `EventChunk`s, then call `finish` for the rest.  The events and
+    their order are those of `read_traces`; event classes and strings may be numbered
+    differently.
 
     Parameters
     ----------
     traces : sequence of Trace
         The first one's clock is the recording's.
-    wanted : sequence of EventRequest
+    requests : sequence of EventRequest
     chunk : int
-        The most events a chunk has; it may have less, but at least one.
+        Most events in a chunk; each has at least one.
     ahead : int
-        So many chunks are decoded ahead by a thread in the background, which runs from
-        the first chunk on until the last, an error or `close`.  Chunks, classes and
-        codes are the same on every run; codes may be others than with 0.
+        Number of chunks to decode ahead, in a background thread that runs from the first
+        chunk until the last, an error or `close`.  Chunks, classes and codes are the same
+        on every run; codes may differ from those with 0.
 
     Attributes
     ----------
     classes : list of EventClass
-        Those that came up so far; it grows.
+        Those that have occurred; it grows.
     hosts : tuple of str
     environment : tuple of mapping
         The ``env`` of every trace.
@@ -150,16 +134,16 @@ class EventStream:
     Raises
     ------
     UnreadableError
-        If a stream file cannot be opened, here or when it is read on.  That there is no
-        event is known when the stream is finished.
+        If a stream file cannot be opened or read.  That a recording holds no event is
+        reported by `finish`.
     OutOfOrder
-        While iterating.  Chunks delivered before it are of no use then.
+        While iterating; chunks delivered before it are then useless.
     """
 
     def __init__(
         self,
         traces: Sequence[Trace],
-        wanted: Sequence[EventRequest],
+        requests: Sequence[EventRequest],
         chunk: int = 32768,
         *,
         ahead: int = 0,
@@ -167,22 +151,22 @@ class EventStream:
         if chunk < 1:
             raise ValueError("a chunk has at least one event")
         clocks = Clocks(traces)
-        chosen = selection(tuple(wanted))
-        self._about = Summary(traces, clocks)
+        matcher = compile_requests(tuple(requests))
+        self._summary = Summary(traces, clocks)
         self._recording = _decode.Recording()
         self._traces = [
             CompiledTrace(
                 trace,
-                chosen,
+                matcher,
                 partial(clocks.shift, trace),
                 self._recording,
-                self._about.classes,
-                self._about.hosts,
+                self._summary.classes,
+                self._summary.hosts,
             )
             for trace in traces
         ]
         files = [(of, path) for of in self._traces for path in of.trace.files]
-        batch = max(_FEWEST, min(_MOST, _WAITING // max(len(files), 1)))
+        batch = max(_SMALLEST_BATCH, min(_LARGEST_BATCH, _WAITING // max(len(files), 1)))
         keep = len(files) <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _DESCRIPTORS
         merge = _decode.Merge(self._recording, chunk, 4 * chunk, 1 + ahead)
         self._files: list[tuple[CompiledTrace, Path, _decode.Decoder]] = []
@@ -191,26 +175,26 @@ class EventStream:
             decoder.file(of.tables, os.fsencode(path), stream_size(path), keep)
             merge.add(decoder)
             self._files.append((of, path, decoder))
-        self._chunks = _Chunks(
-            merge, self._files, self._recording, self._about.classes, self._about.named
+        self._maker = _ChunkMaker(
+            merge, self._files, self._recording, self._summary.classes, self._summary.wake_targets
         )
         self._strings: list[str] = []
         self._ended = self._closed = False
-        # Those of chunks that were asked for: what is decoded ahead may know more.
-        self._classes = [] if ahead else self._about.classes
-        self._ahead: Ahead[tuple[EventChunk | None, int, int, list[str]]] | None = None
+        # Those of delivered chunks: what is decoded ahead may have more.
+        self._classes = [] if ahead else self._summary.classes
+        self._prefetcher: Prefetcher[tuple[EventChunk | None, int, int, list[str]]] | None = None
         if ahead:
-            self._ahead = Ahead(self._chunks.make_all, ahead)
+            self._prefetcher = Prefetcher(self._maker.make_all, ahead)
 
     @property
     def classes(self) -> list[EventClass]:
-        """The event classes that came up so far."""
+        """The event classes that have occurred."""
         return self._classes
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The machines that were traced."""
-        return tuple(self._about.hosts) or ("",)
+        """The traced machines."""
+        return tuple(self._summary.hosts) or ("",)
 
     @property
     def environment(self) -> tuple[Mapping[str, str | int], ...]:
@@ -219,34 +203,34 @@ class EventStream:
 
     @property
     def filled(self) -> bool:
-        """Whether switches that the kernel left out have been put in: not here."""
+        """Whether switches that the kernel left out were filled in; False for a trace."""
         return False
 
     def watch(self, look: Callable[[EventChunk, Sequence[EventClass]], None]) -> None:
-        """Have a function look at every chunk, in the thread that makes the chunks.
+        """Call a function with every chunk, in the thread that makes the chunks.
 
-        It may see more of them than are delivered, and is done with all that are; to be
-        called before the first.
+        It may see more chunks than are delivered, and has returned for each that is.  Set it
+        before the first chunk.
 
         Parameters
         ----------
         look : callable
-            Of a chunk and the classes that are known with it.  It asks nothing of the
-            stream, and has no reference to it: that would keep its thread alive.
+            Takes a chunk and the classes known with it.  It must not refer to the stream,
+            which would keep the stream's thread alive.
         """
-        self._chunks.watch = look
+        self._maker.watch = look
 
-    # ---------------------------------------------------------------- strings
+    # Strings.
 
     def code(self, text: str) -> int:
-        """Return the code of a text of the caller's, as ``str`` fields have it."""
+        """Return the code for a text, as ``str`` fields have it."""
         self._settle()
         return self._recording.code(text.encode("utf-8", "replace"))
 
     def strings(self) -> Sequence[str]:
-        """Return the texts that came up so far, by their codes; the same list, grown."""
+        """Return the texts so far, by their codes; the same list, extended."""
         self._settle()
-        self._strings += decoded(self._recording.texts(len(self._strings)))
+        self._strings += decode_texts(self._recording.texts(len(self._strings)))
         return self._strings
 
     def text(self, code: int) -> str:
@@ -256,11 +240,11 @@ class EventStream:
         return self._strings[code]
 
     def _settle(self) -> None:
-        """Have nobody else at the table of texts, and in it what is there on every run."""
-        if self._ahead is not None:
-            self._ahead.settle()
+        """Wait until the background thread is idle, so that the table of texts is reproducible."""
+        if self._prefetcher is not None:
+            self._prefetcher.settle()
 
-    # ----------------------------------------------------------------- events
+    # Events.
 
     def __iter__(self) -> Iterator[EventChunk]:
         return self
@@ -280,32 +264,29 @@ class EventStream:
         return chunk
 
     def _next(self) -> EventChunk | None:
-        if self._ahead is None:
-            return self._chunks.make()
-        chunk, classes, first, texts = self._ahead.next()
-        self._classes += self._about.classes[len(self._classes) : classes]
+        if self._prefetcher is None:
+            return self._maker.make()
+        chunk, classes, first, texts = self._prefetcher.next()
+        self._classes += self._summary.classes[len(self._classes) : classes]
         self._strings += texts[len(self._strings) - first :]
         return chunk
 
     def skim(self) -> None:
-        """Decode everything and deliver nothing: what decoding alone costs, for benchmarks.
-
-        Instead of iterating.
-        """
+        """Decode everything and deliver nothing, to measure decoding alone."""
         for of, _, decoder in self._files:
             while (asked := decoder.skim()) is not None:
                 of.answer(decoder, *asked)
         self._ended = True
 
     def finish(self) -> Events:
-        """Return what `read_traces` would, but without one event.
-
-        Only after the last chunk.
+        """Return what `read_traces` would, without the events.
 
         Raises
         ------
         UnreadableError
-            If not one event could be decoded.
+            If no event could be decoded.
+        RuntimeError
+            Before the last chunk.
         """
         if not self._ended:
             raise RuntimeError("the stream was not read to its end")
@@ -313,22 +294,22 @@ class EventStream:
         for trace in self._traces:
             trace.keep()
         files = iter(self._files)
-        self._about.files = [
+        self._summary.files = [
             [
                 trace.stream_file(path, decoder.file_packets())
                 for _, path, decoder in islice(files, len(trace.trace.files))
             ]
             for trace in self._traces
         ]
-        return self._about.events(_no_columns(), tuple(self.strings()))
+        return self._summary.to_events(_empty_columns(), tuple(self.strings()))
 
-    # ---------------------------------------------------------------- closing
+    # Closing.
 
     def close(self) -> None:
-        """Close every file; there are no more chunks."""
+        """Close every file and end the iteration."""
         self._closed = True
-        if self._ahead is not None:
-            self._ahead.close()
+        if self._prefetcher is not None:
+            self._prefetcher.close()
         for _, _, decoder in self._files:
             decoder.close()
 
@@ -344,15 +325,15 @@ class EventStream:
         self.close()
 
 
-def _no_columns() -> Columns:
+def _empty_columns() -> EventColumns:
     wide, narrow = np.zeros(0, np.int64), np.zeros(0, np.int32)
     return wide, narrow, narrow, wide, wide
 
 
-def chunks_of(events: Events, size: int = 65536) -> Iterator[EventChunk]:
-    """Yield events that are there already as chunks of at most `size` events.
+def split_into_chunks(events: Events, size: int = 65536) -> Iterator[EventChunk]:
+    """Yield events in memory as chunks of at most ``size`` events.
 
-    Columns are views; ``values`` is that of all events, for every chunk.
+    Columns are views; every chunk's ``values`` are those of all events.
     """
     for begin in range(0, len(events), size):
         of = slice(begin, begin + size)
@@ -365,26 +346,21 @@ def chunks_of(events: Events, size: int = 65536) -> Iterator[EventChunk]:
         )
 
 
-# -----------------------------------------------------------------------------
-# Makes the next things in a background thread while the present one is worked on.
-
-
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
-    """Calls a function in one background thread, some calls ahead of who wants the results.
+class Prefetcher(Generic[T]):
+    """Calls a function in one background thread, some calls ahead of the consumer.
 
-    Calls are made one after the other.  How many were begun hangs on `next` alone, so
-    that behind `settle` everything is as it would be whichever thread was faster.  The
-    thread ends with `close`, when this object is gone, or with the interpreter, whatever
-    comes first; it must not be what keeps this object alive.
+    The number of calls begun depends on `next` alone, so that after `settle` the state is
+    the same on every run.  The thread ends with `close`, with this object or with the
+    interpreter, whichever comes first; it must not keep this object alive.
 
     Parameters
     ----------
     make : callable
-        Of no arguments, and without a reference to this object.  Where it raises, `next`
-        does, and later calls must do no harm.
+        Takes no arguments and has no reference to this object.  `next` raises what it
+        raises, and further calls must then be harmless.
     depth : int
         Calls ahead.
     """
@@ -395,48 +371,39 @@ class Ahead(Generic[T]):
         self._begun: deque[Future[T]] = deque()
 
     def next(self) -> T:
-        """Return the next result; begin another call in its place."""
+        """Return the next result and begin another call."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix="critpath-ahead")
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="critpath-prefetch")
             self._begun.extend(self._pool.submit(self._make) for _ in range(self._depth))
-        # What was made before may be overwritten only now.
+        # Only now may the previous result be overwritten.
         self._begun.append(self._pool.submit(self._make))
         return self._begun.popleft().result()
 
     def settle(self) -> None:
-        """Wait until all that was begun is done."""
+        """Wait for all calls that were begun."""
         wait(self._begun)
 
     def close(self) -> None:
-        """Drop what was not begun, wait for what was, end the thread."""
+        """Cancel waiting calls, wait for the running one, end the thread."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         self._begun.clear()
 
 
-# -----------------------------------------------------------------------------
-# What is known of a recording once its stream files have been read to their ends.
-
-
-Columns = tuple[I64, I32, I32, I64, I64]
+EventColumns = tuple[I64, I32, I32, I64, I64]
 
 
 class Summary:
-    """Gathers what every trace of a recording tells besides its events.
-
-    Parameters
-    ----------
-    traces : sequence of Trace
-    clocks : Clocks
+    """Gathers everything about a recording but its events.
 
     Attributes
     ----------
     classes, hosts : list
         As in `Events`; they grow while events are decoded.
     files : list of list of StreamFile
-        Of each trace, once it was read.
-    named : NamedCpus
-        To be shown the events.
+        The decoded files of each trace.
+    wake_targets : WakeTargets
+        To be fed with the events.
     """
 
     def __init__(self, traces: Sequence[Trace], clocks: Clocks) -> None:
@@ -445,10 +412,12 @@ class Summary:
         self.classes: list[EventClass] = []
         self.hosts: list[str] = []
         self.files: list[list[StreamFile]] = []
-        self.named = NamedCpus()
+        self.wake_targets = WakeTargets()
 
-    def events(self, columns: Columns, strings: tuple[str, ...], backwards: int = 0) -> Events:
-        """Return the events of the recording with all that is known of it.
+    def to_events(
+        self, columns: EventColumns, strings: tuple[str, ...], backwards: int = 0
+    ) -> Events:
+        """Combine the columns of events with everything known of the recording.
 
         Parameters
         ----------
@@ -461,23 +430,25 @@ class Summary:
         Raises
         ------
         UnreadableError
-            If not one event could be decoded.
+            If no event could be decoded.
         """
         packets = [f.packets for of in self.files for f in of if len(f.packets)]
-        table = np.concatenate(packets) if packets else np.zeros((0, len(Column)), np.int64)
-        table = table[table[:, Column.EVENTS] > 0]
-        total = int(table[:, Column.EVENTS].sum())
-        begin = int(table[:, Column.FIRST].min()) if total else 0
-        end = int(table[:, Column.LAST].max()) if total else 0
+        table = np.concatenate(packets) if packets else np.zeros((0, len(PacketColumn)), np.int64)
+        table = table[table[:, PacketColumn.EVENTS] > 0]
+        total = int(table[:, PacketColumn.EVENTS].sum())
+        begin = int(table[:, PacketColumn.FIRST].min()) if total else 0
+        end = int(table[:, PacketColumn.LAST].max()) if total else 0
         missing: list[Loss] = []
         warnings: list[str] = []
-        tracers = [tracer_of(t.schema.environment, t.directory.absolute()) for t in self.traces]
+        tracers = [
+            identify_tracer(t.schema.environment, t.directory.absolute()) for t in self.traces
+        ]
         for tracer, of in zip(tracers, self.files, strict=True):
-            lost, odd = losses(of, begin, end, tracer)
+            lost, odd = find_losses(of, begin, end, tracer)
             missing += lost
             warnings += odd
         channels = [
-            Channels(
+            TraceFiles(
                 t.name,
                 tracer,
                 self.hosts.index(t.host),
@@ -486,7 +457,7 @@ class Summary:
             )
             for t, tracer, of in zip(self.traces, tracers, self.files, strict=True)
         ]
-        missing += absent(channels, begin, end, self.named.of)
+        missing += find_missing_streams(channels, begin, end, self.wake_targets.cpus)
         if total == 0:
             damage = next((loss.reason for loss in missing if loss.packets), "")
             where = self.traces[0].directory if self.traces else "the recording"
@@ -516,17 +487,16 @@ class Summary:
 
 
 def _metadata_warnings(schema: TraceClass) -> tuple[str, ...]:
-    """Return what was odd about the metadata of everything that was read."""
-    late = [w for of in schema.streams.values() for w in late_warnings(of.events)]
+    """Return warnings about the metadata that was parsed."""
+    late = [w for of in schema.streams.values() for w in get_parse_warnings(of.events)]
     return tuple(dict.fromkeys((*schema.warnings, *late)))
 
 
-# -----------------------------------------------------------------------------
-# The native reader: trace directories -> Events, all at once.
+# Reading at once.
 
 
-def _read_trace(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[StreamFile]:
-    """Decode every stream file of a trace; append to the decoder's columns."""
+def _decode_files(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[StreamFile]:
+    """Decode every stream file of a trace, appending to the decoder's columns."""
     files = []
     for path in compiled.trace.files:
         decoder.file(compiled.tables, os.fsencode(path), stream_size(path))
@@ -534,7 +504,7 @@ def _read_trace(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[Strea
             while (asked := decoder.run()) is not None:
                 compiled.answer(decoder, *asked)
         except OSError as error:
-            raise not_readable(error) from error
+            raise unreadable_file(error) from error
         finally:
             decoder.close()
         files.append(compiled.stream_file(path, decoder.file_packets()))
@@ -542,45 +512,45 @@ def _read_trace(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[Strea
     return files
 
 
-def read_traces(traces: Sequence[Trace], wanted: Sequence[EventRequest]) -> Events:
-    """Read the traces of one recording.
+def read_traces(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
+    """Read the traces of one recording at once, sorting their events.
 
     Parameters
     ----------
     traces : sequence of Trace
         The first one's clock is the recording's.
-    wanted : sequence of EventRequest
+    requests : sequence of EventRequest
 
     Returns
     -------
     Events
-        Events of the same time stand in the order of traces and files.
+        Simultaneous events stand in the order of traces and files.
 
     Raises
     ------
     UnreadableError
-        If not one event could be decoded, or a file cannot be opened.
+        If no event could be decoded, or a file cannot be opened.
     """
     recording = _decode.Recording()
     decoder = _decode.Decoder(recording)
     clocks = Clocks(traces)
-    chosen = selection(tuple(wanted))
-    about = Summary(traces, clocks)
+    matcher = compile_requests(tuple(requests))
+    summary = Summary(traces, clocks)
     starts: set[int] = set()
     for trace in traces:
         shift = partial(clocks.shift, trace)
-        compiled = CompiledTrace(trace, chosen, shift, recording, about.classes, about.hosts)
-        files = _read_trace(compiled, decoder)
-        about.files.append(files)
-        starts |= {int(f.packets[0, Column.ROW]) for f in files if len(f.packets)}
+        compiled = CompiledTrace(trace, matcher, shift, recording, summary.classes, summary.hosts)
+        files = _decode_files(compiled, decoder)
+        summary.files.append(files)
+        starts |= {int(f.packets[0, PacketColumn.ROW]) for f in files if len(f.packets)}
     ts, place, values = decoder.columns()
     runs = _merge.run_starts(ts)
     back = len(set(runs.tolist()) - starts) if len(runs) > 1 else 0
-    widths = np.array([len(c.fields) for c in about.classes], np.int64)
+    widths = np.array([len(c.fields) for c in summary.classes], np.int64)
     timestamp, event_class, cpu, offset = _merge.merge(ts, place, widths, runs)
-    about.named.look(event_class, offset, values, about.classes)
+    summary.wake_targets.add(event_class, offset, values, summary.classes)
     columns = (timestamp, cpu, event_class, offset, values)
-    return about.events(columns, tuple(decoded(recording.texts())), back)
+    return summary.to_events(columns, tuple(decode_texts(recording.texts())), back)
 
 
 # Looks at a chunk and the classes that are known with it.
@@ -641,7 +611,7 @@ class WholeRecording:
         self._look: Look | None = None
 
     def __iter__(self) -> Iterator[EventChunk]:
-        for chunk in chunks_of(self._events):
+        for chunk in split_into_chunks(self._events):
             if self._look is not None:
                 self._look(chunk, self.classes)
             yield chunk

@@ -25,7 +25,7 @@ ctypedef struct Thread:
     int32_t watched       # the first of the sightings that ask what it does next, -1 none
 
 ctypedef struct Sighting:
-    # The trace says that a thread is current which no switch brought to its cpu.
+    # A thread that the trace says is current, and no switch brought to its cpu.
     int64_t row
     int64_t woken         # row of the thread's last wake before
     int32_t thread
@@ -153,7 +153,7 @@ cdef class Search:
         self.cpu_of[place] = <int32_t>self.cpu_count
         return 0
 
-    cdef inline void next_of(self, int32_t thread, int8_t state) noexcept nogil:
+    cdef inline void resolve_sightings(self, int32_t thread, int8_t state) noexcept nogil:
         """Tell those who wait for it what a thread did next: it was woken, or came."""
         cdef Thread* t = &self.threads[thread]
         cdef Sighting* s
@@ -162,7 +162,7 @@ cdef class Search:
             s.state = state
             t.watched = s.next_watch
 
-    cdef int interrupted(self, Cpu* c, int64_t row, int more) except -1 nogil:
+    cdef int note_interrupt(self, Cpu* c, int64_t row, int more) except -1 nogil:
         """Keep between which rows a cpu that is idle by its switches is in interrupts."""
         cdef int64_t before = c.depth
         c.depth += more
@@ -182,7 +182,7 @@ cdef class Search:
             c.log[c.logged - 1].end = row
         return 0
 
-    cdef int64_t out_of_interrupts(self, Cpu* c, int64_t row) noexcept nogil:
+    cdef int64_t end_of_interrupts(self, Cpu* c, int64_t row) noexcept nogil:
         """Return the row at which a cpu leaves the interrupts that are open at a row."""
         cdef Py_ssize_t low = 0, high = c.logged, middle
         while low < high:
@@ -197,8 +197,8 @@ cdef class Search:
             return max(row, c.last_row)
         return max(row, c.log[low - 1].end)
 
-    cdef int sighted(self, Cpu* c, int64_t host, int64_t tid, int64_t row) except -1 nogil:
-        """The trace says who has the cpu: keep that, where no switch told of it."""
+    cdef int note_sighting(self, Cpu* c, int64_t host, int64_t tid, int64_t row) except -1 nogil:
+        """Keep which thread the trace says has the cpu, where no switch brought it there."""
         cdef int32_t thread, at, leaves
         cdef Sighting* s
         if tid == 0 or tid == c.tid:
@@ -232,7 +232,7 @@ cdef class Search:
         self.sighting_count += 1
         return 0
 
-    cdef int contradicted(self, Cpu* c, int64_t host, int32_t cpu, int64_t row, int64_t time,
+    cdef int note_contradiction(self, Cpu* c, int64_t host, int32_t cpu, int64_t row, int64_t time,
                           const int64_t* v) except -1 nogil:
         """A switch comes from another thread than the last one went to: find one between."""
         cdef int64_t place = -1, woken
@@ -252,7 +252,7 @@ cdef class Search:
         if c.tid == 0:
             woken = self.sightings[at].woken if at >= 0 else self.threads[thread].woken
             if woken > c.row:
-                woken = self.out_of_interrupts(c, woken)
+                woken = self.end_of_interrupts(c, woken)
                 place = min(place, woken) if at >= 0 else woken
         if place < 0:
             return 0
@@ -275,7 +275,7 @@ cdef class Search:
         f.cpu = cpu
         return 0
 
-    cdef int switched(self, Cpu* c, int64_t row, int64_t time, int32_t event_class,
+    cdef int note_switch(self, Cpu* c, int64_t row, int64_t time, int32_t event_class,
                       const int64_t* v) noexcept nogil:
         self.kept -= c.logged
         c.row = row
@@ -320,29 +320,29 @@ cdef class Search:
                     v = &values[offset[i]]
                     self.written += 1
                     if c != NULL and c.row >= 0 and c.tid != v[1]:
-                        self.contradicted(c, host, cpu[i], row, timestamp[i], v)
+                        self.note_contradiction(c, host, cpu[i], row, timestamp[i], v)
                     if v[4]:
                         thread = self.thread(host, v[4])
                         if self.threads[thread].watched >= 0:
-                            self.next_of(thread, RUNNABLE)
+                            self.resolve_sightings(thread, RUNNABLE)
                     if c != NULL:
-                        self.switched(c, row, timestamp[i], event_class[i], v)
+                        self.note_switch(c, row, timestamp[i], event_class[i], v)
                     continue
                 if kind == KIND_WAKING or kind == KIND_WAKEUP or kind == KIND_WAKEUP_NEW:
                     thread = self.thread(host, values[offset[i]])
                     self.threads[thread].woken = row
                     if self.threads[thread].watched >= 0:
-                        self.next_of(thread, SLEEPS)
+                        self.resolve_sightings(thread, SLEEPS)
                 if c == NULL:
                     continue
-                if kind == KIND_IRQ_ENTRY or kind == KIND_SOFTIRQ_ENTRY or kind == KIND_TIMER_ENTRY \
-                        or kind == KIND_VECTOR_ENTRY:
-                    self.interrupted(c, row, 1)
+                if (kind == KIND_IRQ_ENTRY or kind == KIND_SOFTIRQ_ENTRY
+                        or kind == KIND_TIMER_ENTRY or kind == KIND_VECTOR_ENTRY):
+                    self.note_interrupt(c, row, 1)
                 elif kind == KIND_IRQ_EXIT or kind == KIND_SOFTIRQ_EXIT or kind == KIND_TIMER_EXIT \
                         or kind == KIND_VECTOR_EXIT:
-                    self.interrupted(c, row, -1)
+                    self.note_interrupt(c, row, -1)
                 elif kind == KIND_CURRENT:
-                    self.sighted(c, host, values[offset[i]], row)
+                    self.note_sighting(c, host, values[offset[i]], row)
                 c.last_row = row
         self.rows += n
 

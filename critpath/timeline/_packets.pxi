@@ -4,7 +4,7 @@
 ctypedef struct NetEvent:
     int64_t moment
     int64_t end           # of the interrupt work around it
-    int32_t worker        # who was on the cpu, -1: nobody, or not known
+    int32_t worker        # who was on the cpu, -1: idle, or not known
     int32_t next_ran      # the chains that `Processor` begins, -1 none
     int32_t next_stolen
 
@@ -21,7 +21,8 @@ ctypedef struct Network:
 # each is in a chain of its processor until it is.
 
 
-cdef void note_packet(Network* network, const ThreadTable* table, Processor* p, int64_t t, int receives) noexcept nogil:
+cdef void note_packet(Network* network, const ThreadTable* table, Processor* p, int64_t t,
+                      int receives) noexcept nogil:
     cdef NetEvent* event = <NetEvent*>network.events.data + network.events.size
     event.moment = t
     event.end = t
@@ -33,17 +34,17 @@ cdef void note_packet(Network* network, const ThreadTable* table, Processor* p, 
         p.net_stolen = <int32_t>network.events.size
     elif p != NULL:
         if p.ran_worker >= 0 and p.ran_end == t:
-            event.worker = not_idle(table, p.ran_worker)
+            event.worker = thread_or_none(table, p.ran_worker)
         event.next_ran = p.net_ran
         p.net_ran = <int32_t>network.events.size
     network.events.size += 1
 
 
-cdef inline int32_t not_idle(const ThreadTable* table, int32_t worker) noexcept nogil:
+cdef inline int32_t thread_or_none(const ThreadTable* table, int32_t worker) noexcept nogil:
     return -1 if table.infos[worker].idle_cpu >= 0 else worker
 
 
-cdef void packet_senders(Network* network, const ThreadTable* table, Processor* p, int64_t end,
+cdef void assign_senders(Network* network, const ThreadTable* table, Processor* p, int64_t end,
                          int32_t worker) noexcept nogil:
     """A packet's thread is that of the last row that begins at its moment or before."""
     cdef NetEvent* events = <NetEvent*>network.events.data
@@ -52,14 +53,14 @@ cdef void packet_senders(Network* network, const ThreadTable* table, Processor* 
     while link[0] >= 0:
         event = &events[link[0]]
         if p.since <= event.moment:
-            event.worker = not_idle(table, worker) if end >= event.moment else -1
+            event.worker = thread_or_none(table, worker) if end >= event.moment else -1
         if p.since > event.moment or end > event.moment:
             link[0] = event.next_ran
         else:
             link = &event.next_ran
 
 
-cdef void packet_interrupts(Network* network, Processor* p, int64_t begin,
+cdef void extend_interrupts(Network* network, Processor* p, int64_t begin,
                             int64_t end) noexcept nogil:
     """Interrupt work around a packet: nested interrupts cut it into pieces that touch."""
     cdef NetEvent* events = <NetEvent*>network.events.data

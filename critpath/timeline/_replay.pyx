@@ -54,7 +54,7 @@ cdef enum:
 
 ctypedef struct EventSemantics:
     # Of an event class: of system calls and vectors the qualifier, and what a thread
-    # that it is about waits for (-1: not said).
+    # that it is about waits for (-1: unknown).
     uint8_t kind
     uint8_t flags
     int16_t qualifier     # which field has more to say than the class, -1: none
@@ -86,7 +86,7 @@ ctypedef struct Worker:
     int8_t pending        # the wake came while the thread was still running
     int8_t known          # a bit each: SEEN, EXITING
     int8_t run_state      # what it is in while it runs: STATE_RUN while system calls are unknown
-    int8_t syscall_state  # what one asleep in it waits for, -1: not said
+    int8_t syscall_state  # what one asleep in it waits for, -1: unknown
     int32_t rows          # since the last cut
 
 ctypedef struct ThreadInfo:
@@ -125,7 +125,7 @@ ctypedef struct Processor:
     int64_t ran_end
     Tail stolen, ran
     Context stack[DEPTH]
-    int64_t padding[5]    # to whole lines of the cache
+    int64_t padding[5]    # to whole lines of the cache: `check_sizes`
 
 include "_threads.pxi"
 include "_packets.pxi"
@@ -164,7 +164,7 @@ cdef class Replay:
     cdef int has_waking, has_syscalls
     cdef int32_t no_wake, idle_waker, context_unknown, timer_detail, timer_state
     cdef int64_t[:, ::1] prev_states   # per host: dead mask, stopped mask, runnable values...
-    cdef int8_t* left_as               # [host * KNOWN_STATES + state]
+    cdef int8_t* doing_by_state               # [host * KNOWN_STATES + state]
     cdef public uint32_t seen          # a bit for each kind of event that came
     cdef public int64_t contradictions
     cdef EventSemantics* classes
@@ -183,7 +183,7 @@ cdef class Replay:
         tids_clear(&self.qualifier_of)
         free(self.qualifiers)
         free(self.classes)
-        free(self.left_as)
+        free(self.doing_by_state)
         clear(&self.intervals)
         clear(&self.entries)
         clear(&self.packets.events)
@@ -196,7 +196,7 @@ cdef class Replay:
         """``losses`` has the rows end, host and cpu, in order of the ends."""
         begin_table(&self.table, hosts)
         tids_init(&self.qualifier_of, KIND_COUNT)
-        self.know_states(prev_states)
+        self.load_prev_states(prev_states)
         self.has_waking = has_waking
         self.has_syscalls = has_syscalls
         self.no_wake = details["no_wake"]
@@ -210,19 +210,19 @@ cdef class Replay:
         self.lost = 0
         self.unplaced = 0
 
-    cdef int know_states(self, int64_t[:, ::1] prev_states) except -1:
+    cdef int load_prev_states(self, int64_t[:, ::1] prev_states) except -1:
         """Look up once what each state says; of as many hosts as are known."""
         cdef Py_ssize_t host, state
         self.prev_states = prev_states
-        self.left_as = <int8_t*>malloc(max(self.table.hosts, 1) * KNOWN_STATES)
-        if self.left_as == NULL:
+        self.doing_by_state = <int8_t*>malloc(max(self.table.hosts, 1) * KNOWN_STATES)
+        if self.doing_by_state == NULL:
             raise MemoryError()
         for host in range(self.table.hosts):
             for state in range(KNOWN_STATES):
-                self.left_as[host * KNOWN_STATES + state] = self.leaves(host, state)
+                self.doing_by_state[host * KNOWN_STATES + state] = self.doing_after(host, state)
         return 0
 
-    cdef int8_t leaves(self, Py_ssize_t host, int64_t state) noexcept nogil:
+    cdef int8_t doing_after(self, Py_ssize_t host, int64_t state) noexcept nogil:
         """Return what a thread does that leaves the cpu in a state."""
         cdef Py_ssize_t i
         for i in range(2, self.prev_states.shape[1]):
@@ -252,7 +252,8 @@ cdef class Replay:
         more.flags = HAS_SUCCESS * has_success | HAS_TARGET * has_target
         more.thread = 4 if kind == KIND_SWITCH else 0
         more.thread_bits = 0
-        if kind == KIND_SWITCH or kind == KIND_WAKING or kind == KIND_WAKEUP or kind == KIND_WAKEUP_NEW:
+        if (kind == KIND_SWITCH or kind == KIND_WAKING or kind == KIND_WAKEUP
+                or kind == KIND_WAKEUP_NEW):
             more.thread_bits = (1 << TID_BITS) - 1
 
     def add_qualifier(self, int kind, int64_t value, int32_t detail, int32_t state):
@@ -291,7 +292,7 @@ cdef class Replay:
         cdef Worker* w = &self.table.workers[worker]
         cdef char* p = self.intervals.data + self.intervals.size
         if end > w.since:
-            self.count(worker, end, put_row(p, w.since, end, detail, cpu, <uint8_t>state,
+            self.count_row(worker, end, put_row(p, w.since, end, detail, cpu, <uint8_t>state,
                                                  w.row_end) - p)
 
     cdef void emit_woken(self, int32_t worker, int64_t end, int32_t state, int32_t detail,
@@ -299,10 +300,10 @@ cdef class Replay:
         cdef Worker* w = &self.table.workers[worker]
         cdef char* p = self.intervals.data + self.intervals.size
         if end > w.since:
-            self.count(worker, end, put_woken(p, w.since, end, woken, detail, cpu, waker,
+            self.count_row(worker, end, put_woken(p, w.since, end, woken, detail, cpu, waker,
                                                    <uint8_t>state, w.row_end) - p)
 
-    cdef inline void count(self, int32_t worker, int64_t end, Py_ssize_t size) noexcept nogil:
+    cdef inline void count_row(self, int32_t worker, int64_t end, Py_ssize_t size) noexcept nogil:
         """Account for a row that was written behind the others."""
         cdef Worker* w = &self.table.workers[worker]
         self.intervals.size += size
@@ -311,15 +312,16 @@ cdef class Replay:
         w.rows += 1
         w.row_end = end
 
-    cdef inline void emit_cpu_interval(self, Processor* p, int64_t end, int32_t worker) noexcept nogil:
+    cdef inline void emit_cpu_interval(self, Processor* p, int64_t end,
+                                       int32_t worker) noexcept nogil:
         cdef char* at = p.ran.bytes.data + p.ran.bytes.size
         count_tail(&p.ran, end, put_ran(at, p.since, end, worker, p.ran.end) - at)
         if p.net_ran >= 0:
-            packet_senders(&self.packets, &self.table, p, end, worker)
+            assign_senders(&self.packets, &self.table, p, end, worker)
         p.ran_end = end
         p.ran_worker = worker
 
-    cdef void close(self, int32_t index, int64_t t) noexcept nogil:
+    cdef void end_state(self, int32_t index, int64_t t) noexcept nogil:
         """End what a worker is doing at ``t``, where no event of its own explains it better."""
         cdef Worker* w = &self.table.workers[index]
         if w.doing == RUNNING:
@@ -333,7 +335,8 @@ cdef class Replay:
 
     cdef inline void emit_run(self, int32_t index, int64_t t) noexcept nogil:
         cdef Worker* w = &self.table.workers[index]
-        self.emit(index, t, w.run_state, w.syscall if w.run_state == STATE_RUN_SYSCALL else 0, w.cpu)
+        self.emit(index, t, w.run_state,
+                  w.syscall if w.run_state == STATE_RUN_SYSCALL else 0, w.cpu)
 
     cdef void emit_sleep(self, int32_t index, int64_t t) noexcept nogil:
         """End a sleep at ``t`` by the wake that was seen, or unexplained."""
@@ -384,7 +387,7 @@ cdef class Replay:
         cdef int32_t* number = tid_number(&self.table.tids, host, tid)
         cdef int32_t fresh = new_worker(&self.table, host, tid, t)
         if number[0]:
-            self.close(number[0] - 1, t)
+            self.end_state(number[0] - 1, t)
             self.table.workers[number[0] - 1].doing = DEAD
         number[0] = fresh + 1
         return fresh
@@ -395,7 +398,7 @@ cdef class Replay:
         if p.depth == DEPTH:
             p.overflow += 1
             return
-        self.flush(p, t)
+        self.emit_interrupt(p, t)
         top = &p.stack[p.depth]
         top.kind = kind
         top.key = key
@@ -416,18 +419,18 @@ cdef class Replay:
             i -= 1
         if i < 0:
             return
-        self.flush(p, t)
+        self.emit_interrupt(p, t)
         p.depth = i
         p.top_since = t
 
-    cdef inline void flush(self, Processor* p, int64_t t) noexcept nogil:
+    cdef inline void emit_interrupt(self, Processor* p, int64_t t) noexcept nogil:
         cdef char* at = p.stolen.bytes.data + p.stolen.bytes.size
         if p.depth and t > p.top_since:
             count_tail(&p.stolen, t, put_stolen(at, p.top_since, t,
                                                 <uint8_t>p.stack[p.depth - 1].shown,
                                                 p.stack[p.depth - 1].detail, p.stolen.end) - at)
             if p.net_stolen >= 0:
-                packet_interrupts(&self.packets, p, p.top_since, t)
+                extend_interrupts(&self.packets, p, p.top_since, t)
 
     # ------------------------------ what an event makes of the threads and processors that it names
 
@@ -447,7 +450,8 @@ cdef class Replay:
         w.name = <int32_t>v[0]
         if p.current == prev:
             self.emit_cpu_interval(p, t, prev)
-        elif p.current >= 0 and p.current != p.idle and self.table.workers[p.current].doing == RUNNING:
+        elif (p.current >= 0 and p.current != p.idle
+                and self.table.workers[p.current].doing == RUNNING):
             # Its own switch-out is missing: from its last sure moment on, nothing is known.
             self.table.workers[p.current].doing = LOST
         if w.doing == RUNNING and w.cpu == p.cpu:
@@ -459,9 +463,9 @@ cdef class Replay:
             doing = RUNNABLE
         else:
             if 0 <= state < KNOWN_STATES:
-                doing = self.left_as[p.host * KNOWN_STATES + state]
+                doing = self.doing_by_state[p.host * KNOWN_STATES + state]
             else:
-                doing = self.leaves(p.host, state)
+                doing = self.doing_after(p.host, state)
             if w.known & EXITING and doing != RUNNABLE:
                 doing = DEAD
         w.doing = doing
@@ -630,7 +634,7 @@ cdef class Replay:
 
     # -------------------------------------------------------------------------- from event to event
 
-    cdef int room(self, Py_ssize_t events) except -1 nogil:
+    cdef int reserve_rows(self, Py_ssize_t events) except -1 nogil:
         """Reserve what some events may add."""
         self.reserve_intervals(MOST_INTERVALS * events)
         self.reserve_tails(events)
@@ -656,14 +660,15 @@ cdef class Replay:
         with nogil:
             while i < n:
                 end = min(i + SLICE, n)
-                self.room(SLICE)
+                self.reserve_rows(SLICE)
                 i = self.replay_slice(&timestamp[0], &cpu[0], &event_class[0], &offset[0],
                                   all_values, max(values.shape[0], 1), i, end)
                 if i < end:
                     break
         return i
 
-    cdef inline void expect(self, const EventSemantics* semantics, int64_t tid) noexcept nogil:
+    cdef inline void prefetch_thread(self, const EventSemantics* semantics,
+                                     int64_t tid) noexcept nogil:
         """Ask for what is known of a thread that an event will change soon.
 
         Without a branch on what the event is: those would be guessed wrong once more.
@@ -672,7 +677,7 @@ cdef class Replay:
         cdef int32_t* numbers = self.table.tids.pages[
             (<size_t>semantics.host << (TID_BITS - TID_PAGE_BITS)) + (thread >> TID_PAGE_BITS)]
         if numbers != NULL:
-            # Of a thread that has no number yet: some line that nobody needs.
+            # Of a thread that has no number yet: some line that is not needed.
             prefetch(<void*>(<char*>self.table.workers
                              + <Py_ssize_t>numbers[thread & (TID_PAGE - 1)] * sizeof(Worker)
                              - sizeof(Worker)))
@@ -694,7 +699,8 @@ cdef class Replay:
         for i in range(begin, end):
             soon = min(i + SOON, end - 1)
             semantics = &self.classes[event_class[soon]]
-            self.expect(semantics, values[min(offset[soon] + semantics.thread, value_count - 1)])
+            self.prefetch_thread(
+                semantics, values[min(offset[soon] + semantics.thread, value_count - 1)])
             semantics = &self.classes[event_class[i]]
             kind = semantics.kind
             # Also of events that mean nothing here: the trace is damaged.
@@ -732,7 +738,8 @@ cdef class Replay:
                     w.syscall = semantics.detail
                     w.syscall_state = <int8_t>semantics.state
                     if self.has_syscalls:
-                        w.run_state = STATE_RUN_SYSCALL if kind == KIND_SYSCALL_ENTRY else STATE_RUN_USER
+                        w.run_state = (STATE_RUN_SYSCALL if kind == KIND_SYSCALL_ENTRY
+                                       else STATE_RUN_USER)
             elif kind == KIND_SWITCH:
                 self.on_switch(p, t, v)
             elif kind == KIND_WAKING or kind == KIND_WAKEUP or kind == KIND_WAKEUP_NEW:
@@ -758,7 +765,8 @@ cdef class Replay:
             elif kind == KIND_TIMER_EXIT:
                 self.leave(p, t, C_TIMER, 0)
             elif kind == KIND_VECTOR_ENTRY:
-                self.enter(p, t, C_VECTOR, semantics.detail, semantics.state, semantics.detail, STATE_IRQ)
+                self.enter(p, t, C_VECTOR, semantics.detail, semantics.state, semantics.detail,
+                           STATE_IRQ)
             elif kind == KIND_VECTOR_EXIT:
                 self.leave(p, t, C_VECTOR, semantics.detail)
             elif kind == KIND_FORK:
@@ -787,10 +795,10 @@ cdef class Replay:
             self.reserve_tails(1)
             for j in range(<int32_t>self.table.worker_count):
                 if self.table.infos[j].idle_cpu < 0:
-                    self.close(j, end)
+                    self.end_state(j, end)
             for j in range(<int32_t>self.table.processor_count):
                 p = &self.table.processors[j]
-                self.flush(p, end)
+                self.emit_interrupt(p, end)
                 if p.current >= 0 and end > p.since:
                     self.emit_cpu_interval(p, end, p.current)
 
@@ -831,8 +839,8 @@ cdef class Replay:
         has the cut for a base.
         """
         base = self.table.base
-        tables = [sorted_intervals(&self.table, &self.intervals, &self.entries, take, keep), joined_tails(&self.table, 0, keep),
-                  joined_tails(&self.table, 1, keep)]
+        tables = [sorted_intervals(&self.table, &self.intervals, &self.entries, take, keep),
+                  joined_tails(&self.table, 0, keep), joined_tails(&self.table, 1, keep)]
         self.table.base = cut
         for i in range(self.table.worker_count):
             self.table.workers[i].row_end = cut

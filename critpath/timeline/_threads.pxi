@@ -72,7 +72,8 @@ cdef int32_t new_worker(ThreadTable* table, int64_t host, int64_t tid, int64_t t
     return <int32_t>n
 
 
-cdef inline int32_t worker_of(ThreadTable* table, int64_t host, int64_t tid, int64_t t) except -2 nogil:
+cdef inline int32_t worker_of(ThreadTable* table, int64_t host, int64_t tid,
+                              int64_t t) except -2 nogil:
     """Return the living worker of a tid, made now if it was never seen."""
     cdef int32_t* number = tid_number(&table.tids, host, tid)
     if not number[0]:
@@ -132,7 +133,8 @@ cdef void free_table(ThreadTable* table) noexcept:
 
 # ---------------------------------------------------------------------------- tables of packed rows
 
-cdef sorted_intervals(ThreadTable* table, const Rows* intervals, const Rows* entries, take, keep):
+cdef sorted_intervals(ThreadTable* table, const Rows* intervals, const Rows* entries, take,
+                      keep):
     """Return the table of what threads did."""
     cdef Py_ssize_t i, owners = table.worker_count, rows = entries.size
     cdef int64_t heads = 0

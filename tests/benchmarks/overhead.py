@@ -70,10 +70,10 @@ def by_recorder(name: str, profile: str) -> Mode:
 
 def count_events(recording: Path) -> int:
     """Count a trace's events."""
-    from critpath.read.event_names import KERNEL  # noqa: PLC0415 - numpy starts threads
+    from critpath.read.event_names import KERNEL_EVENTS  # noqa: PLC0415 - numpy starts threads
     from critpath.read.recording import read_events  # noqa: PLC0415
 
-    return read_events(recording / "trace", KERNEL[:1]).total
+    return read_events(recording / "trace", KERNEL_EVENTS[:1]).total
 
 
 @contextlib.contextmanager

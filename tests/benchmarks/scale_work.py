@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from critpath.pipeline import extract
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream
 from critpath.vectors.table import by_thread, vector_table
@@ -21,14 +21,14 @@ from critpath.vectors.table import by_thread, vector_table
 
 def decode(trace: Path, _: str) -> dict[str, Any]:
     """Decode all events that critpath reads of the kernel's, and keep none."""
-    with EventStream(find_traces(trace), KERNEL) as stream:
+    with EventStream(find_traces(trace), KERNEL_EVENTS) as stream:
         stream.skim()
         return {"events": stream.finish().total}
 
 
 def merge(trace: Path, _: str) -> dict[str, Any]:
     """Decode them, and merge them into chunks in the order of time."""
-    with EventStream(find_traces(trace), KERNEL) as stream:
+    with EventStream(find_traces(trace), KERNEL_EVENTS) as stream:
         return {"events": sum(len(chunk) for chunk in stream)}
 
 

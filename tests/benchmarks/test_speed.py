@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import find_traces, read_events
 from critpath.read.streaming import EventStream, read_traces
 from critpath.timeline.replay import replay
@@ -52,14 +52,14 @@ def test_decoding_in_a_warm_process(recorded, measuring, name):
     """
     trace = recorded(name)
     traces = find_traces(trace)
-    events = read_traces(traces, KERNEL)  # imports, page cache
+    events = read_traces(traces, KERNEL_EVENTS)  # imports, page cache
     assert EVENTS[name] in (None, events.total)
     peer, ours, merged, whole = [], [], [], []
     for _ in range(ROUNDS):
         peer.append(measuring.run(["babeltrace2", str(trace), "-o", "dummy"]))
         ours.append(timed(measuring, lambda: skim(traces)))
-        merged.append(timed(measuring, lambda: read_traces(traces, KERNEL)))
-        whole.append(timed(measuring, lambda: read_events(trace, KERNEL, reader="native")))
+        merged.append(timed(measuring, lambda: read_traces(traces, KERNEL_EVENTS)))
+        whole.append(timed(measuring, lambda: read_events(trace, KERNEL_EVENTS, reader="native")))
     shown = {
         "babeltrace2 -o dummy": (peer, events.total),
         "critpath, native": (ours, events.total),
@@ -75,7 +75,7 @@ def test_decoding_in_a_warm_process(recorded, measuring, name):
 
 
 def skim(traces):
-    with EventStream(traces, KERNEL) as stream:
+    with EventStream(traces, KERNEL_EVENTS) as stream:
         stream.skim()
 
 
@@ -94,7 +94,7 @@ def test_the_whole_command(recorded, measuring, installed, which):
     that of large traces; of this one start-up is most.
     """
     trace: Path = recorded(TRACE)
-    timelines = replay(read_events(trace, KERNEL))
+    timelines = replay(read_events(trace, KERNEL_EVENTS))
     seen = np.flatnonzero((timelines.workers.first >= 0) & (timelines.workers.idle_cpu < 0))
     order = seen[np.argsort(np.diff(timelines.start)[seen], kind="stable")]
     place = len(order) // 2 if which == "typical" else -1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from critpath.cluster.optics import cluster
-from critpath.cluster.outliers import benjamini_hochberg, conformal, outliers, shifted_columns
+from critpath.cluster.outliers import conformal, outliers, shifted_columns
 from critpath.cluster.pairing import pair
 from critpath.cluster.types import cluster_sample
 from critpath.detect.coarse import detect
@@ -214,17 +214,6 @@ def test_conformal_p_is_uniform_enough_under_the_null():
         for _ in range(2000)
     )
     assert 60 <= rejected <= 140
-
-
-def test_benjamini_hochberg_as_counted_by_hand():
-    rng = np.random.default_rng(2)
-    for _ in range(200):
-        p = rng.random(8) ** 3
-        passing = [k for k in range(1, 9) if np.sort(p)[k - 1] <= 0.05 * k / 8]
-        limit = np.sort(p)[max(passing) - 1] if passing else -1.0
-        assert benjamini_hochberg(p, 0.05).tolist() == (p <= limit).tolist()
-    assert benjamini_hochberg(np.zeros(0), 0.05).tolist() == []
-    assert benjamini_hochberg(np.array([0.01, 0.02, 0.9]), 0.05).tolist() == [True, True, False]
 
 
 def test_shifted_columns_matches_a_hand_count():

@@ -127,16 +127,6 @@ def test_what_is_no_comparison_is_refused(export, tmp_path):
     assert not (tmp_path / "a.sto").exists()
 
 
-def test_without_biopython_it_says_what_to_install(export, monkeypatch, tmp_path):
-    for module in [name for name in sys.modules if name.split(".")[0] == "Bio"]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "Bio", None)
-    for ending in ("sto", "nwk"):
-        err = refused(export("c.json", "-o", f"a.{ending}"), "Biopython, which is not installed")
-        assert "pip install 'critpath[bio]'" in err
-    assert [p.name for p in tmp_path.iterdir()] == ["c.json"]
-
-
 def test_formats_do_not_share_endings():
     """But for Parquet, of which there are two: that one has to be said."""
     endings = [ending for format_ in FORMATS.values() for ending in format_.endings]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import fisher_exact, hypergeom
+from scipy.stats import fisher_exact
 
-from critpath.detect.paper import _as_many, algorithm1
+from critpath.detect.paper import algorithm1
 
 
 def column(*values):
@@ -93,15 +93,3 @@ def test_bad_settings_are_refused():
         algorithm1(column(1), column(1), t2=0)
     with pytest.raises(ValueError, match="both sets"):
         algorithm1(np.zeros((0, 1), np.int64), column(1))
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_tail_is_that_of_the_hypergeometric_distribution(seed):
-    """Sums of a few terms and of ten thousands, of the middle and far out."""
-    rng = np.random.default_rng(seed)
-    m, n = (int(10 ** rng.uniform(0, 5)) for _ in range(2))
-    above = int(rng.integers(0, m + n + 1))
-    fewest, most = max(0, above - n), min(above, m)
-    for least in {fewest, most, (fewest + most) // 2, round(above * m / (m + n))}:
-        expected = hypergeom.sf(least - 1, n + m, above, m)
-        assert _as_many(above, m, n, least) == pytest.approx(expected, rel=1e-8, abs=1e-290)

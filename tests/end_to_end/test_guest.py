@@ -18,7 +18,7 @@ import pytest
 
 from critpath.model import RUNNING, PathSet, State
 from critpath.pipeline import extract
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 
 UST = "events:app:request_begin,app:request_end,key=id"
@@ -165,7 +165,7 @@ def test_every_path_tiles_its_execution(found, name):
 
 def left_blocked(guest, name):
     """Per tid the times at which it left a cpu and wanted it no more: from the raw events."""
-    events = read_events(guest(name), KERNEL)
+    events = read_events(guest(name), KERNEL_EVENTS)
     rows = events.rows("sched_switch")
     state = events.column(rows, "prev_state")
     # Kernel 6.1: 0 and 256 still want the cpu.

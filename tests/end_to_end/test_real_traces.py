@@ -23,7 +23,7 @@ from twin_rows import rows_of as twin_rows
 from critpath.graph.execution_graph import build_graph, walk_paths
 from critpath.model import RUNNING, Kind, State
 from critpath.pipeline import thread_paths
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.timeline.replay import replay
 
@@ -199,7 +199,7 @@ def test_the_forking_thread_on_the_command_line(by_command):
 
 def test_ten_runs_between_raced_sleeps_are_the_whole_difference_to_the_table(shared):
     """Give them to their wakers: RUN, WAIT_CPU and 5,473 workers become the table's."""
-    events = read_events(shared("public/tc-many-threads"), KERNEL)
+    events = read_events(shared("public/tc-many-threads"), KERNEL_EVENTS)
     forker = dict(replay_twin.replay(twin_rows(events)[0], (0, 2048), 16 | 32 | 64))[FORKER[1]]
     assert len(forker.between_races) == 10
     timelines = replay(events)

@@ -30,7 +30,7 @@ if __name__ == "__main__":
 from bench import Bench, _before_others, disk, why_not
 from limits import PREFIX, Group, Limits, NoLimitError, disk_of, ended_properly
 
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.timeline.missing_switches import repair_switches
 from critpath.timeline.replay import replay
@@ -237,7 +237,7 @@ def wait_for_calm(cpu: int) -> None:
 
 def others_share(recording: Path, cpu: int) -> float:
     """Return the share of a cpu that neither the application nor idle had."""
-    timelines = replay(repair_switches(read_events(recording, KERNEL)))
+    timelines = replay(repair_switches(read_events(recording, KERNEL_EVENTS)))
     place = timelines.processors.index((0, cpu))
     rows = slice(int(timelines.ran_start[place]), int(timelines.ran_start[place + 1]))
     worker = timelines.ran_worker[rows]

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from distributions import DELAYED, Setting, table
 
-from critpath.cluster.outliers import benjamini_hochberg, conformal, outliers
-from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers
+from critpath.cluster.outliers import conformal, outliers
+from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers, benjamini_hochberg
 
 LEVEL: Final = 0.05
 SETTINGS: Final = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import UsageError
-from critpath.executions.find import choose_specification, with_label
+from critpath.executions.find import add_label, choose_specification
 from critpath.executions.specification import parse_specification
 
 NAMES = ["app:request_begin", "app:request_end", "sched_switch"]
@@ -63,7 +63,7 @@ def test_none_or_several_pairs_are_left_to_the_user(names):
     ],
 )
 def test_the_first_text_field_of_the_begin_labels(text, label):
-    specification, notes = with_label(parse_specification(text), TEXTS)
+    specification, notes = add_label(parse_specification(text), TEXTS)
     assert specification.label == label
     said = label and ",label=" not in text
     assert bool(notes) == bool(said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from critpath.errors import UnreadableError
-from critpath.executions.find import FINDERS, candidates, find_executions
+from critpath.executions.find import FINDERS, find_executions, suggest_specifications
 from critpath.executions.specification import KINDS
 
 IDLE = (0, "swapper/0")
@@ -275,17 +275,21 @@ def test_candidates_are_pairs_of_user_space_events():
         *("lttng_ust_statedump:start", "lttng_ust_statedump:end"),
         *("irq_handler_entry", "irq_handler_exit", "app:begin_alone"),
     ]
-    assert candidates(names) == ["events:app:request_begin,app:request_end"]
-    assert candidates(["ros2:callback_start", "ros2:callback_end", "a:f_entry", "a:f_exit"]) == [
+    assert suggest_specifications(names) == ["events:app:request_begin,app:request_end"]
+    assert suggest_specifications(
+        ["ros2:callback_start", "ros2:callback_end", "a:f_entry", "a:f_exit"]
+    ) == [
         "events:a:f_entry,a:f_exit",
         "events:ros2:callback_start,ros2:callback_end",
     ]
-    assert candidates(["critpath:begin", "critpath:end"]) == ["events:critpath:begin,critpath:end"]
+    assert suggest_specifications(["critpath:begin", "critpath:end"]) == [
+        "events:critpath:begin,critpath:end"
+    ]
 
 
 def test_a_candidate_with_odd_characters_can_be_used(record):
     made = record()
     made.add(1, 0, "a:[x],_begin", vpid=1, vtid=7).add(2, 0, "a:[x],_end", vpid=1, vtid=7)
     events = made.events()
-    (specification,) = candidates([c.name for c in events.classes])
+    (specification,) = suggest_specifications([c.name for c in events.classes])
     assert len(find_executions(events, specification)) == 1

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from critpath.executions.find import find_executions
 from critpath.executions.prefilter import Prefilter
-from critpath.executions.specification import parse_specification, wanted
+from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.model import EventChunk, Events
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
-from critpath.timeline.missing_switches import with_missing_switches
+from critpath.timeline.missing_switches import repair_switches
 
 from .conftest import Recorder
 
@@ -71,8 +71,8 @@ def assert_same_executions(events: Events, text: str, size: int = 1000) -> int:
 )
 @pytest.mark.parametrize("name", ["normal", "sample-lock"])
 def test_recordings_of_the_guest(guest, name, text):
-    events = with_missing_switches(
-        read_events(guest(name), (*KERNEL, *wanted(parse_specification(text))))
+    events = repair_switches(
+        read_events(guest(name), (*KERNEL_EVENTS, *get_event_requests(parse_specification(text))))
     )
     kept = assert_same_executions(events, text)
     if "sched_" not in text:
@@ -82,12 +82,12 @@ def test_recordings_of_the_guest(guest, name, text):
 @pytest.mark.parametrize("text", KERNEL_SPECIFICATIONS)
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_traces(shared, name, text):
-    selection = (*KERNEL, *wanted(parse_specification(text)))
+    selection = (*KERNEL_EVENTS, *get_event_requests(parse_specification(text)))
     assert_same_executions(read_events(shared(name), selection), text)
 
 
 def test_windows_of_a_file(guest, tmp_path):
-    events = read_events(guest("normal"), KERNEL)
+    events = read_events(guest("normal"), KERNEL_EVENTS)
     rows = np.random.default_rng(4).choice(len(events), 300, replace=False)
     tids = np.unique(events.column(events.rows("sched_switch"), "next_tid"))[1:]
     lines = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from critpath.errors import UsageError
 from critpath.executions.pattern import escape
-from critpath.executions.specification import parse_specification, wanted
+from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.model import Kind
 
 PYTHON = (
@@ -93,23 +93,23 @@ def test_a_near_miss_is_corrected():
 
 
 def test_what_must_be_read():
-    both = wanted(parse_specification("events:a:b[x=1],a:e,key=id,label=type"))
+    both = get_event_requests(parse_specification("events:a:b[x=1],a:e,key=id,label=type"))
     assert [w.names for w in both] == [("a:b",), ("a:e",)]
     assert all(w.kind == Kind.OTHER for w in both)
     assert [f[0] for f in both[0].fields] == [
         *("x", "id", "type", "vtid", "vpid", "procname", "tid", "pid")
     ]
     # One event name, one class to read; what is parsed from the message is no field.
-    (one,) = wanted(parse_specification(PYTHON))
+    (one,) = get_event_requests(parse_specification(PYTHON))
     assert [f[0] for f in one.fields][:2] == ["logger_name", "msg"]
     assert ("id",) not in one.fields
     # ... but the end does not parse the label, so it may be recorded there.
     assert ("type",) in one.fields
-    assert wanted(parse_specification("process")) == ()
+    assert get_event_requests(parse_specification("process")) == ()
 
 
 def test_a_name_with_glob_characters_means_itself():
-    (one, _) = wanted(parse_specification(r"events:odd\[*\]?,b"))
+    (one, _) = get_event_requests(parse_specification(r"events:odd\[*\]?,b"))
     assert fnmatch.fnmatchcase("odd[*]?", one.names[0])
     assert not fnmatch.fnmatchcase("odd*x", one.names[0])
 

@@ -37,14 +37,14 @@ from mutate_seeds import Seed
 
 from critpath.errors import CritpathError
 from critpath.executions.find import find_executions
-from critpath.executions.specification import parse_specification, wanted
+from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.graph.critical_path import extract_paths
 from critpath.model import EventChunk
 from critpath.pipeline import extraction
 from critpath.pipeline.extraction import RecordingOpener, assume_declared, replay_stream
 from critpath.pipeline.limits import Budget
 from critpath.read.clocks import Clocks, Trace
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import Description, find_traces
 from critpath.read.records import replace
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces
@@ -145,7 +145,7 @@ class Subject:
         shutil.copytree(seed.directory, self.directory)
         self.traces = find_traces(self.directory)
         self.specification = parse_specification(seed.specification)
-        self.selection = (*KERNEL, *wanted(self.specification))
+        self.selection = (*KERNEL_EVENTS, *get_event_requests(self.specification))
         self.facts, self.names = assume_declared(self.traces), names_of(self.traces)
         self.reading = read(self.traces, self.selection)
         self.events = self.reading.events()

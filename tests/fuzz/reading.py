@@ -14,7 +14,7 @@ from critpath.graph.critical_path import join_sets
 from critpath.model import EventRequest, Kind, PathSet
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 from critpath.pipeline.limits import Budget
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import find_traces, read_events
 from critpath.read.streaming import EventStream, OutOfOrder
 from critpath.vectors.table import Coder, vectors_of
@@ -75,7 +75,7 @@ def read_all(recording: Path, way: Way) -> None:
         If the answer contradicts itself, or two ways of reading differ.
     """
     if way.compares:
-        both_ways(recording, EVERYTHING if way.every_field else KERNEL)
+        both_ways(recording, EVERYTHING if way.every_field else KERNEL_EVENTS)
         return
     # Chosen by the bytes, not by the memory of this machine.
     Budget.within = classmethod(lambda _cls, _limit: way.budget)  # type: ignore[method-assign]

@@ -20,11 +20,11 @@ from drawing import graph_of, intervals_of, links_of, merged, path_of
 from test_drawn import DRAWN, TWO_HOSTS
 
 from critpath.executions.find import find_executions
-from critpath.executions.specification import parse_specification, wanted
+from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.graph.critical_path import find_lifetimes, subject_workers
 from critpath.graph.execution_graph import build_graph, walk_paths
 from critpath.model import State
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.timeline.replay import replay
 
@@ -161,7 +161,7 @@ def test_drawn_graphs_survive_the_way_through_networkx(name):
 @pytest.fixture(scope="module")
 def normal(guest):
     specification = parse_specification("events:app:request_begin,app:request_end,key=id")
-    events = read_events(guest("normal"), (*KERNEL, *wanted(specification)))
+    events = read_events(guest("normal"), (*KERNEL_EVENTS, *get_event_requests(specification)))
     timelines = replay(events)
     executions = find_executions(events, specification)
     return build_graph(timelines), subject_workers(timelines.workers, executions), executions
@@ -194,7 +194,7 @@ def test_paths_of_executions_on_the_graph_of_the_whole_recording(normal):
     ("tid", "run", "wait_cpu"), [(338, 4_862_100, 263_400), (340, 5_482_800, 210_100)]
 )
 def test_paths_of_the_specification_on_the_graph_alone(shared, tid, run, wait_cpu):
-    timelines = replay(read_events(shared("public/tc-bug446190"), KERNEL))
+    timelines = replay(read_events(shared("public/tc-bug446190"), KERNEL_EVENTS))
     graph = build_graph(timelines)
     life = find_lifetimes(
         timelines.workers, timelines.strings, tid, None, (None, None), (0, 1 << 62)

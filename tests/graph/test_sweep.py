@@ -22,7 +22,7 @@ from critpath.graph.critical_path import Sweep, find_lifetimes, subject_workers,
 from critpath.graph.execution_graph import critical_paths
 from critpath.model import Loss, PackedBlocks, State, Timelines, Workers
 from critpath.model.packing import pack
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.timeline.replay import replay
 
@@ -197,12 +197,12 @@ FIXTURES = ("normal", "sample-lock", "sample-quota", "lossy", "python", "plain")
 @pytest.mark.parametrize("name", FIXTURES)
 @pytest.mark.parametrize("what", ["lives", "window"])
 def test_recordings_of_the_guest(guest, name, what):
-    compare(replay(read_events(guest(name), KERNEL)), what)
+    compare(replay(read_events(guest(name), KERNEL_EVENTS)), what)
 
 
 @pytest.mark.parametrize("name", ["selora-old_trace", "tc-bug446190", "tc-scp_dest"])
 def test_public_traces(shared, name):
-    compare(replay(read_events(shared(f"public/{name}"), KERNEL)), "lives")
+    compare(replay(read_events(shared(f"public/{name}"), KERNEL_EVENTS)), "lives")
 
 
 def compare(timelines, what):
@@ -242,7 +242,7 @@ class Counted:
 @pytest.mark.parametrize("most", [0, 1 << 30])
 def test_blocks_are_fetched_few_times(guest, monkeypatch, most):
     monkeypatch.setattr(critical_path, "MOST_CARRIED", most)
-    timelines = replay(read_events(guest("normal"), KERNEL))
+    timelines = replay(read_events(guest("normal"), KERNEL_EVENTS))
     begin, end = int(timelines.begin.min()), int(timelines.end.max())
     asked = find_lifetimes(
         timelines.workers, timelines.strings, None, None, (None, None), (begin, end)
@@ -261,7 +261,7 @@ def test_blocks_are_fetched_few_times(guest, monkeypatch, most):
 
 
 def test_no_executions(guest):
-    timelines = replay(read_events(guest("normal"), KERNEL))
+    timelines = replay(read_events(guest("normal"), KERNEL_EVENTS))
     nothing = np.zeros(0, np.int64)
     paths = critical_paths(timelines, nothing, nothing, nothing)
     assert (len(paths), len(paths.begin)) == (0, 0)
@@ -269,7 +269,7 @@ def test_no_executions(guest):
 
 def test_which_life_of_a_thread_an_execution_is_of(guest):
     generator = np.random.default_rng(3)
-    timelines = replay(read_events(guest("normal"), KERNEL))
+    timelines = replay(read_events(guest("normal"), KERNEL_EVENTS))
     # Few threads with many lives, also ones whose numbers are not in order of time.
     count = len(timelines.workers)
     workers = replace(

@@ -16,8 +16,8 @@ from replay import NOT_REPLAYED
 
 from critpath.executions.prefilter import Action
 from critpath.model import Kind, State
-from critpath.read.event_names import KERNEL
-from critpath.read.packets import Column, Damage, PacketBit
+from critpath.read.event_names import KERNEL_EVENTS
+from critpath.read.packets import Damage, PacketBit, PacketColumn
 from critpath.read.program import Code, Role
 from critpath.record.ftrace.ctf_events import Step
 from critpath.text import phrases
@@ -43,7 +43,7 @@ def build_script():
 
 @pytest.mark.parametrize(
     "of",
-    [Kind, State, Code, Role, Column, PacketBit, Damage, Action, Step],
+    [Kind, State, Code, Role, PacketColumn, PacketBit, Damage, Action, Step],
     ids=lambda of: of.__name__,
 )
 def test_the_build_writes_the_numbers_that_python_has(of):
@@ -66,7 +66,7 @@ def test_what_is_no_number_is_refused():
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind != Kind.OTHER])
 def test_every_kind_of_event_is_known_everywhere(kind):
     missing = []
-    if kind not in {request.kind for request in KERNEL}:
+    if kind not in {request.kind for request in KERNEL_EVENTS}:
         missing.append("critpath/read/event_names.py: the names that tracers give it")
     if not re.search(rf"\bKIND_{kind.name}\b", read(*(PACKAGE / "timeline").glob("_*.p?[xi]"))):
         missing.append("critpath/timeline/_replay.pyx: what the replay makes of it")
@@ -75,12 +75,12 @@ def test_every_kind_of_event_is_known_everywhere(kind):
         missing.append("tests/oracle/replay.py: what its twin makes of it, or NOT_REPLAYED")
     if f"`{kind.name}`" not in DOCS:
         missing.append("docs/critical-path.md: a row of the table of events")
-    request = next((request for request in KERNEL if request.kind == kind), None)
+    request = next((request for request in KERNEL_EVENTS if request.kind == kind), None)
     if kind.qualifier is not None and request is not None:
         first = [spellings[0] for spellings in request.fields]
         if kind.qualifier.field not in first:
             missing.append(f"critpath/read/event_names.py: the field {kind.qualifier.field}")
-    assert missing == []
+    assert not missing, "\n".join(["", *missing])
 
 
 @pytest.mark.parametrize("state", State)
@@ -94,7 +94,7 @@ def test_every_state_is_known_everywhere(state):
     makers = read(*NATIVE, PACKAGE / "timeline" / "contexts.py")
     if not re.search(rf"\b(STATE_|State\.){state.name}\b", makers):
         missing.append("critpath/timeline/: what comes to that state")
-    assert missing == []
+    assert not missing, "\n".join(["", *missing])
 
 
 def test_kinds_and_states_pass_between_processes():

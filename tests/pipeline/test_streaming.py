@@ -17,15 +17,15 @@ import pytest
 
 from critpath.errors import UsageError
 from critpath.executions.find import find_executions
-from critpath.executions.specification import parse_specification, wanted
+from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.graph.critical_path import subject_workers
 from critpath.graph.execution_graph import critical_paths
 from critpath.pipeline import ExtractSettings, extract, extraction, limits
 from critpath.pipeline import extraction as sources
 from critpath.pipeline.limits import Budget
 from critpath.pipeline.recordings import fit_jobs
-from critpath.read.event_names import KERNEL
-from critpath.read.manifest import open_manifest, with_manifest
+from critpath.read.event_names import KERNEL_EVENTS
+from critpath.read.manifest import add_manifest, open_manifest
 from critpath.read.recording import describe, read_events
 from critpath.read.streaming import OutOfOrder
 from critpath.timeline import blocks as spilling
@@ -40,8 +40,8 @@ def as_a_whole(recording: Path, text: str):
     """The paths of a recording from all of its events, one replay, one block."""
     manifest, _ = open_manifest(recording)
     specification = parse_specification(text)
-    events = read_events(recording, (*KERNEL, *wanted(specification)))
-    events = with_manifest(repair_switches(events), manifest)
+    events = read_events(recording, (*KERNEL_EVENTS, *get_event_requests(specification)))
+    events = add_manifest(repair_switches(events), manifest)
     names = sorted({name for of in describe(recording) for name in of.events})
     executions = find_executions(
         events, specification, names, manifest.runs, interleaved=bool(manifest.interleaved)

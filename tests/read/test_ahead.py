@@ -13,7 +13,7 @@ import pytest
 from read.test_decode_packets import VALUES, other, packet, tick, trace
 
 from critpath.errors import UnreadableError
-from critpath.read.streaming import Ahead, EventStream, OutOfOrder
+from critpath.read.streaming import EventStream, OutOfOrder, Prefetcher
 
 DEPTHS = [1, 2, 5]
 
@@ -49,7 +49,7 @@ def test_results_come_in_order_and_not_too_many_at_once(depth):
         begun.append(next(made))
         return begun[-1]
 
-    ahead = Ahead(make, depth)
+    ahead = Prefetcher(make, depth)
     for wanted in range(20):
         assert ahead.next() == wanted
         ahead.settle()
@@ -61,7 +61,7 @@ def test_results_come_in_order_and_not_too_many_at_once(depth):
 
 def test_what_goes_wrong_is_raised_where_it_is_wanted():
     turns = iter([1, 2])
-    ahead = Ahead(lambda: next(turns), 2)
+    ahead = Prefetcher(lambda: next(turns), 2)
     assert (ahead.next(), ahead.next()) == (1, 2)
     with pytest.raises(StopIteration):
         ahead.next()
@@ -130,7 +130,7 @@ def test_an_interrupt_while_waiting_closes_all(tmp_path, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ahead, "next", interrupted)
+    monkeypatch.setattr(Prefetcher, "next", interrupted)
     with pytest.raises(KeyboardInterrupt):
         next(stream)
     assert names() == []
@@ -180,7 +180,7 @@ def test_what_fails_while_a_class_is_compiled_is_raised(tmp_path, monkeypatch):
 def test_an_interpreter_ends_though_nothing_was_closed():
     code = (
         "import sys, critpath.read.streaming as a\n"
-        "ahead = a.Ahead(lambda: 1, 2)\nprint(ahead.next())\n"
+        "ahead = a.Prefetcher(lambda: 1, 2)\nprint(ahead.next())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False

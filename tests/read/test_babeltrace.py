@@ -15,7 +15,7 @@ import pytest
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import EventRequest, Kind
 from critpath.read import babeltrace
-from critpath.read.babeltrace import Collector, read_events
+from critpath.read.babeltrace import Collector, read_with_babeltrace2
 from critpath.read.recording import find_traces
 from critpath.read.recording import read_events as read_recording
 
@@ -54,7 +54,7 @@ def rows(events):
 def test_guest_recordings_are_read_as_the_native_reader_reads_them(guest, name):
     path = guest(name) / "trace"
     ours = read_recording(path, EVERYTHING, reader="native")
-    theirs = read_events([t.directory for t in find_traces(path)], EVERYTHING)
+    theirs = read_with_babeltrace2([t.directory for t in find_traces(path)], EVERYTHING)
     assert rows(theirs) == rows(ours)
     assert len(theirs) == theirs.total == ours.total > 1000
     assert (theirs.begin, theirs.end) == (ours.begin, ours.end)
@@ -83,7 +83,7 @@ def test_only_what_is_wanted_is_kept(guest):
         ),
         EventRequest(Kind.WAKEUP, ("sched_wak*",), (("tid",), ("cpu_id",))),
     )
-    events = read_events([guest("normal") / "trace/kernel"], wanted)
+    events = read_with_babeltrace2([guest("normal") / "trace/kernel"], wanted)
     assert 0 < len(events) < events.total
     assert {c.name for c in events.classes} == {
         *("sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new")
@@ -112,20 +112,20 @@ def test_only_what_is_wanted_is_kept(guest):
 @pytest.mark.usefixtures("bt2")
 def test_whatever_happens_to_bt2_is_an_error_that_says_so(shared, case, message):
     with pytest.raises(UnreadableError, match=message) as caught:
-        read_events([shared("malformed") / case], EVERYTHING, time_limit=2)
+        read_with_babeltrace2([shared("malformed") / case], EVERYTHING, time_limit=2)
     assert case.rsplit("/", 1)[-1] in caught.value.what
 
 
 @pytest.mark.usefixtures("bt2")
 def test_too_little_memory_is_an_error(guest):
     with pytest.raises(UnreadableError, match="babeltrace2"):
-        read_events([guest("normal") / "trace/kernel"], EVERYTHING, memory_limit=20 << 20)
+        read_with_babeltrace2([guest("normal") / "trace/kernel"], EVERYTHING, memory_limit=20 << 20)
 
 
 @pytest.mark.usefixtures("bt2")
 def test_a_missing_directory_or_metadata_is_an_error(tmp_path):
     with pytest.raises(UnreadableError, match="babeltrace2"):
-        read_events([tmp_path], EVERYTHING)
+        read_with_babeltrace2([tmp_path], EVERYTHING)
 
 
 def test_without_bt2_the_error_names_the_package(monkeypatch, tmp_path):
@@ -135,7 +135,7 @@ def test_without_bt2_the_error_names_the_package(monkeypatch, tmp_path):
     bare.chmod(0o755)
     monkeypatch.setattr(babeltrace, "_interpreters", lambda: iter([str(bare)]))
     with pytest.raises(UsageError, match="bt2") as caught:
-        read_events([tmp_path], EVERYTHING)
+        read_with_babeltrace2([tmp_path], EVERYTHING)
     assert "apt-get install python3-bt2" in caught.value.do
 
 
@@ -144,7 +144,7 @@ def test_interpreters_without_bt2_are_passed_over(bt2, monkeypatch, tmp_path, gu
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     bare.chmod(0o755)
     monkeypatch.setattr(babeltrace, "_interpreters", lambda: iter([str(bare), bt2]))
-    events = read_events([guest("normal") / "trace/ust/uid/0/64-bit"], EVERYTHING)
+    events = read_with_babeltrace2([guest("normal") / "trace/ust/uid/0/64-bit"], EVERYTHING)
     assert {c.domain for c in events.classes} == {"ust"}
 
 

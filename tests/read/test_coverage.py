@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from critpath.model import Loss
-from critpath.read.losses import Channels, absent, losses
-from critpath.read.packets import Column, StreamFile, Tracer, tracer_of
+from critpath.read.losses import TraceFiles, find_losses, find_missing_streams
+from critpath.read.packets import PacketColumn, StreamFile, Tracer, identify_tracer
 from critpath.read.program import Role
 
 MS = 1_000_000
@@ -22,24 +22,26 @@ ALL = sum(
 
 def stream(cpu: int, begin: int, end: int, first: int = 0, packets: int = 10) -> StreamFile:
     """Packets in a row with numbers from some one on, full of events."""
-    table = np.zeros((packets, len(Column)), np.int64)
+    table = np.zeros((packets, len(PacketColumn)), np.int64)
     times = np.linspace(begin, end, packets + 1).astype(np.int64)
-    table[:, Column.BEGIN], table[:, Column.END] = times[:-1], times[1:]
-    table[:, Column.FIRST], table[:, Column.LAST] = times[:-1], times[1:]
-    table[:, Column.EVENTS], table[:, Column.SEQUENCE] = 9, first + np.arange(packets)
-    table[:, Column.CPU] = table[:, Column.INSTANCE] = cpu
-    table[:, Column.OFFSET], table[:, Column.SIZE] = np.arange(packets) * 4096, 4096
-    table[:, Column.CONTENT], table[:, Column.PRESENT] = 8 * 4000, ALL
+    table[:, PacketColumn.BEGIN], table[:, PacketColumn.END] = times[:-1], times[1:]
+    table[:, PacketColumn.FIRST], table[:, PacketColumn.LAST] = times[:-1], times[1:]
+    table[:, PacketColumn.EVENTS], table[:, PacketColumn.SEQUENCE] = 9, first + np.arange(packets)
+    table[:, PacketColumn.CPU] = table[:, PacketColumn.INSTANCE] = cpu
+    table[:, PacketColumn.OFFSET], table[:, PacketColumn.SIZE] = np.arange(packets) * 4096, 4096
+    table[:, PacketColumn.CONTENT], table[:, PacketColumn.PRESENT] = 8 * 4000, ALL
     same = lambda _, raw: raw  # noqa: E731 - a clock of ns
     return StreamFile(f"kernel/chan_{cpu}", table, same, same, ((64, 64),), 0)
 
 
 def lost(files: list[StreamFile], directory: str = "/r/kernel") -> list[Loss]:
     """What is said to be lost of a recording of the kernel with these streams."""
-    tracer = tracer_of(ENV, Path(directory))
-    last = max(int(f.packets[:, Column.LAST].max()) for f in files)
-    found, _ = losses(files, 0, last, tracer)
-    return found + absent([Channels("kernel", tracer, 0, True, files)], 0, last, lambda _: set())
+    tracer = identify_tracer(ENV, Path(directory))
+    last = max(int(f.packets[:, PacketColumn.LAST].max()) for f in files)
+    found, _ = find_losses(files, 0, last, tracer)
+    return found + find_missing_streams(
+        [TraceFiles("kernel", tracer, 0, True, files)], 0, last, lambda _: set()
+    )
 
 
 @pytest.mark.parametrize("cpus", [2, 3, 8])
@@ -87,29 +89,29 @@ def test_what_was_overwritten_is_a_loss_up_to_the_first_packet_that_is_there():
 
 def test_a_cpu_that_comes_later_and_one_without_events_are_no_loss():
     idle = stream(2, 0, 1000 * MS)
-    idle.packets[:, Column.EVENTS] = 0
-    idle.packets[:, Column.FIRST] = (1 << 63) - 1
-    idle.packets[:, Column.LAST] = -(1 << 63)
+    idle.packets[:, PacketColumn.EVENTS] = 0
+    idle.packets[:, PacketColumn.FIRST] = (1 << 63) - 1
+    idle.packets[:, PacketColumn.LAST] = -(1 << 63)
     assert lost([stream(0, 0, 1000 * MS), stream(1, 400 * MS, 1000 * MS), idle]) == []
 
 
 def test_a_trace_of_one_cpu_and_one_of_user_space_alone_are_whole():
     assert lost([stream(0, 0, 1000 * MS)]) == []
     tracer = Tracer(lttng=True, stops_together=True)
-    one = Channels("ust", tracer, 0, False, [stream(1, 0, 1000 * MS)])
-    assert absent([one], 0, 1000 * MS, lambda _: set()) == []
+    one = TraceFiles("ust", tracer, 0, False, [stream(1, 0, 1000 * MS)])
+    assert find_missing_streams([one], 0, 1000 * MS, lambda _: set()) == []
 
 
 def test_what_another_tracer_wrote_is_not_held_to_what_lttng_keeps():
     files = [stream(0, 0, 600 * MS, first=3), stream(1, 100 * MS, 1000 * MS, first=4)]
-    tracer = tracer_of({"tracer_name": "critpath-ftrace"}, Path("/r/kernel"))
-    assert losses(files, 0, 1000 * MS, tracer) == ([], [])
+    tracer = identify_tracer({"tracer_name": "critpath-ftrace"}, Path("/r/kernel"))
+    assert find_losses(files, 0, 1000 * MS, tracer) == ([], [])
 
 
 def test_a_packet_that_is_there_twice_is_told():
     one = stream(0, 0, 1000 * MS)
     one.packets[4] = one.packets[3]
-    one.packets[3:5, Column.LAST] = one.packets[3, Column.FIRST]
+    one.packets[3:5, PacketColumn.LAST] = one.packets[3, PacketColumn.FIRST]
     (loss, *_) = lost([one])
     assert "number of the packet before" in loss.reason
     assert loss.begin <= 300 * MS
@@ -118,8 +120,8 @@ def test_a_packet_that_is_there_twice_is_told():
 
 def test_a_packet_that_jumped_leaves_a_loss_where_it_was():
     one = stream(0, 0, 1000 * MS)
-    one.packets[:, Column.PRESENT] &= ~(1 << Role.SEQUENCE)  # as before LTTng 2.8
-    for column in (Column.BEGIN, Column.END, Column.FIRST, Column.LAST):
+    one.packets[:, PacketColumn.PRESENT] &= ~(1 << Role.SEQUENCE)  # as before LTTng 2.8
+    for column in (PacketColumn.BEGIN, PacketColumn.END, PacketColumn.FIRST, PacketColumn.LAST):
         one.packets[3, column] += 1 << 38
     spans = [(x.begin, x.end) for x in lost([one])]
     assert any(begin <= 300 * MS and end >= 400 * MS for begin, end in spans)
@@ -127,9 +129,11 @@ def test_a_packet_that_jumped_leaves_a_loss_where_it_was():
 
 def test_many_missing_streams_are_all_counted():
     files = [stream(cpu, 0, 1000 * MS) for cpu in range(3)]
-    tracer = tracer_of(ENV, Path("/r/kernel"))
+    tracer = identify_tracer(ENV, Path("/r/kernel"))
     named = lambda _: set(range(300))  # noqa: E731 - woken everywhere
-    found = absent([Channels("kernel", tracer, 0, True, files)], 0, 1000 * MS, named)
+    found = find_missing_streams(
+        [TraceFiles("kernel", tracer, 0, True, files)], 0, 1000 * MS, named
+    )
     assert sum(loss.packets for loss in found) == 297
     assert len(found) == 101
     assert (found[-1].cpu, found[-1].packets) == (-1, 197)
@@ -139,30 +143,32 @@ def test_many_missing_streams_are_all_counted():
 def test_a_stream_that_names_no_cpu_is_no_missing_cpu():
     kernel = [stream(cpu, 0, 1000 * MS) for cpu in range(3)]
     user = stream(0, 0, 1000 * MS)
-    user.packets[:, Column.CPU] = -1
-    tracer = tracer_of(ENV, Path("/r/kernel"))
+    user.packets[:, PacketColumn.CPU] = -1
+    tracer = identify_tracer(ENV, Path("/r/kernel"))
     traces = [
-        Channels("kernel", tracer, 0, True, kernel),
-        Channels("ust", tracer, 0, False, [user]),
+        TraceFiles("kernel", tracer, 0, True, kernel),
+        TraceFiles("ust", tracer, 0, False, [user]),
     ]
-    assert absent(traces, 0, 1000 * MS, lambda _: set()) == []
+    assert find_missing_streams(traces, 0, 1000 * MS, lambda _: set()) == []
 
 
 def test_many_damaged_packets_and_streams_are_gathered():
     # As many as would take minutes if every one looked at all others.
     damaged = stream(0, 0, 1000 * MS, packets=20_000)
-    damaged.packets[:, Column.DAMAGE] = 1
+    damaged.packets[:, PacketColumn.DAMAGE] = 1
     found = lost([damaged])
     assert sum("damaged" in loss.reason for loss in found) == 101
     many = stream(0, 0, 1000 * MS, packets=3_000)
-    many.packets[:, Column.INSTANCE] = np.arange(3_000)
+    many.packets[:, PacketColumn.INSTANCE] = np.arange(3_000)
     assert lost([many])
 
 
 def test_what_lies_behind_the_content_is_looked_at_where_buffers_are_cleared():
     file = stream(0, 0, 1000 * MS)
-    file.packets[4, Column.DAMAGE] = 14
+    file.packets[4, PacketColumn.DAMAGE] = 14
     assert len(lost([file])) == 1
     assert lost([file], "/r/snapshot-1-20261121-043527-0/kernel") == []
     user = {**ENV, "tracer_name": "lttng-ust"}
-    assert losses([file], 0, 1000 * MS, tracer_of(user, Path("/r/ust/uid/0/64-bit"))) == ([], [])
+    assert find_losses(
+        [file], 0, 1000 * MS, identify_tracer(user, Path("/r/ust/uid/0/64-bit"))
+    ) == ([], [])

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from critpath.model import EventRequest, Kind
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import describe, read_events
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 # What the replay needs, for traces too large to read every field of in Python.
-SCHEDULER = tuple(w for w in KERNEL if w.fields and w.kind.name in {"SWITCH", "WAKEUP", "FORK"})
+SCHEDULER = tuple(
+    w for w in KERNEL_EVENTS if w.fields and w.kind.name in {"SWITCH", "WAKEUP", "FORK"}
+)
 
 GUEST = [
     "full",
@@ -169,22 +171,22 @@ def test_a_trace_that_babeltrace2_gives_up_is_read_whole(shared):
 
 
 def test_losses_of_a_recording_that_lost(guest):
-    losses = read_events(guest("lossy"), KERNEL).losses
+    losses = read_events(guest("lossy"), KERNEL_EVENTS).losses
     discarded = [x for x in losses if x.reason == "discarded"]
     assert sum(x.events for x in discarded) == 5010
     assert all(x.begin < x.end and x.cpu in {0, 1} and not x.packets for x in discarded)
 
 
 def test_losses_of_a_public_trace(shared):
-    losses = read_events(shared("public/bt-multi-domains"), KERNEL).losses
+    losses = read_events(shared("public/bt-multi-domains"), KERNEL_EVENTS).losses
     assert [(x.events, x.reason, x.cpu) for x in losses] == [(728, "discarded", 0)]
 
 
 def test_kernel_events_have_their_kinds_and_fields(guest):
-    events = read_events(guest("full"), KERNEL)
+    events = read_events(guest("full"), KERNEL_EVENTS)
     kinds = {c.kind for c in events.classes}
     assert {Kind.SWITCH, Kind.WAKEUP, Kind.FORK, Kind.SYSCALL_ENTRY, Kind.STATEDUMP} <= kinds
-    wanted = {w.kind: w for w in KERNEL}
+    wanted = {w.kind: w for w in KERNEL_EVENTS}
     for of in events.classes:
         assert of.fields == tuple(names[0] for names in wanted[of.kind].fields)
     switch = next(c for c in events.classes if c.kind is Kind.SWITCH)
@@ -201,7 +203,7 @@ def test_kernel_events_have_their_kinds_and_fields(guest):
 
 
 def test_old_names_have_the_same_kinds(shared):
-    events = read_events(shared("public/tc-bug446190"), KERNEL)
+    events = read_events(shared("public/tc-bug446190"), KERNEL_EVENTS)
     names = {c.name: c for c in events.classes}
     assert names["softirq_entry"].kind is Kind.SOFTIRQ_ENTRY
     assert names["hrtimer_expire_entry"].kind is Kind.TIMER_ENTRY
@@ -212,7 +214,7 @@ def test_old_names_have_the_same_kinds(shared):
 
 
 def test_network_headers_are_read_by_their_dotted_names(shared):
-    events = read_events(shared("public/cb-nodes-pipeline"), KERNEL)
+    events = read_events(shared("public/cb-nodes-pipeline"), KERNEL_EVENTS)
     rows = np.concatenate([events.rows("net_dev_queue"), events.rows("net_if_receive_skb")])
     local = events.column(rows, "network_header.saddr") == (127 << 24) + 1
     ports = events.column(rows, "network_header.transport_header.source_port")
@@ -222,7 +224,10 @@ def test_network_headers_are_read_by_their_dotted_names(shared):
 
 
 def test_kernel_and_user_space_events_are_one_timeline(guest):
-    wanted = (*KERNEL, EventRequest(Kind.OTHER, ("app:*",), (("id",), ("type",), ("vtid", "tid"))))
+    wanted = (
+        *KERNEL_EVENTS,
+        EventRequest(Kind.OTHER, ("app:*",), (("id",), ("type",), ("vtid", "tid"))),
+    )
     events = read_events(guest("full"), wanted)
     assert not events.warnings  # both count one clock, whatever their offsets say
     assert (np.diff(events.timestamp) >= 0).all()

@@ -8,7 +8,7 @@ import pytest
 
 from critpath.errors import UnreadableError
 from critpath.model import EventRequest, Kind
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
@@ -43,7 +43,7 @@ def outcome(directory, wanted):
     return result
 
 
-@pytest.mark.parametrize("wanted", [EVERYTHING, KERNEL], ids=["every field", "kernel"])
+@pytest.mark.parametrize("wanted", [EVERYTHING, KERNEL_EVENTS], ids=["every field", "kernel"])
 def test_every_malformed_trace(shared, wanted):
     root = shared("malformed")
     cases = [m.parent for m in sorted(root.rglob("metadata")) if m.is_file()]

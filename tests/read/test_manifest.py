@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from critpath.errors import UnreadableError
 from critpath.model import CpuLoss, Events, Loss, Manifest, Run
-from critpath.read.manifest import open_manifest, read_manifest, with_counted_losses
+from critpath.read.manifest import add_counted_losses, open_manifest, read_manifest
 from critpath.record.manifests import write_manifest
 
 WHOLE = Manifest(
@@ -117,7 +117,7 @@ def events_with(*losses: Loss) -> Events:
 def test_losses_that_the_trace_does_not_show_cover_all_of_it():
     shown = Loss(100, 110, 0, 0, 4, 0, "discarded")
     manifest = replace(WHOLE, loss=(CpuLoss(0, 10), CpuLoss(1, 3)))
-    found = with_counted_losses(events_with(shown), manifest).losses
+    found = add_counted_losses(events_with(shown), manifest).losses
     assert found[0] == shown
     assert [(x.begin, x.end, x.cpu, x.events) for x in found[1:]] == [
         (50, 700, 0, 6),
@@ -128,4 +128,4 @@ def test_losses_that_the_trace_does_not_show_cover_all_of_it():
 def test_losses_that_the_trace_shows_are_not_counted_twice():
     shown = Loss(100, 110, 0, 0, 10, 0, "discarded")
     manifest = replace(WHOLE, loss=(CpuLoss(0, 10),))
-    assert with_counted_losses(events_with(shown), manifest).losses == (shown,)
+    assert add_counted_losses(events_with(shown), manifest).losses == (shown,)

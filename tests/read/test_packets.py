@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.read import losses as loss_rules
-from critpath.read.losses import losses
-from critpath.read.packets import Column, StreamFile
+from critpath.read.losses import find_losses
+from critpath.read.packets import PacketColumn, StreamFile
 from critpath.read.program import Role
 
 ALL = 1 << Role.BEGIN | 1 << Role.END | 1 << Role.SEQUENCE | 1 << Role.DISCARDED
@@ -22,33 +22,33 @@ def tables(draw: st.DrawFn) -> list[StreamFile]:
     files = []
     for number in range(draw(st.integers(1, 3))):
         count = draw(st.integers(0, 6))
-        table = np.zeros((count, len(Column)), np.int64)
+        table = np.zeros((count, len(PacketColumn)), np.int64)
         first = draw(st.sampled_from([0, 7, 253, (1 << 63) - 2]))
         lost = draw(st.sampled_from([0, 0, 5, 256]))
         for i, row in enumerate(table):
-            row[Column.BEGIN], row[Column.END] = 100 * i, 100 * i + 100
+            row[PacketColumn.BEGIN], row[PacketColumn.END] = 100 * i, 100 * i + 100
             # The counter is of 64 bits, of which int64 has the upper half below 0.
-            row[Column.SEQUENCE] = np.array([first + i], np.uint64).astype(np.int64)[0]
-            row[Column.DISCARDED] = lost
-            row[Column.PRESENT] = ALL | draw(st.sampled_from([0, INSTANCE]))
-            row[Column.INSTANCE] = draw(st.sampled_from([0, 0, 1]))
+            row[PacketColumn.SEQUENCE] = np.array([first + i], np.uint64).astype(np.int64)[0]
+            row[PacketColumn.DISCARDED] = lost
+            row[PacketColumn.PRESENT] = ALL | draw(st.sampled_from([0, INSTANCE]))
+            row[PacketColumn.INSTANCE] = draw(st.sampled_from([0, 0, 1]))
         for _ in range(draw(st.sampled_from([0, 0, 1, 2])) if count else 0):
             row = table[draw(st.integers(0, count - 1))]
             column = draw(
                 st.sampled_from(
                     [
-                        Column.BEGIN,
-                        Column.END,
-                        Column.SEQUENCE,
-                        Column.DISCARDED,
-                        Column.STREAM,
-                        Column.DAMAGE,
+                        PacketColumn.BEGIN,
+                        PacketColumn.END,
+                        PacketColumn.SEQUENCE,
+                        PacketColumn.DISCARDED,
+                        PacketColumn.STREAM,
+                        PacketColumn.DAMAGE,
                     ]
                 )
             )
             row[column] = draw(st.sampled_from([-1, 0, 1, 3, 120]))
-            row[Column.PRESENT] &= ~(draw(st.sampled_from([0, 0, 1, 2])) << Role.BEGIN)
-            row[Column.STREAM] = min(row[Column.STREAM], 0)
+            row[PacketColumn.PRESENT] &= ~(draw(st.sampled_from([0, 0, 1, 2])) << Role.BEGIN)
+            row[PacketColumn.STREAM] = min(row[PacketColumn.STREAM], 0)
         wraps = draw(st.sampled_from([((64, 64),), ((8, 8),)]))
         files.append(file_of(f"kernel/{number}", table, wraps))
     return [file_of(f.name, f.packets, files[0].wraps) for f in files]
@@ -62,7 +62,7 @@ def file_of(name: str, table: np.ndarray, wraps: tuple[tuple[int, int], ...]) ->
 
 def packet_by_packet(parts: list) -> tuple[list, int]:
     """What every packet of a stream tells, beside the one before it, one at a time."""
-    told = [loss_rules._packet(file, row) for file, rows in parts for row in rows.tolist()]
+    told = [loss_rules._read_row(file, row) for file, rows in parts for row in rows.tolist()]
     told.sort(key=lambda p: p.begin)
     pairs = list(zip([None, *told], told, strict=False))
     return pairs, sum(b is not None and a.begin < b.end for b, a in pairs)
@@ -70,19 +70,19 @@ def packet_by_packet(parts: list) -> tuple[list, int]:
 
 @given(tables())
 def test_columns_tell_what_each_packet_tells(files: list[StreamFile]) -> None:
-    quick = losses(files, 0, 1000)
+    quick = find_losses(files, 0, 1000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loss_rules, "_telling", packet_by_packet)
-        assert losses(files, 0, 1000) == quick
+        patch.setattr(loss_rules, "_find_counter_steps", packet_by_packet)
+        assert find_losses(files, 0, 1000) == quick
 
 
 def test_a_complete_stream_is_seen_to_be() -> None:
-    table = np.zeros((300, len(Column)), np.int64)
-    table[:, Column.PRESENT] = ALL
-    table[:, Column.BEGIN] = np.arange(300) * 10
-    table[:, Column.END] = table[:, Column.BEGIN] + 10
-    table[:, Column.SEQUENCE] = np.arange(300) % 256  # as a counter of 8 bits has them
+    table = np.zeros((300, len(PacketColumn)), np.int64)
+    table[:, PacketColumn.PRESENT] = ALL
+    table[:, PacketColumn.BEGIN] = np.arange(300) * 10
+    table[:, PacketColumn.END] = table[:, PacketColumn.BEGIN] + 10
+    table[:, PacketColumn.SEQUENCE] = np.arange(300) % 256  # as a counter of 8 bits has them
     file = file_of("kernel/0", table, ((8, 8),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loss_rules, "_packet", None)  # not called
-        assert losses([file], 0, 3000) == ([], [])
+        patch.setattr(loss_rules, "_read_row", None)  # not called
+        assert find_losses([file], 0, 3000) == ([], [])

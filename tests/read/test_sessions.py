@@ -9,7 +9,7 @@ import pytest
 
 from critpath.errors import UnreadableError
 from critpath.model import CpuLoss, Events, Manifest
-from critpath.read.manifest import open_manifest, with_manifest
+from critpath.read.manifest import add_manifest, open_manifest
 from critpath.read.recording import find_recordings
 
 METADATA = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };"
@@ -63,7 +63,7 @@ def test_a_manifest_adds_its_losses_and_circumstances():
         loss=(CpuLoss(1, 3),),
         interleaved="sample",
     )
-    found = with_manifest(events, manifest)
+    found = add_manifest(events, manifest)
     assert [(x.begin, x.end, x.cpu, x.events) for x in found.losses] == [(5, 9, 1, 3)]
     assert found.environment == (
         {
@@ -75,4 +75,4 @@ def test_a_manifest_adds_its_losses_and_circumstances():
         },
     )
     nothing = Manifest("complete", "", (), "", (), {}, "", {}, {}, 0, 0)
-    assert with_manifest(events, nothing).environment == ()
+    assert add_manifest(events, nothing).environment == ()

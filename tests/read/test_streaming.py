@@ -32,7 +32,7 @@ from read.test_decode_packets import (
 from critpath.errors import UnreadableError
 from critpath.model import EventChunk, EventRequest, Kind
 from critpath.read.clocks import Trace
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.metadata.schema import (
     ArrayClass,
     ClockClass,
@@ -42,7 +42,7 @@ from critpath.read.metadata.schema import (
     TraceClass,
 )
 from critpath.read.recording import find_traces
-from critpath.read.streaming import EventStream, OutOfOrder, chunks_of, read_traces
+from critpath.read.streaming import EventStream, OutOfOrder, read_traces, split_into_chunks
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 PUBLIC = [
@@ -125,7 +125,7 @@ def assert_same(traces, wanted, size):
         return 0
     content = Content()
     columns, values = content.of(chunks, rest.classes, rest.strings)
-    expected, matrices = content.of(list(chunks_of(whole)), whole.classes, whole.strings)
+    expected, matrices = content.of(list(split_into_chunks(whole)), whole.classes, whole.strings)
     for mine, its in zip(columns, expected, strict=True):
         assert np.array_equal(mine, its)
     assert set(values) == set(matrices)
@@ -138,13 +138,15 @@ def assert_same(traces, wanted, size):
 @pytest.mark.parametrize("name", ["full", "lossy", "python", "sample-lock"])
 def test_guest_recordings(guest, name, size):
     traces = find_traces(guest(name))
-    assert assert_same(traces, (*KERNEL, EventRequest(Kind.OTHER, ("app:*",), (("*",),))), size)
+    assert assert_same(
+        traces, (*KERNEL_EVENTS, EventRequest(Kind.OTHER, ("app:*",), (("*",),))), size
+    )
 
 
 @pytest.mark.parametrize("size", [1000, 65536])
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_traces(shared, name, size):
-    assert_same(find_traces(shared(f"public/{name}")), KERNEL, size)
+    assert_same(find_traces(shared(f"public/{name}")), KERNEL_EVENTS, size)
 
 
 @pytest.mark.parametrize("name", ["bt-multi-domains", "cb-nodes-pipeline"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from io import StringIO
 from types import SimpleNamespace
 
@@ -271,18 +270,13 @@ def test_a_damaged_tree_is_an_error_of_two_lines(tree):
         write_trees([one])
 
 
-def test_what_cannot_be_written_is_said(monkeypatch):
+def test_what_cannot_be_written_is_said():
     one = entry([[], []])
     with pytest.raises(UsageError, match="no columns"):
         write_alignments(document_of(one), [one], "clustal")
     one = entry([[64]])
     with pytest.raises(UnreadableError, match="more than 64 symbols"):
         in_biopython(document_of(one), one)
-    monkeypatch.setitem(sys.modules, "Bio", None)
-    monkeypatch.setitem(sys.modules, "Bio.Align", None)
-    with pytest.raises(UsageError, match="Biopython, which is not installed") as caught:
-        write_alignments(document_of(one), [one], "fasta")
-    assert caught.value.do == "pip install 'critpath[bio]'"
 
 
 def test_an_alignment_of_its_own_in_biopython():

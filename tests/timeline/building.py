@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from critpath.model import EventClass, Events, Kind, State
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 
 TEXT = {"prev_comm", "next_comm", "comm", "parent_comm", "child_comm", "name", "filename"}
 WAKES = {Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW}
@@ -51,7 +51,7 @@ def class_name(kind, fields):
         return f"syscall_entry_{fields[0]}"
     if kind in {Kind.VECTOR_ENTRY, Kind.VECTOR_EXIT}:
         return f"x86_irq_vectors_{fields[0]}_{'entry' if kind == Kind.VECTOR_ENTRY else 'exit'}"
-    return next(w for w in KERNEL if w.kind == kind).names[0]
+    return next(w for w in KERNEL_EVENTS if w.kind == kind).names[0]
 
 
 def build(rows, *, kernel="6.1.0", losses=(), end=None, success=False):
@@ -62,7 +62,7 @@ def build(rows, *, kernel="6.1.0", losses=(), end=None, success=False):
     for _, cpu, kind, fields in rows:
         name = class_name(kind, fields)
         if name not in places:
-            wanted = next(w for w in KERNEL if w.kind == kind)
+            wanted = next(w for w in KERNEL_EVENTS if w.kind == kind)
             names = tuple(spellings[0] for spellings in wanted.fields)
             types = tuple("str" if n in TEXT else "int" for n in names)
             if kind in WAKES and not success:

@@ -17,7 +17,7 @@ from building import build, find_lifetimes
 from twin_rows import rows_of
 
 from critpath.model import Kind
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.timeline.replay import replay
 
@@ -164,7 +164,7 @@ def assert_sane(timelines):
 
 @pytest.mark.parametrize("name", ["normal", "sample-quota", "steady-sample-lock", "plain"])
 def test_recordings_of_the_guest(guest, name):
-    events = read_events(guest(name), KERNEL)
+    events = read_events(guest(name), KERNEL_EVENTS)
     rows, events = rows_of(events)
     timelines = replay(events)
     assert find_lifetimes(timelines) == expected(rows, end=max(events.end, rows[-1][0]))
@@ -179,7 +179,7 @@ def test_recordings_of_the_guest(guest, name):
     ],
 )
 def test_public_traces(shared, name, runnable, dead):
-    events = read_events(shared(f"public/{name}"), KERNEL)
+    events = read_events(shared(f"public/{name}"), KERNEL_EVENTS)
     rows, events = rows_of(events)
     timelines = replay(events)
     options = {"runnable": runnable, "dead": dead, "end": max(events.end, rows[-1][0])}
@@ -189,9 +189,9 @@ def test_public_traces(shared, name, runnable, dead):
 
 @pytest.mark.parametrize("name", ["full", "lossy", "sample-quota", "steady-normal"])
 def test_nothing_overlaps_with_everything_that_was_traced(guest, name):
-    assert_sane(replay(read_events(guest(name), KERNEL)))
+    assert_sane(replay(read_events(guest(name), KERNEL_EVENTS)))
 
 
 @pytest.mark.parametrize("name", ["tc-many-threads", "selora-old_trace", "tc-scp_dest"])
 def test_nothing_overlaps_in_public_traces(shared, name):
-    assert_sane(replay(read_events(shared(f"public/{name}"), KERNEL)))
+    assert_sane(replay(read_events(shared(f"public/{name}"), KERNEL_EVENTS)))

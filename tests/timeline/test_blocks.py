@@ -18,7 +18,7 @@ from wild import on_two_hosts, packet_events, wild_events
 
 from critpath.errors import UnreadableError
 from critpath.model import EventChunk, Kind
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.timeline.network import linked_packets, network_events
 from critpath.timeline.replay import Replayer, replay
@@ -177,7 +177,7 @@ def test_any_chunks_and_cuts_give_the_same(events, sizes, chance):
     [("lossy", 1), ("lossy", 7), ("plain", 7), ("normal", 1000), ("python", 1000)],
 )
 def test_chunks_of_recordings(guest, name, size):
-    events = read_events(guest(name), KERNEL)
+    events = read_events(guest(name), KERNEL_EVENTS)
     sizes = [size] * (len(events) // size + 1)
     chance = random.Random(size)  # noqa: S311 - where to cut
     cuts = min(1.0, 20 * size / len(events))
@@ -188,7 +188,7 @@ def test_chunks_of_recordings(guest, name, size):
 
 
 def test_a_cut_of_nothing_is_an_empty_block(guest):
-    events = read_events(guest("plain"), KERNEL)
+    events = read_events(guest("plain"), KERNEL_EVENTS)
     replayer, _, _ = streamed(events, [100, 10**9], lambda: True)
     again = replayer.cut().unpacked()
     assert (len(again), len(again.ran_begin), again.cut) == (0, 0, int(events.timestamp[-1]))
@@ -196,7 +196,7 @@ def test_a_cut_of_nothing_is_an_empty_block(guest):
 
 
 def test_a_recording_without_switches_is_refused_at_its_end(guest):
-    events = read_events(guest("plain"), KERNEL)
+    events = read_events(guest("plain"), KERNEL_EVENTS)
     switches = [c.kind == Kind.SWITCH for c in events.classes]
     rows = np.flatnonzero(~np.array(switches)[events.event_class])
     some = EventChunk(
@@ -222,7 +222,7 @@ def test_a_recording_without_switches_is_refused_at_its_end(guest):
 
 
 def test_a_cpu_that_no_machine_has(guest):
-    events = read_events(guest("plain"), KERNEL)
+    events = read_events(guest("plain"), KERNEL_EVENTS)
     cpu = np.array(events.cpu)
     cpu[17] = 40_000
     wrong = EventChunk(events.timestamp, cpu, events.event_class, events.offset, events.values)

@@ -18,7 +18,7 @@ from test_blocks import chunks_of, streamed
 from wild import gapped_events, on_two_hosts, wild_events
 
 from critpath.model import EventChunk, Kind, Loss
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.record.ftrace.convert import convert
 from critpath.timeline.missing_switches import (
@@ -153,19 +153,19 @@ def test_the_replay_says_where_there_may_be_something_to_put_in(events):
 
 
 def test_the_replay_says_that_there_is_nothing_to_put_in(guest):
-    events = read_events(guest("normal"), KERNEL)
+    events = read_events(guest("normal"), KERNEL_EVENTS)
     assert not streamed(events, [len(events)], lambda: False)[0].contradicted
 
 
 @pytest.mark.parametrize("name", ["normal", "lossy", "sample-quota", "plain"])
 def test_recordings_as_the_twin(guest, name):
-    assert_as_the_twin(read_events(guest(name), KERNEL))
+    assert_as_the_twin(read_events(guest(name), KERNEL_EVENTS))
 
 
 def test_a_recording_of_this_kernel_as_the_twin(unpack, tmp_path):
     raw = next(unpack(FIXTURES / "ftrace-raw" / "minimal.tar.xz").rglob("raw.json")).parent
     convert(raw, tmp_path / "trace", lambda _: None)
-    assert assert_as_the_twin(read_events(tmp_path / "trace", KERNEL)) > 0
+    assert assert_as_the_twin(read_events(tmp_path / "trace", KERNEL_EVENTS)) > 0
 
 
 def test_codes_of_another_stream():

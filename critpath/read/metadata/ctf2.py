@@ -34,18 +34,9 @@ _MAX_FRAGMENT = 8 << 20
 
 
 def parse_ctf2(text: str) -> TraceClass:
-    """Parse the fragments of a CTF 2 metadata stream.
+    """Parse the fragments of a CTF 2 metadata stream (JSON texts, RFC 7464).
 
     Reads CTF2-SPEC-2.0 and the release candidates that tracers and test traces use.
-
-    Parameters
-    ----------
-    text : str
-        JSON texts, each after a record separator (RFC 7464).
-
-    Returns
-    -------
-    TraceClass
 
     Raises
     ------
@@ -85,25 +76,25 @@ def _fragments(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _uuid(of: dict[str, Any]) -> str:
-    """Return the UUID of a preamble (16 numbers), "" where there is none."""
+    """Return the UUID of a preamble (16 numbers), "" if it has none."""
     numbers = get(of, "uuid", list, [])
     if not numbers:
         return ""
     try:
         return str(uuid.UUID(bytes=bytes(numbers)))
     except (TypeError, ValueError):
-        raise Ctf2Fault(f"{shorten(numbers)} is no UUID") from None
+        raise Ctf2Fault(f"{format_value(numbers)} is no UUID") from None
 
 
 def _id(of: dict[str, Any], key: str = "id") -> int:
     number: int = get(of, key, int, 0)
     if not 0 <= number < 1 << 64:
-        raise Ctf2Fault(f"the property {key!r} is {shorten(number)}")
+        raise Ctf2Fault(f"the property {key!r} is {format_value(number)}")
     return number
 
 
 class _Builder:
-    """Takes fragments one after the other, which name only earlier ones."""
+    """Takes fragments in order; each refers only to earlier ones."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -136,7 +127,7 @@ class _Builder:
     def add(self, fragment: dict[str, Any]) -> None:
         kind: str = get(fragment, "type", str)
         if fragment.get("extensions"):
-            raise Ctf2Fault(f"unknown extension {shorten(fragment['extensions'])}")
+            raise Ctf2Fault(f"unknown extension {format_value(fragment['extensions'])}")
         if self.begun == (kind == "preamble"):
             raise Ctf2Fault("the preamble is not the first fragment, and the only one")
         match kind:
@@ -145,7 +136,7 @@ class _Builder:
             case "field-class-alias":
                 name = get(fragment, "name", str)
                 if name in self.aliases:
-                    raise Ctf2Fault(f"two aliases are called {shorten(name)}")
+                    raise Ctf2Fault(f"two aliases are called {format_value(name)}")
                 self.aliases[name] = get(fragment, "field-class", object)
             case "trace-class":
                 self._trace_class(fragment)
@@ -156,11 +147,11 @@ class _Builder:
             case "event-record-class":
                 self._event_class(fragment)
             case _:
-                self.warnings[f"unknown metadata fragment {shorten(kind)} ignored"] = None
+                self.warnings[f"unknown metadata fragment {format_value(kind)} ignored"] = None
 
     def _preamble(self, of: dict[str, Any]) -> None:
         if get(of, "version", int) != 2:
-            raise Ctf2Fault(f"CTF version {shorten(of['version'])} is unknown")
+            raise Ctf2Fault(f"CTF version {format_value(of['version'])} is unknown")
         self.begun = True
         self.uuid = _uuid(of)
 
@@ -170,7 +161,9 @@ class _Builder:
         self.seen_trace = True
         for key, value in get(of, "environment", dict, {}).items():
             whole = isinstance(value, int) and not isinstance(value, bool)
-            self.environment[clean(key)] = value if whole else clean(str(value))
+            self.environment[replace_surrogates(key)] = (
+                value if whole else replace_surrogates(str(value))
+            )
         self.header = self.fields.scope("packet-header", of.get("packet-header-field-class"), {})
 
     def _clock_class(self, of: dict[str, Any]) -> None:
@@ -178,10 +171,10 @@ class _Builder:
         # Release candidates know a clock by its name.
         key: str = get(of, "id", str, name)
         if key in self.clocks:
-            raise Ctf2Fault(f"clock {shorten(key)} is described twice")
+            raise Ctf2Fault(f"clock {format_value(key)} is described twice")
         frequency: int = get(of, "frequency", int)
         if not 1 <= frequency < 1 << 64:
-            raise Ctf2Fault(f"the frequency is {shorten(frequency)}")
+            raise Ctf2Fault(f"the frequency is {format_value(frequency)}")
         offset = get(of, "offset-from-origin", dict, get(of, "offset", dict, {}))
         uid = get(of, "uid", str, "") or _uuid(of)
         self.clocks[key] = ClockClass(
@@ -201,7 +194,7 @@ class _Builder:
         clock: str = get(of, "default-clock-class-id", str, "")
         clock = clock or get(of, "default-clock-class-name", str, "")
         if clock and clock not in self.clocks:
-            raise Ctf2Fault(f"clock {shorten(clock)} is not described")
+            raise Ctf2Fault(f"clock {format_value(clock)} is not described")
         scopes: dict[str, StructureClass | None] = {"packet-header": self.header}
         for scope, key in (
             ("packet-context", "packet-context-field-class"),
@@ -244,18 +237,16 @@ class _Builder:
 def _offset(of: dict[str, Any], key: str) -> int:
     offset: int = get(of, key, int, 0)
     if not -(1 << 63) <= offset < 1 << 64:
-        raise Ctf2Fault(f"the clock's offset is {shorten(offset)}")
+        raise Ctf2Fault(f"the clock's offset is {format_value(offset)}")
     return offset
 
 
-# -----------------------------------------------------------------------------
-# Builds field classes from CTF 2's JSON (CTF2-SPEC-2.0, chapter 5.3).
+# Field classes (CTF2-SPEC-2.0, chapter 5.3).
 
-
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 Built = tuple[FieldClass, int]
 
-SCOPES: Mapping[str, str] = {
+_SCOPE_OF_ORIGIN: Mapping[str, str] = {
     "packet-header": "packet-header",
     "packet-context": "packet-context",
     "event-record-header": "event-header",
@@ -273,13 +264,7 @@ _MAX_VISITS = 20_000_000
 
 
 class FieldBuilder:
-    """Builds the structures of the scopes.
-
-    Parameters
-    ----------
-    aliases : mapping of str to Any
-        Field class aliases as written.
-    """
+    """Builds the structures of the scopes; ``aliases`` are field classes as written."""
 
     def __init__(self, aliases: Mapping[str, Any]) -> None:
         self._aliases = aliases
@@ -290,7 +275,7 @@ class FieldBuilder:
         self._scopes: Mapping[str, StructureClass | None] = {}
         self._clock = ""
         # For each structure being built: its path, and its members so far.
-        self._frames: list[tuple[Path, dict[str, FieldClass]]] = []
+        self._frames: list[tuple[FieldPath, dict[str, FieldClass]]] = []
 
     def scope(
         self,
@@ -299,22 +284,9 @@ class FieldBuilder:
         scopes: Mapping[str, StructureClass | None],
         clock: str = "",
     ) -> StructureClass | None:
-        """Build the structure of one scope; None where there is none.
+        """Build the structure of one scope from its field class as written.
 
-        Parameters
-        ----------
-        scope : str
-            One of `critpath.read.metadata.schema.SCOPES`.
-        of : Any
-            The field class as written, or None.
-        scopes : mapping of str to StructureClass
-            The scopes decoded before it.
-        clock : str
-            The default clock of the stream.
-
-        Raises
-        ------
-        Ctf2Fault
+        ``scopes`` are those decoded before it; ``clock`` is the stream's default clock.
         """
         if of is None:
             return None
@@ -327,7 +299,7 @@ class FieldBuilder:
             raise Ctf2Fault(f"the {scope} is no structure")
         return field
 
-    def _build(self, of: Any, path: Path) -> Built:
+    def _build(self, of: Any, path: FieldPath) -> Built:
         self._built += self._in_aliases > 0
         self._depth += 1
         if self._built > _MAX_FIELDS:
@@ -336,7 +308,7 @@ class FieldBuilder:
             raise Ctf2Fault(f"field classes nest deeper than {_MAX_DEPTH}")
         if isinstance(of, str):
             if of not in self._aliases:
-                raise Ctf2Fault(f"unknown field class alias {shorten(of)}")
+                raise Ctf2Fault(f"unknown field class alias {format_value(of)}")
             self._in_aliases += 1
             built = self._build(self._aliases[of], path)
             self._in_aliases -= 1
@@ -347,11 +319,11 @@ class FieldBuilder:
                 fault.place = fault.place or ".".join(path)
                 raise
         else:
-            raise Ctf2Fault(f"{shorten(of)} is no field class")
+            raise Ctf2Fault(f"{format_value(of)} is no field class")
         self._depth -= 1
         return built
 
-    def _of_type(self, kind: str, of: dict[str, Any], path: Path) -> Built:
+    def _of_type(self, kind: str, of: dict[str, Any], path: FieldPath) -> Built:
         built: Built
         match kind.split("-"):
             case ["fixed", "length", "floating", "point", "number"]:
@@ -361,7 +333,7 @@ class FieldBuilder:
             case ["variable", "length", *number]:
                 built = self._varint("-".join(number), of), 8
             case ["null", "terminated", "string"]:
-                built = StringClass(encoding(of)), 8
+                built = StringClass(get_encoding(of)), 8
             case ["static" | "dynamic", "length", "array"]:
                 built = self._array(of, path)
             case ["static" | "dynamic", "length", "string" | "blob" as what]:
@@ -373,73 +345,73 @@ class FieldBuilder:
             case ["optional"]:
                 built = self._optional(of, path), 1
             case _:
-                raise Ctf2Fault(f"unknown field class {shorten(kind)}")
+                raise Ctf2Fault(f"unknown field class {format_value(kind)}")
         return built
 
     def _integer(self, number: str, of: dict[str, Any]) -> Built:
         if number not in _FIXED:
             raise Ctf2Fault(f"unknown field class 'fixed-length-{number[:40]}'")
-        bits = positive(of, "length", 64)
-        align = alignment(of, "alignment")
-        roles = roles_of(of)
-        big_end = big_endian(of)
+        bits = get_positive(of, "length", 64)
+        align = get_alignment(of, "alignment")
+        roles = get_roles(of)
+        big_end = is_big_endian(of)
         integer = IntegerClass(
             bits,
             number.startswith("signed"),
             big_end,
             align,
-            display_base(of),
-            mappings=mappings_of(of, "flags" if number == "bit-map" else "mappings"),
+            get_display_base(of),
+            mappings=get_mappings(of, "flags" if number == "bit-map" else "mappings"),
             clock=self._clock if roles & _TIMES else "",
             roles=roles,
-            bit_reversed=bit_reversed(of, big_end),
+            bit_reversed=is_bit_reversed(of, big_end),
         )
         return integer, align
 
     def _varint(self, number: str, of: dict[str, Any]) -> VarintClass:
         if number not in _VARIABLE:
             raise Ctf2Fault(f"unknown field class 'variable-length-{number[:40]}'")
-        roles = roles_of(of)
+        roles = get_roles(of)
         return VarintClass(
             number.startswith("signed"),
-            display_base(of),
-            mappings_of(of, "mappings"),
+            get_display_base(of),
+            get_mappings(of, "mappings"),
             self._clock if roles & _TIMES else "",
             roles,
         )
 
     def _text(self, of: dict[str, Any], *, blob: bool) -> TextClass:
         if blob:
-            return TextClass(self._length(of), blob=True, roles=roles_of(of))
-        return TextClass(self._length(of), encoding=encoding(of))
+            return TextClass(self._length(of), blob=True, roles=get_roles(of))
+        return TextClass(self._length(of), encoding=get_encoding(of))
 
-    def _array(self, of: dict[str, Any], path: Path) -> Built:
+    def _array(self, of: dict[str, Any], path: FieldPath) -> Built:
         length = self._length(of)
         element, align = self._build(get(of, "element-field-class", object), path)
-        align = max(align, alignment(of, "minimum-alignment"))
+        align = max(align, get_alignment(of, "minimum-alignment"))
         return ArrayClass(element, length, align), align
 
-    def _length(self, of: dict[str, Any]) -> int | Path:
+    def _length(self, of: dict[str, Any]) -> int | FieldPath:
         if "length" in of:
             length: int = get(of, "length", int)
             if not 0 <= length < 1 << 63:
-                raise Ctf2Fault(f"the length is {shorten(length)}")
+                raise Ctf2Fault(f"the length is {format_value(length)}")
             return length
         path, target = self._locate(of, "length-field-location")
         if target.signed:
             raise Ctf2Fault(f"the length {'.'.join(path)!r} is signed")
         return path
 
-    def _structure(self, of: dict[str, Any], path: Path) -> Built:
-        align = alignment(of, "minimum-alignment")
+    def _structure(self, of: dict[str, Any], path: FieldPath) -> Built:
+        align = get_alignment(of, "minimum-alignment")
         earlier: dict[str, FieldClass] = {}
         self._frames.append((path, earlier))
         members = []
-        for member in objects(of, "member-classes"):
+        for member in get_objects(of, "member-classes"):
             name: str = get(member, "name", str)
-            no_extensions(member)
+            refuse_extensions(member)
             if name in earlier:
-                raise Ctf2Fault(f"two members are called {shorten(name)}")
+                raise Ctf2Fault(f"two members are called {format_value(name)}")
             field, its = self._build(get(member, "field-class", object), (*path, name))
             align = max(align, its)
             earlier[name] = field
@@ -447,58 +419,62 @@ class FieldBuilder:
         self._frames.pop()
         return StructureClass(tuple(members), align), align
 
-    def _variant(self, of: dict[str, Any], path: Path) -> VariantClass:
+    def _variant(self, of: dict[str, Any], path: FieldPath) -> VariantClass:
         selector, _ = self._locate(of, "selector-field-location")
         options = []
-        for index, option in enumerate(objects(of, "options")):
-            no_extensions(option)
+        for index, option in enumerate(get_objects(of, "options")):
+            refuse_extensions(option)
             name: str = get(option, "name", str, str(index))
-            ranges = ranges_of(get(option, "selector-field-ranges", list))
+            ranges = parse_ranges(get(option, "selector-field-ranges", list))
             field, _ = self._build(get(option, "field-class", object), path)
             options.append(Option(name, ranges, field))
         if not options:
             raise Ctf2Fault("a variant without options")
         return VariantClass(selector, tuple(options))
 
-    def _optional(self, of: dict[str, Any], path: Path) -> VariantClass:
+    def _optional(self, of: dict[str, Any], path: FieldPath) -> VariantClass:
         selector, _ = self._locate(of, "selector-field-location")
         ranges: Ranges = ()
         if "selector-field-ranges" in of:
-            ranges = ranges_of(get(of, "selector-field-ranges", list))
+            ranges = parse_ranges(get(of, "selector-field-ranges", list))
         field, _ = self._build(get(of, "field-class", object), path)
         return VariantClass(selector, (Option("", ranges, field),), optional=True)
 
-    def _locate(self, of: dict[str, Any], key: str) -> tuple[Path, IntegerClass | VarintClass]:
+    def _locate(self, of: dict[str, Any], key: str) -> tuple[FieldPath, IntegerClass | VarintClass]:
         """Return the path and class of the field at a location.
 
-        A location without origin starts in the innermost structure, and ``null``
-        leads to the one around it; the options of variants have no step.
+        A location without origin starts in the innermost structure, and ``null`` leads to the
+        one around it; the options of variants have no step.
         """
         location = of.get(key)
         if isinstance(location, list):  # release candidates before CTF2-SPECRC-6.0
-            scoped = bool(location) and isinstance(location[0], str) and location[0] in SCOPES
+            scoped = (
+                bool(location) and isinstance(location[0], str) and location[0] in _SCOPE_OF_ORIGIN
+            )
             origin = location[0] if scoped else _NO_ORIGIN
             steps = location[1:] if scoped else location
         elif isinstance(location, dict):
             origin = get(location, "origin", str, _NO_ORIGIN)
             steps = get(location, "path", list)
         else:
-            raise Ctf2Fault(f"the property {key!r} is {shorten(location)}")
+            raise Ctf2Fault(f"the property {key!r} is {format_value(location)}")
         named = [step for step in steps if step is not None]
         if not named or len(steps) > _MAX_DEPTH or not all(isinstance(s, str) for s in named):
-            raise Ctf2Fault(f"the location {shorten(location)} leads to no field")
-        if origin and origin not in SCOPES:
-            raise Ctf2Fault(f"unknown origin {shorten(origin)}")
-        found = self._walk(SCOPES.get(origin, ""), steps)
+            raise Ctf2Fault(f"the location {format_value(location)} leads to no field")
+        if origin and origin not in _SCOPE_OF_ORIGIN:
+            raise Ctf2Fault(f"unknown origin {format_value(origin)}")
+        found = self._walk(_SCOPE_OF_ORIGIN.get(origin, ""), steps)
         if found is None:
-            raise Ctf2Fault(f"the location {shorten(location)} leads to no earlier integer")
+            raise Ctf2Fault(f"the location {format_value(location)} leads to no earlier integer")
         return found
 
-    def _walk(self, scope: str, steps: list[Any]) -> tuple[Path, IntegerClass | VarintClass] | None:
+    def _walk(
+        self, scope: str, steps: list[Any]
+    ) -> tuple[FieldPath, IntegerClass | VarintClass] | None:
         if not self._frames:
             return None
         if scope and self._frames[0][0] != (scope,):
-            path: Path = (scope,)
+            path: FieldPath = (scope,)
             target = self._descend(self._scopes.get(scope), steps)
         else:
             level = 0 if scope else len(self._frames) - 1
@@ -559,15 +535,13 @@ _VARIABLE = frozenset(
 def _float(of: dict[str, Any]) -> Built:
     bits = get(of, "length", int)
     if bits not in {16, 32, 64, 128}:
-        raise Ctf2Fault(f"no floating-point number has {shorten(bits)} bits")
-    align = alignment(of, "alignment")
-    big_end = big_endian(of)
-    return FloatClass(bits, big_end, align, bit_reversed(of, big_end)), align
+        raise Ctf2Fault(f"no floating-point number has {format_value(bits)} bits")
+    align = get_alignment(of, "alignment")
+    big_end = is_big_endian(of)
+    return FloatClass(bits, big_end, align, is_bit_reversed(of, big_end)), align
 
 
-# -----------------------------------------------------------------------------
-# Reads and checks the properties of CTF 2's JSON objects.
-
+# Properties of JSON objects.
 
 Ranges = tuple[tuple[int, int], ...]
 Mappings = tuple[tuple[str, Ranges], ...]
@@ -582,7 +556,7 @@ _ENCODINGS = {
 
 
 class Ctf2Fault(Exception):  # noqa: N818 -- internal; leaves this package as MetadataError
-    """What is wrong in a fragment; ``place`` is the path of the field, once known."""
+    """A fault in a fragment; ``place`` is the path of the field, once known."""
 
     place = ""
 
@@ -592,121 +566,115 @@ class Ctf2Fault(Exception):  # noqa: N818 -- internal; leaves this package as Me
 
 
 def get(of: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
-    """Return a property of the right JSON type, or its default.
-
-    Raises
-    ------
-    Ctf2Fault
-        If it has another type, or is missing and has no default.
-    """
+    """Return a property after checking its JSON type, or its default."""
     value = of.get(key, default)
     if value is None:
         raise Ctf2Fault(f"the property {key!r} is missing")
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise Ctf2Fault(f"the property {key!r} is {shorten(value)}")
-    return clean(value) if isinstance(value, str) else value
+        raise Ctf2Fault(f"the property {key!r} is {format_value(value)}")
+    return replace_surrogates(value) if isinstance(value, str) else value
 
 
-def clean(text: str) -> str:
-    """Return a text without the lone surrogates that JSON can escape."""
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON can escape."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def shorten(value: object) -> str:
-    """Return a value for a message."""
+def format_value(value: object) -> str:
+    """Format a value for a message."""
     text = repr(value)
     return text if len(text) < 60 else text[:57] + "..."
 
 
-def positive(of: dict[str, Any], key: str, most: int) -> int:
-    """Return a number of bits from 1 on."""
+def get_positive(of: dict[str, Any], key: str, most: int) -> int:
+    """Return a number of bits, at least 1."""
     value: int = get(of, key, int)
     if not 1 <= value <= most:
-        raise Ctf2Fault(f"the property {key!r} is {shorten(value)}, not from 1 to {most}")
+        raise Ctf2Fault(f"the property {key!r} is {format_value(value)}, not from 1 to {most}")
     return value
 
 
-def alignment(of: dict[str, Any], key: str) -> int:
-    """Return an alignment in bits: a power of two, 1 where there is none."""
+def get_alignment(of: dict[str, Any], key: str) -> int:
+    """Return an alignment in bits, a power of two; 1 by default."""
     align: int = get(of, key, int, 1)
     if align < 1 or align & (align - 1) or align > 1 << 32:
-        raise Ctf2Fault(f"an alignment of {shorten(align)} bits is no power of two")
+        raise Ctf2Fault(f"an alignment of {format_value(align)} bits is no power of two")
     return align
 
 
-def big_endian(of: dict[str, Any]) -> bool:
-    """Tell whether a fixed-length number is big-endian."""
+def is_big_endian(of: dict[str, Any]) -> bool:
+    """Return whether a fixed-length number is big-endian."""
     order: str = get(of, "byte-order", str)
     if order not in {"little-endian", "big-endian"}:
-        raise Ctf2Fault(f"unknown byte order {shorten(order)}")
+        raise Ctf2Fault(f"unknown byte order {format_value(order)}")
     return order == "big-endian"
 
 
-def bit_reversed(of: dict[str, Any], big_end: bool) -> bool:
-    """Tell whether a number's bit order is not the natural one of its byte order."""
+def is_bit_reversed(of: dict[str, Any], big_end: bool) -> bool:
+    """Return whether the bit order differs from the natural one of the byte order."""
     natural = "last-to-first" if big_end else "first-to-last"
     order: str = get(of, "bit-order", str, natural)
     if order not in {"first-to-last", "last-to-first"}:
-        raise Ctf2Fault(f"unknown bit order {shorten(order)}")
+        raise Ctf2Fault(f"unknown bit order {format_value(order)}")
     return order != natural
 
 
-def display_base(of: dict[str, Any]) -> int:
-    """Return the base to show an integer in."""
+def get_display_base(of: dict[str, Any]) -> int:
+    """Return the base to display an integer in."""
     base: int = get(of, "preferred-display-base", int, 10)
     if base not in {2, 8, 10, 16}:
-        raise Ctf2Fault(f"no integer is shown in base {shorten(base)}")
+        raise Ctf2Fault(f"no integer is shown in base {format_value(base)}")
     return base
 
 
-def encoding(of: dict[str, Any]) -> str:
+def get_encoding(of: dict[str, Any]) -> str:
     """Return a string's encoding as Python spells it."""
     name: str = get(of, "encoding", str, "utf-8")
     if name not in _ENCODINGS:
-        raise Ctf2Fault(f"unknown encoding {shorten(name)}")
+        raise Ctf2Fault(f"unknown encoding {format_value(name)}")
     return _ENCODINGS[name]
 
 
-def roles_of(of: dict[str, Any]) -> frozenset[str]:
+def get_roles(of: dict[str, Any]) -> frozenset[str]:
     """Return the roles of a field class."""
     roles = get(of, "roles", list, [])
     if not all(isinstance(role, str) for role in roles):
-        raise Ctf2Fault(f"the roles are {shorten(roles)}")
+        raise Ctf2Fault(f"the roles are {format_value(roles)}")
     return frozenset(roles)
 
 
-def mappings_of(of: dict[str, Any], key: str) -> Mappings:
+def get_mappings(of: dict[str, Any], key: str) -> Mappings:
     """Return the mappings of an integer, or the flags of a bit map."""
     mappings = get(of, key, dict, {})
     return tuple(
-        (clean(label), ranges_of(ranges if isinstance(ranges, list) else [ranges]))
+        (replace_surrogates(label), parse_ranges(ranges if isinstance(ranges, list) else [ranges]))
         for label, ranges in mappings.items()
     )
 
 
-def ranges_of(ranges: list[Any]) -> Ranges:
-    """Return integer ranges, at least one."""
+def parse_ranges(ranges: list[Any]) -> Ranges:
+    """Parse integer ranges, at least one."""
     result = []
     for span in ranges:
         match span:
             case [int() as low, int() as high] if -(1 << 63) <= low <= high < 1 << 64:
                 result.append((int(low), int(high)))
             case _:
-                raise Ctf2Fault(f"{shorten(span)} is no range")
+                raise Ctf2Fault(f"{format_value(span)} is no range")
     if not result:
         raise Ctf2Fault("no range at all")
     return tuple(result)
 
 
-def objects(of: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Return an array of objects, empty where there is none."""
+def get_objects(of: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return an array of objects, empty by default."""
     found = get(of, key, list, [])
     if not all(isinstance(item, dict) for item in found):
         raise Ctf2Fault(f"the property {key!r} is no array of objects")
     return found  # type: ignore[no-any-return]  # just checked, out of mypy's sight
 
 
-def no_extensions(of: dict[str, Any]) -> None:
-    """Refuse what an unknown extension could have changed (CTF2-SPEC-2.0, 5.2)."""
+def refuse_extensions(of: dict[str, Any]) -> None:
+    """Refuse extensions, which could have changed anything (CTF2-SPEC-2.0, 5.2)."""
     if of.get("extensions"):
-        raise Ctf2Fault(f"unknown extension {shorten(of['extensions'])}")
+        raise Ctf2Fault(f"unknown extension {format_value(of['extensions'])}")

@@ -48,7 +48,7 @@ def alignment(of: FieldClass) -> int:
 
 
 def is_text(of: FieldClass) -> bool:
-    """Tell whether an array is a string, as babeltrace2 decides it."""
+    """Return whether an array is a string, by babeltrace2's rule."""
     return (
         isinstance(of, ArrayClass)
         and isinstance(of.element, IntegerClass)
@@ -58,8 +58,8 @@ def is_text(of: FieldClass) -> bool:
     )
 
 
-def selectors(fields: Iterable[FieldClass | None]) -> Iterator[FieldPath]:
-    """Yield the path of every field that others need: selectors and lengths."""
+def iter_references(fields: Iterable[FieldClass | None]) -> Iterator[FieldPath]:
+    """Yield the path of every field that others depend on: selectors and lengths."""
     for of in fields:
         match of:
             case TextClass(length=tuple() as path):
@@ -67,29 +67,29 @@ def selectors(fields: Iterable[FieldClass | None]) -> Iterator[FieldPath]:
             case ArrayClass():
                 if isinstance(of.length, tuple):
                     yield of.length
-                yield from selectors([of.element])
+                yield from iter_references([of.element])
             case StructureClass():
-                yield from selectors(m.field for m in of.members)
+                yield from iter_references(m.field for m in of.members)
             case VariantClass():
                 yield of.selector
-                yield from selectors(o.field for o in of.options)
+                yield from iter_references(o.field for o in of.options)
 
 
-def encoding_of(name: str) -> int:
-    """Return the position of an encoding in ENCODINGS; unknown ones read as UTF-8."""
+def find_encoding(name: str) -> int:
+    """Return the index of an encoding in ENCODINGS; unknown ones read as UTF-8."""
     canonical = name.lower().replace("utf16", "utf-16").replace("utf32", "utf-32")
     canonical = canonical.replace("16le", "16-le").replace("16be", "16-be")
     canonical = canonical.replace("32le", "32-le").replace("32be", "32-be")
     return ENCODINGS.index(canonical) if canonical in ENCODINGS else 0
 
 
-def decoded(texts: Iterable[tuple[bytes, int]]) -> Iterator[str]:
-    """Yield texts of the decoder, each with the position of its encoding in ENCODINGS."""
+def decode_texts(texts: Iterable[tuple[bytes, int]]) -> Iterator[str]:
+    """Decode the decoder's texts, each given with the index of its encoding."""
     return (text.decode(ENCODINGS[encoding], "replace") for text, encoding in texts)
 
 
-def packable(of: FieldClass) -> bool:
-    """Tell whether an array is a few bytes that make one number (an IPv4 address)."""
+def is_packable(of: FieldClass) -> bool:
+    """Return whether an array is a few bytes that make one number (an IPv4 address)."""
     return (
         isinstance(of, ArrayClass)
         and isinstance(of.length, int)
@@ -101,7 +101,7 @@ def packable(of: FieldClass) -> bool:
 
 
 def fixed_size(of: FieldClass) -> int | None:
-    """Return the bits of a field from its aligned begin, or None if they vary."""
+    """Return the bits of a field from its aligned begin, None if they vary."""
     size: int | None = None
     match of:
         case IntegerClass() | FloatClass():
@@ -145,7 +145,7 @@ def _extent(of: StructureClass) -> tuple[int, int | None]:
 
 
 def fixed_layout(scopes: Iterable[StructureClass | None]) -> tuple[int, int] | None:
-    """Return alignment and bits of scopes one after the other, if both are fixed."""
+    """Return alignment and bits of consecutive scopes, if both are fixed."""
     align, bits = 1, 0
     for of in scopes:
         if of is None:
@@ -159,12 +159,12 @@ def fixed_layout(scopes: Iterable[StructureClass | None]) -> tuple[int, int] | N
     return align, bits
 
 
-Way = tuple[int, int, int, int, int, int, int]
-MOST_WAYS = 4  # as in _tables.pxi
+HeaderVariant = tuple[int, int, int, int, int, int, int]
+MOST_VARIANTS = 4  # as in _tables.pxi
 
 
-class _Flat:
-    """What `flat_header` gathers on its way through one option."""
+class _FlatHeader:
+    """Places of id and timestamp, gathered along one option of a header's variant."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class _Flat:
         self.time = time
 
     def add(self, of: FieldClass, clock: str) -> bool:
-        """Place a field; False if the native fast way cannot read it."""
+        """Place a field; return False if the native fast path cannot read it."""
         if isinstance(of, StructureClass):
             to = alignment(of)
             self.at = -(-self.at // to) * to
@@ -197,37 +197,37 @@ class _Flat:
 
 def flat_header(
     of: StructureClass | None, clock: str, needed: frozenset[FieldPath]
-) -> tuple[tuple[int, int, int], list[Way]] | None:
-    """Tell where an event header's fields lie, if each option of its variant fixes it.
+) -> tuple[tuple[int, int, int], list[HeaderVariant]] | None:
+    """Locate an event header's fields, if each option of its variant fixes them.
 
-    That holds for LTTng's compact and large headers and for headers without variant;
-    the decoder then reads them without a program.
+    That holds for LTTng's compact and large headers and for headers without variant; the
+    decoder then reads them without a program.
 
     Returns
     -------
     tuple or None
-        (alignment, selector's place, selector's bits), and for each range of the
-        selector (low, high, bits of the header, place and bits of the id, place and
-        bits of the timestamp); None if only the program can read it.
+        (alignment, selector's place, selector's bits), and for each range of the selector
+        (low, high, bits of the header, place and bits of the id, place and bits of the
+        timestamp); None if only a program can read it.
     """
     fields = of.members if of is not None else ()
     last = fields[-1].field if fields else None
     variant = last if isinstance(last, VariantClass) else None
-    head = _Flat()
+    head = _FlatHeader()
     selector: tuple[int, int] | None = None
     for member in fields[:-1] if variant is not None else fields:
         if not isinstance(member.field, IntegerClass) or not head.add(member.field, clock):
             return None
         if variant is not None and variant.selector == ("event-header", member.name):
             selector = (head.at - member.field.bits, member.field.bits)
-    # Without a variant there is one way, whatever the first bit says.
+    # Without a variant there is one layout, whatever the first bit is.
     others = {p for p in needed if p[0] == "event-header"}
     if of is None or variant is None:
         rows, selector = [(0, 1, head)], (0, 1)
     else:
-        rows = _ways(variant, head, alignment(of), clock)
+        rows = _flat_variants(variant, head, alignment(of), clock)
         others.discard(variant.selector)
-    known = 1 <= len(rows) <= MOST_WAYS and all(way.event is not None for _, _, way in rows)
+    known = 1 <= len(rows) <= MOST_VARIANTS and all(way.event is not None for _, _, way in rows)
     if of is None or selector is None or selector[1] > 32 or others or not known:
         return None
     return (alignment(of), *selector), [
@@ -236,13 +236,13 @@ def flat_header(
     ]
 
 
-def _ways(
-    variant: VariantClass, head: _Flat, align: int, clock: str
-) -> list[tuple[int, int, _Flat]]:
-    """Return the ranges of a header's variant with what follows; none if one is not flat."""
+def _flat_variants(
+    variant: VariantClass, head: _FlatHeader, align: int, clock: str
+) -> list[tuple[int, int, _FlatHeader]]:
+    """Return a header's layout for each range of its variant; none if one is not flat."""
     rows = []
     for option in variant.options:
-        way = _Flat(head.at, head.event, head.time)
+        way = _FlatHeader(head.at, head.event, head.time)
         # Padding is known only where the header's own alignment covers it.
         if variant.optional or alignment(option.field) > align:
             return []

@@ -1,4 +1,4 @@
-"""Cuts TSDL text (CTF 1.8 metadata) into tokens, fast, and remembers lines lazily."""
+"""Cuts TSDL text (CTF 1.8 metadata) into tokens, and steps over them."""
 
 from __future__ import annotations
 
@@ -36,15 +36,7 @@ _LONGEST_MESSAGE = 300
 
 
 class SyntaxFault(Exception):  # noqa: N818 -- internal; leaves this package as MetadataError
-    """A fault at one token.
-
-    Parameters
-    ----------
-    message : str
-        What is wrong.
-    line : int
-        Line of the text, counted from 1.
-    """
+    """A fault in the metadata's text; ``line`` counts from 1."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -134,7 +126,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 
 def is_string(word: str) -> bool:
-    """Tell whether a token is a complete string literal."""
+    """Return whether a token is a complete string literal."""
     return len(word) >= 2 and word[0] == '"' and word[-1] == '"' and _closed(word)
 
 
@@ -144,7 +136,7 @@ def _closed(word: str) -> bool:
 
 
 def string_value(word: str) -> str:
-    """Return what a string literal stands for; a NUL escape ends it, as in C."""
+    """Return the value of a string literal; a NUL escape ends it, as in C."""
 
     def replace(match: re.Match[str]) -> str:
         hexadecimal, octal, other = match.groups()
@@ -178,9 +170,7 @@ def number_value(word: str) -> int | None:
     return value if value < 1 << 64 else None
 
 
-# -----------------------------------------------------------------------------
-# What the TSDL parser steps over tokens with: its place, names in scope, field paths.
-
+# The cursor: a position in the tokens, with the type names in scope.
 
 # What C builds the names of its arithmetic types from.
 SPECIFIERS = frozenset(
@@ -211,11 +201,11 @@ _SCOPES = {
 MAX_DEPTH = 64
 
 
-class Shape(Record):
-    """A type and what its users need to know of it.
+class DeclaredType(Record):
+    """A type in TSDL and its measures.
 
-    ``weight`` counts its parts with every named type written out, ``depth`` how far
-    they nest; ``open`` says that a selector inside is still to be resolved.
+    ``weight`` counts its parts with every named type written out, ``depth`` their nesting;
+    ``open`` marks a selector inside that is still to be resolved.
     """
 
     field: FieldClass
@@ -226,31 +216,26 @@ class Shape(Record):
 
 
 class Cursor:
-    """A place in the tokens, and the lexical scopes of type names there.
-
-    Parameters
-    ----------
-    tokens : Tokens
-    """
+    """A position in the tokens, and the lexical scopes of type names there."""
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
         self.words = tokens.words
         self.at = 0
-        self.scopes: list[dict[str, Shape]] = [{}]
+        self.scopes: list[dict[str, DeclaredType]] = [{}]
 
     def fault(self, message: str, at: int | None = None) -> SyntaxFault:
         """Return the fault to raise at the current token, or at another."""
         return self.tokens.fault(self.at if at is None else at, message)
 
     def expect(self, word: str) -> None:
-        """Step over a token that must be there."""
+        """Step over a required token."""
         if self.words[self.at] != word:
             raise self.fault(f"expected {word!r}, found {self.shown()}")
         self.at += 1
 
     def shown(self) -> str:
-        """Return the current token for a message."""
+        """Format the current token for a message."""
         word = self.words[self.at]
         return repr(word if len(word) < 40 else word[:37] + "...") if word else "the end"
 
@@ -272,13 +257,13 @@ class Cursor:
         """Close it."""
         self.scopes.pop()
 
-    def define(self, key: str, shape: Shape, at: int) -> None:
+    def define(self, key: str, shape: DeclaredType, at: int) -> None:
         """Name a type in the innermost scope."""
         if key in self.scopes[-1]:
             raise self.fault(f"type {key!r} is already defined in this scope", at)
         self.scopes[-1][key] = shape
 
-    def find(self, key: str, at: int) -> Shape:
+    def find(self, key: str, at: int) -> DeclaredType:
         """Return the type of that name, from the innermost scope outwards."""
         for scope in reversed(self.scopes):
             if key in scope:

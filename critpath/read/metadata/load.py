@@ -56,43 +56,34 @@ def read_metadata(trace_directory: Path) -> TraceClass:
             f"{path}: metadata larger than {MAX_METADATA_BYTES >> 20} MiB",
             "no tracer writes that much: check that this is a CTF trace",
         )
-    return _remembered(data, str(path))
+    return _parse_cached(data, str(path))
 
 
 # Each with the file it came from: `describe` and `read_events` ask for the same one, and
 # so do sets that are compared again.  Compared by content, so that no clock matters.
-_recent: dict[str, tuple[bytes, TraceClass]] = {}
+_cache: dict[str, tuple[bytes, TraceClass]] = {}
 _MOST_RECENT = 8
 _LARGEST_KEPT = 4 << 20
 
 
-def _remembered(data: bytes, file: str) -> TraceClass:
-    """Parse metadata, or return what was made of the same content of the same file."""
-    known = _recent.get(file)
+def _parse_cached(data: bytes, file: str) -> TraceClass:
+    """Parse metadata, or return the result for the same content of the same file."""
+    known = _cache.get(file)
     if known is not None and known[0] == data:
         return known[1]
     schema = read_metadata_bytes(data, file)
     if len(data) <= _LARGEST_KEPT:
-        _recent.pop(file, None)  # so that it comes last
-        _recent[file] = (data, schema)
-        while len(_recent) > _MOST_RECENT:
-            _recent.pop(next(iter(_recent)), None)
+        _cache.pop(file, None)  # so that it comes last
+        _cache[file] = (data, schema)
+        while len(_cache) > _MOST_RECENT:
+            _cache.pop(next(iter(_cache)), None)
     return schema
 
 
 def read_metadata_bytes(data: bytes, file: str) -> TraceClass:
     """Read metadata from memory: TSDL or JSON text, in packets or plain.
 
-    Parameters
-    ----------
-    data : bytes
-        The file's content.
-    file : str
-        Its name, for messages.
-
-    Returns
-    -------
-    TraceClass
+    ``file`` is the name for messages.
 
     Raises
     ------
@@ -123,7 +114,7 @@ def _packet_byte_order(data: bytes) -> str:
 
 
 def _unpack(data: bytes, byte_order: str) -> bytes:
-    """Return the text in metadata packets, end to end."""
+    """Return the text in metadata packets, concatenated."""
     header = struct.Struct(byte_order + _PACKET_HEADER)
     content = bytearray()
     first_uuid = None

@@ -1,8 +1,8 @@
 """What a CTF metadata stream describes, as both metadata parsers deliver it.
 
-Plain data, no behaviour: `tsdl` (CTF 1.8) and `ctf2` (CTF 2 JSON) build it, the
-layout compiler turns it into programs for the native decoder.  Names follow CTF 2
-("data stream class", "event record class", "field class").
+Plain data: `tsdl` (CTF 1.8) and `ctf2` (CTF 2 JSON) build it, `program` compiles it for
+the native decoder.  Names follow CTF 2 ("data stream class", "event record class", "field
+class").
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class TextClass(Record):
 
 
 class ArrayClass(Record):
-    """An array of ``length`` elements, or of as many as the field at that path says."""
+    """An array of ``length`` elements, or of the length in the field at that path."""
 
     element: FieldClass
     length: int | tuple[str, ...]
@@ -174,7 +174,7 @@ class StreamClass(Record):
 
 
 class TraceClass(Record):
-    """Everything a metadata stream says about one trace."""
+    """The metadata of one trace."""
 
     packet_header: StructureClass | None = None
     streams: Mapping[int, StreamClass] = MappingProxyType({})
@@ -186,19 +186,19 @@ class TraceClass(Record):
     warnings: tuple[str, ...] = ()
 
 
-class EventClasses(Mapping[int, EventRecordClass]):
-    """Event classes by id, of which most are still text.
+class LazyEventClasses(Mapping[int, EventRecordClass]):
+    """Event classes by id, parsed when first asked for.
 
     Parameters
     ----------
     names : mapping of int to str
         Every event's name by its id, in the order of the metadata.
     parsed : mapping of int to EventRecordClass
-        Those that are there already: at least all whose fields may depend on headers.
+        Classes parsed already: at least those whose fields may depend on headers.
     parse : callable
         Makes the class of any other id; raises `MetadataError` if its text is malformed.
     warnings : mapping of str to None
-        What was odd about the metadata, as far as it was parsed; it may grow.
+        Warnings about the text parsed so far; it may grow.
     """
 
     __slots__ = ("_parse", "_parsed", "eager", "names", "warnings")
@@ -234,18 +234,18 @@ class EventClasses(Mapping[int, EventRecordClass]):
         return number in self.names
 
 
-def names_of(events: Mapping[int, EventRecordClass]) -> Mapping[int, str]:
+def get_event_names(events: Mapping[int, EventRecordClass]) -> Mapping[int, str]:
     """Return the name of every event by its id, without parsing any."""
-    if isinstance(events, EventClasses):
+    if isinstance(events, LazyEventClasses):
         return events.names
     return {number: event.name for number, event in events.items()}
 
 
-def depending(events: Mapping[int, EventRecordClass]) -> tuple[EventRecordClass, ...]:
-    """Return the events whose fields may depend on fields of the headers, or more."""
-    return events.eager if isinstance(events, EventClasses) else tuple(events.values())
+def get_eager_events(events: Mapping[int, EventRecordClass]) -> tuple[EventRecordClass, ...]:
+    """Return the events whose fields may depend on fields of the headers."""
+    return events.eager if isinstance(events, LazyEventClasses) else tuple(events.values())
 
 
-def late_warnings(events: Mapping[int, EventRecordClass]) -> tuple[str, ...]:
-    """Return what was odd about the metadata, as far as it has been parsed by now."""
-    return tuple(events.warnings) if isinstance(events, EventClasses) else ()
+def get_parse_warnings(events: Mapping[int, EventRecordClass]) -> tuple[str, ...]:
+    """Return warnings about the events that have been parsed."""
+    return tuple(events.warnings) if isinstance(events, LazyEventClasses) else ()

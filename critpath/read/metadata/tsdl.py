@@ -10,15 +10,15 @@ from threading import RLock
 from typing import TypeGuard
 
 from critpath.errors import MetadataError
-from critpath.read.metadata.lexer import Shape, SyntaxFault, Tokens
+from critpath.read.metadata.lexer import DeclaredType, SyntaxFault, Tokens
 from critpath.read.metadata.schema import (
     SCOPES,
     ArrayClass,
     ClockClass,
-    EventClasses,
     EventRecordClass,
     FieldClass,
     IntegerClass,
+    LazyEventClasses,
     Member,
     Option,
     StreamClass,
@@ -30,7 +30,7 @@ from critpath.read.metadata.tsdl_types import (
     Attribute,
     Attributes,
     TypeParser,
-    byte_order,
+    parse_byte_order,
     read_key,
     read_value,
 )
@@ -62,10 +62,6 @@ def parse_tsdl(text: str, file: str = "metadata") -> TraceClass:
     file : str
         Its name, for the `MetadataError` of an event that is parsed later.
 
-    Returns
-    -------
-    TraceClass
-
     Raises
     ------
     SyntaxFault
@@ -75,18 +71,18 @@ def parse_tsdl(text: str, file: str = "metadata") -> TraceClass:
     if signature is not None and signature.groups() != ("1", "8"):
         version = ".".join(number[:20] for number in signature.groups())
         raise SyntaxFault(f"CTF {version} is no version that TSDL describes", 1)
-    plain: list[Plain] = []
+    plain: list[RawEvent] = []
     if len(text) > _WHOLE and text.isascii():
         from critpath.read._scan import plain_events  # noqa: PLC0415 - short texts do without
 
         plain = plain_events(text)
-    blocks = Blocks(text, plain)
+    blocks = TsdlDocument(text, plain)
     blocks.parse()
     return _Assembler(blocks, file).trace()
 
 
 class _Assembler:
-    def __init__(self, blocks: Blocks, file: str) -> None:
+    def __init__(self, blocks: TsdlDocument, file: str) -> None:
         self.blocks = blocks
         self.tokens = blocks.tokens
         self.types = blocks.types
@@ -125,7 +121,7 @@ class _Assembler:
             warnings=tuple(self.types.warnings),
         )
 
-    def _number(self, block: Block, key: str, default: int, least: int = 0) -> int:
+    def _number(self, block: TsdlBlock, key: str, default: int, least: int = 0) -> int:
         entry = block.values.get(key)
         if entry is None:
             return default
@@ -133,7 +129,7 @@ class _Assembler:
             raise block.tokens.fault(entry.at, f"{key!r} is {entry.value[:40]!r}, no such number")
         return entry.number
 
-    def _uuid(self, block: Block) -> str:
+    def _uuid(self, block: TsdlBlock) -> str:
         entry = block.values.get("uuid")
         if entry is None:
             return ""
@@ -163,7 +159,7 @@ class _Assembler:
         return clocks
 
     def _stream(
-        self, block: Block, number: int, header: StructureClass | None, default: str
+        self, block: TsdlBlock, number: int, header: StructureClass | None, default: str
     ) -> StreamClass:
         scopes = {"packet-header": header}
         for key, scope in (
@@ -186,7 +182,7 @@ class _Assembler:
     ) -> None:
         """Put the events into their streams."""
         events = self._whole_events(streams, header, default)
-        blocks: dict[int, dict[int, Plain]] = {}
+        blocks: dict[int, dict[int, RawEvent]] = {}
         near = _FAR.union(*(_names_in(s) for s in (header, *_headers(streams))))
         for plain in self.blocks.plain:
             _, _, _, number, stream, refers, _ = plain
@@ -209,7 +205,7 @@ class _Assembler:
             names = {n: r.name for n, r in records.items()} | {n: p[2] for n, p in later.items()}
             parse = partial(self._later, later, header, of, default)
             streams[stream] = replace(
-                of, events=EventClasses(names, records, parse, self.types.warnings)
+                of, events=LazyEventClasses(names, records, parse, self.types.warnings)
             )
 
     def _whole_events(
@@ -232,8 +228,8 @@ class _Assembler:
             records[number] = self._event(block, number, header, of, default)
         return events
 
-    def _reaches(self, plain: Plain, near: frozenset[str]) -> bool:
-        """Tell whether an event may need more than itself and types with names."""
+    def _reaches(self, plain: RawEvent, near: frozenset[str]) -> bool:
+        """Return whether an event may depend on more than itself and named types."""
         begin, end, *_ = plain
         return (
             any(m[1] in near for m in _REFERENCE.finditer(self.blocks.text, begin, end))
@@ -241,20 +237,20 @@ class _Assembler:
         )
 
     def _plain_event(
-        self, plain: Plain, header: StructureClass | None, stream: StreamClass, default: str
+        self, plain: RawEvent, header: StructureClass | None, stream: StreamClass, default: str
     ) -> EventRecordClass:
-        """Parse a block that was left out."""
+        """Parse the block of a deferred event."""
         return self._event(self.blocks.event(plain), plain[3], header, stream, default)
 
     def _later(
         self,
-        blocks: Mapping[int, Plain],
+        blocks: Mapping[int, RawEvent],
         header: StructureClass | None,
         stream: StreamClass,
         default: str,
         number: int,
     ) -> EventRecordClass:
-        """Parse an event that is asked for after everything else."""
+        """Parse a deferred event when it is asked for."""
         try:
             with self.lock:
                 return self._plain_event(blocks[number], header, stream, default)
@@ -263,7 +259,7 @@ class _Assembler:
 
     def _event(
         self,
-        block: Block,
+        block: TsdlBlock,
         number: int,
         header: StructureClass | None,
         stream: StreamClass,
@@ -284,7 +280,7 @@ class _Assembler:
     def _scope(
         self,
         scope: str,
-        shape: Shape | None,
+        shape: DeclaredType | None,
         scopes: dict[str, StructureClass | None],
         default: str,
     ) -> StructureClass | None:
@@ -309,19 +305,18 @@ class _Assembler:
         return self.blocks.inner.fault(message)
 
     def _check_clocks(self, clocks: dict[str, ClockClass], counted: Collection[str]) -> None:
-        """Describe clocks that are not; ``counted`` are those of packets and events."""
+        """Describe the clocks that lack it; ``counted`` are those of packets and events."""
         described = bool(clocks)
         for name in sorted(self.types.leaves.clocks - clocks.keys()):
             if described and name in counted:
-                # Whether one of the others is meant nobody knows: a guess would put events
-                # at another time.
+                # Guessing which of the others is meant could put events at another time.
                 raise self.blocks.inner.fault(f"clock {name[:40]!r} is not among those described")
             clocks[name] = ClockClass(name)
             self.types.warnings[f"clock {name!r} is not described: 1 GHz assumed"] = None
 
 
 def _headers(streams: Mapping[int, StreamClass]) -> list[StructureClass | None]:
-    """Return the scopes that stand before an event's own."""
+    """Return the scopes that precede an event's own."""
     found: list[StructureClass | None] = []
     for stream in streams.values():
         found += [stream.packet_context, stream.event_header, stream.event_context]
@@ -362,9 +357,7 @@ def _clock_of(structure: StructureClass | None) -> str:
     return ""
 
 
-# -----------------------------------------------------------------------------
-# Reads the blocks of a TSDL text (CTF 1.8 metadata) and the types between them.
-
+# Blocks, and the types between them.
 
 _KNOWN = {
     "trace": frozenset(("major", "minor", "uuid", "byte_order", "packet.header")),
@@ -379,20 +372,20 @@ _KNOWN = {
 
 
 # As `_scan.plain_events` finds them: begin, end, name, id, stream, whether it refers, rest.
-Plain = tuple[int, int, str, int, int, bool, int]
+RawEvent = tuple[int, int, str, int, int, bool, int]
 
 
 @dataclass
-class Block:
+class TsdlBlock:
     """One ``trace``, ``stream``, ``event`` or ``clock`` block as written."""
 
     tokens: Tokens
     at: int
     values: dict[str, Attribute] = field(default_factory=dict)
-    types: dict[str, Shape] = field(default_factory=dict)
+    types: dict[str, DeclaredType] = field(default_factory=dict)
 
 
-class Blocks:
+class TsdlDocument:
     """The blocks of a text in order, and what its types are called.
 
     Parameters
@@ -402,7 +395,7 @@ class Blocks:
         Events to leave out, for `event` to parse later.
     """
 
-    def __init__(self, text: str, plain: list[Plain]) -> None:
+    def __init__(self, text: str, plain: list[RawEvent]) -> None:
         self.text = text
         self.plain = plain
         self.tokens = tokens = Tokens(text, cuts=[(begin, end) for begin, end, *_ in plain])
@@ -410,7 +403,12 @@ class Blocks:
         big_endian = self._find_byte_order()
         self.types = self.inner = TypeParser(tokens, big_endian=big_endian)
         self.big_endian = big_endian
-        self.found: dict[str, list[Block]] = {"trace": [], "stream": [], "event": [], "clock": []}
+        self.found: dict[str, list[TsdlBlock]] = {
+            "trace": [],
+            "stream": [],
+            "event": [],
+            "clock": [],
+        }
         self.environment: dict[str, str | int] = {}
 
     def _find_byte_order(self) -> bool:
@@ -435,13 +433,13 @@ class Blocks:
                     break
             elif depth == 1 and words[at] == "byte_order" and words[at + 1] == "=":
                 entry, _ = read_value(self.tokens, "byte_order", at + 2)
-                return byte_order(self.tokens, entry)
+                return parse_byte_order(self.tokens, entry)
             at += 1
         if not words[at]:
             raise self.tokens.fault(at, "the 'trace' block does not end")
         raise self.tokens.fault(start, "the trace has no 'byte_order'")
 
-    # ------------------------------------------------------------ blocks
+    # Blocks.
 
     def parse(self) -> None:
         """Parse the text."""
@@ -458,7 +456,7 @@ class Blocks:
                         value = entry.value if entry.number is None else entry.number
                         self.environment[entry.key] = value
             elif word == "clock":
-                block = Block(self.tokens, types.at)
+                block = TsdlBlock(self.tokens, types.at)
                 for entry in self._attributes(word).entries:
                     self._add(word, block, entry.key, entry)
                 self.found[word].append(block)
@@ -474,10 +472,10 @@ class Blocks:
         types.expect(";")
         return attributes
 
-    def _block(self, kind: str, types: TypeParser) -> Block:
+    def _block(self, kind: str, types: TypeParser) -> TsdlBlock:
         tokens = types.tokens
         words = types.words
-        block = Block(tokens, types.at)
+        block = TsdlBlock(tokens, types.at)
         types.at += 1
         types.expect("{")
         types.push_scope()
@@ -506,21 +504,21 @@ class Blocks:
         types.expect(";")
         return block
 
-    def _add(self, kind: str, block: Block, key: str, entry: Attribute) -> None:
+    def _add(self, kind: str, block: TsdlBlock, key: str, entry: Attribute) -> None:
         if key in block.values:
             raise block.tokens.fault(entry.at, f"{key!r} is given twice")
         if key not in _KNOWN[kind]:
             self.types.warnings[f"unknown attribute {key!r} of {kind!r} ignored"] = None
         block.values[key] = entry
 
-    def event(self, plain: Plain) -> Block:
-        """Parse an event that was left out."""
+    def event(self, plain: RawEvent) -> TsdlBlock:
+        """Parse a deferred event."""
         from critpath.read._scan import plain_fields  # noqa: PLC0415 - short texts do without
 
         fields = plain_fields(self.text, plain[6], plain[1])
         shape = None if fields is None else self.types.plain_structure(fields)
         if shape is not None:
-            return Block(
+            return TsdlBlock(
                 self.tokens,
                 self.types.at,
                 {"name": Attribute("name", plain[2], True, None, self.types.at)},
@@ -530,17 +528,15 @@ class Blocks:
         self.inner = TypeParser(tokens, big_endian=self.big_endian, outer=self.types)
         return self._block("event", self.inner)
 
-    def fault(self, plain: Plain, message: str) -> SyntaxFault:
-        """Return the fault to raise at an event that was left out."""
+    def fault(self, plain: RawEvent, message: str) -> SyntaxFault:
+        """Return the fault to raise at a deferred event."""
         return SyntaxFault(message, 1 + self.text.count("\n", 0, plain[0]))
 
 
-# -----------------------------------------------------------------------------
-# Resolves what sequences and variants refer to, once a type has its place in a scope.
+# Resolving what sequences and variants refer to.
 
-
-Path = tuple[str, ...]
-Labels = dict[str, tuple[tuple[int, int], ...]]
+FieldPath = tuple[str, ...]
+RangesByLabel = dict[str, tuple[tuple[int, int], ...]]
 
 # The roles of the names that CTF 1.8 reserves (chapters 5 and 6), as CTF 2 calls them.
 _ROLES: Mapping[str, Mapping[str, str]] = {
@@ -567,15 +563,9 @@ _TIMES = frozenset(("default-clock-timestamp", "packet-end-default-clock-timesta
 
 
 def assign_roles(scope: str, structure: StructureClass, clock: str) -> StructureClass:
-    """Give the fields whose names CTF 1.8 reserves their roles.
+    """Assign roles to the fields whose names CTF 1.8 reserves.
 
-    Parameters
-    ----------
-    scope : str
-        One of `SCOPES`.
-    structure : StructureClass
-    clock : str
-        Clock of timestamps that map none.
+    ``clock`` is for timestamps that map none.
     """
     roles = _ROLES.get(scope, {})
 
@@ -609,7 +599,7 @@ def assign_roles(scope: str, structure: StructureClass, clock: str) -> Structure
 
 
 def _is_uuid(of: FieldClass) -> TypeGuard[ArrayClass]:
-    """Tell whether a field is 16 bytes one after the other."""
+    """Return whether a field is 16 consecutive bytes."""
     return (
         isinstance(of, ArrayClass)
         and of.length == 16
@@ -621,12 +611,7 @@ def _is_uuid(of: FieldClass) -> TypeGuard[ArrayClass]:
 class Resolver:
     """Replaces the selectors in one scope's structure by absolute paths.
 
-    Parameters
-    ----------
-    environment : mapping
-        Integers in it can be lengths.
-    fault : callable
-        Returns the fault to raise at a field class, from it and a message.
+    ``environment`` may hold lengths; ``fault`` makes the error for a field class and a message.
     """
 
     def __init__(
@@ -639,9 +624,9 @@ class Resolver:
         self._scopes: Mapping[str, StructureClass | None] = {}
         # By identity: hostile metadata may ask for the same ones any number of times.
         self._members: dict[int, tuple[StructureClass, dict[str, FieldClass]]] = {}
-        self._labels: dict[int, tuple[IntegerClass, tuple[Labels, Labels]]] = {}
+        self._labels: dict[int, tuple[IntegerClass, tuple[RangesByLabel, RangesByLabel]]] = {}
         # For each structure we are inside of: its path, and its members so far.
-        self._frames: list[tuple[Path, dict[str, FieldClass]]] = []
+        self._frames: list[tuple[FieldPath, dict[str, FieldClass]]] = []
 
     def resolve(
         self,
@@ -649,14 +634,7 @@ class Resolver:
         structure: StructureClass,
         scopes: Mapping[str, StructureClass | None],
     ) -> StructureClass:
-        """Return the structure with every selector resolved.
-
-        Parameters
-        ----------
-        scope : str
-        structure : StructureClass
-        scopes : mapping of str to StructureClass
-            The scopes decoded before this one, already resolved.
+        """Resolve every selector of a structure; ``scopes`` are those decoded before it.
 
         Raises
         ------
@@ -667,7 +645,7 @@ class Resolver:
         self._frames = []
         return self._structure(structure, (scope,))
 
-    def _structure(self, structure: StructureClass, path: Path) -> StructureClass:
+    def _structure(self, structure: StructureClass, path: FieldPath) -> StructureClass:
         earlier: dict[str, FieldClass] = {}
         self._frames.append((path, earlier))
         members = []
@@ -678,7 +656,7 @@ class Resolver:
         self._frames.pop()
         return replace(structure, members=tuple(members))
 
-    def _field(self, of: FieldClass, path: Path) -> FieldClass:
+    def _field(self, of: FieldClass, path: FieldPath) -> FieldClass:
         match of:
             case StructureClass():
                 return self._structure(of, path) if of.members else of
@@ -688,7 +666,7 @@ class Resolver:
                 return self._variant(of, path)
         return of
 
-    def _array(self, of: ArrayClass, path: Path) -> ArrayClass:
+    def _array(self, of: ArrayClass, path: FieldPath) -> ArrayClass:
         element = self._field(of.element, path)
         length = of.length
         if not isinstance(length, int):
@@ -705,7 +683,7 @@ class Resolver:
             return of
         return replace(of, element=element, length=length)
 
-    def _variant(self, of: VariantClass, path: Path) -> VariantClass:
+    def _variant(self, of: VariantClass, path: FieldPath) -> VariantClass:
         if not of.selector:
             raise self._fault(of, f"the variant {path[-1]!r} has no tag")
         if of.selector[0] == "env":
@@ -722,10 +700,10 @@ class Resolver:
             options.append(Option(option.name, spans, field))
         return VariantClass(selector, tuple(options))
 
-    def _spans(self, target: IntegerClass) -> tuple[Labels, Labels]:
-        """Return the ranges of each label, as it stands and without underscore.
+    def _spans(self, target: IntegerClass) -> tuple[RangesByLabel, RangesByLabel]:
+        """Return the ranges of each label, as written and without a leading underscore.
 
-        LTTng puts one before the names of fields, not always before labels.
+        LTTng prefixes the names of fields with one, but not always labels.
         """
         known = self._labels.get(id(target))
         if known is None:
@@ -756,11 +734,11 @@ class Resolver:
                     return None
         return of if isinstance(of, IntegerClass) else None
 
-    def _find(self, of: FieldClass, path: Path) -> tuple[Path, IntegerClass]:
+    def _find(self, of: FieldClass, path: FieldPath) -> tuple[FieldPath, IntegerClass]:
         """Return the absolute path and class of the integer that a selector names.
 
-        A relative name is looked up from the innermost structure outwards, then in
-        the scopes decoded earlier, the latest first (CTF 1.8, 7.3.2).
+        A relative name is looked up from the innermost structure outwards, then in the scopes
+        decoded earlier, the latest first (CTF 1.8, 7.3.2).
         """
         scope, *names = path
         if scope:

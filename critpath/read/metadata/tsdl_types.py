@@ -1,8 +1,7 @@
 """Parses TSDL type declarations (CTF 1.8, chapter 7) into field classes.
 
 Selectors of sequences and variants stay as written, marked by a first element ``""``
-(relative) or the scope's name (absolute), until `tsdl_resolve` knows where in an
-event their field stands.
+(relative) or the scope's name (absolute), for `tsdl.Resolver`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from critpath.read.metadata.lexer import (
     MAX_DEPTH,
     SPECIFIERS,
     Cursor,
-    Shape,
+    DeclaredType,
     SyntaxFault,
     Tokens,
     is_string,
@@ -46,13 +45,7 @@ _MAX_WEIGHT = 100_000
 class TypeParser(Cursor):
     """A recursive-descent parser over tokens, with scopes of named types.
 
-    Parameters
-    ----------
-    tokens : Tokens
-    big_endian : bool
-        The trace's own byte order.
-    outer : TypeParser, optional
-        Has parsed the top level, whose types this one may name.
+    ``outer`` is the parser of the top level, whose types this one may name.
     """
 
     def __init__(
@@ -62,11 +55,11 @@ class TypeParser(Cursor):
         self.warnings: dict[str, None] = {}
         # Where an unresolved selector stands; the field class is kept, so its id stays its own.
         self.places: dict[int, tuple[FieldClass, int]] = {}
-        self.leaves = Leaves(tokens, big_endian, self.warnings)
-        self.integers: dict[str, Shape] = {}
-        self.members_known: dict[tuple[str, int], tuple[Member, Shape]] = {}
+        self.leaves = NumberBuilder(tokens, big_endian, self.warnings)
+        self.integers: dict[str, DeclaredType] = {}
+        self.members_known: dict[tuple[str, int], tuple[Member, DeclaredType]] = {}
         # Types by their text, as named at the top level.
-        self.plain_types: dict[str, Shape] = {}
+        self.plain_types: dict[str, DeclaredType] = {}
         if outer is not None:
             self.warnings = self.leaves.warnings = outer.warnings
             self.leaves.clocks = outer.leaves.clocks
@@ -74,10 +67,10 @@ class TypeParser(Cursor):
             self.integers, self.members_known = outer.integers, outer.members_known
             self.scopes = [outer.scopes[0]]
 
-    # ------------------------------------------------------ declarations
+    # Declarations.
 
     def declaration(self) -> bool:
-        """Parse a typedef, a typealias or a type by itself; False if it is none."""
+        """Parse a typedef, a typealias or a type by itself; return False if there is none."""
         word = self.words[self.at]
         if word == "typedef":
             self.at += 1
@@ -126,11 +119,11 @@ class TypeParser(Cursor):
             self.at += 1
         return " ".join(parts)
 
-    def _declarator(self, shape: Shape) -> tuple[str, Shape]:
+    def _declarator(self, shape: DeclaredType) -> tuple[str, DeclaredType]:
         name = self.name()
         return name, self.dimensions(shape) if self.words[self.at] == "[" else shape
 
-    def dimensions(self, shape: Shape) -> Shape:
+    def dimensions(self, shape: DeclaredType) -> DeclaredType:
         """Wrap a type in the arrays that follow it; the first dimension is the outermost."""
         lengths: list[tuple[int | tuple[str, ...], int]] = []
         while self.words[self.at] == "[":
@@ -156,9 +149,9 @@ class TypeParser(Cursor):
                 self.places[id(array)] = (array, at)
         return shape
 
-    # ------------------------------------------------------------- types
+    # Types.
 
-    def type(self) -> Shape:
+    def type(self) -> DeclaredType:
         """Parse a type specifier."""
         word = self.words[self.at]
         shape = self.integers.get(word)
@@ -178,30 +171,30 @@ class TypeParser(Cursor):
                 start = self.at
                 attributes, self.at = Attributes.parse(self.tokens, start + 1, word)
                 leaf = self.leaves.number(word, attributes, start)
-                shape = Shape(leaf, leaf.align)
+                shape = DeclaredType(leaf, leaf.align)
             case _ if word.endswith("}") and word.startswith("integer"):
                 attributes, _ = Attributes.parse(self.tokens.block(self.at), 0, "integer")
                 leaf = self.leaves.number("integer", attributes, self.at)
-                shape = self.integers[word] = Shape(leaf, leaf.align)
+                shape = self.integers[word] = DeclaredType(leaf, leaf.align)
                 self.at += 1
             case _:
                 at = self.at
                 shape = self.find(self._type_name(), at)
         return shape
 
-    def _string(self) -> Shape:
+    def _string(self) -> DeclaredType:
         self.at += 1
         if self.words[self.at] == "{":
             attributes, self.at = Attributes.parse(self.tokens, self.at, "string")
             self.leaves.string(attributes)
-        return Shape(StringClass(), 8)
+        return DeclaredType(StringClass(), 8)
 
     def _title(self) -> str:
         """Step over the name of a struct, enum or variant, if it has one."""
         word = self.words[self.at]
         return self.name() if word not in {"{", ":", "<"} else ""
 
-    def _structure(self) -> Shape:
+    def _structure(self) -> DeclaredType:
         start = self.at
         self.at += 1
         title = self._title()
@@ -215,7 +208,7 @@ class TypeParser(Cursor):
             self.at += 1
             self.expect("(")
             at = self.at
-            align, self.at = constant(self.tokens, self.at)
+            align, self.at = parse_constant(self.tokens, self.at)
             if align < 1 or align & (align - 1) or align > 1 << 32:
                 raise self.fault(f"an alignment of {align} bits is no power of two", at)
             self.expect(")")
@@ -228,18 +221,11 @@ class TypeParser(Cursor):
             self.define(f"struct {title}", made, start)
         return made
 
-    def plain_structure(self, fields: Sequence[tuple[str, str, str]]) -> Shape | None:
-        """Make a structure of fields that name and describe no types, or return None.
+    def plain_structure(self, fields: Sequence[tuple[str, str, str]]) -> DeclaredType | None:
+        """Make a structure of fields that neither name nor define types.
 
-        Parameters
-        ----------
-        fields : sequence of (type, name, dimensions)
-            As `_scan.plain_fields` cuts them.
-
-        Returns
-        -------
-        Shape or None
-            None for `type` to parse it whole, for anything else and to say what is wrong.
+        ``fields`` are (type, name, dimensions), from `_scan.plain_fields`.  Returns None for
+        anything else and for faults, which `type` then parses and reports.
         """
         align = weight = depth = 1
         members = {}
@@ -260,10 +246,10 @@ class TypeParser(Cursor):
             depth = max(depth, shape.depth + 1)
         if len(members) < len(fields) or weight > _MAX_WEIGHT or not KEYWORDS.isdisjoint(members):
             return None
-        return Shape(StructureClass(tuple(members.values()), align), align, weight, depth)
+        return DeclaredType(StructureClass(tuple(members.values()), align), align, weight, depth)
 
-    def _plain_type(self, text: str, dimensions: str) -> Shape | None:
-        """Parse a type that depends on nothing around it; None for any other."""
+    def _plain_type(self, text: str, dimensions: str) -> DeclaredType | None:
+        """Parse a type that depends on nothing around it; return None for any other."""
         if text.startswith((*COMPOUND, *_DECLARATIONS)):
             return None
         try:
@@ -275,13 +261,13 @@ class TypeParser(Cursor):
             return None
         return None if inner.words[inner.at] or shape.open else shape
 
-    def _body(self) -> list[tuple[Member, Shape]]:
+    def _body(self) -> list[tuple[Member, DeclaredType]]:
         """Parse ``{ members }`` of a structure or a variant."""
         self.expect("{")
         self.push_scope()
         words = self.words
         members = self.members_known
-        parts: list[tuple[Member, Shape]] = []
+        parts: list[tuple[Member, DeclaredType]] = []
         seen = set()
         while words[self.at] != "}":
             if words[self.at] in _DECLARATIONS:
@@ -309,7 +295,7 @@ class TypeParser(Cursor):
         self.pop_scope()
         return parts
 
-    def _variant(self) -> Shape:
+    def _variant(self) -> DeclaredType:
         start = self.at
         self.at += 1
         title = self._title()
@@ -336,7 +322,7 @@ class TypeParser(Cursor):
         self.places[id(made.field)] = (made.field, start)
         return made
 
-    def _enumeration(self) -> Shape:
+    def _enumeration(self) -> DeclaredType:
         start = self.at
         self.at += 1
         title = self._title()
@@ -350,16 +336,16 @@ class TypeParser(Cursor):
             return self.find(f"enum {title}", start)
         if container is None:
             container = self.find("int", start)
-        labels, self.at = enum_labels(self.tokens, self.at)
+        labels, self.at = parse_labels(self.tokens, self.at)
         leaf = self.leaves.enumeration(container.field, labels, start)
-        made = Shape(leaf, leaf.align)
+        made = DeclaredType(leaf, leaf.align)
         if title:
             self.define(f"enum {title}", made, start)
         return made
 
     def _checked(
-        self, field: FieldClass, align: int, parts: Sequence[Shape], is_open: bool
-    ) -> Shape:
+        self, field: FieldClass, align: int, parts: Sequence[DeclaredType], is_open: bool
+    ) -> DeclaredType:
         """Return a compound's shape, after checking that it stays within bounds."""
         weight = 1 + sum([shape.weight for shape in parts])
         depth = 1 + max([shape.depth for shape in parts], default=0)
@@ -367,12 +353,10 @@ class TypeParser(Cursor):
             raise self.fault(f"a type with more than {_MAX_WEIGHT} parts")
         if depth > MAX_DEPTH:
             raise self.fault(f"types nest deeper than {MAX_DEPTH}")
-        return Shape(field, align, weight, depth, is_open)
+        return DeclaredType(field, align, weight, depth, is_open)
 
 
-# -----------------------------------------------------------------------------
-# Parses what TSDL types are made of: attribute lists, numbers, enumeration labels.
-
+# Attribute lists, numbers and enumeration labels.
 
 Labels = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 
@@ -394,7 +378,7 @@ _KNOWN = {
 }
 
 
-def constant(tokens: Tokens, at: int) -> tuple[int, int]:
+def parse_constant(tokens: Tokens, at: int) -> tuple[int, int]:
     """Parse a signed integer or character constant; return it and the next position."""
     word = tokens.words[at]
     sign = 1
@@ -422,13 +406,7 @@ class Attribute(Record):
 
 
 class Attributes:
-    """The attributes of one ``{ ... }`` in order.
-
-    Parameters
-    ----------
-    tokens : Tokens
-    entries : list of Attribute
-    """
+    """The attributes of one ``{ ... }``, in order."""
 
     def __init__(self, tokens: Tokens, entries: list[Attribute]) -> None:
         self.tokens = tokens
@@ -484,21 +462,21 @@ def read_value(tokens: Tokens, key: str, at: int) -> tuple[Attribute, int]:
 
 
 def _number(tokens: Tokens, key: str, start: int, end: int) -> int | None:
-    """Return the number that a value is, None if it is a word."""
+    """Return a value's number, None if it is a word."""
     value = tokens.words[start:end]
     for left, right in itertools.pairwise(value):
         if left[-1] not in _MARKS and right[0] not in _MARKS:
             raise tokens.fault(start, f"the value of {key!r} is not one word")
     if not (value[0][0] == "'" or value[-1][0].isdigit()) or len(value) > 2:
         return None
-    number, at = constant(tokens, start)
+    number, at = parse_constant(tokens, start)
     if at != end:
         raise tokens.fault(start, f"the value of {key!r} is not one number")
     return number
 
 
-def enum_labels(tokens: Tokens, at: int) -> tuple[Labels, int]:
-    """Parse ``{ label = low ... high, ... }``; ranges of one label are put together."""
+def parse_labels(tokens: Tokens, at: int) -> tuple[Labels, int]:
+    """Parse ``{ label = low ... high, ... }``, joining the ranges of each label."""
     words = tokens.words
     found: dict[str, list[tuple[int, int]]] = {}
     following = 0
@@ -531,27 +509,17 @@ def enum_labels(tokens: Tokens, at: int) -> tuple[Labels, int]:
 def _span(tokens: Tokens, at: int) -> tuple[int, int, int]:
     """Parse ``low ... high`` or one value; return both ends and the next position."""
     start = at
-    low, at = constant(tokens, at)
+    low, at = parse_constant(tokens, at)
     high = low
     if tokens.words[at] == "...":
-        high, at = constant(tokens, at + 1)
+        high, at = parse_constant(tokens, at + 1)
     if low > high:
         raise tokens.fault(start, f"the range {low} ... {high} is empty")
     return low, high, at
 
 
-class Leaves:
-    """Makes number classes from attributes.
-
-    Parameters
-    ----------
-    tokens : Tokens
-        For the places of faults.
-    big_endian : bool
-        The trace's own byte order.
-    warnings : dict
-        Keys are the warnings so far, each once.
-    """
+class NumberBuilder:
+    """Makes number classes from attributes; ``warnings`` are the keys of a dict, each once."""
 
     def __init__(self, tokens: Tokens, big_endian: bool, warnings: dict[str, None]) -> None:
         self._tokens = tokens
@@ -598,7 +566,7 @@ class Leaves:
         self._encoding(attributes, self._select("string", attributes).get("encoding"))
 
     def enumeration(self, container: FieldClass, labels: Labels, at: int) -> IntegerClass:
-        """Make an enumeration of its container and its labels."""
+        """Make an enumeration from its container and labels."""
         if not isinstance(container, IntegerClass):
             raise self._tokens.fault(at, "an enumeration's values are no integers")
         return replace(container, mappings=labels)
@@ -628,7 +596,7 @@ class Leaves:
     def _byte_order(self, attributes: Attributes, entry: Attribute | None) -> bool:
         if entry is None or entry.value == "native":
             return self.big_endian
-        return byte_order(attributes.tokens, entry)
+        return parse_byte_order(attributes.tokens, entry)
 
     @staticmethod
     def _boolean(attributes: Attributes, entry: Attribute | None) -> bool:
@@ -665,8 +633,8 @@ class Leaves:
         return match[1]
 
 
-def byte_order(tokens: Tokens, entry: Attribute) -> bool:
-    """Return whether a ``byte_order`` other than native is big-endian."""
+def parse_byte_order(tokens: Tokens, entry: Attribute) -> bool:
+    """Return whether a ``parse_byte_order`` other than native is big-endian."""
     if entry.value not in {"le", "be", "network"}:
         raise tokens.fault(entry.at, f"{entry.value!r} is no byte order")
     return entry.value != "le"

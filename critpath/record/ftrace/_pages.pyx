@@ -2,7 +2,7 @@
 """Converts ring-buffer pages to CTF packets: the only code here that runs per event.
 
 Nothing outside a page is ever read, whatever the page says: a record that goes beyond
-it ends it, and the page is told of as damaged.
+it ends it, and the page is reported as damaged.
 """
 
 from libc.errno cimport EINTR, errno

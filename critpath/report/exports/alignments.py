@@ -55,9 +55,10 @@ def write_alignments(
     Raises
     ------
     UsageError
-        If Biopython is not installed, or an alignment has no columns.
+        If an alignment has no columns.
     """
-    align = _biopython("Align")
+    align = import_module("Bio.Align")  # slow; typed in part
+
     result = StringIO()
     for one in aligned:
         if not one.columns:
@@ -74,12 +75,11 @@ def write_trees(aligned: Sequence[AlignedEntry]) -> str:
 
     Raises
     ------
-    UsageError
-        If Biopython is not installed.
     UnreadableError
         If a tree is damaged.
     """
-    phylo = _biopython("Phylo")
+    phylo = import_module("Bio.Phylo")  # slow; typed in part
+
     result = StringIO()
     for one in aligned:
         names = {str(i): name for i, name in enumerate(row_names(one))}
@@ -163,16 +163,6 @@ def row_names(aligned: AlignedEntry) -> list[str]:
             name = f"{row.set[0]}_{row.position}_{number}"
         result.append(name)
     return result
-
-
-def _biopython(part: str) -> Any:
-    try:
-        return import_module(f"Bio.{part}")
-    except ImportError:
-        raise UsageError(
-            "this format is written through Biopython, which is not installed",
-            "pip install 'critpath[bio]'",
-        ) from None
 
 
 def _text(text: str) -> str:

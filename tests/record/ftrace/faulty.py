@@ -359,14 +359,14 @@ def a_million_events_a_second(bench: Bench, seconds: float = 60.0) -> Result:
 
 def short_processes(bench: Bench, count: int = 10_000) -> Result:
     from critpath.model import Kind  # noqa: PLC0415 - what is not needed elsewhere
-    from critpath.read.event_names import KERNEL  # noqa: PLC0415
+    from critpath.read.event_names import KERNEL_EVENTS  # noqa: PLC0415
     from critpath.read.recording import read_events  # noqa: PLC0415
 
     numbers = bench.numbers()
     work = numbers.processes(count, "/bin/true")
     recorder = bench.start(bench.script(work), "--profile", "minimal")
     found = bench.result(recorder, numbers, count)
-    events = read_events(bench.place / "rec", KERNEL)
+    events = read_events(bench.place / "rec", KERNEL_EVENTS)
     for kind in (Kind.FORK, Kind.EXEC, Kind.EXIT):
         of = [i for i, c in enumerate(events.classes) if c.kind == kind]
         found.notes[kind.name.lower()] = int(sum((events.event_class == i).sum() for i in of))

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from critpath.model import EventRequest, Kind, Loss, Manifest
-from critpath.read.manifest import with_counted_losses
+from critpath.read.manifest import add_counted_losses
 from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream
 from critpath.record.manifests import read_manifest
@@ -123,7 +123,7 @@ class Numbers:
                 for process, of in enumerate(gaps):
                     rows = values[:, 2] == self.name + process
                     of.add(values[rows, 1], chunk.timestamp[rows], chunk.cpu[rows])
-            events = with_counted_losses(stream.finish(), manifest)
+            events = add_counted_losses(stream.finish(), manifest)
         end = manifest.end
         made = [self.made_by(process, end) for process in range(len(gaps))]
         silent = 0

@@ -17,7 +17,7 @@ import pytest
 
 from critpath.errors import CritpathError, UsageError
 from critpath.model import EventRequest, Kind
-from critpath.read.event_names import KERNEL
+from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.record import profiles
 from critpath.record.ftrace import cleanup as leftover_module
@@ -139,7 +139,7 @@ def test_a_command_with_its_processes_is_in_the_trace(settings):
     assert recorded.facts["name"] == "ftrace"
     assert "sched_switch" in recorded.facts["events"]
     assert abs(recorded.facts["clock"]["epoch"] - (time.time_ns() - time.monotonic_ns())) < 10**9
-    events = read_events(made.directory / "trace", KERNEL)
+    events = read_events(made.directory / "trace", KERNEL_EVENTS)
     assert begin <= events.end
     assert events.losses == ()
     kinds = {c.kind: i for i, c in enumerate(events.classes)}
@@ -166,9 +166,9 @@ def test_a_command_with_its_processes_is_in_the_trace(settings):
 def test_babeltrace2_reads_it_too(settings):
     made = settings()
     record(made, "/bin/true")
-    native = read_events(made.directory / "trace", KERNEL)
+    native = read_events(made.directory / "trace", KERNEL_EVENTS)
     try:
-        other = read_events(made.directory / "trace", KERNEL, reader="babeltrace2")
+        other = read_events(made.directory / "trace", KERNEL_EVENTS, reader="babeltrace2")
     except CritpathError as error:
         pytest.skip(error.what)
     assert native.timestamp.tolist() == other.timestamp.tolist()
@@ -224,7 +224,7 @@ def test_loss_is_what_the_kernel_counted(settings):
     lost = {cpu: c["overrun"] + c["dropped events"] for cpu, c in counts.items()}
     assert sum(lost.values()) > 0
     assert {loss.cpu: loss.events for loss in recorded.loss} == {c: n for c, n in lost.items() if n}
-    events = read_events(made.directory / "trace", KERNEL)
+    events = read_events(made.directory / "trace", KERNEL_EVENTS)
     assert sum(loss.events for loss in events.losses) == sum(lost.values())
 
 
@@ -298,7 +298,7 @@ def test_whatever_fails_after_the_runs_keeps_what_was_recorded(
     assert said in caught.value.what
     assert instances() == set()
     assert finished(made.directory).facts["name"] == "ftrace"
-    events = read_events(made.directory / "trace", KERNEL)
+    events = read_events(made.directory / "trace", KERNEL_EVENTS)
     assert "/bin/true" in events.strings or "/usr/bin/true" in events.strings
 
 
@@ -337,7 +337,7 @@ def test_two_recorders_at_once_do_not_meet(settings):
         for recorder in recorders:
             recorder.abort()
     for made in (first, second):
-        assert read_events(made.directory / "trace", KERNEL).total > 50
+        assert read_events(made.directory / "trace", KERNEL_EVENTS).total > 50
 
 
 def test_an_event_that_the_kernel_lacks_is_said(settings, profile):
@@ -396,7 +396,7 @@ def test_a_full_disk_ends_the_recording_and_is_said(tmp_path, monkeypatch):
             recorded.release()
             assert "No space left" in recorded.warnings[0]
             assert sum(loss.events for loss in recorded.loss) > 0
-            assert read_events(small / "trace", KERNEL).total > 1000
+            assert read_events(small / "trace", KERNEL_EVENTS).total > 1000
         finally:
             recorder.abort()
     finally:
@@ -417,7 +417,7 @@ def test_an_instance_that_is_held_is_turned_off_and_named(settings, monkeypatch)
         assert (path / "set_event").read_text(encoding="ascii") == ""
         process.kill()
     tracefs.Instance(path).remove()
-    assert read_events(made.directory / "trace", KERNEL).total > 50
+    assert read_events(made.directory / "trace", KERNEL_EVENTS).total > 50
 
 
 def finished(directory: Path) -> RecorderResult:
@@ -439,7 +439,7 @@ def test_a_cpu_that_comes_while_recording_is_recorded_too(settings, monkeypatch,
     recorded, _, _ = record(made, "/bin/sh", "-c", command.format(last))
     assert recorded.loss == ()
     assert recorded.warnings == ()
-    events = read_events(made.directory / "trace", KERNEL)
+    events = read_events(made.directory / "trace", KERNEL_EVENTS)
     assert {first, last} <= set(events.cpu.tolist())
 
 
@@ -507,7 +507,7 @@ def test_what_the_buffers_of_a_killed_recorder_held_is_saved(killed, monkeypatch
     assert recorded.loss == ()
     assert recorded.warnings == ()
     assert recorded.facts["name"] == "ftrace"
-    events = read_events(directory / "trace", KERNEL)
+    events = read_events(directory / "trace", KERNEL_EVENTS)
     assert "/bin/true" in events.strings or "/usr/bin/true" in events.strings
     assert [p.name for p in directory.iterdir()] == ["trace"]
     # Again, as after a kill between the trace and the manifest.
@@ -534,7 +534,7 @@ def test_buffers_of_a_killed_recorder_stay_while_there_is_no_room(killed, monkey
     leftover.remove()
     recorded = finished(directory)
     assert (recorded.loss, recorded.warnings) == ((), ())
-    events = read_events(directory / "trace", KERNEL)
+    events = read_events(directory / "trace", KERNEL_EVENTS)
     assert "/bin/true" in events.strings or "/usr/bin/true" in events.strings
 
 

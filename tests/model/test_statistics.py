@@ -1,0 +1,62 @@
+"""The statistics of ours are scipy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import stdtr, stdtrit
+from scipy.stats import false_discovery_control, hypergeom, rankdata
+
+from critpath.model import benjamini_hochberg, hypergeometric_tail, mid_ranks, student_tails
+
+
+@pytest.mark.parametrize("kind", [float, np.int64])
+def test_equal_values_share_the_mean_of_their_ranks(kind):
+    values = np.random.default_rng(1).integers(0, 40, (100, 3)).astype(kind)
+    assert mid_ranks(values).tolist() == rankdata(values, axis=0).tolist()
+    assert mid_ranks(values[:1]).tolist() == [[1, 1, 1]]
+    assert mid_ranks(values[:0]).shape == (0, 3)
+
+
+def test_benjamini_hochberg_as_counted_by_hand():
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        p = rng.random(8) ** 3
+        passing = [k for k in range(1, 9) if np.sort(p)[k - 1] <= 0.05 * k / 8]
+        limit = np.sort(p)[max(passing) - 1] if passing else -1.0
+        assert benjamini_hochberg(p, 0.05).tolist() == (p <= limit).tolist()
+        selected = benjamini_hochberg(p, 0.05).tolist()
+        assert selected == (false_discovery_control(p) <= 0.05).tolist()
+    assert benjamini_hochberg(np.zeros(0), 0.05).tolist() == []
+    assert benjamini_hochberg(np.array([0.01, 0.02, 0.9]), 0.05).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_tail_is_that_of_the_hypergeometric_distribution(seed):
+    """Sums of a few terms and of ten thousands, of the middle and far out."""
+    rng = np.random.default_rng(seed)
+    m, n = (int(10 ** rng.uniform(0, 5)) for _ in range(2))
+    above = int(rng.integers(0, m + n + 1))
+    fewest, most = max(0, above - n), min(above, m)
+    for least in {fewest, most, (fewest + most) // 2, round(above * m / (m + n))}:
+        expected = hypergeom.sf(least - 1, n + m, above, m)
+        assert hypergeometric_tail(above, m, n, least) == pytest.approx(
+            expected, rel=1e-8, abs=1e-290
+        )
+
+
+def test_the_tails_are_those_of_students_t():
+    distance = np.linspace(0, 60, 500)
+    for freedom in (2, 3, 4, 5, 14, 15, 49, 50, 1001):
+        expected = 2 * stdtr(freedom, -distance)
+        assert student_tails(distance, freedom) == pytest.approx(expected, abs=1e-13)
+
+
+def test_a_distance_is_beyond_the_quantile_where_scipys_is():
+    """Distances are rounded to 1e-9; scipy's quantile itself is good to some 1e-12."""
+    for freedom in range(4, 100):
+        symbols = np.arange(1, 301)
+        quantile = stdtrit(freedom, 1 - 0.05 / (2 * symbols))
+        for steps in (-1, 2):
+            near = np.round((np.floor(quantile * 1e9) + steps) / 1e9, 9)
+            assert ((student_tails(near, freedom) < 0.05 / symbols) == (near > quantile)).all()
