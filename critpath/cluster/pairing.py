@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.cluster._silhouettes import merged
-from critpath.cluster.cuts import relative
+from critpath.cluster.optics import relative
 from critpath.cluster.space import NormalSpace, Points, distinct, normal_space, stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, VectorTable
 from critpath.text import notes

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from critpath.text import reasons
+from critpath.text import notes
 
 if TYPE_CHECKING:
+    from critpath.detect.coarse import Algorithm1
     from critpath.detect.effects import Effects, Families, Flags
-    from critpath.detect.paper import Algorithm1
     from critpath.model import Bool, Detection
 
 
@@ -61,8 +61,8 @@ class Rule:
     flag: Callable[[Evidence], Bool]
     permutation_test: bool = False
     floor: bool = False
-    slower: Callable[[Detection], str] = reasons.flagged_by_rule
-    not_slower: Callable[[Detection], str] = reasons.not_flagged_by_rule
+    slower: Callable[[Detection], str] = notes.flagged_by_rule
+    not_slower: Callable[[Detection], str] = notes.not_flagged_by_rule
 
 
 def _by_gate(evidence: Evidence) -> Bool:
@@ -82,8 +82,8 @@ RULES: Final[dict[str, Rule]] = {
         _by_gate,
         permutation_test=True,
         floor=True,
-        slower=reasons.flagged_by_gate,
-        not_slower=reasons.not_flagged_by_gate,
+        slower=notes.flagged_by_gate,
+        not_slower=notes.not_flagged_by_gate,
     ),
     "paper": Rule(_by_paper),
 }

@@ -21,7 +21,8 @@ from critpath.model import (
     Symbol,
     VectorTable,
 )
-from critpath.text import notes, reasons
+from critpath.text import notes
+from critpath.text import notes as reasons
 
 # A set that lost more of its executions than this cannot speak for the others.
 LOSSY_SHARE: Final = 0.05

@@ -8,8 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.errors import UsageError
-from critpath.executions.fields import Occurrences, Texts, field_texts, find_occurrences
-from critpath.executions.pattern import EventPattern
+from critpath.executions.fields import (
+    EventPattern,
+    Occurrences,
+    Texts,
+    field_texts,
+    find_occurrences,
+)
 from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners
 from critpath.model import I64, Bool, Events, Executions
 from critpath.units import plural

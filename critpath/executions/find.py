@@ -10,8 +10,8 @@ from typing import Final
 
 from critpath.errors import UsageError
 from critpath.executions.events import find_by_events
+from critpath.executions.fields import SYNTAX, escape
 from critpath.executions.marker import find_markers
-from critpath.executions.pattern import SYNTAX, escape
 from critpath.executions.process import (
     find_command_runs,
     find_processes,

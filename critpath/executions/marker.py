@@ -20,8 +20,15 @@ from urllib.parse import unquote
 import numpy as np
 
 from critpath.executions.events import build_executions, pair_events
-from critpath.executions.fields import Texts, field_texts, find_occurrences, has_field
-from critpath.executions.pattern import CONTEXTS, Condition, EventPattern
+from critpath.executions.fields import (
+    CONTEXTS,
+    Condition,
+    EventPattern,
+    Texts,
+    field_texts,
+    find_occurrences,
+    has_field,
+)
 from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners, find_parents
 from critpath.model import I64, EventRequest, Events, Executions, Kind
 from critpath.units import plural

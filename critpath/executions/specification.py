@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.errors import UsageError
-from critpath.executions.marker import MARKER_EVENTS as MARKER_WANTED
-from critpath.executions.membership import ALL_THREADS, ThreadFilter
-from critpath.executions.pattern import (
+from critpath.executions.fields import (
     CONTEXTS,
     SYNTAX,
     EventPattern,
@@ -19,6 +17,8 @@ from critpath.executions.pattern import (
     split_outside_brackets,
     unescape,
 )
+from critpath.executions.marker import MARKER_EVENTS as MARKER_WANTED
+from critpath.executions.membership import ALL_THREADS, ThreadFilter
 from critpath.model import EventRequest, Kind
 from critpath.units import shorten
 

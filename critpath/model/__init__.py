@@ -25,9 +25,7 @@ if TYPE_CHECKING:
         Missing,
         Rate,
     )
-    from critpath.model.clusters import Clustering, ClusterPairs, Outliers
     from critpath.model.comparison import Analysis, CompareSettings
-    from critpath.model.detection import Change, Detection, StateTest
     from critpath.model.events import Clock, EventChunk, EventClass, EventRequest, Events, Loss
     from critpath.model.findings import (
         Aligned,
@@ -36,6 +34,14 @@ if TYPE_CHECKING:
         Context,
         Finding,
         Member,
+    )
+    from critpath.model.judgement import (
+        Change,
+        Clustering,
+        ClusterPairs,
+        Detection,
+        Outliers,
+        StateTest,
     )
     from critpath.model.kinds import INTERFERENCE, RUNNING, STATES, Kind, State
     from critpath.model.packing import PackedBlock, PackedBlocks
@@ -59,12 +65,6 @@ if TYPE_CHECKING:
         Manifest,
         Run,
     )
-    from critpath.model.statistics import (
-        benjamini_hochberg,
-        hypergeometric_tail,
-        mid_ranks,
-        student_tails,
-    )
     from critpath.model.table import F64, I32, I64, U8, Bool, Column, Rows, Table, freeze_columns
     from critpath.model.timelines import (
         Block,
@@ -78,16 +78,23 @@ if TYPE_CHECKING:
         make_single_block,
         open_filled,
     )
-    from critpath.model.vectors import Symbol, VectorTable, identifiers
+    from critpath.model.vectors import (
+        Symbol,
+        VectorTable,
+        benjamini_hochberg,
+        hypergeometric_tail,
+        identifiers,
+        mid_ranks,
+        student_tails,
+    )
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "alignment": ("Alignment", "LETTERS", "Loop", "label_duration"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
-    "clusters": ("ClusterPairs", "Clustering", "Outliers"),
     "comparison": ("CompareSettings", "Analysis"),
-    "detection": ("Change", "Detection", "StateTest"),
+    "judgement": ("Change", "ClusterPairs", "Clustering", "Detection", "Outliers", "StateTest"),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": ("Aligned", "Cause", "ColumnStatistics", "Context", "Finding", "Member"),
     "kinds": ("INTERFERENCE", "Kind", "RUNNING", "STATES", "State"),
@@ -105,8 +112,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         *("Block", "BlockList", "BlockStore", "Blocks", "OpenColumns", "ReplayedRecording"),
         *("Timelines", "Workers", "make_single_block", "open_filled"),
     ),
-    "statistics": ("benjamini_hochberg", "hypergeometric_tail", "mid_ranks", "student_tails"),
-    "vectors": ("Symbol", "VectorTable", "identifiers"),
+    "vectors": (
+        *("Symbol", "VectorTable", "benjamini_hochberg", "hypergeometric_tail", "identifiers"),
+        *("mid_ranks", "student_tails"),
+    ),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
 

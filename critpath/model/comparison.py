@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from critpath.model.clusters import Clustering, ClusterPairs, Outliers
-    from critpath.model.detection import Detection
     from critpath.model.findings import Aligned, Cause, Finding
+    from critpath.model.judgement import Clustering, ClusterPairs, Detection, Outliers
     from critpath.model.paths import PathSet
     from critpath.model.vectors import VectorTable
 

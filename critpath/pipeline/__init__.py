@@ -8,26 +8,88 @@ command does not reach costs it nothing at start-up.
 
 from __future__ import annotations
 
-from critpath.executions.specification import parse_specification
-from critpath.model import CompareSettings
-from critpath.pipeline.baselines import (
-    describe_baseline,
-    join_sets,
-    load_saved_paths,
-    make_sessions,
-    update,
-)
-from critpath.pipeline.calibration import calibrate
-from critpath.pipeline.comparison import compare, note_repaired_switches
-from critpath.pipeline.engines import dask_address, dask_engine
-from critpath.pipeline.extraction import (
-    ExtractSettings,
-    choose_executions,
-    thread_paths,
-    vectors,
-    window,
-)
-from critpath.pipeline.recordings import extract, extract_dataset, extract_each, extract_file
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from critpath.executions.specification import parse_specification
+    from critpath.model import CompareSettings
+    from critpath.pipeline.baselines import (
+        describe_baseline,
+        join_sets,
+        load_saved_paths,
+        make_sessions,
+        update,
+    )
+    from critpath.pipeline.calibration import calibrate
+    from critpath.pipeline.comparison import compare, note_repaired_switches
+    from critpath.pipeline.engines import dask_address, dask_engine
+    from critpath.pipeline.extraction import (
+        ExtractSettings,
+        choose_executions,
+        thread_paths,
+        vectors,
+        window,
+    )
+    from critpath.pipeline.recordings import extract, extract_dataset, extract_each, extract_file
+
+_HOMES: Final = {
+    **dict.fromkeys(("parse_specification",), "critpath.executions.specification"),
+    **dict.fromkeys(("CompareSettings",), "critpath.model"),
+    **dict.fromkeys(
+        (
+            "describe_baseline",
+            "join_sets",
+            "load_saved_paths",
+            "make_sessions",
+            "update",
+        ),
+        "critpath.pipeline.baselines",
+    ),
+    **dict.fromkeys(("calibrate",), "critpath.pipeline.calibration"),
+    **dict.fromkeys(
+        (
+            "compare",
+            "note_repaired_switches",
+        ),
+        "critpath.pipeline.comparison",
+    ),
+    **dict.fromkeys(
+        (
+            "dask_address",
+            "dask_engine",
+        ),
+        "critpath.pipeline.engines",
+    ),
+    **dict.fromkeys(
+        (
+            "ExtractSettings",
+            "choose_executions",
+            "thread_paths",
+            "vectors",
+            "window",
+        ),
+        "critpath.pipeline.extraction",
+    ),
+    **dict.fromkeys(
+        (
+            "extract",
+            "extract_dataset",
+            "extract_each",
+            "extract_file",
+        ),
+        "critpath.pipeline.recordings",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'critpath.pipeline' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "CompareSettings",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from critpath.errors import UsageError
-from critpath.text import notes, reasons
+from critpath.text import notes
+from critpath.text import notes as reasons
 from critpath.units import plural
 
 if TYPE_CHECKING:

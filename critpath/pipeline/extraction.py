@@ -22,7 +22,6 @@ from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording
 from critpath.text import notes
-from critpath.timeline.blocks import SpilledBlocks
 from critpath.timeline.clocks import align_hosts
 from critpath.timeline.missing_switches import (
     MissingSwitches,
@@ -334,6 +333,14 @@ def read_finder_events(
         return read_finder_events(opener, specifications)
 
 
+def _make_store(budget: Budget) -> BlockStore:
+    if not budget.spills:
+        return PackedBlocks()
+    from critpath.timeline.blocks import SpilledBlocks
+
+    return SpilledBlocks()
+
+
 def replay_stream(
     opener: RecordingOpener,
     assumed: Assumptions,
@@ -344,7 +351,7 @@ def replay_stream(
 ) -> ReplayedRecording:
     """Replay a recording, as often as it takes to know what has to be known before."""
     for _ in range(_MOST_PASSES):
-        blocks: BlockStore = SpilledBlocks() if budget.spills else PackedBlocks()
+        blocks = _make_store(budget)
         try:
             with closing(opener()) as source:
                 done = _replay_once(

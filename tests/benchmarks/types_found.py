@@ -18,8 +18,7 @@ import numpy as np
 from sklearn.cluster import OPTICS
 from sklearn.metrics import adjusted_rand_score
 
-from critpath.cluster.cuts import assign_noise
-from critpath.cluster.optics import cluster
+from critpath.cluster.optics import assign_noise, cluster
 from critpath.cluster.space import stabilise
 from critpath.model import I64, State, Symbol, VectorTable
 

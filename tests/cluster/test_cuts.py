@@ -8,8 +8,7 @@ from scipy.cluster.hierarchy import cophenet, fcluster, linkage
 from scipy.spatial.distance import cdist, squareform
 from sklearn.metrics import silhouette_score
 
-from critpath.cluster.cuts import assign_noise, average_linkage, silhouettes
-from critpath.cluster.optics import cluster
+from critpath.cluster.optics import assign_noise, average_linkage, cluster, silhouettes
 from critpath.errors import CritpathError
 from critpath.model import State, Symbol, VectorTable
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact
 
-from critpath.detect.paper import algorithm1
+from critpath.detect.coarse import algorithm1
 
 
 def column(*values):

@@ -29,9 +29,8 @@ from distributions import STATES, Setting, delayed, multiplied, table, with_new_
 from figures import Cell, markdown, verdict
 
 from critpath.detect import coarse, effects
-from critpath.detect.coarse import detect
+from critpath.detect.coarse import algorithm1, detect
 from critpath.detect.gate import gate
-from critpath.detect.paper import algorithm1
 from critpath.model import I64
 
 ALPHA: Final = 0.01

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import UsageError
-from critpath.executions.pattern import escape
+from critpath.executions.fields import escape
 from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.model import Kind
 

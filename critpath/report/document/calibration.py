@@ -18,7 +18,7 @@ from critpath.documents import (
     SplitKind,
 )
 from critpath.model import Calibration, Detectable, FalseAlarms, Rate
-from critpath.report.document.plain import number, plain
+from critpath.report.document.comparison import number, plain
 
 
 def calibration_document(calibration: Calibration) -> CalibrationDocument:

@@ -7,7 +7,7 @@ to the same bytes years later.  A figure that is not finite is None.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import pairwise
@@ -60,9 +60,40 @@ from critpath.model import (
     StateTest,
     VectorTable,
 )
-from critpath.report.document.plain import number, plain
 from critpath.report.palette import choose_letters
 from critpath.units import NS_PER_S
+
+# -----------------------------------------------------------------------------
+# Values as JSON can hold them.
+
+
+_ALREADY: Final = frozenset({str, int, bool, type(None)})
+
+
+def number(value: float | None) -> float | int | None:
+    """Return a figure as JSON can hold it: None where it is undefined or infinite."""
+    if value is None or not math.isfinite(value):
+        return None
+    return value if isinstance(value, int) else float(value)
+
+
+def plain(value: Any) -> Any:
+    """Return settings as JSON holds them; what JSON has no type for becomes text."""
+    if type(value) in _ALREADY:  # most are, and there may be a million
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [plain(item) for item in value]
+        return sorted(items, key=repr) if isinstance(value, set | frozenset) else items
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, int | float):
+        return number(value)
+    return value if value is None else str(value)
+
 
 # Losses are listed one by one up to here; their sums are always complete.
 _MOST_LOSSES: Final = 200
