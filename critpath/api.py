@@ -188,18 +188,7 @@ def calibrate(
 
 
 def load(file: Source) -> PathSet:
-    """Load saved paths.
-
-    Parameters
-    ----------
-    file : str or path
-        What `PathSet.save` or ``critpath extract`` wrote, file or dataset, or a baseline.
-
-    Raises
-    ------
-    UnreadableError
-        If there are no paths in it, or it is damaged.
-    """
+    """Load saved paths."""
     from critpath import pipeline, store  # noqa: PLC0415 - the stages
     from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - as above
 
@@ -337,18 +326,7 @@ class Comparison:
     @overload
     def to_html(self, path: Source) -> None: ...
     def to_html(self, path: Source | None = None) -> str | None:
-        """Render the report as one HTML page that needs no network.
-
-        Parameters
-        ----------
-        path : str or path, optional
-            Where to write it; without, the page is returned.
-
-        Raises
-        ------
-        UsageError
-            If it cannot be written there.
-        """
+        """Render the report as one HTML page that needs no network."""
         from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
 
         return _deliver(render_html(self._document), path)

@@ -77,38 +77,6 @@ def solve(
 
     Gotoh's recurrences with the gap's opening split into two halves.  A gap in one
     sequence may follow one in the other (B's columns first, then A's).
-
-    Parameters
-    ----------
-    scores : callable
-        ``scores(first, last)`` gives the scores of columns ``first:last`` of A with
-        all of B, float32 or float64 [last - first, m], C-contiguous; may be asked
-        twice for the same ones.  Whole numbers (int32) count in units of
-        ``1 / GRID``; then all gaps must be multiples of it.  Within a band it is
-        ``scores(first, last, low, high)``: row k begins with column ``low[k]`` of B
-        and ends with ``high[k]`` (counted from 1), what follows is not read.
-    gaps : Gaps
-    band : Band, optional
-        Look at these cells only.
-    max_cells : int
-        Refuse a programme with more cells.
-    trace_cells : int
-        Above this, rows of the programme are kept as check-points and the trace is
-        computed again one block at a time: the same path in twice the time, with
-        memory of the order of ``m * sqrt(n)``.
-    block_cells : int
-        Scores asked for at a time.
-
-    Returns
-    -------
-    tuple of (score, path)
-        ``path`` is uint8: 0 pairs two columns, 1 puts one of A opposite a gap, 2
-        one of B.  Among equal scores 0 is preferred to 1 to 2.
-
-    Raises
-    ------
-    UsageError
-        If the programme would have more than `max_cells` cells.
     """
     n, m = len(gaps.open_a), len(gaps.open_b)
     width = m + 1 if band is None else band.width
@@ -279,20 +247,6 @@ def certified_half_width(score: float, most_a: F64, most_b: F64, extend: float) 
     An alignment that leaves a band of half width w puts at least ``w + 1`` columns of
     either profile opposite gaps, so that it pairs at most ``min(n, m) - w - 1``; no
     column of a pair earns more than the most it can earn with any.
-
-    Parameters
-    ----------
-    score : float
-        Of an alignment that is known.
-    most_a, most_b : float64 [n], [m]
-        The most that each column can earn in a pair, not negative.
-    extend : float
-        What each column opposite a gap costs (not positive).
-
-    Returns
-    -------
-    int
-        ``min(n, m)`` at most: then the band leaves nothing out.
     """
     n, m = len(most_a), len(most_b)
     least = min(n, m)

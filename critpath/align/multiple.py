@@ -155,13 +155,7 @@ def align_core(
     loops: bool = True,
     method: str = POSTERIORS,
 ) -> Core:
-    """Align distinct, collapsed rows; see `align`.
-
-    Parameters
-    ----------
-    others : sequence of uint8 arrays
-        What will be added later (see `add`): their loops are loops here, too.
-    """
+    """Align distinct, collapsed rows; see `align`."""
     if method not in METHODS:
         raise ValueError(f"no method {method!r}: {' or '.join(METHODS)}")
     distinct = distinct_rows(sequences, alphabet)
@@ -483,13 +477,7 @@ def distinct_rows(sequences: Sequence[U8], alphabet: int) -> Distinct:
 
 
 def check_sequences(sequences: Sequence[U8], durations: Sequence[I64], alphabet: int) -> None:
-    """Check that sequences and durations agree, and that letters are within the alphabet.
-
-    Raises
-    ------
-    ValueError
-        If they do not.
-    """
+    """Check that sequences and durations agree, and that letters are within the alphabet."""
     if not 0 <= alphabet <= MOST_LETTERS:
         raise ValueError(f"an alphabet of {alphabet} letters: at most {MOST_LETTERS}")
     if [len(s) for s in sequences] != [len(d) for d in durations]:

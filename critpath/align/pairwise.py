@@ -40,26 +40,6 @@ def align_profiles(
     much; so the result is that of the whole programme.  Only above 16 million pairs of
     columns, two shorter ways come before that: a band whose best alignment keeps well
     away from its edges; and pairing first what both surely share (see `anchors`).
-
-    Parameters
-    ----------
-    a, b : Profile
-    model : Model
-    known : uint8 array, optional
-        Some alignment of the two, from whose score the band follows; else a narrow
-        one is tried first.
-    max_cells : int
-        Refuse to look at more pairs of columns.
-
-    Returns
-    -------
-    tuple of (score, path)
-        See `programme.solve`.
-
-    Raises
-    ------
-    UsageError
-        If the profiles have more than `max_cells` pairs of columns.
     """
     found, half_width = _narrow_band(a, b, model, known, max_cells)
     if found is not None:
@@ -198,16 +178,6 @@ def find_anchors(a: U8, b: U8) -> tuple[I64, I64]:
     The middles of words of 12 letters that occur exactly once in either sequence, in
     the longest chain that rises in both; none that shifts the diagonal by more than a
     tenth of the length, and at least 32 apart.
-
-    Parameters
-    ----------
-    a, b : uint8 array
-        Letters below 64.
-
-    Returns
-    -------
-    (int64 array, int64 array)
-        Strictly rising positions in `a` and in `b`.
     """
     words_a, at_a = _unique_words(a)
     words_b, at_b = _unique_words(b)

@@ -111,44 +111,6 @@ def find_posteriors(
     Durbin et al. 1998: forward and backward sums over all alignments of two sequences
     under a pair-HMM with two kinds of gaps; a gap in one sequence is not followed at
     once by one in the other.
-
-    Parameters
-    ----------
-    sequences : sequence of uint8 arrays
-        At least one, none empty.
-    ratio : float64 [letters, letters]
-        Odds of a pair of letters against chance, see `profiles.Model`.
-    gaps : GapChances
-    threshold : float
-        Smaller posteriors are left out.
-    margin : int
-        Only alignments are summed whose offset of the two sequences stays within
-        `margin` of what their lengths demand.  A path outside leaves as many letters of
-        both without a partner; so where `margin` letters or more of the shorter one have
-        no partner of posterior above 0.5, the pair is done again with four times the margin.
-        Four pairs with one sequence in common share a margin.
-    star : bool
-        Only pairs of the first sequence with each of the others.
-    most : int
-        Posteriors above the threshold at most; every pair of letters has two.
-    wide_cells : int
-        Cells at most of pairs that are done again in numbers of a wider range (long
-        double): those in which both sequences have a stretch of some 24 letters
-        with hardly a partner and such letters have a good local alignment, or a sum that
-        cannot be right.  Single precision
-        loses what falls 1e38 below the best path of a row, even if it wins in the end.
-
-    Raises
-    ------
-    TooMuchError
-        Beyond `most` or `wide_cells`, or where even the wider range is too small.
-    ValueError
-        If `ratio` lacks a letter.
-
-    Notes
-    -----
-    Memory: for each pair done 16 bytes a cell of the band (four pairs at a time); for
-    the result 8 bytes a row and 8 an entry, of which there are about one or two a row.
     """
     if max(int(s.max()) for s in sequences) >= len(ratio):
         raise ValueError(f"a letter is not below {len(ratio)}")
@@ -178,12 +140,6 @@ def make_consistent(posteriors: Posteriors, *, most: int = MOST_BETWEEN) -> Post
 
     Do et al. 2005: the mean over sequences z of the chance that both letters are aligned
     with the same letter of z.  What was below the threshold stays out.
-
-    Parameters
-    ----------
-    posteriors : Posteriors
-    most : int
-        At most so many sequences are asked, evenly spread over those there are.
     """
     p = posteriors
     asked = min(p.count, max(most, 1))
@@ -253,34 +209,6 @@ def align_consistent(
     over all pairs of letters in a column, gaps being free; then the same again for every
     row and the rest.  Pairs of rows count by how near they are, ``NEAR / (NEAR + 1 -
     expected accuracy)``: what near rows share, many distant ones do not overrule.
-
-    Parameters
-    ----------
-    sequences : list of uint8 arrays
-        Distinct, not empty, in canonical order (by length, then content).
-    model : Model
-        Its odds ratios count only; letters are below their number.
-    gaps : GapChances, optional
-    rounds : int
-        How often the posteriors are made consistent.
-    passes : int
-        How often every row is aligned anew at most.
-
-    Returns
-    -------
-    tuple of (codes, tree, notes)
-        int8 [sequences, columns], -1 for a gap; the guide tree; nothing to note.
-
-    Raises
-    ------
-    TooMuchError
-        See `find_posteriors`; says what to note.
-
-    Notes
-    -----
-    C. B. Do, M. S. P. Mahabhashyam, M. Brudno, S. Batzoglou, ProbCons: probabilistic
-    consistency-based multiple sequence alignment, Genome Research 15, 2005.
-    R. C. Edgar, MUSCLE5, Nature Communications 13, 2022.
     """
     if len(sequences) == 1:
         return sequences[0].astype(np.int8)[None, :], upgmb(np.zeros((1, 1))), ()
@@ -300,20 +228,6 @@ def add_row(codes: I8, sequence: U8, model: Model) -> I8 | None:
     """Align one more sequence with rows that keep their place relative to each other.
 
     As `align_consistent` aligns a row anew, save that no other row is asked about a pair.
-
-    Parameters
-    ----------
-    codes : int8 [sequences, columns]
-        Letters, -1 for a gap; no row empty.
-    sequence : uint8 array
-        Not empty.
-    model : Model
-
-    Returns
-    -------
-    int8 [sequences + 1, columns] or None
-        The added row last; None where that would take too long (see `reason_against` and
-        `find_posteriors`).
     """
     rows = [row[row >= 0].astype(np.uint8) for row in codes]
     if len(sequence) > LONGEST or max(len(row) for row in rows) > LONGEST:

@@ -75,13 +75,6 @@ def f81_model(
     A letter is kept with probability `pi`, else drawn anew from the background
     ``q``: ``ratio[a, b] = (1 - pi) + pi * [a = b] / q[a]``, so that agreement on a
     rare letter is worth more.
-
-    Parameters
-    ----------
-    letters : int64 [letters]
-        How often each letter occurs in all sequences.
-    pi, gap_open, gap_extend, centre : float
-        See `Model`.
     """
     background = (letters + 1) / (letters.sum() + len(letters))
     background = np.maximum(background, 1e-3)
@@ -91,23 +84,7 @@ def f81_model(
 
 
 def build_profile(rows: I8, weights: F64, model: Model) -> Profile:
-    """Summarise aligned rows.
-
-    Parameters
-    ----------
-    rows : int8 [rows, columns]
-        Letters, -1 for a gap; no column of gaps only.
-    weights : float64 [rows]
-        Positive; only their proportions count.
-    model : Model
-
-    Returns
-    -------
-    Profile
-        Gap costs are position specific as in MUSCLE 3: half is paid where a gap
-        opens, half where it closes, less the share of rows that have a gap opening
-        (closing) there anyway.  Gaps at either end pay half.
-    """
+    """Summarise aligned rows."""
     columns = rows.shape[1]
     share = np.ascontiguousarray(weights / weights.sum(), np.float64)
     frequency = np.zeros((columns, len(model.ratio)))
@@ -196,16 +173,7 @@ def drop_gap_columns(rows: I8) -> I8:
 
 
 def sum_of_pairs(rows: I8, weights: F64, model: Model, side: U8 | None = None) -> float:
-    """Return the weighted sum of pair scores, as if each pair stood alone.
-
-    Parameters
-    ----------
-    rows : int8 [rows, columns]
-    weights : float64 [rows]
-    model : Model
-    side : uint8 [rows], optional
-        Count only pairs of rows with unlike values.
-    """
+    """Return the weighted sum of pair scores, as if each pair stood alone."""
     return _dp.sum_of_pairs(
         np.ascontiguousarray(rows),
         np.ascontiguousarray(weights, np.float64),

@@ -31,23 +31,7 @@ def align_distinct(
     max_cells: int,
     refine_work: int,
 ) -> tuple[I8, Tree, tuple[str, ...]]:
-    """Run the stages on distinct, non-empty sequences in canonical order.
-
-    Parameters
-    ----------
-    sequences : sequence of uint8 arrays
-    alphabet : int
-    model : Model
-    refine, max_cells, refine_work : int
-        See `multiple.align`.
-
-    Returns
-    -------
-    codes : int8 [sequences, columns]
-        Letters, -1 for a gap.
-    tree : Tree
-    notes : tuple of str
-    """
+    """Run the stages on distinct, non-empty sequences in canonical order."""
     lengths = [len(s) for s in sequences]
     letters = np.bincount(np.concatenate(sequences), minlength=alphabet).astype(np.int64)
     k = choose_k(letters, float(np.mean(lengths)))
@@ -140,14 +124,7 @@ def _splits(tree: Tree) -> list[U8]:
 
 
 def work_of_pass(leaves: int, widths: Sequence[int]) -> int:
-    """Return about how many cells and pairs of letters one pass looks at.
-
-    Parameters
-    ----------
-    leaves : int
-    widths : sequence of int
-        Columns of every block that is refined on its own.
-    """
+    """Return about how many cells and pairs of letters one pass looks at."""
     return sum(
         (2 * leaves - 3) * (width * width + leaves * leaves // 4 * width) for width in widths
     )
@@ -176,22 +153,7 @@ def cut_at_good_columns(rows: I8) -> list[tuple[int, int]]:
 
 
 def realign_split(rows: I8, side: U8, weights: F64, model: Model) -> I8 | None:
-    """Align the two sides of a split anew.
-
-    Parameters
-    ----------
-    rows : int8 [rows, columns]
-    side : uint8 [rows]
-        0 or 1; both occur.
-    weights : float64 [rows]
-    model : Model
-
-    Returns
-    -------
-    int8 [rows, new columns] or None
-        None if the objective does not grow.  Only pairs across the split can
-        change, so only those are scored.
-    """
+    """Align the two sides of a split anew."""
     one, two = side == 0, side == 1
     present = rows >= 0
     in_one, in_two = present[one].any(axis=0), present[two].any(axis=0)
@@ -215,23 +177,7 @@ def realign_split(rows: I8, side: U8, weights: F64, model: Model) -> I8 | None:
 
 
 def refine_rows(rows: I8, tree: Tree, weights: F64, model: Model, passes: int) -> I8:
-    """Improve an alignment by tree-dependent restricted partitioning (Hirosawa et al. 1995).
-
-    Parameters
-    ----------
-    rows : int8 [leaves, columns]
-        In the order of the tree's leaves.
-    tree : Tree
-    weights : float64 [leaves]
-    model : Model
-    passes : int
-        At most so many visits of every edge; odd ones in the opposite order.
-
-    Returns
-    -------
-    int8 [leaves, columns]
-        Its weighted sum of pairs is never below that of `rows`.
-    """
+    """Improve an alignment by tree-dependent restricted partitioning (Hirosawa et al. 1995)."""
     splits = _splits(tree)
     blocks = cut_at_good_columns(rows)
     parts = []
@@ -316,11 +262,6 @@ def upgmb(distances: F64) -> Tree:
 
     The distance of a joined cluster is ``0.1 * mean + 0.9 * least`` of its parts'
     (MUSCLE's UPGMB).  Among equal distances the pair with the lowest leaves joins.
-
-    Parameters
-    ----------
-    distances : float64 [n, n]
-        Symmetric; n >= 1.
     """
     n = len(distances)
     work = distances.astype(np.float64)
@@ -357,17 +298,7 @@ def kimura_distances(identity: F64) -> F64:
 
 
 def newick(tree: Tree | None, names: Sequence[Sequence[int]], apart: Sequence[int]) -> str:
-    """Write a tree in Newick form.
-
-    Parameters
-    ----------
-    tree : Tree or None
-        None where no sequence has a letter.
-    names : sequence of sequence of int
-        The rows that each leaf stands for.
-    apart : sequence of int
-        Rows that took no part (empty ones); hung on the root at distance 0.
-    """
+    """Write a tree in Newick form."""
     if tree is None:
         return "(" + ",".join(str(row) for row in apart) + ");" if apart else ""
     text = [
@@ -395,12 +326,6 @@ def choose_k(letters: I64, mean_length: float) -> int:
 
     ``ceil(ln(10 * mean length) / H)``, H the entropy of the letters in nats,
     between 2 and 6.
-
-    Parameters
-    ----------
-    letters : int64 [letters]
-        How often each letter occurs.
-    mean_length : float
     """
     share = letters[letters > 0] / letters.sum()
     entropy = float(-(share * np.log(share)).sum())
@@ -435,22 +360,7 @@ def _shared(sequences: Sequence[U8], alphabet: int, k: int) -> I64:
 
 
 def kmer_distances(sequences: Sequence[U8], alphabet: int, k: int) -> F64:
-    """Return ``1 - share of k-mers in common`` for every pair (Edgar 2004).
-
-    Parameters
-    ----------
-    sequences : sequence of uint8 arrays
-        None empty.
-    alphabet : int
-        Letters are below it.
-    k : int
-        Lowered for a pair in which a sequence is shorter.
-
-    Returns
-    -------
-    float64 [sequences, sequences]
-        Symmetric, between 0 and 1, diagonal 0.
-    """
+    """Return ``1 - share of k-mers in common`` for every pair (Edgar 2004)."""
     lengths = np.array([len(s) for s in sequences], np.int64)
     usable = np.minimum(np.minimum.outer(lengths, lengths), k)
     distances = np.zeros(usable.shape)
@@ -472,11 +382,6 @@ def clustalw_weights(tree: Tree) -> F64:
     Every edge shares its length among the leaves below it; a leaf's weight is the
     sum of its shares on the way to the root.  A thousandth of the mean is added, so
     that none is zero; a tree without any length, or of two leaves, weighs all alike.
-
-    Returns
-    -------
-    float64 [leaves]
-        Sums to 1.
     """
     n = tree.leaves
     if n <= 2:

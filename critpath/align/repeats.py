@@ -75,25 +75,7 @@ class Collapsed:
 
 
 def find_units(rows: Sequence[U8]) -> frozenset[bytes]:
-    """Return the units of the loops in some rows.
-
-    At the leftmost position where a unit of at most 16 states is repeated 12 times
-    (and fills 24 states), the unit that accounts for most states counts, among those
-    the smallest.  Units
-    that differ in where an iteration begins are one loop; it begins as most of its
-    runs do.
-
-    A loop with a broken run, one that goes on after at most four iterations' length,
-    counts only if some row runs it 1,000 times: of a part nothing would tell which of the
-    others' it belongs to, and what broke the loop is often what is sought.  These limits
-    are where ``tests/benchmarks/msa.py`` loses nothing; with 4 iterations it loses a third
-    of some families.
-
-    Parameters
-    ----------
-    rows : sequence of uint8 arrays
-        Distinct ones, so that copies of a row decide nothing.
-    """
+    """Return the units of the loops in some rows."""
     longest: Counter[bytes] = Counter()
     units = runs_of(rows, LEAST_ITERATIONS, LEAST_STATES, longest)
     short = {loop: unit for loop, unit in units.items() if longest[loop] < LONG_ITERATIONS}
@@ -106,16 +88,7 @@ def find_units(rows: Sequence[U8]) -> frozenset[bytes]:
 def runs_of(
     rows: Sequence[U8], iterations: int, states: int, longest: Counter[bytes] | None = None
 ) -> dict[bytes, bytes]:
-    """Return the units that rows repeat: least rotation -> where most runs begin.
-
-    Parameters
-    ----------
-    rows : sequence of uint8 arrays
-    iterations, states : int
-        A run has at least so many.
-    longest : Counter, optional
-        Receives the most iterations of a run of each.
-    """
+    """Return the units that rows repeat: least rotation -> where most runs begin."""
     starts: dict[bytes, Counter[bytes]] = {}
     for row in rows:
         for run in _greedy(row, iterations):
@@ -151,14 +124,7 @@ def _broken(row: U8, known: dict[bytes, bytes]) -> set[bytes]:
 
 
 def collapse(row: U8, units: Collection[bytes]) -> Collapsed:
-    """Keep one iteration of every run of a known unit.
-
-    Parameters
-    ----------
-    row : uint8 array
-    units : collection of bytes
-        See `find_units`; none is a rotation of another.
-    """
+    """Keep one iteration of every run of a known unit."""
     runs = _greedy(row, LEAST_OF_KNOWN, {_least_rotation(u): u for u in units}) if units else []
     keep = np.ones(len(row), bool)
     for run in runs:
@@ -238,18 +204,6 @@ def find_loops(positions: I32, rows: Sequence[U8]) -> tuple[Loop, ...]:
     Runs of one unit whose columns overlap are the same loop, the parts of a broken run
     too where another row's run goes on between them.  A row runs it as often as the unit
     stands in its letters there.  Of loops that share columns the widest counts.
-
-    Parameters
-    ----------
-    positions : int32 [rows, columns]
-        Position of every letter in its row, -1 for a gap.
-    rows : sequence of uint8 arrays
-        Distinct, none empty.
-
-    Returns
-    -------
-    tuple of Loop
-        From left to right, disjoint; `iterations` of every row.
     """
     units = runs_of(rows, LOOP_ITERATIONS, LOOP_STATES)
     if not units:
@@ -308,19 +262,6 @@ def expand(codes: I8, rows: Sequence[Collapsed], of: Sequence[int]) -> I32:
     Runs of one unit whose iteration stands in the same columns are one loop; its further
     iterations get columns of their own behind these, as many as the row with most
     needs, filled from the left.
-
-    Parameters
-    ----------
-    codes : int8 [distinct collapsed rows, columns]
-        Letters, -1 for a gap.
-    rows : sequence of Collapsed
-    of : sequence of int
-        The row of `codes` that each of `rows` is aligned in.
-
-    Returns
-    -------
-    int32 [rows, columns]
-        Position of every letter in its whole row, -1 for a gap.
     """
     width = codes.shape[1]
     columns = [np.flatnonzero(codes[i] >= 0) for i in range(len(codes))]

@@ -20,23 +20,7 @@ _MOST_CLUSTERS = 20
 
 
 def best_cut(found: Density, space: F64, weight: I64, min_cluster_size: int) -> I64:
-    """Cut a reachability plot at the height with the best mean silhouette.
-
-    Parameters
-    ----------
-    found : Density
-    space : float64 [n, symbols]
-        Distinct vectors.
-    weight : int64 [n]
-        Executions with each.
-    min_cluster_size : int
-        In executions; smaller runs are noise.
-
-    Returns
-    -------
-    int64 [n]
-        Cluster of every vector, -1 for noise; all 0 if no cut has structure.
-    """
+    """Cut a reachability plot at the height with the best mean silhouette."""
     entries = found.entries
     height, ordering = found.reachability[entries], found.member[entries]
     levels = np.unique(height[np.isfinite(height)])
@@ -54,20 +38,7 @@ def best_cut(found: Density, space: F64, weight: I64, min_cluster_size: int) -> 
 
 
 def best_tree_cut(space: F64, weight: I64, min_cluster_size: int) -> tuple[I64, I64]:
-    """Cut the average linkage tree at the number of clusters with the best silhouette.
-
-    Parameters
-    ----------
-    space, weight, min_cluster_size
-        As in `best_cut`.
-
-    Returns
-    -------
-    labels : int64 [n]
-        As in `best_cut`.
-    ordering : int64 [n]
-        Leaves of the tree.
-    """
+    """Cut the average linkage tree at the number of clusters with the best silhouette."""
     from scipy.cluster.hierarchy import fcluster, leaves_list  # noqa: PLC0415 - slow
 
     tree = average_linkage(space, weight)
@@ -100,22 +71,7 @@ def _best(partitions: list[I64], space: F64, weight: I64) -> I64:
 
 
 def silhouettes(space: F64, weight: I64, partitions: Sequence[I64]) -> list[float]:
-    """Mean silhouette over executions of several partitions (Rousseeuw 1987).
-
-    Parameters
-    ----------
-    space : float64 [n, symbols]
-        Distinct vectors.
-    weight : int64 [n]
-        Executions with each.
-    partitions : sequence of int64 [n]
-        Labels 0 to K - 1, K at least 2.
-
-    Returns
-    -------
-    list of float
-        ``sklearn.metrics.silhouette_score`` over executions one by one.
-    """
+    """Mean silhouette over executions of several partitions (Rousseeuw 1987)."""
     if not partitions:
         return []
     n = len(space)
@@ -135,19 +91,7 @@ def silhouettes(space: F64, weight: I64, partitions: Sequence[I64]) -> list[floa
 
 
 def silhouette(sums: F64, sizes: F64, labels: I64) -> F64:
-    """Silhouette of points of which summed distances to every cluster are known.
-
-    Parameters
-    ----------
-    sums : float64 [n, clusters]
-    sizes : float64 [clusters]
-    labels : int64 [n]
-
-    Returns
-    -------
-    float64 [n]
-        0 for a cluster of one.
-    """
+    """Silhouette of points of which summed distances to every cluster are known."""
     rows = np.arange(len(labels))
     inside = sums[rows, labels] / np.maximum(sizes[labels] - 1, 1)
     means = sums / sizes
@@ -163,20 +107,7 @@ def relative(inside: F64, outside: F64) -> F64:
 
 
 def assign_noise(raw: I64, space: F64) -> I64:
-    """Send every noise point to the cluster of its nearest clustered point.
-
-    Parameters
-    ----------
-    raw : int64 [n]
-        Labels, -1 for noise.
-    space : float64 [n, symbols]
-        Coordinates in which "near" is measured.
-
-    Returns
-    -------
-    int64 [n]
-        Without -1; all zero if everything was noise.
-    """
+    """Send every noise point to the cluster of its nearest clustered point."""
     noise: Bool = raw < 0
     if noise.all():
         return np.zeros(len(raw), np.int64)
@@ -198,32 +129,7 @@ _MOST_VECTORS = 5000
 
 
 def average_linkage(space: F64, weight: I64) -> F64:
-    """Join the two nearest clusters until one is left (average linkage, UPGMA).
-
-    Parameters
-    ----------
-    space : float64 [n, symbols]
-        Distinct vectors, at least two.
-    weight : int64 [n]
-        Executions with each.
-
-    Returns
-    -------
-    float64 [n - 1, 4]
-        As ``scipy.cluster.hierarchy.linkage`` returns it, the last column counting
-        distinct vectors.  Distances between clusters are means over executions: the
-        tree above the joins at distance 0 of all executions one by one.
-
-    Raises
-    ------
-    CritpathError
-        If there are more than 5,000 distinct vectors.
-
-    Notes
-    -----
-    Murtagh's chain of nearest neighbours (1983), O(n^2).  scipy's own cannot start
-    from clusters of more than one member.
-    """
+    """Join the two nearest clusters until one is left (average linkage, UPGMA)."""
     from scipy.spatial.distance import cdist  # noqa: PLC0415 - takes half a second to import
 
     n = len(space)

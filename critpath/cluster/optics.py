@@ -56,45 +56,7 @@ def cluster(
     min_cluster_fraction: float = 0.05,
     resolution: float = 1.0,
 ) -> Clustering:
-    """Find the execution types of a set; no execution is left without one.
-
-    Parameters
-    ----------
-    table : VectorTable
-        Any number of executions, none included.
-    method : str
-        A key of `METHODS`: ``optics``; ``raw``, the same on plain counts (the
-        paper's literal reading); ``silcut``, the OPTICS ordering cut at the
-        reachability with the best silhouette; ``linkage``, average linkage with
-        the number of clusters of the best silhouette.
-    min_samples : int
-        OPTICS's density parameter, lowered to the number of executions.
-    xi : float
-        Relative drop of reachability that bounds a cluster, in (0, 1).
-    min_cluster_fraction : float
-        Smallest cluster as a share of the set, but never below ``min_samples``.
-    resolution : float
-        Heights of the reachability plot below this do not differ: a standard
-        deviation of a count, or one count where counts are ``raw``.  Without it, what
-        is dense beyond the noise of counting is cut into clusters.
-
-    Returns
-    -------
-    Clustering
-        Permuting the rows permutes ``labels``, ``raw_labels`` and ``weak``, and
-        changes nothing else; executions with equal counts have equal labels.
-
-    Raises
-    ------
-    ValueError
-        If the method is unknown or a parameter is out of range.
-
-    Notes
-    -----
-    Ankerst, Breunig, Kriegel, Sander: OPTICS, SIGMOD 1999.  Executions with equal
-    counts are one point with a weight (`critpath.cluster.space`), so the number of
-    distinct vectors is what costs: their square in time, not in memory.
-    """
+    """Find the execution types of a set; no execution is left without one."""
     if method not in METHODS:
         raise ValueError(f"clustering method {method!r}: choose from {', '.join(METHODS)}")
     if min_samples < 2 or not 0 < xi < 1 or not 0 <= min_cluster_fraction <= 1:
@@ -255,36 +217,7 @@ def steep_clusters(
     min_cluster_size: int,
     floor: float = 0.0,
 ) -> I64:
-    """Extract the innermost clusters of a reachability plot.
-
-    Parameters
-    ----------
-    found : Density
-        Of n distinct vectors.
-    xi : float
-        Relative change of height, in (0, 1), that makes a bar steep.
-    min_samples : int
-        Executions that are not steep which a steep area may contain in a row.
-    min_cluster_size : int
-        In executions.
-    floor : float
-        Height below which bars do not differ.
-
-    Returns
-    -------
-    int64 [n]
-        Cluster of every vector from 0, -1 for noise.
-
-    Notes
-    -----
-    Ankerst et al. 1999, section 4.3, with the correction by predecessors of Schubert
-    and Gertz (LWDA 2018) and the amendments of scikit-learn: an infinite bar at the
-    end, steepness of the falling side and criterion 4c the right way round.  With
-    weights of 1 and no floor the labels are those of ``cluster_optics_xi``.
-
-    Executions of a vector that follow each other at one height are one bar, however
-    many they are: a flat run of any length costs one step.
-    """
+    """Extract the innermost clusters of a reachability plot."""
     plot = _plot(found, floor)
     clusters = _xi(plot, xi, min_samples, min_cluster_size)
     labels = np.full(len(plot.vector), -1, np.int64)

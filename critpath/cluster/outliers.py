@@ -273,16 +273,7 @@ _CHUNK = 1 << 17  # values of one temporary array: they stay in the cache
 
 
 def in_both_scales(values: F64, normal: F64) -> F64:
-    """Put the logarithms of durations beside them, twice the columns.
-
-    Parameters
-    ----------
-    values : float64 [executions, columns]
-        Durations (ns), the total last.
-    normal : float64 [n, columns]
-        Those of the normal executions: what is added before taking logs, so that a
-        state that was never entered has one, is a share of their mean total.
-    """
+    """Put the logarithms of durations beside them, twice the columns."""
     offset = max(_OFFSET * float(normal[:, -1].mean()), 1.0)
     return np.asarray(np.concatenate([values, np.log(values + offset)], axis=1))
 
@@ -312,16 +303,7 @@ class Types:
 
 
 def describe_types(values: F64, labels: I64, types: int) -> Types:
-    """Summarise normal executions.
-
-    Parameters
-    ----------
-    values : float64 [n, 2 columns]
-        See `in_both_scales`.
-    labels : int64 [n]
-    types : int
-        How many; none of them empty.
-    """
+    """Summarise normal executions."""
     mean = np.zeros((types, values.shape[1]))
     squares = np.zeros_like(mean)
     for c in range(types):
@@ -332,23 +314,7 @@ def describe_types(values: F64, labels: I64, types: int) -> Types:
 
 
 def sample_scores(types: Types, values: F64, fitting: Bool) -> tuple[F64, F64]:
-    """Score executions that are no part of the types.
-
-    Parameters
-    ----------
-    types : Types
-    values : float64 [m, 2 columns]
-    fitting : bool [m, types]
-        Types that an execution may be explained by, one at the least.
-
-    Returns
-    -------
-    score : float64 [m]
-        Root of the sum of the squares of ``z``, in the type in which that is the least.
-    z : float64 [m, columns]
-        Geometric mean of the shrunk z of a duration and of its logarithm, in that
-        type; 0 where either is negative.
-    """
+    """Score executions that are no part of the types."""
     pooled = types.squares.sum(axis=0) / types.freedom
     spread = _spread(types.sizes[:, None], types.mean, types.squares, pooled)
     score, z = np.zeros(len(values)), np.zeros((len(values), values.shape[1] // 2))
@@ -364,20 +330,7 @@ def sample_scores(types: Types, values: F64, fitting: Bool) -> tuple[F64, F64]:
 
 
 def reference_scores(types: Types, values: F64, fitting: Bool) -> F64:
-    """Score every normal execution against the other normal ones alone.
-
-    Parameters
-    ----------
-    types : Types
-        Of ``values``.
-    values : float64 [n, 2 columns]
-    fitting : bool [n, types]
-
-    Returns
-    -------
-    float64 [n]
-        As of `sample_scores`; meaningless for an execution alone in its type.
-    """
+    """Score every normal execution against the other normal ones alone."""
     result = np.zeros(len(values))
     step = max(1, _CHUNK // max(1, types.mean.size))
     for first in range(0, len(values), step):
@@ -398,31 +351,7 @@ def bag_size(types: Types, fitting: Bool) -> int:
 def bag_scores(
     types: Types, values: F64, fitting: Bool, sample: F64, partner: I64
 ) -> Iterator[tuple[int, F64]]:
-    """Score the normal executions anew for every sample execution that joins them.
-
-    Parameters
-    ----------
-    types : Types
-        Of ``values``.
-    values : float64 [n, 2 columns]
-    fitting : bool [n, types]
-    sample : float64 [m, 2 columns]
-    partner : int64 [m]
-        Type that a sample execution joins.
-
-    Yields
-    ------
-    int
-        A sample execution; they come in no particular order.
-    float64 [with company]
-        Scores of the normal executions that are not alone in their type, each
-        against all others and the sample execution.
-
-    Notes
-    -----
-    An execution less and one more change mean and sum of squares in closed form
-    (Welford 1962): O(n) for each sample execution.
-    """
+    """Score the normal executions anew for every sample execution that joins them."""
     left = _leave_out(types, values, fitting, np.arange(len(values)))
     step = max(1, _CHUNK // max(1, left.values.size))
     for c in np.unique(partner):
@@ -518,30 +447,7 @@ _BATCH = 1 << 22  # values of a batch of assignments held at once
 
 
 def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> Bool:
-    """Test every column of one type for a shift upwards, all columns together.
-
-    Parameters
-    ----------
-    normal : float64 [n, columns]
-    sample : float64 [m, columns]
-        Durations (ns) of the executions of one type.
-    alpha : float
-        Level of the test over all columns.
-    floor : float
-        Least difference of means (ns).
-
-    Returns
-    -------
-    bool [columns]
-        All false where the sets are too small to reach ``alpha``.
-
-    Notes
-    -----
-    Westfall and Young's max-T permutation test (1993) of the group sums of ranks
-    and of ``log(1 + x / mean)``; every assignment of executions to the sets is
-    counted where there are at most 20,000, else 9,999 drawn with a seed made of
-    the data; for more than 1,000 executions fewer, 999 at the least.
-    """
+    """Test every column of one type for a shift upwards, all columns together."""
     n, m = len(normal), len(sample)
     nothing = np.zeros(normal.shape[1], np.bool_)
     if min(n, m) == 0 or _ways(n + m, m) * alpha < 1:
@@ -620,20 +526,7 @@ _ROUNDING = 1e-9
 
 
 def conformal(null: F64, score: F64) -> F64:
-    """Give every score its p-value among null scores, with a Pareto tail beyond them.
-
-    Parameters
-    ----------
-    null : float64 [n]
-        Scores of executions known to be normal; may be empty.
-    score : float64 [m]
-
-    Returns
-    -------
-    float64 [m]
-        ``(1 + #{null >= score}) / (1 + n)``; where no null score reaches it, the
-        smaller of that and the fitted tail (twenty null scores at the least).
-    """
+    """Give every score its p-value among null scores, with a Pareto tail beyond them."""
     ordered = np.sort(null)
     n = len(ordered)
     # Equal executions must tie, whichever formula their score came from.

@@ -27,37 +27,7 @@ def pair(
     *,
     home: NormalSpace | None = None,
 ) -> ClusterPairs:
-    """Pair every sample cluster with the normal cluster it fits best (Algorithm 2).
-
-    Parameters
-    ----------
-    normal, sample : VectorTable
-        Over the same symbols; at least one normal execution.
-    normal_clusters, sample_clusters : Clustering
-        Of these executions.
-    home : NormalSpace, optional
-        `normal_space` of the normal executions, where the caller has it.
-
-    Returns
-    -------
-    ClusterPairs
-        ``score`` equals ``sklearn.metrics.silhouette_score`` over the normal
-        executions and the sample cluster, labelled as if merged.
-
-    Raises
-    ------
-    ValueError
-        If the tables have different symbols or there is no normal execution.
-
-    Notes
-    -----
-    The paper's Algorithm 2 starts from a best score of 0, so a sample cluster
-    whose every score is negative would find no partner; here it gets the best
-    one and is marked ``weak``.  ``novel`` is ours: the mean distance to the
-    partner exceeds what the normal types' own members show among themselves (99 %
-    quantile, of the partner itself and of all types relative to their spread; and
-    one standard deviation of a Poisson count at the least).
-    """
+    """Pair every sample cluster with the normal cluster it fits best (Algorithm 2)."""
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
     if len(normal) == 0:
@@ -92,22 +62,7 @@ def novel_limits(home: NormalSpace) -> F64:
 
 
 def plausible(distance: F64, limits: F64, partner: I64) -> Bool:
-    """Tell which normal types an execution's counts would fit.
-
-    Parameters
-    ----------
-    distance : float64 [n, clusters]
-        Mean distance to the members of each.
-    limits : float64 [clusters]
-        See `novel_limits`.
-    partner : int64 [n]
-        The type it is paired with: always plausible.
-
-    Returns
-    -------
-    bool [n, clusters]
-        Within one and a half times the limit, or not much farther than the partner.
-    """
+    """Tell which normal types an execution's counts would fit."""
     rows = np.arange(len(distance))
     near = distance <= _NOT_MUCH * distance[rows, partner][:, None]
     return np.asarray(near | (distance <= _WIDE * limits), dtype=np.bool_)
@@ -163,31 +118,7 @@ class _Nearest:
 
 
 def merged_scores(home: NormalSpace, points: F64, weight: I64, cluster: I64) -> Scores:
-    """Silhouettes of the merged labelling for every normal cluster as the partner.
-
-    Parameters
-    ----------
-    home : NormalSpace
-    points : float64 [points, symbols]
-        Stabilised counts of the clusters' members.
-    weight : int64 [points]
-        Executions with these counts.
-    cluster : int64 [points]
-        From 0, ascending, none without a point.
-
-    Returns
-    -------
-    Scores
-
-    Notes
-    -----
-    Incremental form of Rousseeuw's silhouette (1987): merging a cluster into a normal
-    one changes only that one's column of distances.  O(p (P + q)) distances for p
-    points in clusters of at most q and P normal points, each computed once; then
-    O(c P K) silhouettes for c clusters and K normal ones at the most.  Most of these a
-    merge leaves as they are where c is large, as clusters are then small, and whole
-    blocks of them are passed over.  Memory: O((p + P + c) K).
-    """
+    """Silhouettes of the merged labelling for every normal cluster as the partner."""
     count = int(cluster[-1]) + 1 if len(cluster) else 0
     size = len(home.sizes)
     mine = Points(
@@ -215,13 +146,7 @@ def merged_scores(home: NormalSpace, points: F64, weight: I64, cluster: I64) -> 
 
 
 def _merge_each(home: NormalSpace, mine: Points) -> tuple[F64, F64]:
-    """Sum distances to the normal clusters, and the normal executions' silhouettes.
-
-    Returns
-    -------
-    sums : float64 [points, normal clusters]
-    silhouettes : float64 [clusters, normal clusters]
-    """
+    """Sum distances to the normal clusters, and the normal executions' silhouettes."""
     n, size = home.point_sums.shape
     means = home.point_sums / home.sizes
     means[np.arange(n), home.point_labels] = np.inf

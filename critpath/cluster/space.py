@@ -36,17 +36,7 @@ class Distinct:
 
 
 def distinct(rows: F64 | I64) -> Distinct:
-    """Find the distinct rows of a table, in ascending order, first column first.
-
-    Parameters
-    ----------
-    rows : float64 or int64 [n, columns]
-
-    Returns
-    -------
-    Distinct
-        As ``numpy.unique`` would say, in a fraction of its time.
-    """
+    """Find the distinct rows of a table, in ascending order, first column first."""
     n = len(rows)
     order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(n)
     ordered = rows[order]
@@ -60,36 +50,12 @@ def distinct(rows: F64 | I64) -> Distinct:
 
 
 def stabilise(counts: I64) -> F64:
-    """Give Poisson-like counts a variance near one, whatever their mean.
-
-    Parameters
-    ----------
-    counts : int64 [n, symbols]
-        Segments of each symbol.
-
-    Returns
-    -------
-    float64 [n, symbols]
-        ``2 * sqrt(x + 3/8)`` (Anscombe 1948).  A distance of 1 along an axis is
-        one standard deviation of a count that varies as Poisson counts do.
-    """
+    """Give Poisson-like counts a variance near one, whatever their mean."""
     return 2.0 * np.sqrt(counts.astype(np.float64) + 0.375)
 
 
 def squared_distances(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:
-    """Squared distances of all left to all right points, a few rows of them at a time.
-
-    Parameters
-    ----------
-    left, right : float64 [n, symbols], float64 [m, symbols]
-
-    Yields
-    ------
-    slice
-        Rows of ``left``.
-    float64 [rows, m]
-        To be used up before the next are asked for: the array is the same.
-    """
+    """Squared distances of all left to all right points, a few rows of them at a time."""
     points, columns = np.ascontiguousarray(left), np.ascontiguousarray(right.T)
     step = min(max(1, _CHUNK // max(1, len(right))), len(left))
     result = np.empty((step, len(right)))
@@ -101,14 +67,7 @@ def squared_distances(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:
 
 
 def canonical_order(table: VectorTable) -> I64:
-    """Order executions by their vectors, so that their order of arrival cannot matter.
-
-    Returns
-    -------
-    int64 [n]
-        Positions, by counts (first symbol first), then by durations.  Executions
-        that tie are identical in both.
-    """
+    """Order executions by their vectors, so that their order of arrival cannot matter."""
     keys = (*table.durations.T[::-1], *table.structure.T[::-1])
     if not keys:
         return np.arange(len(table), dtype=np.int64)
@@ -116,23 +75,7 @@ def canonical_order(table: VectorTable) -> I64:
 
 
 def renumber(labels: I64, order: I64, weight: I64 | None = None) -> I64:
-    """Rank clusters by size, largest first, then by their first member.
-
-    Parameters
-    ----------
-    labels : int64 [n]
-        Any labels >= 0.
-    order : int64 [n]
-        Canonical order; "first" means first in it.
-    weight : int64 [n], optional
-        Executions that each label stands for, one where not given.
-
-    Returns
-    -------
-    int64 [clusters]
-        The old labels in their new order: ``new = argsort(result)[old]`` if the
-        old labels were 0 to K - 1.
-    """
+    """Rank clusters by size, largest first, then by their first member."""
     values, first, which = np.unique(labels[order], return_index=True, return_inverse=True)
     size = np.bincount(which.reshape(-1), None if weight is None else weight[order])
     return np.asarray(values[np.lexsort((first, -size))], dtype=np.int64)
@@ -216,34 +159,13 @@ class NormalSpace:
     point_sums: F64
 
     def sums_of(self, counts: I64) -> F64:
-        """Sum the distances of executions to the members of every normal cluster.
-
-        Parameters
-        ----------
-        counts : int64 [m, symbols]
-            Executions with equal counts cost as much as one.
-
-        Returns
-        -------
-        float64 [m, clusters]
-        """
+        """Sum the distances of executions to the members of every normal cluster."""
         once = distinct(counts)
         return self.points.sums_from(stabilise(counts[once.row]))[once.member]
 
 
 def normal_space(normal: VectorTable, clusters: Clustering) -> NormalSpace:
-    """Compute what every pairing needs of the normal set, once.
-
-    Parameters
-    ----------
-    normal : VectorTable
-    clusters : Clustering
-        Of the same executions; labels from 0, none without an execution.
-
-    Notes
-    -----
-    Every distance of two distinct vectors once: O(P^2) time for P points, O(P) memory.
-    """
+    """Compute what every pairing needs of the normal set, once."""
     labels = clusters.labels
     once = distinct(np.column_stack([labels, normal.structure]))
     point_labels = labels[once.row]
@@ -304,57 +226,14 @@ class Density:
 
 
 def core_distances(space: F64, weight: I64, min_samples: int) -> F64:
-    """Distance at which the summed weight, a vector's own included, reaches min_samples.
-
-    Parameters
-    ----------
-    space : float64 [n, symbols]
-        Distinct vectors.
-    weight : int64 [n]
-        Executions with each, at least 1.
-    min_samples : int
-        At most the sum of the weights.
-
-    Returns
-    -------
-    float64 [n]
-        0 for a vector that ``min_samples`` executions have.
-    """
+    """Distance at which the summed weight, a vector's own included, reaches min_samples."""
     core = np.empty(len(space))
     fill_core_distances(_columns(space), weight.astype(np.int64), min_samples, core)
     return core
 
 
 def density(space: F64, weight: I64, min_samples: int, rows: I64 | None = None) -> Density:
-    """Order executions so that dense regions are runs of low reachability (OPTICS).
-
-    Parameters
-    ----------
-    space : float64 [n, symbols]
-        Distinct vectors.
-    weight : int64 [n]
-        Executions with each, at least 1.
-    min_samples : int
-        At least 2, at most the sum of the weights.
-    rows : int64 [executions], optional
-        The executions of the first vector, ascending, then those of the second, and so
-        on; of equal reachabilities the lowest number goes first.  In the order of the
-        vectors where not given.
-
-    Returns
-    -------
-    Density
-        What scikit-learn's OPTICS computes of the executions one by one, without a limit
-        on distances, ties included (up to 15 columns: beyond, scikit-learn computes core
-        distances by a matrix product, to fewer digits).
-
-    Notes
-    -----
-    Ankerst, Breunig, Kriegel, Sander: OPTICS, SIGMOD 1999.  Equal executions share their
-    reachability until they are visited, and only the first of them can be a shorter way
-    to others.  So every distinct vector looks at all others once: O(n^2) time, and O(n)
-    memory, as distances are computed when they are needed.
-    """
+    """Order executions so that dense regions are runs of low reachability (OPTICS)."""
     begin = np.concatenate([[0], np.cumsum(weight)]).astype(np.int64)
     total = int(begin[-1])
     rows = np.arange(total, dtype=np.int64) if rows is None else np.ascontiguousarray(rows)

@@ -178,30 +178,7 @@ def cluster_sample(
     min_cluster_fraction: float = 0.05,
     home: NormalSpace | None = None,
 ) -> Clustering:
-    """Find the execution types of a sample set, with the normal types as a guide.
-
-    Parameters
-    ----------
-    sample, normal : VectorTable
-        Over the same symbols.
-    normal_clusters : Clustering
-        Of the normal executions.
-    method, min_samples, xi, min_cluster_fraction
-        As in `critpath.cluster.optics.cluster`.
-    home : NormalSpace, optional
-        `normal_space` of the normal executions, where the caller has it.
-
-    Returns
-    -------
-    Clustering
-        ``weak`` marks noise, each of it (executions with equal counts together) a
-        cluster of its own, for Algorithm 2 to pair.
-
-    Raises
-    ------
-    ValueError
-        If the tables have different symbols, or as `cluster`.
-    """
+    """Find the execution types of a sample set, with the normal types as a guide."""
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
     found = cluster(

@@ -111,7 +111,7 @@ def _is_saved(source: str) -> bool:
 def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
     """Return the executions of every source, those that are wanted."""
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exports.exported import executions_aligned  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.exported import read_aligned_executions  # noqa: PLC0415 - start-up time
 
     wanted = arguments.id or []
     sets = []
@@ -119,7 +119,7 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
         for source in arguments.sources:
             if _is_saved(source):
                 document = load_comparison(source)
-                sets.append(executions_aligned(document, source, wanted))
+                sets.append(read_aligned_executions(document, source, wanted))
                 if not wanted:
                     _say_left_out(document, sets[-1], source, quiet=settings["quiet"])
                 continue

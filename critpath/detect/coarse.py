@@ -277,28 +277,7 @@ _MOST = 500  # executions of a type a side, for the ratio of all pairs
 def ordinal_effects(
     normal: I64, sample: I64, normal_stratum: I64, sample_stratum: I64
 ) -> tuple[F64, F64]:
-    """Compute Cliff's delta and the typical ratio of every column.
-
-    Parameters
-    ----------
-    normal : int64 [n, columns]
-    sample : int64 [m, columns]
-        Durations (ns).
-    normal_stratum, sample_stratum : int64
-        Execution types; executions are compared within theirs, types weighted as in the
-        sample.
-
-    Returns
-    -------
-    delta : float64 [columns]
-        Share of the pairs in which the sample's is the longer, less the share in which
-        the normal one's is (Cliff 1993): -1 to 1; 0 where no type is in both sets.
-    ratio : float64 [columns]
-        Hodges and Lehmann's (1963) estimate on logarithms: the median of sample over
-        normal duration over all pairs; NaN where half of a type's durations are 0.
-        Of types with more than 500 executions a side as many are taken, evenly over
-        their order.
-    """
+    """Compute Cliff's delta and the typical ratio of every column."""
     columns = normal.shape[1]
     delta, log, weight = np.zeros(columns), np.zeros(columns), 0.0
     for s in np.unique(sample_stratum):
@@ -341,19 +320,7 @@ _PERMUTATIONS = 9_999
 
 
 def mix_shift(normal_type: I64, sample_type: I64) -> float:
-    """Test whether both sets have the same shares of types.
-
-    Parameters
-    ----------
-    normal_type, sample_type : int64
-        Type of every execution, from 0.
-
-    Returns
-    -------
-    float
-        Permutation p of Pearson's chi-square (9,999 assignments, seeded by the
-        counts); 1 if a set is empty or there is one type.
-    """
+    """Test whether both sets have the same shares of types."""
     types = int(max(normal_type.max(initial=-1), sample_type.max(initial=-1))) + 1
     normal = np.bincount(normal_type, minlength=types)
     sample = np.bincount(sample_type, minlength=types)

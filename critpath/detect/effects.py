@@ -58,27 +58,7 @@ def effects(
     *,
     replicates: int | None = None,
 ) -> Effects:
-    """Compute mix-adjusted effects and their bootstrap intervals.
-
-    Parameters
-    ----------
-    normal : int64 [n, columns]
-    sample : int64 [m, columns]
-        Durations (ns); at least one row each.
-    normal_stratum, sample_stratum : int64
-        Execution types, from 0.
-    random_seed : int
-        Of the data; see `critpath.detect.gate.seed`.
-    replicates : int, optional
-        Of the bootstrap; 1 where its intervals are not looked at.
-
-    Notes
-    -----
-    Percentile bootstrap (Efron 1979), 999 replicates (fewer, but 199 at the least, for
-    sets of more than 50,000 executions): sample executions are resampled as one set,
-    normal ones within their type.  Fewer than five sample executions have the normal
-    ones' spread: 1.96 standard errors to either side.
-    """
+    """Compute mix-adjusted effects and their bootstrap intervals."""
     strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
     m, columns = sample.shape
     mean = np.tile(normal.mean(axis=0), (strata, 1))
@@ -125,24 +105,7 @@ def effects(
 def standard_errors(
     normal: I64, sample: I64, normal_stratum: I64, sample_stratum: I64
 ) -> tuple[F64, F64]:
-    """Compute the standard errors of the mean differences.
-
-    Parameters
-    ----------
-    normal, sample, normal_stratum, sample_stratum
-        As `effects`.
-
-    Returns
-    -------
-    over_all : float64 [columns]
-    by_type : float64 [strata, columns]
-        Of types that both sets have; 0 for the others.
-
-    Notes
-    -----
-    Variances are of a type's own executions where these are five or more, else of the
-    normal executions of all types about their means; a sample's is at least those.
-    """
+    """Compute the standard errors of the mean differences."""
     strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
     residual = normal.astype(np.float64)
     for s in np.unique(normal_stratum):
@@ -193,26 +156,7 @@ def _resampled_means(rng: np.random.Generator, rows: F64, replicates: int) -> F6
 def detectable_shift(
     normal_total: I64, normal_stratum: I64, sample_stratum: I64, critical: float, floor: float
 ) -> float:
-    """Smallest shift of the mean total that these sets would show four times in five.
-
-    Parameters
-    ----------
-    normal_total : int64 [n]
-        Durations of the normal executions (ns).
-    normal_stratum, sample_stratum : int64
-        Execution types.
-    critical : float
-        Standardised sum that the gate asks for.
-    floor : float
-        Effect floor (ns); nothing smaller is reported.
-
-    Returns
-    -------
-    float
-        Nanoseconds: ``(critical + 0.84)`` standard errors of the difference of
-        means, from the spread of the normal set alone; at least ``floor`` and 0.84 of
-        them, since a shift as large as the floor is seen below it half of the time.
-    """
+    """Smallest shift of the mean total that these sets would show four times in five."""
     m = len(sample_stratum)
     values = normal_total.astype(np.float64)
     residual = values.copy()
@@ -251,15 +195,7 @@ class Flags:
 
 
 def large(effect: F64, error: F64, floor: F64 | float) -> Bool:
-    """Tell which effects reach the floor, and are surely above nothing.
-
-    Parameters
-    ----------
-    effect, error : float64
-        Differences of means and their standard errors (ns).
-    floor : float64 or float
-        ns.
-    """
+    """Tell which effects reach the floor, and are surely above nothing."""
     return np.asarray(
         (effect > 0) & (effect >= floor) & (effect >= SURE * error), dtype=np.bool_
     )  # fmt: skip
@@ -359,33 +295,7 @@ def two_families(
     permutations: int,
     sessions: tuple[I64, I64] | None = None,
 ) -> Families:
-    """Test the whole executions and every state of them, at one level together.
-
-    Parameters
-    ----------
-    normal, sample : int64 [n, symbols + 1], int64 [m, symbols + 1]
-        Durations (ns); the last column is the total.
-    judged : (VectorTable, VectorTable)
-        The sets as the unusualness of single executions is measured on.
-    strata : (int64 [n], int64 [m])
-        Execution types.
-    alpha, permutations, sessions
-        As `critpath.detect.gate.gate`.
-
-    Notes
-    -----
-    A fault that is plain in one state can drown in the noise of the total; a fault in
-    few executions moves neither much, but the score of `critpath.detect.effects`.  In
-    one family with twenty-six states that score would pay for all of them, so two
-    families share the level as in Wiens's fallback procedure (2003): the whole is
-    tested at half of ``alpha``, the states at the other half, or at all of it if the
-    whole was rejected.  Each is a max-T permutation test, exact where executions are
-    exchangeable within their types, so if nothing differs the probability of any alarm
-    is at most ``alpha``.  Where something does, the whole's other members may err at
-    ``alpha / 2`` besides: a state or type is named wrongly with at most 1.5 ``alpha``.
-    Types that are found in each set by itself, without labels, are exchangeable only
-    as far as that finds the same ones; ``critpath calibrate`` measures what is left.
-    """
+    """Test the whole executions and every state of them, at one level together."""
     scores = unusual(*judged, *strata)
     whole = gate(
         np.column_stack([normal[:, -1], scores[0]]),
@@ -433,29 +343,7 @@ _SCALE = 1_000_000  # the score is kept in integers, like the durations it stand
 def unusual(
     normal: VectorTable, sample: VectorTable, normal_type: I64, sample_type: I64
 ) -> tuple[I64, I64]:
-    """Score every execution against all others of its type, whichever set they are in.
-
-    A fault adds time in some state, and no single state's test knows in which.  Per
-    state, and for the total, an execution has two robust z: of its duration and of
-    the logarithm of it.  Their product is large only where the excess is large both
-    absolutely and relative to what is usual; the score is the root of the sum.
-
-    Medians and deviations are of normal and sample executions together: both sets
-    are treated alike, so that under exchangeability the permutation test is exact,
-    and a fault in less than half of them does not move its own yardstick.
-
-    Parameters
-    ----------
-    normal, sample : VectorTable
-        Over the same symbols.
-    normal_type, sample_type : int64
-        Type of every execution, from 0.
-
-    Returns
-    -------
-    (int64 [normal], int64 [sample])
-        Scores in millionths.
-    """
+    """Score every execution against all others of its type, whichever set they are in."""
     table = np.concatenate(
         [
             np.column_stack([normal.durations, normal.total]),

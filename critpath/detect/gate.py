@@ -82,37 +82,7 @@ def gate(
     permutations: int,
     sessions: tuple[I64, I64] | None = None,
 ) -> GateTest:
-    """Test every column for a shift upwards of the sample.
-
-    Parameters
-    ----------
-    normal : int64 [n, columns]
-    sample : int64 [m, columns]
-        Durations (ns).
-    normal_stratum, sample_stratum : int64
-        Execution types, from 0; labels change places only within a type, so a
-        different mix of types is no shift.
-    alpha : float
-        For ``critical``.
-    permutations : int
-        Random assignments, where there are more than 20,000 in all; fewer, but 1,999
-        at the least, for sets of more than 20,000 executions.
-    sessions : tuple of int64 arrays, optional
-        Session of every normal and sample execution: whole sessions change
-        places (then without regard to types; values are still relative to theirs).
-
-    Notes
-    -----
-    Per column three scores of the pooled values of a stratum: rank, ``log(1 + x /
-    mean)`` and "above the 90 % quantile"; each centred and scaled there.  The
-    statistic is their sum over the sample, over its standard deviation under
-    permutation; with several strata it is enlarged where its upper tail is heavier than
-    a normal one, so that small strata do not hide the others.
-    Westfall and Young 1993, single step: the family-wise error is exact where
-    executions are exchangeable.  Each stratum is in the family by itself as well
-    as their sum: a slow-down of one type in seven would drown in the noise of the
-    others.
-    """
+    """Test every column for a shift upwards of the sample."""
     # One order for any order of arrival: the same assignments, so the same p-values.
     ours = np.lexsort((*normal.T[::-1], normal_stratum))
     theirs = np.lexsort((*sample.T[::-1], sample_stratum))
@@ -191,21 +161,7 @@ def family_of(
     sessions: tuple[I64, I64] | None,
     alpha: float,
 ) -> Family:
-    """Score the columns in every stratum, and say what their sums are divided by.
-
-    Parameters
-    ----------
-    values : int64 [n, columns]
-        The sample's executions first.
-    members : list of int64
-        Rows of every stratum.
-    chosen : list of int
-        How many of these are the sample's.
-    sessions : tuple of int64 arrays or None
-        As `gate`.
-    alpha : float
-        Level: what cannot reach it by itself is not tested by itself.
-    """
+    """Score the columns in every stratum, and say what their sums are divided by."""
     strata = range(len(members))
     tested = [
         s
@@ -308,18 +264,7 @@ _SPARSE = 16  # one pick in so many: adding them up is faster than a matrix prod
 
 
 def ways(counts: Sequence[tuple[int, int]]) -> float:
-    """Count the assignments of executions to the two sets, within strata.
-
-    Parameters
-    ----------
-    counts : sequence of (int, int)
-        Normal and sample executions of every stratum.
-
-    Returns
-    -------
-    float
-        Infinite where it is beyond a float.
-    """
+    """Count the assignments of executions to the two sets, within strata."""
     # Through the logarithm: the exact number has thousands of digits for large sets.
     log = sum(math.lgamma(n + m + 1) - math.lgamma(n + 1) - math.lgamma(m + 1) for n, m in counts)
     if log > _MANY:
@@ -378,20 +323,7 @@ class Assignments:
     def sums(
         self, picked: list[Picked], scores: Sequence[F64], totals: Sequence[F64] | None = None
     ) -> list[F64]:
-        """Add up, per stratum, the scores of the units in the sample.
-
-        Parameters
-        ----------
-        picked : list of int64 [assignments, smaller] or bool [assignments, units]
-            The smaller side of every stratum.
-        scores : sequence of float64 [units, columns]
-        totals : sequence of float64 [columns], optional
-            Sums over all units, where many batches are asked for.
-
-        Returns
-        -------
-        list of float64 [assignments, columns]
-        """
+        """Add up, per stratum, the scores of the units in the sample."""
         if totals is None:
             totals = [each.sum(axis=0) for each in scores]
         sides = zip(picked, scores, totals, self.sizes, self.chosen, strict=True)
@@ -423,20 +355,7 @@ def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
 
 
 def smallest(keys: npt.NDArray[np.float32], k: int) -> Bool:
-    """Mark the ``k`` smallest of every row, the first ones of equals.
-
-    Parameters
-    ----------
-    keys : float32 [rows, n]
-        None negative, infinite or NaN.
-    k : int
-        From 1 to n.
-
-    Raises
-    ------
-    ValueError
-        If any is, or there are not as many.
-    """
+    """Mark the ``k`` smallest of every row, the first ones of equals."""
     marked = np.empty(keys.shape, np.uint8)
     mark(keys, k, marked)
     return marked.view(np.bool_)
@@ -487,16 +406,7 @@ class SessionSpread:
 
 
 def session_spread(total: I64, stratum: I64, session: I64) -> SessionSpread:
-    """Measure what sessions of one program differ by.
-
-    Parameters
-    ----------
-    total : int64 [n]
-        Durations of normal executions (ns).
-    stratum : int64 [n]
-        Execution types: another mix of types is no difference between sessions.
-    session : int64 [n]
-    """
+    """Measure what sessions of one program differ by."""
     names = np.unique(session)
     residual = total.astype(np.float64)
     for s in np.unique(stratum):
@@ -510,20 +420,7 @@ def session_spread(total: I64, stratum: I64, session: I64) -> SessionSpread:
 
 
 def floor_share(floor: float, total: I64, stratum: I64, session: I64 | None) -> float:
-    """Raise the effect floor to what the normal sessions differ by among themselves.
-
-    Parameters
-    ----------
-    floor : float
-        Share of the normal mean duration.
-    total, stratum, session
-        As `session_spread`; ``session`` None if unknown.
-
-    Returns
-    -------
-    float
-        ``max(floor, 3 sd of the session means / mean)``.
-    """
+    """Raise the effect floor to what the normal sessions differ by among themselves."""
     if session is None:
         return floor
     return max(floor, SIGMAS * session_spread(total, stratum, session).share)
@@ -532,21 +429,7 @@ def floor_share(floor: float, total: I64, stratum: I64, session: I64 | None) -> 
 def permutable(
     normal: I64 | None, sample: I64 | None, level: float
 ) -> tuple[tuple[I64, I64] | None, str]:
-    """Return the sessions if whole ones can be permuted, else why not.
-
-    Parameters
-    ----------
-    normal, sample : int64 or None
-        Session of every execution.
-    level : float
-        Least p-value that the permutations must be able to give.
-
-    Returns
-    -------
-    sessions : (int64, int64) or None
-    why_not : str
-        "" if there is nothing to say: one of the sets is a single session.
-    """
+    """Return the sessions if whole ones can be permuted, else why not."""
     if normal is None or sample is None:
         return None, ""
     ours, theirs = len(np.unique(normal)), len(np.unique(sample))

@@ -50,40 +50,7 @@ def algorithm1(
     alpha: float = 0.01,
     names: tuple[str, ...] = (),
 ) -> Algorithm1:
-    """Compare the columns of two sets of executions by the paper's two rules.
-
-    Parameters
-    ----------
-    normal : int64 [n, columns]
-    sample : int64 [m, columns]
-        Durations (ns); at least one row each.
-    t1 : float
-        Average rule: fires if the sample mean exceeds mean + t1 * std.
-    t2 : float or None
-        Probability rule: fires if the share of sample executions above the
-        reference exceeds t2 times that of the normal ones.  None decides by
-        Fisher's exact test at ``alpha`` over the number of columns.
-    y_reference : str
-        What counts as "above" in the sample: ``a1``, the normal mean (the paper's
-        text), or ``a2``, the sample's own mean (its pseudo-code; location-free,
-        so it measures skew and not slowness).
-    alpha : float
-        Level of Fisher's test over all columns.
-    names : tuple of str
-        Of the columns, for the notes.
-
-    Raises
-    ------
-    ValueError
-        If ``y_reference`` is unknown, a factor is not positive or a set is empty.
-
-    Notes
-    -----
-    Janecek, Ezzati-Jivan, Hamou-Lhadj, ICPC 2022, Algorithm 1.  "Above the mean"
-    is decided in integers: with a rounded mean, equal values can all be above
-    it.  Where no normal execution is above its mean (all are equal, or the state
-    was never seen) any sample execution above it fires: ``new_state``.
-    """
+    """Compare the columns of two sets of executions by the paper's two rules."""
     if y_reference not in Y_REFERENCES:
         raise ValueError(f"y_reference {y_reference!r}: choose from {', '.join(Y_REFERENCES)}")
     if t1 < 0 or (t2 is not None and t2 <= 0):
@@ -142,23 +109,7 @@ _WORK = 1 << 26  # values looked at in all
 def false_alarms(
     normal: I64, sample: I64, rule: Callable[[I64, I64], Algorithm1], random_seed: int
 ) -> float:
-    """Share of random splits of all executions in which Algorithm 1 fires for a state.
-
-    Parameters
-    ----------
-    normal, sample : int64 [n, columns], int64 [m, columns]
-        Durations (ns); the last column, the total, is not among the paper's states.
-    rule : callable
-        Algorithm 1 with its settings.
-    random_seed : int
-        Of the data.
-
-    Notes
-    -----
-    Executions of both sets change places at random, so no difference between the sets
-    is left.  Where the sample really is slower, its executions make the pool more
-    variable than the normal set is: the figure is then of that pool.
-    """
+    """Share of random splits of all executions in which Algorithm 1 fires for a state."""
     pool = np.concatenate([normal, sample])
     # The order of executions must not matter.
     pool = pool[np.lexsort(pool.T[::-1])]

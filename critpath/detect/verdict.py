@@ -127,24 +127,7 @@ def _doubts(
 
 
 def symbol_level(symbol: Symbol | None, levels: Levels) -> str:
-    """Return the level of a symbol, or of the total.
-
-    Parameters
-    ----------
-    symbol : Symbol or None
-        None for the total.
-    levels : sequence of (str, str)
-        Patterns and levels.  A pattern without ``@`` is a state in every thread, one
-        with ``@`` is matched against the symbol's name, and ``STATE@`` is the state in
-        the execution's own thread.
-
-    Returns
-    -------
-    str
-        That of the most specific pattern: with ``@`` before without, without wildcards
-        before with, more letters before fewer, the later before the earlier; ``error``
-        if none fits.
-    """
+    """Return the level of a symbol, or of the total."""
     fitting = [
         (_specificity(pattern), place, level)
         for place, (pattern, level) in enumerate(levels)

@@ -24,24 +24,6 @@ def find_by_events(
     and the host, and may be in different threads: the subject is then the thread of the
     *end*, because the critical path is walked backward from there; where that thread is
     unknown, the thread of the begin.
-
-    Parameters
-    ----------
-    events : Events
-    begin, end : EventPattern
-    key : str
-        Field that pairs them and gives the execution's id; "" for the thread.
-    label : str
-        Field whose value becomes the label (of the begin, else of the end).
-
-    Returns
-    -------
-    Executions
-
-    Raises
-    ------
-    UsageError
-        If events of that name exist without such a field.
     """
     begins, ends = find_occurrences(events, begin), find_occurrences(events, end)
     if key:
@@ -205,13 +187,6 @@ def pair_events(
     A group that begins again before its end drops the earlier begin: its end was lost or
     never emitted, and pairing it with a later end would invent a long execution.  An event
     that is both ends the old execution first.
-
-    Parameters
-    ----------
-    begin_rows, end_rows : int64 [begins], int64 [ends]
-        Positions in the events.
-    begin_groups, end_groups : sequence of hashable or None
-        What must be equal; None where it is unknown.
     """
     rows = np.concatenate([end_rows, begin_rows])
     order = np.argsort(rows, kind="stable")  # stable: ends before begins of the same event
@@ -247,27 +222,7 @@ def build_executions(
     forward: bool = False,
     names: Sequence[str] | None = None,
 ) -> Executions:
-    """Make executions of paired rows, counting those that cannot have a path.
-
-    Parameters
-    ----------
-    events : Events
-    scheduling : Scheduling
-    rows : (int64 [n], int64 [n])
-        Positions of the begins and the ends.
-    owners : Owners
-        The subject of every execution.
-    ids : sequence of str or None
-        None for ``TID@BEGIN``.
-    labels : sequence of str
-    incomplete : int
-        Number already left out.
-    notes : tuple of str
-    forward : bool
-        Take thread names from the first switch after the begin, not the last before.
-    names : sequence of str, optional
-        Thread names to fall back on where ``sched_switch`` never shows the thread.
-    """
+    """Make executions of paired rows, counting those that cannot have a path."""
     begin, end = (events.timestamp[r] for r in rows)
     known = owners.tid != UNKNOWN
     lasting = end > begin

@@ -93,13 +93,7 @@ def has_field(events: Events, name: str, field: str) -> bool:
 
 
 def find_occurrences(events: Events, pattern: EventPattern) -> Occurrences:
-    """Find the events that meet a pattern.
-
-    Raises
-    ------
-    UsageError
-        If a condition is about a field that no event of that name has.
-    """
+    """Find the events that meet a pattern."""
     rows = events.rows(pattern.name)
     keep = np.ones(len(rows), np.bool_)
     parsed = {name: np.full(len(rows), None, object) for name in sorted(pattern.parsed)}

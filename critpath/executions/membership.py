@@ -103,22 +103,7 @@ class _History:
 def match_threads(
     events: Events, where: ThreadFilter, host: I64, tid: I64, rows: I64
 ) -> tuple[Bool, int]:
-    """Match threads with the namespaces and the control group of a filter (not its comm).
-
-    Parameters
-    ----------
-    events : Events
-    where : ThreadFilter
-    host, tid : int64 [n]
-    rows : int64 [n]
-        When each is tested: its end, as a program may be moved after its exec.
-
-    Returns
-    -------
-    inside : bool [n]
-    unknown : int
-        Number of threads whose place the trace does not show.
-    """
+    """Match threads with the namespaces and the control group of a filter (not its comm)."""
     inside = np.ones(len(rows), np.bool_)
     unknown = np.zeros(len(rows), np.bool_)
     threads = list(zip(zip(host.tolist(), tid.tolist(), strict=True), rows.tolist(), strict=True))

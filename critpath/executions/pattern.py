@@ -105,12 +105,6 @@ def parse_pattern(text: str) -> EventPattern:
 
     In ``VALUE`` a backslash shields the next character; in ``REGEX`` backslashes
     stay, since ``\[`` means a literal bracket there too.
-
-    Raises
-    ------
-    UsageError
-        For an empty name, a malformed condition, a regular expression that does
-        not compile or is longer than `EXPRESSION_LIMIT`.
     """
     name, *brackets = _split_brackets(text)
     name = unescape(name).strip()

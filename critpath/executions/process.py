@@ -52,14 +52,6 @@ def find_processes(events: Events, where: ThreadFilter | None = None) -> Executi
     threads that never exec are not processes; other threads of the group may outlive the
     leader.  A later exec in the same process (``sh -c command``, ``env command``) ends
     nothing; the label is the name of the last program, the one that did the work.
-
-    Parameters
-    ----------
-    events : Events
-        EXEC with ``tid`` and ``filename``, EXIT with ``tid``, FORK with ``child_tid``.
-    where : ThreadFilter, optional
-        Only processes of this namespace, control group or name (of their first or last
-        program).
     """
     lives = _follow_processes(events)
     unknown = _filter_processes(events, lives, where) if where else 0
@@ -167,20 +159,6 @@ def find_command_runs(events: Events, runs: Sequence[Run]) -> Executions:
     What the command forks belongs to its run; where the command waits for it, the path goes
     through it.  Runs have no label: all are of one command, and the program of a sample may
     have another name than that of the normal set.
-
-    Parameters
-    ----------
-    events : Events
-        EXEC with ``tid`` and ``filename``, EXIT with ``tid``.
-    runs : sequence of Run
-        From the manifest; a run's window distinguishes its events from those of another
-        process with the same pid.
-
-    Returns
-    -------
-    Executions
-        ``incomplete`` counts runs without an exec or exit in the trace, and those that did
-        not end by themselves.
     """
     execs, exits = _rows_by_thread(events, Kind.EXEC), _rows_by_thread(events, Kind.EXIT)
     begins, ends, pids = [], [], []
@@ -290,13 +268,6 @@ def find_threads(events: Events, where: ThreadFilter | None = None) -> Execution
 
     A thread id that is created again begins another life.  Idle threads (tid 0) are no
     executions.
-
-    Parameters
-    ----------
-    events : Events
-        SWITCH, FORK, WAKEUP_NEW and EXIT of the recording.
-    where : ThreadFilter, optional
-        Only threads of this namespace, control group or name.
     """
     row, thread, born = _find_activity(events)
     # A creation shows up as a fork and then a first wake: one life begins, not two.

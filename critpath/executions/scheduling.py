@@ -74,17 +74,7 @@ class Scheduling:
         return result
 
     def names(self, host: I64, tid: I64, rows: I64, *, forward: bool = False) -> list[str]:
-        """Return the names of threads at some positions, "" for threads never seen.
-
-        Parameters
-        ----------
-        host, tid : int64 [n]
-        rows : int64 [n]
-            Positions in the events.
-        forward : bool
-            Prefer the first switch after the position (an exec has just renamed the thread) to
-            the last one before it.
-        """
+        """Return the names of threads at some positions, "" for threads never seen."""
         threads, wanted_group = np.unique((host << 32) + tid, return_inverse=True)
         if not len(threads) or not len(self.rows):
             return [""] * len(tid)
@@ -120,14 +110,6 @@ class Scheduling:
         """Return which threads have a name at any time between two positions.
 
         A thread is created with the name of its parent, and renames itself later.
-
-        Parameters
-        ----------
-        name : str
-        thread : (int64 [n], int64 [n])
-            Host and tid.
-        rows : (int64 [n], int64 [n])
-            First and last position.
         """
         codes = [code for code, text in enumerate(self.events.strings) if text == name]
         threads, asked = np.unique((thread[0] << 32) + thread[1], return_inverse=True)

@@ -27,11 +27,6 @@ def find_windows(events: Events, file: Path) -> Executions:
     ``label``, ``id`` and ``host`` (a host's name, needed if there are several) are
     optional; others are ignored and named in the notes.  A window that is not
     within the recording is left out and counted as incomplete.
-
-    Raises
-    ------
-    UnreadableError
-        If the file cannot be read or a line of it is wrong; the line is named.
     """
     rows, ignored = _read_file(file)
     notes = [f"{file.name}: columns ignored: {', '.join(ignored)}"] if ignored else []

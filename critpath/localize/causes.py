@@ -187,32 +187,7 @@ Group = list[tuple[int, int]]
 
 
 def group_findings(findings: Sequence[Finding]) -> list[Group]:
-    """Group findings that have their sign and what they are about in common.
-
-    A finding on the subject's own thread is about its state and detail (numbers
-    taken out).  One on another thread is about that thread: a wait for
-    ``holder`` is one whether it runs, waits for the disk or for a cpu.  If,
-    however, that thread was mostly runnable while its cpu was idle, it was
-    throttled, and so belongs with the subject's own throttling.
-
-    Three exceptions.  Time that only moved from one way of waiting for a thread to the
-    other is set off against itself (`pair_offsetting`): both findings go where one of them
-    belongs.  Threads that take turns in one stretch of the path which normal executions
-    do not have at all are one cause, as a journal's thread and the worker that writes
-    its blocks.  And what a loop does in each iteration is one cause if it ran more often;
-    two loops of one execution are two.
-
-    Parameters
-    ----------
-    findings : sequence of Finding
-        Of all anomalous executions.
-
-    Returns
-    -------
-    list of list of (int, int)
-        Positions: of every finding, and of the one as whose state it counts, which is
-        itself unless its time moved.
-    """
+    """Group findings that have their sign and what they are about in common."""
     heaviest: dict[tuple[int, bool, str], Finding] = {}
     for finding in sorted(findings, key=lambda f: abs(f.contribution)):
         heaviest[_thread_key(finding)] = finding
@@ -346,21 +321,7 @@ def _about(finding: Finding) -> tuple[str, str]:
 
 
 def pair_offsetting(findings: Sequence[Finding]) -> dict[int, int]:
-    """Pair the two ways of waiting for one thread's work, where one grew and one shrank.
-
-    Parameters
-    ----------
-    findings : sequence of Finding
-        Of all executions.
-
-    Returns
-    -------
-    dict of int to int
-        A finding's position, and that of the other which it is to be counted with: the
-        wait for the cpu with the thread's work, if in all that thread is on the path for
-        longer than the wait became shorter; else the other way round.  Both are of one
-        execution; every finding is in at most one pair.
-    """
+    """Pair the two ways of waiting for one thread's work, where one grew and one shrank."""
     running: defaultdict[int, list[int]] = defaultdict(list)
     beside: list[int] = []
     whole: defaultdict[tuple[int, str], float] = defaultdict(float)

@@ -128,43 +128,7 @@ class Verdict:
 
 
 def judge_columns(letters: I32, durations: I64) -> Verdict:
-    """Judge the last row's states and durations by what the other rows do.
-
-    Every normal row is scored against the other rows in the way in which the anomalous
-    row is scored against them.  These scores, pooled over rows and columns, are the
-    null distribution: ``p = (1 + how many of them are at least as large) / (1 + their
-    number)``.
-
-    A state's score is its surprisal ``-log2((count + q) / (n + 1))``: how many of the
-    n other rows have it in this column, and its share q of all their columns (where a
-    row counts for no more than one above the median of all rows); a gap is a state.
-    The anomalous row is among the others of a normal one: a state that just two rows
-    have is as rare for the one as for the other, whichever they are (full conformal
-    prediction, Vovk et al. 2005).  What is tested are a row's states, and its gaps
-    where less than half of the other rows have one: elsewhere a gap is only the other
-    side of another row's insertion.  Both are in one test, so that one level holds for all
-    that is odd in the structure.
-
-    A duration's score is the absolute robust z of its logarithm: from the median of
-    the rows with the same state in the column, in units of their MAD * 1.4826, shrunk
-    to the state's spread within columns, which counts as five observations.  Here a
-    normal row is measured by the other normal ones only.  With less than three such
-    rows beside it - four normal ones for the anomalous row, so that theirs are measured
-    by three - it is measured by all durations of the state; a state seen less than
-    three times has no score.
-
-    Parameters
-    ----------
-    letters : int32 [rows, columns]
-        Symbol codes, -1 for a gap; the anomalous row last.
-    durations : int64 [rows, columns]
-        Nanoseconds, 0 for a gap.
-
-    Returns
-    -------
-    Verdict
-        With less than three normal rows all p-values are NaN.
-    """
+    """Judge the last row's states and durations by what the other rows do."""
     n, columns = len(letters) - 1, letters.shape[1]
     nothing = np.full(columns, np.nan)
     if n < LEAST_NORMALS or not columns:
@@ -297,15 +261,7 @@ def _score(values: F64, size: I64, median: F64, mad: F64, known: _Spread, codes:
 
 
 def _medians(normal: I32, values: F64, counts: I64) -> tuple[F64, F64, F64, F64]:
-    """Return medians and MADs of the rows with one state in a column.
-
-    Returns
-    -------
-    median, mad : float64 [rows, columns]
-        Of the other rows with this row's state; 0 where they are less than three.
-    medians, mads : float64 [states + 1, columns]
-        Of all rows with the state; 0 where they are less than three.
-    """
+    """Return medians and MADs of the rows with one state in a column."""
     places = np.arange(normal.shape[1])
     whole = counts.copy()
     whole[-1] = 0  # gaps have no duration
@@ -341,27 +297,7 @@ def _medians(normal: I32, values: F64, counts: I64) -> tuple[F64, F64, F64, F64]
 
 
 def medians_without_each(values: F64, sizes: I64) -> tuple[F64, F64, F64, F64]:
-    """Return median and MAD of every group without each of its members, and of all.
-
-    Parameters
-    ----------
-    values : float64 [groups, most]
-        A group's members first, infinity after them.
-    sizes : int64 [groups]
-        Members of each, two at least.
-
-    Returns
-    -------
-    median, mad : float64 [groups, most]
-        Of the group without the member in that place; meaningless after the members.
-    median_of_all, mad_of_all : float64 [groups]
-
-    Notes
-    -----
-    Without one member a group's median takes at most three values: the member is
-    below the middle, in it or above.  So three sorted tables of deviations serve all
-    members, whatever the groups' size.
-    """
+    """Return median and MAD of every group without each of its members, and of all."""
     ordered = np.sort(values, axis=1)
     median = _median_without(ordered, sizes, values)
     of_all = _median(ordered, sizes)

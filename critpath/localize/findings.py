@@ -217,32 +217,7 @@ class Attribution:
 
 
 def attribute(matrix: Matrix, letter: int, columns: I64) -> Attribution:
-    """Split one symbol's difference in some columns into its parts.
-
-    With P the share of the n normal rows that have the symbol in a column, m the mean
-    of their durations and d the anomalous row's own, the column's difference is
-    ``d - P m``: an extra occurrence ``(1 - P) m`` and a longer one ``d - m`` where the
-    row has the symbol (P = 0: all of d is extra), a missing one ``-P m`` where it has
-    not.  An extra occurrence here and a missing one there, in the same place, are one
-    that the aligner did not put beside its counterpart: they are paired off in number,
-    at their mean durations, and what remains of the pairs is longer or shorter.
-
-    In a loop that the row ran unusually often or seldom the columns stand for nothing
-    (which iteration stands beside which is arbitrary).  There the iterations above the
-    group's mean times the group's time per iteration are ``loop-count``, and the rest is
-    longer or shorter.
-
-    Parameters
-    ----------
-    matrix : Matrix
-    letter : int
-    columns : int64 [m]
-
-    Returns
-    -------
-    Attribution
-        In exact fractions of a nanosecond.
-    """
+    """Split one symbol's difference in some columns into its parts."""
     n = matrix.n
     counted = Fraction(0)
     stretched = Fraction(0)
@@ -557,18 +532,7 @@ TRUSTED = (0.5, 1.5)  # share of the net a place must hold to stand for the symb
 
 
 def maximal_stretches(scores: F64) -> list[tuple[int, int]]:
-    """Return all maximal scoring stretches (Ruzzo and Tompa 1999), in linear time.
-
-    Parameters
-    ----------
-    scores : float64 [n]
-
-    Returns
-    -------
-    list of (first, last)
-        Half-open, disjoint, in order: the stretch with the largest sum, and in what
-        is left of it and right of it again the one with the largest sum, and so on.
-    """
+    """Return all maximal scoring stretches (Ruzzo and Tompa 1999), in linear time."""
     # Each: first, last, sum before its first score, sum up to its last.
     stack: list[tuple[int, int, float, float]] = []
     total = 0.0
@@ -596,19 +560,6 @@ def max_scoring_segment(values: I64, *, unseen: bool = False) -> tuple[int, int]
     that a stretch ends where the difference does.  Stretches are then taken from
     the largest until they hold 95 % of the net or the next is less than a tenth of
     it (2 % if `unseen`); the place runs from the first to the last of them.
-
-    Parameters
-    ----------
-    values : int64 [n]
-        Difference in every column where anyone has the symbol.
-    unseen : bool
-        Only the anomalous row has it.
-
-    Returns
-    -------
-    (first, last), half-open, or None
-        None where the difference is spread so that no place stands for it: what the
-        best one holds is less than half, or more than one and a half, of the net.
     """
     net = int(values.sum())
     if net == 0:
@@ -641,29 +592,7 @@ AS_FAR = 0.2  # of the normal rows may have a total that is as far out
 
 
 def judge_totals(totals: I64) -> Bool:
-    """Tell in which symbols the last row's total is beyond the others' fluctuation.
-
-    Every row's logarithms are measured by all the other rows, the last one's as well as
-    the normal ones': the distance from their mean in units of their standard deviation.
-    The last row's distance has to be
-
-    - beyond Student's two-sided quantile at 5 %, divided by the number of symbols: the
-      deviation of few values is itself uncertain, and many symbols are many chances;
-    - further than any distance, in any symbol, of four in five normal rows: states that
-      one row alone has are no sign of a slow execution where normal ones
-      have some as well.  (Asking it of all or 95 % of them would hold the level whatever
-      the distribution, but one odd normal execution would hide every cause.)
-
-    Parameters
-    ----------
-    totals : int64 [rows, symbols]
-        Nanoseconds; the anomalous row last.
-
-    Returns
-    -------
-    bool [symbols]
-        Nothing with less than five normal rows.
-    """
+    """Tell in which symbols the last row's total is beyond the others' fluctuation."""
     n, symbols = len(totals) - 1, totals.shape[1]
     known = np.flatnonzero(totals.any(axis=0))
     result = np.zeros(symbols, np.bool_)

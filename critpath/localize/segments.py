@@ -90,22 +90,7 @@ class Holders:
         return np.array([self._code((detail[i], comm[i])) for i in at.tolist()], np.int64)
 
     def most(self, members: Sequence[I64], sign: int) -> tuple[str, int, str]:
-        """Return the detail, tid and name that hold most of some segments' difference.
-
-        Parameters
-        ----------
-        members : sequence of int64 arrays
-            Positions of the segments in every row, the anomalous one last; only the
-            last `len(rows)` of them are read.
-        sign : int
-            1 for more time in the anomalous row, -1 for less.
-
-        Returns
-        -------
-        (detail, tid, comm)
-            Of the kind of detail that differs most.  The tid is -1 where the row
-            itself has no such segment: another trace's mean nothing in this one.
-        """
+        """Return the detail, tid and name that hold most of some segments' difference."""
         n = len(self.rows) - 1
         members = members[len(members) - len(self.rows) :]
         held = [

@@ -52,30 +52,7 @@ def read_with_babeltrace2(
     memory_limit: int = DEFAULT_MEMORY_LIMIT,
     time_limit: float | None = None,
 ) -> Events:
-    """Read traces with babeltrace2.
-
-    Parameters
-    ----------
-    trace_directories : sequence of Path
-        The traces of one recording, each with a metadata file.
-    requests : sequence of EventRequest
-    memory_limit : int
-        Bytes of address space for the child, and of its answers.
-    time_limit : float, optional
-        Seconds; by default one minute and 10 s/MB, ten times what bt2 needs.
-
-    Returns
-    -------
-    Events
-        As from the native reader; simultaneous events of a trace are in babeltrace2's order.
-
-    Raises
-    ------
-    UnreadableError
-        If bt2 refuses a trace, crashes, hangs or needs too much memory.
-    UsageError
-        If no Python here has bt2.
-    """
+    """Read traces with babeltrace2."""
     if time_limit is None:
         time_limit = 60 + sum(_size(d) for d in trace_directories) / 100_000
     for interpreter in _interpreters():

@@ -59,20 +59,6 @@ def find_losses(
 
     Counters of discarded events are compared from one packet to the next of the same
     stream, as babeltrace2 does: the events were lost between the two packets' ends.
-
-    Parameters
-    ----------
-    files : sequence of StreamFile
-        Of one trace.
-    begin, end : int
-        Range of the recording (ns), for losses of unknown time.
-    tracer : Tracer
-        Who wrote the trace.
-
-    Returns
-    -------
-    losses : list of Loss
-    warnings : list of str
     """
     if not files:
         return [], []
@@ -379,15 +365,6 @@ def find_missing_streams(
 
     LTTng has a buffer per channel for every cpu, its kernel tracer for every online cpu:
     where a thread was woken or a program wrote an event.
-
-    Parameters
-    ----------
-    traces : sequence of TraceFiles
-        The kernel's first.
-    begin, end : int
-        The recording's (ns).
-    woken_on : callable
-        From a host to the cpus on which threads were woken.
     """
     return summarize_losses(_missing_streams(traces, begin, end, woken_on), "stream missing")
 

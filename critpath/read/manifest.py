@@ -38,23 +38,7 @@ class _WrongError(ValueError):
 
 
 def read_manifest(recording: Path) -> Manifest | None:
-    """Read and check the manifest of a recording.
-
-    Parameters
-    ----------
-    recording : Path
-        Its directory.
-
-    Returns
-    -------
-    Manifest or None
-        None without a manifest.  Keys that are missing are empty.
-
-    Raises
-    ------
-    UnreadableError
-        If the file is malformed or of a later format.
-    """
+    """Read and check the manifest of a recording."""
     file = recording / MANIFEST
     if not file.is_file():
         return None

@@ -101,13 +101,7 @@ _COMPARE: Final = "compare takes recordings, CTF traces, extract files and basel
 
 
 def identify_file(path: Path) -> tuple[str, str]:
-    """Explain what a file is that was given for a recording.
-
-    Returns
-    -------
-    (str, str)
-        The two lines of an error; they quote nothing from the file.
-    """
+    """Explain what a file is that was given for a recording."""
     try:
         with path.open("rb") as stream:
             head = stream.read(4096)
@@ -136,13 +130,7 @@ def identify_file(path: Path) -> tuple[str, str]:
 
 
 def describe(path: Path) -> tuple[Description, ...]:
-    """Describe what the traces of a recording can hold, from their metadata alone.
-
-    Raises
-    ------
-    UnreadableError
-        As `find_traces`.
-    """
+    """Describe what the traces of a recording can hold, from their metadata alone."""
     return tuple(Description(trace) for trace in find_traces(path))
 
 

@@ -417,21 +417,7 @@ class Summary:
     def to_events(
         self, columns: EventColumns, strings: tuple[str, ...], backwards: int = 0
     ) -> Events:
-        """Combine the columns of events with everything known of the recording.
-
-        Parameters
-        ----------
-        columns : tuple of array
-            timestamp, cpu, event_class, offset and values.
-        strings : tuple of str
-        backwards : int
-            Places where time ran backwards within a stream.
-
-        Raises
-        ------
-        UnreadableError
-            If no event could be decoded.
-        """
+        """Combine the columns of events with everything known of the recording."""
         packets = [f.packets for of in self.files for f in of if len(f.packets)]
         table = np.concatenate(packets) if packets else np.zeros((0, len(PacketColumn)), np.int64)
         table = table[table[:, PacketColumn.EVENTS] > 0]
@@ -513,24 +499,7 @@ def _decode_files(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[Str
 
 
 def read_traces(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
-    """Read the traces of one recording at once, sorting their events.
-
-    Parameters
-    ----------
-    traces : sequence of Trace
-        The first one's clock is the recording's.
-    requests : sequence of EventRequest
-
-    Returns
-    -------
-    Events
-        Simultaneous events stand in the order of traces and files.
-
-    Raises
-    ------
-    UnreadableError
-        If no event could be decoded, or a file cannot be opened.
-    """
+    """Read the traces of one recording at once, sorting their events."""
     recording = _decode.Recording()
     decoder = _decode.Decoder(recording)
     clocks = Clocks(traces)

@@ -38,26 +38,7 @@ class _NamespaceMember:
 
 
 def resolve_container(name: str) -> int:
-    """Return the pid namespace that a name leads to.
-
-    Parameters
-    ----------
-    name : str
-        The namespace's inode number as ``lsns -t pid`` prints it, or ``pid:[INUM]``; the
-        pid of a process inside; a component of a process's cgroup path with or without
-        what a container manager puts around it (``docker-ID.scope``), or at least its
-        first 8 characters; or the host name in a process's UTS namespace.
-
-    Returns
-    -------
-    int
-        The inode number of a pid namespace other than the caller's own.
-
-    Raises
-    ------
-    UsageError
-        If the name leads to no pid namespace or to several; those there are are listed.
-    """
+    """Return the pid namespace that a name leads to."""
     wanted = name.strip()
     if not wanted:
         raise UsageError("a container without a name", "give --container the name of one")

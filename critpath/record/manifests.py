@@ -99,23 +99,7 @@ def complete_manifests(
     recorded: RecorderResult,
     warnings: Sequence[str],
 ) -> list[Manifest]:
-    """Write the final manifest of each recording and remove the lists of runs.
-
-    Parameters
-    ----------
-    manifests : mapping
-        Each recording's directory and its manifest so far, with its runs.
-    state : str
-    end : int
-        When recording ended (ns).
-    recorded : RecorderResult
-    warnings : sequence of str
-
-    Raises
-    ------
-    UnfinishedError
-        If one cannot be written; the recording stays unfinished.
-    """
+    """Write the final manifest of each recording and remove the lists of runs."""
     loss = tuple(loss for loss in recorded.loss if loss.events or loss.packets)
     changes: dict[str, Any] = {"state": state, "end": end, "loss": loss}
     changes["warnings"] = tuple(dict.fromkeys(warnings))
@@ -141,14 +125,7 @@ def keep_unfinished(
     notes: Sequence[str],
     error: UnfinishedError,
 ) -> CritpathError:
-    """Keep what was recorded as a killed recorder would leave it, to be finished later.
-
-    Returns
-    -------
-    CritpathError
-        The error to raise: an `UnfinishedError` if the recording is kept.  Nothing is kept
-        where the directory or the data in it are gone.
-    """
+    """Keep what was recorded as a killed recorder would leave it, to be finished later."""
     first = next(iter(manifests))
     try:
         output.check_unchanged()

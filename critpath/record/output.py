@@ -56,14 +56,7 @@ class OutputDirectory:
 
     @classmethod
     def check(cls, output: Path, session: str, *, force: bool) -> OutputDirectory:
-        """Check the output before any work is done; `session` names the sibling to build in.
-
-        Raises
-        ------
-        UsageError
-            If it exists and is neither an empty directory nor, with `force`, a recording; if
-            it is a link, or its parent is not a writable directory.
-        """
+        """Check the output before any work is done; `session` names the sibling to build in."""
         # Not resolve(): a link as the last component is refused, not followed.
         target = Path(os.path.abspath(output))  # noqa: PTH100 - as above
         try:
@@ -209,18 +202,7 @@ class OutputDirectory:
         return is_recording(name, self._parent_fd)
 
     def publish(self, user: User | None) -> str:
-        """Give the finished recording its owner and its final name.
-
-        Returns
-        -------
-        str
-            A warning if it could not be handed over wholly, else "".
-
-        Raises
-        ------
-        CritpathError
-            If it cannot replace the old one; it is then beside it, under another name.
-        """
+        """Give the finished recording its owner and its final name."""
         if not self._is_there():
             raise CritpathError(
                 f"{self.building} was exchanged for another directory while recording",

@@ -64,15 +64,7 @@ def profile_path(name: str) -> Path:
 
 
 def profile_events(name: str) -> ProfileEvents:
-    """Read which events a profile enables in the kernel.
-
-    Raises
-    ------
-    UsageError
-        If there is no such profile.
-    CritpathError
-        If its file is damaged.
-    """
+    """Read which events a profile enables in the kernel."""
     path = profile_path(name)
     try:
         root = _parse(path)

@@ -52,21 +52,7 @@ class Layout:
 def layout(
     document: ComparisonDocument, aligned: AlignedEntry, *, whole: int = 0, most: int | None = None
 ) -> Layout:
-    """Lay the columns out: one cell each, less those with nothing out of the ordinary.
-
-    Parameters
-    ----------
-    document, aligned : dict
-    whole : int
-        Alignments up to so many columns are shown whole.
-    most : int, optional
-        Cells there is room for: if they are not enough, every cell stands for
-        several columns and none is left out.
-
-    Returns
-    -------
-    Layout
-    """
+    """Lay the columns out: one cell each, less those with nothing out of the ordinary."""
     columns = aligned.columns
     if columns <= whole:
         return Layout(tuple(range(c, c + 1) for c in range(columns)))
@@ -125,13 +111,6 @@ def own_columns(
     """Return the columns that make a finding, in order.
 
     A finding is about one symbol, and its span has other symbols' columns, too.
-
-    Returns
-    -------
-    list of int
-        Those of the span where the anomalous row has the finding's symbol, or has nothing
-        where the normal rows mostly have it.  Where there are none, those where the normal
-        rows mostly have it, or else the first of the span; nothing for an empty span.
     """
     begin, end = finding.columns
     span = range(max(0, begin), min(end, aligned.columns))

@@ -91,22 +91,7 @@ _FREE: Final = ascii_lowercase + digits + ascii_uppercase + "@%"
 def choose_letters(
     symbols: Iterable[SymbolEntry], aligned: Iterable[AlignedEntry]
 ) -> list[SymbolEntry]:
-    """Give every symbol of a document its letter, the same in every report of it.
-
-    Parameters
-    ----------
-    symbols : iterable of SymbolEntry
-        At most 64 different ones; their letters, if any, do not count.
-    aligned : iterable of AlignedEntry
-        The document's alignments.
-
-    Returns
-    -------
-    list of SymbolEntry
-        With ``letter``: the state's own on the subject's thread, a small one on another
-        thread.  Where several threads would have the same, it goes to the one that is
-        seen most in the anomalous rows, and the others have whatever is free.
-    """
+    """Give every symbol of a document its letter, the same in every report of it."""
     from critpath.documents import SymbolEntry  # noqa: PLC0415 - start-up time
 
     symbols = list(symbols)

@@ -72,24 +72,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def doing(state: State, detail: str, thread: str = "", longest: float = math.nan) -> str:
-    """Say what a thread was doing.
-
-    Parameters
-    ----------
-    state : State
-    detail : str
-        The segment's qualifier; "" for none.
-    thread : str
-        The thread, as `thread_name` has it; "" where the sentence has named it.
-    longest : float
-        The longest single time it did so (ns): it tells throttling from many late
-        starts.  NaN says neither.
-
-    Returns
-    -------
-    str
-        For example ``waiting for the disk (virtio0-req.0) in `jbd2/vda-8` (tid 141)``.
-    """
+    """Say what a thread was doing."""
     where = f" in {thread}" if thread else ""
     if state == State.UNKNOWN:
         return f"{thread} {_WHAT[state]}".strip()

@@ -51,22 +51,7 @@ def sentences_about(document: ComparisonDocument, state: StateEntry) -> list[str
 
 
 def cause_names(document: ComparisonDocument, causes: Sequence[CauseEntry]) -> list[str]:
-    """Return what to call causes from one comparison to the next, no two the same.
-
-    Parameters
-    ----------
-    document : dict
-    causes : sequence of dict
-        Of the document.
-
-    Returns
-    -------
-    list of str
-        ``RUN@holder, new here``: the state and the thread's role as the states' table has
-        them, what is particular of the state where causes are told apart by that, and how it
-        differs; numbers of instances are ``#``.  Neither ranks nor figures, which are others
-        in every comparison.  The second of a name has ``(2)`` behind it.
-    """
+    """Return what to call causes from one comparison to the next, no two the same."""
     names: list[str] = []
     for cause in causes:
         name = safe_text(_cause_name(document, cause))

@@ -217,22 +217,7 @@ class Amount:
 
 
 def account(document: ComparisonDocument, shown: int) -> tuple[Amount, tuple[Amount, ...]] | None:
-    """Return the whole excess of the executions examined and the parts that make it up.
-
-    Parameters
-    ----------
-    document : dict
-    shown : int
-        How many of `main_causes` are listed.
-
-    Returns
-    -------
-    (Amount, tuple of Amount) or None
-        The whole; then what the causes that are listed add, what went the other way among
-        them, what is not listed, and what no cause explains.  Parts without a cause are
-        left out, and the last is the rest, so the parts' ``ns`` add up to the whole's.
-        None where nothing was examined.
-    """
+    """Return the whole excess of the executions examined and the parts that make it up."""
     excess = [one.excess for one in document.aligned if one.excess is not None]
     if not excess or len(excess) < len(document.aligned):
         return None

@@ -136,14 +136,6 @@ def by_thread(path_sets: Sequence[PathSet]) -> Alphabet:
     A segment on the subject's own thread is the bare state; one on another thread
     carries that thread's role, because "waiting for `holder`" and "waiting for
     `helper`" are different types of execution even where their states agree.
-
-    Parameters
-    ----------
-    path_sets : sequence of PathSet
-
-    Returns
-    -------
-    Alphabet
     """
     return _alphabet([_keyed(path_set, with_roles=True) for path_set in path_sets])
 

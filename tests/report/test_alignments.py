@@ -18,8 +18,8 @@ from critpath.report.document.as_json import load_document, to_json, to_plain
 from critpath.report.document.comparison import comparison_document
 from critpath.report.exports.alignments import (
     alignment_of,
-    in_biopython,
     row_names,
+    to_biopython_alignment,
     write_alignments,
     write_trees,
 )
@@ -276,7 +276,7 @@ def test_what_cannot_be_written_is_said():
         write_alignments(document_of(one), [one], "clustal")
     one = entry([[64]])
     with pytest.raises(UnreadableError, match="more than 64 symbols"):
-        in_biopython(document_of(one), one)
+        to_biopython_alignment(document_of(one), one)
 
 
 def test_an_alignment_of_its_own_in_biopython():

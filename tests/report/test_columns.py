@@ -9,7 +9,7 @@ from msgspec import structs
 
 from critpath.report.columns import flagged_columns, own_columns, stretches
 from critpath.report.document.comparison import comparison_document
-from critpath.report.html.svg_alignment import alignment_svg
+from critpath.report.html.aligned import draw_alignment
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_stretches_are_neighbours():
 
 
 def test_brackets_of_findings_that_overlap_are_apart_and_so_are_their_numbers(document):
-    drawing = alignment_svg(document, document.aligned[0])
+    drawing = draw_alignment(document, document.aligned[0])
     numbers = re.findall(
         r'<text x="([\d.]+)" y="([\d.]+)"[^>]*font-weight="bold"[^>]*>(\d)', drawing
     )

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.report.html.compact import (
+from critpath.report.html.page_data import (
     ALPHABET,
     FINE,
     ROUGH,
+    encode_runs,
     pack_durations,
     pack_shares,
     pack_symbols,
-    runs,
 )
 
 BASE = len(ALPHABET)
@@ -67,7 +67,7 @@ def test_symbols_have_one_character_each_that_nothing_escapes():
 
 @given(st.lists(st.integers(-1, 3)))
 def test_runs_say_the_same(values):
-    flat = runs(values)
+    flat = encode_runs(values)
     pairs = list(zip(flat[::2], flat[1::2], strict=True))
     assert [value for value, times in pairs for _ in range(times)] == values
     assert all(a != b for (a, _), (b, _) in pairwise(pairs))

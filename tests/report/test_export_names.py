@@ -13,7 +13,7 @@ from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.report.exports.as_perfetto import perfetto_trace
 from critpath.report.exports.as_speedscope import speedscope_profiles
-from critpath.report.exports.exported import Exported, executions_aligned
+from critpath.report.exports.exported import Exported, read_aligned_executions
 
 HOSTILE = (
     "</ScRiPt><img src=x onerror=alert(1)>",
@@ -43,7 +43,7 @@ def sets_with(factory, name):
     names = factory.Names.all(name)
     comparison = factory.comparison(names=names, normals=3, samples=2, anomalous=1, columns=7)
     document = load_document(to_json(comparison_document(comparison)))
-    explained = executions_aligned(document, name, ())
+    explained = read_aligned_executions(document, name, ())
     return [Exported(name, comparison.normal), explained]
 
 

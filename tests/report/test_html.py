@@ -9,8 +9,8 @@ import re
 
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html import aligned as html_aligned
+from critpath.report.html.aligned import draw_alignment
 from critpath.report.html.as_html import render_html
-from critpath.report.html.svg_alignment import alignment_svg
 
 
 def scripts_off(page):
@@ -83,7 +83,7 @@ def test_pages_without_an_anomaly_say_so(factory):
 def test_a_drawing_has_a_cell_for_every_segment(factory):
     document = comparison_document(factory.comparison(columns=20, normals=3))
     one = document.aligned[0]
-    drawing = alignment_svg(document, one)
+    drawing = draw_alignment(document, one)
     cells = sum(path.count("M") for path in re.findall(r'<path d="([^"]+)" fill="#', drawing))
     expected = sum(sum(s >= 0 for s in row.symbols) for row in one.rows)
     expected += sum(s >= 0 for s in one.statistics.normal_symbol)
@@ -110,7 +110,7 @@ def test_long_alignments_leave_out_what_is_ordinary_and_say_so(factory):
     page = render_html(document)
     said = re.search(r"leaves out (\d+) columns with nothing out of the ordinary", page)
     assert said
-    drawing = alignment_svg(document, one)
+    drawing = draw_alignment(document, one)
     letters = "".join(re.findall(r'font-size="10"[^>]*>([^<]*)<', drawing))
     assert "T" in letters
     usual = one.statistics.abnormal_state
@@ -124,4 +124,4 @@ def test_what_still_does_not_fit_is_drawn_in_bins_and_said(factory):
     step = math.ceil(document.aligned[0].columns / 480)
     assert step > 1
     assert f"stands for {step} columns" in page
-    assert len(alignment_svg(document, document.aligned[0])) < 200_000
+    assert len(draw_alignment(document, document.aligned[0])) < 200_000

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from msgspec import structs
 
-from critpath.report.ci.as_markdown import MOST_BYTES, render_markdown
-from critpath.report.ci.markdown_text import code, inert, table
+from critpath.report.ci.as_markdown import MOST_BYTES, code, inert, render_markdown, table
 from critpath.report.document.comparison import comparison_document
 from critpath.units import safe_text
 

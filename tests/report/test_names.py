@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from critpath.documents import PathSubject
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
-from critpath.report.html.names import family_of, short_names
+from critpath.report.html.elements import family_of, short_names
 from critpath.text.sentences import thread_of
 
 NAMES = st.one_of(

@@ -38,6 +38,6 @@ def test_small_alignments_leave_their_share_to_larger_ones(factory, monkeypatch)
     first, second = verdict.by_excess(document.aligned)
     first.rows = first.rows[-3:]
     monkeypatch.setattr(page_data, "MOST_CELLS", first.columns * 10)
-    assert page_data.rows_shipped(document) == [2, 8]
+    assert page_data.count_shipped_rows(document) == [2, 8]
     monkeypatch.setattr(page_data, "MOST_CELLS", 10**6)
-    assert page_data.rows_shipped(document) == [2, len(second.rows) - 1]
+    assert page_data.count_shipped_rows(document) == [2, len(second.rows) - 1]

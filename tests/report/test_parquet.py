@@ -15,7 +15,7 @@ import pytest
 from critpath.model import State
 from critpath.report.document.comparison import comparison_document
 from critpath.report.exports.as_parquet import segments_parquet, vectors_parquet
-from critpath.report.exports.exported import Exported, executions_aligned
+from critpath.report.exports.exported import Exported, read_aligned_executions
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_vectors_are_one_row_an_execution(sets, comparison, tmp_path):
 
 def test_types_come_with_a_comparison(comparison, tmp_path):
     document = comparison_document(comparison)
-    one = executions_aligned(document, "c.json", ())
+    one = read_aligned_executions(document, "c.json", ())
     frame = pl.read_parquet(written(tmp_path, segments_parquet([one])))
     known = {e.id: e.cluster for e in document.executions if e.set == "sample"}
     assert {(row["execution"], row["cluster"]) for row in frame.iter_rows(named=True)} == {

@@ -15,9 +15,8 @@ from critpath.errors import UnreadableError
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
-from critpath.report.exports.as_perfetto import perfetto_trace
-from critpath.report.exports.exported import Exported, executions_aligned
-from critpath.report.exports.protobuf import varint
+from critpath.report.exports.as_perfetto import perfetto_trace, varint
+from critpath.report.exports.exported import Exported, read_aligned_executions
 from critpath.report.palette import LOOKS
 
 CLEARED = proto.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
@@ -289,7 +288,7 @@ def test_who_ran_is_named_where_a_cpu_was_waited_for():
 
 def test_a_saved_comparison_has_its_findings_beside_the_segments(factory):
     document = load_document(to_json(comparison_document(factory.comparison())))
-    one = executions_aligned(document, "c.json", ())
+    one = read_aligned_executions(document, "c.json", ())
     viewer = Viewer(perfetto_trace([one]))
     check(viewer, [one])
     for (uuid, track), aligned in zip(viewer.executions(), document.aligned, strict=True):
@@ -301,7 +300,7 @@ def test_a_saved_comparison_has_its_findings_beside_the_segments(factory):
             (f.rank, f.begin, f.end) for f in mine
         )
         assert {s.about["kind"] for s in findings} == {f.kind for f in mine}
-    (some,) = executions_aligned(document, "c.json", ["2"]).paths.executions.id
+    (some,) = read_aligned_executions(document, "c.json", ["2"]).paths.executions.id
     assert some == "2"
 
 
@@ -334,9 +333,9 @@ def test_numbers_are_what_protobuf_reads(value):
 def test_a_comparison_read_back_may_have_a_new_kind_and_no_such_recording(factory):
     document = comparison_document(factory.comparison())
     document.findings[0].kind = "of a later version"
-    data = b"".join(perfetto_trace([executions_aligned(document, "c.json", [])]))
+    data = b"".join(perfetto_trace([read_aligned_executions(document, "c.json", [])]))
     assert b"of a later version" in data
     for row in document.executions:
         row.source = 7
     with pytest.raises(UnreadableError, match="of a recording that the set has not"):
-        executions_aligned(document, "c.json", [])
+        read_aligned_executions(document, "c.json", [])

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from critpath.report.document.comparison import comparison_document
-from critpath.report.html import svg_marks
+from critpath.report.html import marks
 from critpath.report.html.as_html import render_html
 
 MS = 1e6
@@ -156,22 +156,22 @@ def test_an_inconclusive_page_says_why_there_is_no_cause(factory):
 
 def test_a_type_has_the_look_of_its_pair(factory):
     document = comparison_document(factory.comparison())
-    looks = svg_marks.looks(document)
+    looks = marks.looks(document)
     for pair in document.clusters.pairs:
         assert looks["sample"][pair.sample] == looks["normal"][pair.normal]
     # Two sample types of one normal type are told apart.
     for pair in document.clusters.pairs:
         pair.normal = 0
-    looks = svg_marks.looks(document)
-    marks = list(looks["sample"].values())
-    assert len({(mark.shape, mark.colour) for mark in marks}) == len(marks)
-    assert marks[1] not in looks["normal"].values()
+    looks = marks.looks(document)
+    found = list(looks["sample"].values())
+    assert len({(mark.shape, mark.colour) for mark in found}) == len(found)
+    assert found[1] not in looks["normal"].values()
 
 
 def test_fifty_six_types_look_different():
-    marks = [svg_marks.mark_of(number) for number in range(56)]
-    assert len({(mark.shape, mark.colour) for mark in marks}) == 56
-    assert svg_marks.DIAMOND not in {mark.shape for mark in marks}
+    found = [marks.mark_of(number) for number in range(56)]
+    assert len({(mark.shape, mark.colour) for mark in found}) == 56
+    assert marks.DIAMOND not in {mark.shape for mark in found}
 
 
 def test_executions_on_top_of_each_other_are_counted(factory):

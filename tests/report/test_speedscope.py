@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from critpath.model import State
 from critpath.report.document.comparison import comparison_document
 from critpath.report.exports.as_speedscope import speedscope_profiles
-from critpath.report.exports.exported import Exported, executions_aligned
+from critpath.report.exports.exported import Exported, read_aligned_executions
 from critpath.report.palette import LOOKS
 
 COUNT = {"type": "integer", "minimum": 0}
@@ -103,7 +103,7 @@ def test_a_profile_per_execution(factory):
     for sets in (
         [Exported("normal", comparison.normal)],
         [Exported("normal", comparison.normal), Exported("sample", comparison.sample)],
-        [executions_aligned(comparison_document(comparison), "c.json", ())],
+        [read_aligned_executions(comparison_document(comparison), "c.json", ())],
         [Exported("none", factory.comparison(samples=0, anomalous=0).sample)],
     ):
         found = read(sets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from critpath.documents import AlignedSegment
-from critpath.report.html.wakes import changes
+from critpath.report.html.page_data import find_thread_changes
 
 
 def segment(tid, host=0):
@@ -35,14 +35,14 @@ def segment(tid, host=0):
     ],
 )
 def test_changes_of_thread(path, expected):
-    assert changes([segment(ord(thread)) for thread in path]) == expected
+    assert find_thread_changes([segment(ord(thread)) for thread in path]) == expected
 
 
 def test_threads_of_two_machines_may_have_one_id():
     """A sleeps on host 0; the thread of the same id on host 1 answers, and wakes it."""
     path = [segment(7, host) for host in (0, 1, 0)]
-    assert changes(path) == {1: False, 2: True}
-    assert changes([segment(7)] * 3) == {}
+    assert find_thread_changes(path) == {1: False, 2: True}
+    assert find_thread_changes([segment(7)] * 3) == {}
 
 
 def test_they_are_those_of_the_paths_themselves(factory):
@@ -50,7 +50,7 @@ def test_they_are_those_of_the_paths_themselves(factory):
     paths = comparison.sample.paths
     for i in range(3):
         first, last = int(paths.start[i]), int(paths.start[i + 1])
-        found = changes([segment(int(tid)) for tid in paths.tid[first:last]])
+        found = find_thread_changes([segment(int(tid)) for tid in paths.tid[first:last]])
         wakes = {at - 1 for at, wake in found.items() if wake}
         assert wakes == {j - first for j in range(first, last) if paths.wakes[j]}
         assert wakes

@@ -37,11 +37,6 @@ def parse_ctf2(text: str) -> TraceClass:
     """Parse the fragments of a CTF 2 metadata stream (JSON texts, RFC 7464).
 
     Reads CTF2-SPEC-2.0 and the release candidates that tracers and test traces use.
-
-    Raises
-    ------
-    SyntaxFault
-        With the line of the fragment, or of the fault in its JSON.
     """
     builder = _Builder()
     for line, fragment in _fragments(text):

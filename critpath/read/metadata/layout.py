@@ -202,13 +202,6 @@ def flat_header(
 
     That holds for LTTng's compact and large headers and for headers without variant; the
     decoder then reads them without a program.
-
-    Returns
-    -------
-    tuple or None
-        (alignment, selector's place, selector's bits), and for each range of the selector
-        (low, high, bits of the header, place and bits of the id, place and bits of the
-        timestamp); None if only a program can read it.
     """
     fields = of.members if of is not None else ()
     last = fields[-1].field if fields else None

@@ -24,24 +24,7 @@ _LONG_HEADER = 44
 
 
 def read_metadata(trace_directory: Path) -> TraceClass:
-    """Read ``metadata`` in a CTF trace's directory.
-
-    Parameters
-    ----------
-    trace_directory : Path
-
-    Returns
-    -------
-    TraceClass
-
-    Raises
-    ------
-    UnreadableError
-        If there is no such file, it cannot be read, or it is larger than
-        `MAX_METADATA_BYTES`.
-    MetadataError
-        With file and line, if its text is malformed.
-    """
+    """Read ``metadata`` in a CTF trace's directory."""
     path = trace_directory / "metadata"
     try:
         with path.open("rb") as file:
@@ -84,11 +67,6 @@ def read_metadata_bytes(data: bytes, file: str) -> TraceClass:
     """Read metadata from memory: TSDL or JSON text, in packets or plain.
 
     ``file`` is the name for messages.
-
-    Raises
-    ------
-    MetadataError
-        With file and line, if it is malformed.
     """
     try:
         byte_order = _packet_byte_order(data)

@@ -53,20 +53,7 @@ _FAR = frozenset(("trace", "stream", "event", "packet", "env"))
 
 
 def parse_tsdl(text: str, file: str = "metadata") -> TraceClass:
-    """Parse TSDL text.
-
-    Parameters
-    ----------
-    text : str
-        The metadata without packet headers.
-    file : str
-        Its name, for the `MetadataError` of an event that is parsed later.
-
-    Raises
-    ------
-    SyntaxFault
-        With the line, if the text is not well-formed CTF 1.8 metadata.
-    """
+    """Parse TSDL text."""
     signature = _SIGNATURE.match(text[:4096])
     if signature is not None and signature.groups() != ("1", "8"):
         version = ".".join(number[:20] for number in signature.groups())
@@ -634,13 +621,7 @@ class Resolver:
         structure: StructureClass,
         scopes: Mapping[str, StructureClass | None],
     ) -> StructureClass:
-        """Resolve every selector of a structure; ``scopes`` are those decoded before it.
-
-        Raises
-        ------
-        SyntaxFault
-            If a selector names no earlier field, or one of the wrong kind.
-        """
+        """Resolve every selector of a structure; ``scopes`` are those decoded before it."""
         self._scopes = scopes
         self._frames = []
         return self._structure(structure, (scope,))

@@ -358,24 +358,7 @@ def _environment(raw: RawRecording) -> Mapping[str, object]:
 
 
 def convert(raw: Path, trace: Path, report: Callable[[str], None]) -> ConversionResult:
-    """Convert a raw directory to a CTF trace, atomically.
-
-    Parameters
-    ----------
-    raw : Path
-        From the ftrace recorder, possibly one that was killed: then without the kernel's
-        counters, and perhaps with half a page at the end.
-    trace : Path
-        Directory to make; the trace is in its ``kernel``.
-    report : callable
-        Called with a line on what takes a while.
-
-    Raises
-    ------
-    CritpathError
-        If the raw directory is incomplete, `trace` exists already, or cannot be written.
-        Damaged pages are no error but a loss and a warning.
-    """
+    """Convert a raw directory to a CTF trace, atomically."""
     try:
         conversion = _Conversion(read_raw(raw), report)
         with staged_directory(trace) as directory:
@@ -466,22 +449,7 @@ def place_losses(
     records: int,
     stats: Mapping[str, int] | None,
 ) -> LossPlacement:
-    """Place the events that one CPU's buffer lost.
-
-    Parameters
-    ----------
-    cpu : int
-    missed : sequence of int
-        Pairs: a page and how many events went missing before it, -1 for an unknown number.
-    damaged : sequence of int
-        Pages whose rest could not be decoded.
-    records : int
-        Records in the pages, whether there is a program for them or not, without what
-        conversion adds: the kernel did not count it.
-    stats : mapping of str to int, or None
-        ``per_cpu/cpuN/stats``: it has the total; the pages have the places.  Without it, a
-        place without a number counts as one event.
-    """
+    """Place the events that one CPU's buffer lost."""
     counted: dict[int, int] = {}
     unknown: list[int] = []
     for page, count in zip(missed[::2], missed[1::2], strict=True):
@@ -610,22 +578,7 @@ def _parse_forks(gathered: bytes, cpu: int) -> Iterator[tuple[int, int, int, int
 def resolve_forks(
     gathered: Sequence[bytes], threads: Sequence[ThreadState], later: Sequence[ThreadState]
 ) -> list[bytearray]:
-    """Find the process and pid namespace of both sides of every fork.
-
-    Parameters
-    ----------
-    gathered : sequence of bytes
-        For each CPU the output of `fork_programs`, in order of time.
-    threads, later : sequence of ThreadState
-        The threads at the start and at the end.
-
-    Returns
-    -------
-    list of bytearray
-        For each CPU and each of its forks the parent's TGID (i32) and namespace (u32),
-        then the child's.  An unknown thread counts as a process of its own; an unknown
-        namespace is 0.
-    """
+    """Find the process and pid namespace of both sides of every fork."""
     # What a thread id meant at the end holds for its last fork.
     at_end = {t.tid: t for t in later}
     last_fork: dict[int, int] = {}

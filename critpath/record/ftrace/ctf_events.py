@@ -239,15 +239,7 @@ def _output_size(step: tuple[int, int, int, int]) -> tuple[int, int]:
 
 
 def compile_programs(classes: Sequence[CtfEventClass]) -> tuple[array[int], array[int]]:
-    """Return the programs in the form that the page decoder takes.
-
-    Returns
-    -------
-    starts : array of int32 [65536]
-        By ftrace's ID, where its program starts; -1 for an unknown ID.
-    words : array of int32
-        Programs, each `HEAD` words and then `WIDTH` a step.
-    """
+    """Return the programs in the form that the page decoder takes."""
     starts, words = array("i", [-1]) * (1 << 16), array("i")
     for one in classes:
         if one.number < 0:

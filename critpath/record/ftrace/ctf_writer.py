@@ -324,19 +324,7 @@ def format_metadata(
     epoch: int,
     environment: Mapping[str, object],
 ) -> str:
-    """Return the text of ``metadata``.
-
-    Parameters
-    ----------
-    classes : sequence of CtfEventClass
-        Of the one stream class.
-    identity, clock : UUID
-        Of the trace, and of its clock: equal for traces whose times are comparable.
-    epoch : int
-        Offset of the clock (ns).
-    environment : mapping
-        The ``env`` block; numbers and text.
-    """
+    """Return the text of ``metadata``."""
     kind = "large" if len(classes) > COMPACT_IDS else "compact"
     parts = [
         _HEAD.format(
@@ -456,21 +444,7 @@ def statedump_packet(
     *,
     count: int,
 ) -> Iterator[bytes]:
-    """Yield the one packet of the statedump's stream, in parts.
-
-    Parameters
-    ----------
-    threads : sequence of ThreadState
-        In order of time, at least one.
-    cgroups : sequence of Cgroup
-        In order of time; empty without its class.
-    classes : sequence of CtfEventClass
-        From `statedump_classes`.
-    header : bytes
-        Packet header.
-    count : int
-        Number of event classes of the stream.
-    """
+    """Yield the one packet of the statedump's stream, in parts."""
     large = count > COMPACT_IDS
     start, process, end, *group = classes
     events = [_pack_header(start.id, threads[0].time, large=large)]

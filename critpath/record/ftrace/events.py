@@ -95,19 +95,7 @@ DROPPED: Final = frozenset({"__syscall_nr"})
 
 
 def lttng_name(group: str, event: str) -> str:
-    """Return what LTTng calls an event of tracefs.
-
-    Parameters
-    ----------
-    group, event : str
-        Directories below ``events``, for example ``irq`` and ``softirq_entry``.
-
-    Returns
-    -------
-    str
-        The event's own name where LTTng has none; ``group:event`` for the raw system
-        call events, whose own names would be taken for system calls.
-    """
+    """Return what LTTng calls an event of tracefs."""
     if group in _GROUPS_KEPT_APART:
         return f"{group}:{event}"
     whole = f"{group}/{event}"

@@ -294,15 +294,7 @@ _COMM_BYTES: Final = 15
 
 
 def scan_threads() -> list[ThreadRow]:
-    """Return a row for every thread; one that exits meanwhile is left out.
-
-    Returns
-    -------
-    list of tuple
-        ``ns`` (CLOCK_MONOTONIC, when it was read), ``tid``, ``tgid``, ``ppid``, ``comm``
-        (as the kernel's events have it), ``state`` (a letter), ``cpu`` (last), ``1`` for a
-        kernel thread, inode of its pid namespace (0 for kernel threads, or if unknown).
-    """
+    """Return a row for every thread; one that exits meanwhile is left out."""
     rows: list[ThreadRow] = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - no object per thread: this is timed
         if not name.isdecimal():

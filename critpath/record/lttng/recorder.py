@@ -443,23 +443,7 @@ class SessionFile:
 def make_session_file(
     settings: RecorderSettings, output: Path, available: set[str], *, formats: bool
 ) -> SessionFile:
-    """Fill in a profile.
-
-    Parameters
-    ----------
-    settings : RecorderSettings
-    output : Path
-        Absolute: where the trace goes.
-    available : set of str
-        Tracepoints that the tracer has.
-    formats : bool
-        Whether this LTTng has a choice of trace formats (2.15).
-
-    Raises
-    ------
-    UsageError
-        If there is no such profile or format.
-    """
+    """Fill in a profile."""
     place = profile_path(settings.profile)
     if settings.trace_format not in _TRACE_FORMATS:
         raise UsageError(

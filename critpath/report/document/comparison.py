@@ -525,16 +525,6 @@ def project_counts(normal: VectorTable, sample: VectorTable) -> Plane | None:
     Principal components of ``2 sqrt(n + 3/8)`` (Anscombe's transform: the spread of
     a count no longer grows with it), by singular value decomposition of the pooled,
     centred table.  The sign of a direction is that of its largest loading.
-
-    Parameters
-    ----------
-    normal, sample : VectorTable
-        Counts [executions, symbols] over one alphabet.
-
-    Returns
-    -------
-    Plane or None
-        To four decimals; None without counts.
     """
     width = max(normal.structure.shape[1], sample.structure.shape[1])
     tables = [t.structure for t in (normal, sample) if len(t) and t.structure.shape[1] == width]

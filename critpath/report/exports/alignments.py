@@ -66,7 +66,7 @@ def write_alignments(
                 f"the alignment of execution {one.execution} has no columns: nothing was done",
                 "choose another with --execution",
             )
-        align.write([in_biopython(document, one)], result, as_)
+        align.write([to_biopython_alignment(document, one)], result, as_)
     return result.getvalue()
 
 
@@ -97,7 +97,7 @@ def write_trees(aligned: Sequence[AlignedEntry]) -> str:
     return result.getvalue()
 
 
-def in_biopython(document: ComparisonDocument, aligned: AlignedEntry) -> Any:
+def to_biopython_alignment(document: ComparisonDocument, aligned: AlignedEntry) -> Any:
     """Return one alignment of a comparison as a ``Bio.Align.Alignment`` with its tracks."""
     letters = "".join(letter_of(symbol) for symbol in document.symbols)
     if any(max(row.symbols, default=-1) >= len(letters) for row in aligned.rows):

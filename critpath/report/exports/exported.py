@@ -56,7 +56,9 @@ def execution_name(executions: Executions, index: int) -> str:
     return shown if not executions.comm[index] else f"{shown}, {thread}"
 
 
-def executions_aligned(document: ComparisonDocument, name: str, chosen: Sequence[str]) -> Exported:
+def read_aligned_executions(
+    document: ComparisonDocument, name: str, chosen: Sequence[str]
+) -> Exported:
     """Return what a saved comparison knows segment by segment: its anomalous executions.
 
     Parameters

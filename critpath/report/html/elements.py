@@ -1,12 +1,14 @@
-"""Escaping, and the few HTML elements that the report is made of."""
+"""Escaping, the few HTML elements of the report, and short names of executions and threads."""
 
 from __future__ import annotations
 
 import html
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from critpath.documents import ComparisonDocument, OnThread
 from critpath.units import safe_text
 
 # Escaping adds no backtick; one in a name moves the ends of the code, and does nothing else.
@@ -43,24 +45,7 @@ def table(
     heads: bool = False,
     foot: Iterable[Sequence[str]] = (),
 ) -> str:
-    """Return a table whose cells are HTML already.
-
-    Parameters
-    ----------
-    caption : str
-        Plain text that names the table for whoever does not see it.
-    headers : sequence of str
-        Plain text; ``>`` in front sets the column's figures flush right, and ``~`` before
-        that hides the column where there is little room.
-    rows : iterable of sequences of HTML
-        A row that has ``*`` in front of its cells is set in bold.
-    kind : str
-        Class of the table.
-    heads : bool
-        The first cell of every row names the row.
-    foot : iterable of sequences of HTML
-        Rows below a line: sums.
-    """
+    """Return a table whose cells are HTML already."""
     kinds = [
         " ".join(
             word
@@ -124,3 +109,49 @@ def section(anchor: str, title: str, content: str) -> str:
 
 def _class(name: str) -> str:
     return f' class="{name}"' if name else ""
+
+
+# What an execution is called that nothing in the trace names: thread and time of begin.
+_UNNAMED: Final = re.compile(r"(\d+)@(\d+)", re.ASCII)
+# As vectors/table.py tells numbers of instances from those of a program's name.
+_INSTANCE: Final = re.compile(r"(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$")
+_FEWEST: Final = 3  # digits of a begin: a single one looks like a number of its own
+
+
+def short_names(ids: Iterable[str]) -> dict[str, str]:
+    """Return for every ``TID@BEGIN`` among the names of a set one that fits a label."""
+    known = set(ids)
+    begins: dict[str, set[str]] = defaultdict(set)
+    for name in known:
+        if match := _UNNAMED.fullmatch(name):
+            begins[match[1]].add(match[2])
+    result = {}
+    for tid, found in begins.items():
+        if len(found) == 1 and tid not in known:
+            result[f"{tid}@{next(iter(found))}"] = tid
+            continue
+        longest = max(map(len, found))
+        digits = next(
+            (n for n in range(_FEWEST, longest) if len({b[-n:] for b in found}) == len(found)),
+            longest,
+        )
+        short = {f"{tid}@{b}": f"{tid}@…{b[-digits:]}" for b in found if len(b) > digits + 1}
+        result |= {full: name for full, name in short.items() if name not in known}
+    return result
+
+
+def names_of(document: ComparisonDocument, which: str) -> dict[str, str]:
+    """Return `short_names` of one set of a comparison, ``normal`` or ``sample``."""
+    return short_names(row.id for row in document.executions if row.set == which)
+
+
+def titled(name: str, short: dict[str, str]) -> str:
+    """Return an execution's short name as HTML, with the full one to point at."""
+    if name not in short:
+        return text(name)
+    return f'<span title="{text(name)}">{text(short[name])}</span>'
+
+
+def family_of(one: OnThread) -> str:
+    """Return the thread's name with ``#`` for numbers, as the roles of states have it."""
+    return _INSTANCE.sub("#", one.comm)

@@ -1,13 +1,15 @@
 """What the page carries for its script: an index, and the data of every aligned execution.
 
 Each execution's data stand in an element of their own, so that the script parses only
-those that someone looks at.
+those that someone looks at.  Columns of figures are short texts: one character stands for
+a symbol, a few for a duration, a binary floating point of our own.  Only whole numbers are
+computed with, so that every machine writes the same page.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from critpath.documents import (
@@ -18,18 +20,8 @@ from critpath.documents import (
     FindingEntry,
 )
 from critpath.report.columns import consensus, own_columns, stretches
-from critpath.report.html.aligned import findings_by_execution
-from critpath.report.html.compact import (
-    ALPHABET,
-    FINE,
-    ROUGH,
-    pack_durations,
-    pack_shares,
-    pack_symbols,
-    runs,
-)
-from critpath.report.html.names import family_of, names_of
-from critpath.report.html.wakes import changes
+from critpath.report.html.aligned import group_findings
+from critpath.report.html.elements import family_of, names_of
 from critpath.report.palette import LOOKS, letter_of, words_of
 from critpath.text import verdict
 from critpath.text.phrases import KINDS
@@ -44,7 +36,7 @@ MOST_CELLS: Final = 2_500_000
 _ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 
 
-def data_elements(document: ComparisonDocument) -> str:
+def render_data(document: ComparisonDocument) -> str:
     """Return the inert script elements that carry the page's data."""
     return "".join(
         f'<script type="application/json" id="{name}">{_embedded(data)}</script>\n'
@@ -54,11 +46,11 @@ def data_elements(document: ComparisonDocument) -> str:
 
 def _elements(document: ComparisonDocument) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "data", page_data(document)
-    findings = findings_by_execution(document)
+    findings = group_findings(document)
     rows = {r.position: r for r in document.executions if r.set == "sample"}
     families = {name: i for i, name in enumerate(_families(document))}
     short = names_of(document, "normal")
-    for one, normals in zip(_ranked(document), rows_shipped(document), strict=True):
+    for one, normals in zip(_ranked(document), count_shipped_rows(document), strict=True):
         position = one.position
         mine = findings.get(position, [])
         data = _aligned_data(document, one, mine, normals)
@@ -72,15 +64,8 @@ def _elements(document: ComparisonDocument) -> Iterator[tuple[str, dict[str, Any
         yield f"d{position}", data
 
 
-def rows_shipped(document: ComparisonDocument) -> list[int]:
-    """Return how many normal rows of each alignment go into the page.
-
-    Returns
-    -------
-    list of int
-        In the order of `verdict.by_excess`.  Every alignment has the same share of
-        `MOST_CELLS`; what one does not need, larger ones have.
-    """
+def count_shipped_rows(document: ComparisonDocument) -> list[int]:
+    """Return how many normal rows of each alignment go into the page."""
     ranked = _ranked(document)
     sizes = [one.columns * (len(one.rows) - 1) for one in ranked]
     share = list(sizes)
@@ -94,7 +79,7 @@ def rows_shipped(document: ComparisonDocument) -> list[int]:
 def page_data(document: ComparisonDocument) -> dict[str, Any]:
     """Return what the page's script needs before it draws, every text of it inert."""
     rows = {r.position: r for r in document.executions if r.set == "sample"}
-    findings = findings_by_execution(document)
+    findings = group_findings(document)
     threads = {name: i for i, name in enumerate(_families(document))}
     short = names_of(document, "sample")
     index = [
@@ -190,11 +175,11 @@ def _aligned_data(
         "segments": [] if _tiled(one) else [s.column for s in segments],
         "threads": [name for name, _ in threads],
         "details": list(details),
-        "who": runs(who),
+        "who": encode_runs(who),
         # Of each change of thread, the segment that follows and whether it is a wake.
-        "changes": [[at, int(wake)] for at, wake in changes(segments).items()],
-        "cpus": runs(s.cpu for s in segments),
-        "what": runs(what),
+        "changes": [[at, int(wake)] for at, wake in find_thread_changes(segments).items()],
+        "cpus": encode_runs(s.cpu for s in segments),
+        "what": encode_runs(what),
         "findings": [
             {
                 "rank": f.rank,
@@ -253,3 +238,92 @@ def _embedded(data: dict[str, Any]) -> str:
     """Return JSON in which nothing can end the script element or a line of script."""
     compact = json.dumps(data, sort_keys=True, allow_nan=False, separators=(",", ":"))
     return compact.translate(_ESCAPES)
+
+
+# Printable ASCII that neither JSON nor HTML escapes, less the sign of a gap.
+_EXCLUDED: Final = frozenset("\"\\<>&'. ")
+ALPHABET: Final = "".join(c for c in map(chr, range(33, 127)) if c not in _EXCLUDED)
+_GAP: Final = "."
+# Symbols beyond the alphabet: letters of Latin Extended, two bytes each.
+_BEYOND: Final = 0x100
+
+# Characters of a duration and the bits of its mantissa: within 0.4 % and 0.01 %.
+ROUGH: Final = (2, 7)
+FINE: Final = (3, 13)
+_SHARES: Final = 7000
+
+
+def pack_symbols(codes: Iterable[int]) -> str:
+    """Return symbol codes as one character each, ``.`` for a gap (-1)."""
+    size = len(ALPHABET)
+    return "".join(
+        _GAP if code < 0 else ALPHABET[code] if code < size else chr(_BEYOND + code - size)
+        for code in codes
+    )
+
+
+def pack_durations(values: Sequence[float | None], form: tuple[int, int]) -> str:
+    """Return durations (ns, None where there is none) in characters of `ALPHABET`."""
+    import numpy as np  # noqa: PLC0415 - start-up: only pages need it here
+
+    width, bits = form
+    known = np.array([value is not None for value in values], np.bool_)
+    whole = np.array([0 if value is None else min(int(value), 2**62) for value in values], np.int64)
+    # frexp may round a large value up to the next power of two, and then the mantissa
+    # is one short: the level is still the same on every machine, and as near.
+    exponent = np.maximum(np.frexp(whole.astype(np.float64))[1] - (bits + 1), 0).astype(np.int64)
+    level = np.where(known, 1 + (exponent << bits) + (whole >> exponent), 0)
+    return _digits(level, width)
+
+
+def pack_shares(values: Sequence[float | None]) -> str:
+    """Return shares between 0 and 1 (None where undefined), two characters each."""
+    import numpy as np  # noqa: PLC0415 - start-up: only pages need it here
+
+    bounded = [0 if v is None else 1 + round(_SHARES * min(max(v, 0.0), 1.0)) for v in values]
+    return _digits(np.array(bounded, np.int64), 2)
+
+
+def _digits(level: Any, width: int) -> str:
+    import numpy as np  # noqa: PLC0415 - start-up: only pages need it here
+
+    letters = np.frombuffer(ALPHABET.encode("ascii"), np.uint8)
+    places = len(ALPHABET) ** np.arange(width - 1, -1, -1, dtype=np.int64)
+    return str(letters[level[:, None] // places % len(ALPHABET)].tobytes().decode("ascii"))
+
+
+def encode_runs(values: Iterable[int]) -> list[int]:
+    """Return values and how often each occurs in a row, flat: ``[5, 5, 7]`` is ``[5, 2, 7, 1]``."""
+    result: list[int] = []
+    for value in values:
+        if result and result[-2] == value:
+            result[-1] += 1
+        else:
+            result += [value, 1]
+    return result
+
+
+def find_thread_changes(segments: list[AlignedSegment]) -> dict[int, bool]:
+    """Return where a path changes its thread, and whether that is a wake.
+
+    A path is found backward: while a thread slept, the path is that of its waker.  So where
+    it goes over to another thread, either the thread before fell asleep there, and the path
+    comes back to it by a wake; or it had fallen asleep earlier than the path saw, and the
+    thread before woke it.
+    """
+    # Machines give the same ids to different threads.
+    tids = [(segment.host, segment.tid) for segment in segments]
+    result: dict[int, bool] = {}
+    # From the end, where the path is the subject's own: the threads that it is inside of.
+    # As `CriticalPaths.wakes`, which has the whole path.
+    inside = tids[-1:]
+    for i in range(len(tids) - 1, 0, -1):
+        before = tids[i - 1]
+        if before == tids[i]:
+            continue
+        result[i] = before not in inside
+        if result[i]:
+            inside.append(before)
+        else:
+            del inside[inside.index(before) + 1 :]
+    return dict(sorted(result.items()))

@@ -8,12 +8,11 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from critpath.documents import AlignedEntry, ComparisonDocument
+from critpath.documents import AlignedEntry, ComparisonDocument, FindingEntry
 from critpath.report.columns import GAP, consensus, flagged_columns, layout
 from critpath.report.palette import LOOKS, letter_of, words_of
-from critpath.report.text.findings import print_findings
-from critpath.report.text.table import print_line, print_packed
-from critpath.text import verdict
+from critpath.report.text.table import new_table, print_line, print_packed, shown
+from critpath.text import sentences, verdict
 from critpath.units import plural
 
 _MOST_BLOCKS = 4
@@ -34,12 +33,6 @@ def print_alignment(document: ComparisonDocument, aligned: AlignedEntry, console
 
     Where nothing is out of the ordinary, columns are left out (and counted), and so are
     those that neither row has; a path too long for the console goes on in a further block.
-
-    Parameters
-    ----------
-    document, aligned : dict
-        The comparison, and one entry of its ``aligned``.
-    console : Console
     """
     marks = flagged_columns(document, aligned)
     cells, only_normals = _cells(document, aligned)
@@ -168,3 +161,65 @@ def _print_left_out(
     if aligned.left_out:
         said = f"{plural(aligned.left_out, 'normal execution')} of the group not aligned"
         print_line(console, said, style="dim")
+
+
+_MOST_FINDINGS = 6
+# What the columns of figures take; on less, a finding has lines of its own.
+_TABLE_WIDTH: Final = 96
+
+
+def print_findings(document: ComparisonDocument, aligned: AlignedEntry, console: Console) -> None:
+    """Print what differs in one execution, by rank, and what that leaves over."""
+    findings = verdict.findings_of(document, aligned.position)
+    kept = findings[:_MOST_FINDINGS]
+    if kept and console.width >= _TABLE_WIDTH:
+        _print_table(aligned, kept, console)
+    else:
+        _print_list(aligned, kept, console)
+    if len(findings) > len(kept):
+        print_line(console, verdict.left_out(len(findings) - len(kept), "finding"))
+    if aligned.unexplained is not None and aligned.excess is not None:
+        print_line(
+            console,
+            f"excess {verdict.duration(aligned.excess, sign=True)}, "
+            f"of it unexplained {verdict.duration(aligned.unexplained, sign=True)}",
+        )
+    if all(p is None for p in aligned.statistics.p_structure) and aligned.note:
+        print_line(console, aligned.note, style="dim")
+
+
+def _print_table(aligned: AlignedEntry, findings: list[FindingEntry], console: Console) -> None:
+    table = new_table(
+        console,
+        *("", "what", "thread", ">at", ">here", ">normal", ">difference", ">share"),
+        folding=("what", "thread"),
+    )
+    for finding in findings:
+        table.add_row(
+            Text(str(finding.rank)),
+            shown(verdict.what_differs(aligned, finding), console),
+            shown(sentences.thread_of(finding), console),
+            # Where to look in the trace, for whoever opens it in another tool.
+            Text(verdict.place_of(finding)),
+            Text(verdict.duration(finding.observed)),
+            Text(verdict.duration(finding.expected)),
+            Text(verdict.duration(finding.contribution, sign=True)),
+            Text(verdict.share(finding.share)),
+        )
+    console.print(table)
+
+
+def _print_list(aligned: AlignedEntry, findings: list[FindingEntry], console: Console) -> None:
+    for finding in findings:
+        more = verdict.duration(finding.contribution, sign=True)
+        print_line(
+            console,
+            f"{finding.rank} {more} ({verdict.share(finding.share)}): "
+            f"{verdict.what_differs(aligned, finding)}",
+        )
+        print_line(
+            console,
+            f"  {verdict.duration(finding.observed)} here, "
+            f"{verdict.duration(finding.expected)} normally; "
+            f"at {verdict.place_of(finding)} in {sentences.thread_of(finding)}",
+        )

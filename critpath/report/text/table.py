@@ -55,16 +55,7 @@ def print_packed(console: Console, words: Sequence[str], *, style: str = "") -> 
 
 
 def new_table(console: Console, *headers: str, folding: str | tuple[str, ...] = ()) -> Table:
-    """Return an empty table; a header with ``>`` in front is right-aligned.
-
-    Parameters
-    ----------
-    console : Console
-    *headers : str
-    folding : str or tuple of str
-        Columns whose text goes on in the next line where it is too long; the
-        others keep their width.
-    """
+    """Return an empty table; a header with ``>`` in front is right-aligned."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
     wrapping = (folding,) if isinstance(folding, str) else folding
     for header in headers:
@@ -100,19 +91,7 @@ def print_table(
     folding: tuple[str, ...] = (),
     spare: tuple[str, ...] = (),
 ) -> None:
-    """Print a table that fits the console: where there is no room, without the spare columns.
-
-    Parameters
-    ----------
-    console : Console
-    headers : sequence of str
-        With ``>`` in front where right-aligned.
-    rows : sequence of Row
-    folding : tuple of str
-        Headers of columns whose text may go on in the next line.
-    spare : tuple of str
-        Headers of columns to do without, the first to go first; it is said.
-    """
+    """Print a table that fits the console: where there is no room, without the spare columns."""
     names = [header.removeprefix(">") for header in headers]
     kept = list(range(len(names)))
     dropped = []

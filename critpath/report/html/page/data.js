@@ -6,7 +6,7 @@ const digit = new Int16Array(128).fill(-1);
 [...data.alphabet].forEach((letter, i) => { digit[letter.charCodeAt(0)] = i; });
 const BASE = data.alphabet.length;
 
-// As report/html/compact.py packs them: -1 is a gap.
+// As report/html/page_data.py packs them: -1 is a gap.
 const unpackSymbols = (text) => Int16Array.from(text, (letter) => {
   const code = letter.charCodeAt(0);
   return code < 128 ? digit[code] : code - 0x100 + BASE;

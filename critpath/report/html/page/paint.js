@@ -1,4 +1,4 @@
-// How cells look: colours and patterns as in palette.py and svg_patterns.py.
+// How cells look: colours and patterns as in palette.py and marks.py.
 const ORANGE = "#e69f00", RED = "#d55e00";
 const theme = { ink: "#000", usual: "#0072b2" };
 let pixels = 0, looks = [];

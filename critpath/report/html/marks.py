@@ -1,17 +1,20 @@
-"""How clusters look in a drawing, and labels that keep out of each other's way.
+"""How clusters and states look in a drawing, and labels that keep apart from each other.
 
-A cluster has a shape and a colour, and its name stands beside it: colour is never
-the only thing that tells two apart.  Everything is a presentation attribute.
+A cluster has a shape and a colour, with its name beside it; states of one colour family
+differ by a pattern: colour is never the only thing that tells two apart.  Everything is a
+presentation attribute, so that a page whose policy forbids inline styles draws the same.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from critpath.documents import ComparisonDocument
+from critpath.documents import ComparisonDocument, SymbolEntry
 from critpath.report.html.elements import text
-from critpath.report.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
+from critpath.report.palette import BLUE, GREEN, GREY, LOOKS, ORANGE, PURPLE, SKY, YELLOW, letter_of
 
 # Unit shapes about the origin, scaled to a radius; diamonds are the anomalous ones'.
 _SHAPES: Final = (
@@ -79,7 +82,7 @@ def looks(document: ComparisonDocument) -> dict[str, dict[int, Mark]]:
     return {"normal": {k: mark_of(k) for k in normal}, "sample": sample}
 
 
-def swatch(mark: Mark) -> str:
+def draw_mark_swatch(mark: Mark) -> str:
     """Return a mark for use in a line of text."""
     return (
         '<svg class="swatch" width="16" height="16" aria-hidden="true">'
@@ -161,3 +164,74 @@ class Labels:
             left < taken[2] and taken[0] < right and top < taken[3] and taken[1] < bottom
             for taken in self._taken
         )
+
+
+# Below this width (px) a letter would touch its neighbours.
+_LETTER_FITS = 9.0
+
+_PATTERNS = {
+    "diagonal": '<path d="M-1 1l2-2M0 6l6-6M5 7l2-2" stroke="#000" stroke-width="1"/>',
+    "dots": '<circle cx="1.5" cy="1.5" r="1"/><circle cx="4.5" cy="4.5" r="1"/>',
+    "bars": '<path d="M0 1.5h6M0 4.5h6" stroke="#000" stroke-width="1"/>',
+}
+
+
+def define_patterns() -> str:
+    """Return the SVG that holds the patterns, once per page."""
+    patterns = "".join(
+        f'<pattern id="p-{name}" width="6" height="6" patternUnits="userSpaceOnUse">'
+        f'<g opacity="0.45">{shape}</g></pattern>'
+        for name, shape in _PATTERNS.items()
+    )
+    return f'<svg width="0" height="0" aria-hidden="true"><defs>{patterns}</defs></svg>'
+
+
+def draw_symbol_swatch(symbol: SymbolEntry) -> str:
+    """Return a small cell with the letter of a document's symbol."""
+    drawn = draw_cells([(2.0, 16.0, symbol)], 2.0, 14.0)
+    return f'<svg class="swatch" width="20" height="18" aria-hidden="true">{drawn}</svg>'
+
+
+def draw_cells(row: Iterable[tuple[float, float, SymbolEntry]], y: float, height: float) -> str:
+    """Return one row of cells.
+
+    One path per symbol rather than a rectangle per cell: a tenth of the bytes.
+    """
+    shapes: dict[tuple[str, bool], list[str]] = defaultdict(list)
+    feet: list[str] = []
+    letters: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for x, width, symbol in row:
+        other = bool(symbol.role)
+        gap = 0.6 if width > 4 else 0.0
+        shapes[symbol.state, other].append(_box(x, y, max(width - gap, 0.4), height))
+        if other:
+            foot = height / 5
+            feet.append(_box(x, y + height - foot, max(width - gap, 0.4), foot))
+        if width >= _LETTER_FITS:
+            letters[LOOKS[symbol.state].ink].append((x + width / 2, letter_of(symbol)))
+    parts = []
+    for (state, _), boxes in sorted(shapes.items()):
+        look, path = LOOKS[state], "".join(boxes)
+        parts.append(f'<path d="{path}" fill="{look.colour}"/>')
+        if look.pattern != "solid":
+            parts.append(f'<path d="{path}" fill="url(#p-{look.pattern})"/>')
+    if feet:
+        parts.append(f'<path d="{"".join(feet)}" fill="#000" fill-opacity="0.55"/>')
+    for ink, placed in sorted(letters.items()):
+        at = " ".join(_n(x) for x, _ in placed)
+        word = text("".join(letter for _, letter in placed))
+        parts.append(
+            f'<text x="{at}" y="{_n(y + height / 2 + 3.6)}" fill="{ink}" font-size="10" '
+            f'font-family="monospace" text-anchor="middle">{word}</text>'
+        )
+    return "".join(parts)
+
+
+def _box(x: float, y: float, width: float, height: float) -> str:
+    return f"M{_n(x)} {_n(y)}h{_n(width)}v{_n(height)}h{_n(-width)}z"
+
+
+def _n(value: float) -> str:
+    """Return a coordinate in tenths of a pixel, without a needless ``.0``."""
+    rounded = round(value, 1) + 0.0
+    return f"{rounded:g}" if abs(rounded) < 1e5 else f"{rounded:.1f}"
