@@ -9,11 +9,18 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_origin, get_type_hints, overload
 
+from critpath.documents import (
+    CauseEntry,
+    ComparisonDocument,
+    ExecutionEntry,
+    FindingEntry,
+    StateEntry,
+)
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import CompareSettings, PathSet
 from critpath.model.table import Column, Records, column_of, html_table, prose
@@ -21,11 +28,10 @@ from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath import model
-    from critpath.documents import ComparisonDocument
 
 Source = str | os.PathLike[str]
 Progress = Callable[[str], None]
-Row = TypeVar("Row")
+Entry = TypeVar("Entry")
 
 _SOURCES: Final = "a recording, a directory of them, a CTF trace, saved paths or a baseline"
 
@@ -221,167 +227,6 @@ def load_comparison(file: Source) -> Comparison:
 # ---------------------------------------------------------------------------- the answer
 
 
-@dataclass(frozen=True)
-class CauseRow:
-    """What made executions slower, in a sentence.
-
-    Attributes
-    ----------
-    sentence : str
-    executions : tuple of str
-        Ids of the sample executions that it concerns.
-    contribution : float or None
-        Mean per execution (ns).
-    share : float or None
-        Of the excess of all executions that were examined.
-    minor : bool
-        A small part of the whole.
-    """
-
-    sentence: str
-    executions: tuple[str, ...]
-    contribution: float | None
-    share: float | None
-    minor: bool
-
-
-@dataclass(frozen=True)
-class FindingRow:
-    """One difference between an anomalous execution and its like.
-
-    Attributes
-    ----------
-    execution : str
-        Id of the sample execution.
-    rank : int
-        Among the findings of the execution, from 1.
-    kind : str
-        ``new-state``, ``extra``, ``longer``, ``missing``, ``shorter`` or ``loop-count``.
-    state, role, detail : str
-        What the path did, for which other thread, and the state's qualifier.
-    tid : int or None
-        The thread that the time was spent on.
-    comm : str
-    begin, end : int
-        Place in the sample's trace (ns).
-    observed, expected, contribution : float or None
-        Here, in the normal group on average, and the difference (ns).
-    share : float or None
-        Of the execution's excess.
-    probability : float or None
-        Share of the normal group with this state here.
-    abnormal : bool
-        Odder than what normal executions do among themselves.
-    """
-
-    execution: str
-    rank: int
-    kind: str
-    state: str
-    role: str
-    detail: str
-    tid: int | None
-    comm: str
-    begin: int
-    end: int
-    observed: float | None
-    expected: float | None
-    contribution: float | None
-    share: float | None
-    probability: float | None
-    abnormal: bool
-
-
-@dataclass(frozen=True)
-class StateRow:
-    """The test of one state; the last one is of the total.
-
-    Attributes
-    ----------
-    state : str
-        Its name, or ``total``.
-    normal_mean, sample_mean : float or None
-        Mean time in it per execution (ns).
-    effect, effect_low, effect_high : float or None
-        Difference of the means with its 95 % interval, the mix of types taken out (ns).
-    p_value : float or None
-        Adjusted for everything that is tested.
-    flagged : bool
-        Slower by the rule in force.
-    new_state : bool
-        Not in the normal set, or never varying there.
-    level : str
-        What it counts for when flagged: ``off``, ``warn`` or ``error``.
-    cliffs_delta, median_ratio, normal_std : float or None
-        Effect sizes, and the standard deviation in the normal set (ns).
-    average_threshold, normal_above, sample_above, probability_threshold : float or None
-        Figures of the paper's two rules.
-    average_fires, probability_fires : bool
-        Whether these rules fire.
-    """
-
-    state: str
-    normal_mean: float | None
-    sample_mean: float | None
-    effect: float | None
-    effect_low: float | None
-    effect_high: float | None
-    p_value: float | None
-    flagged: bool
-    new_state: bool
-    cliffs_delta: float | None
-    median_ratio: float | None
-    normal_std: float | None
-    average_threshold: float | None
-    average_fires: bool
-    normal_above: float | None
-    sample_above: float | None
-    probability_threshold: float | None
-    probability_fires: bool
-    level: str = "error"
-
-
-@dataclass(frozen=True)
-class ExecutionRow:
-    """One execution of either set.
-
-    Attributes
-    ----------
-    set : str
-        ``normal`` or ``sample``.
-    id, label : str
-    cluster : int or None
-        Its type, None where there are none.
-    begin, end : int
-        In ns of the trace's clock.
-    tid : int or None
-    comm : str
-    anomalous : bool
-    excess : int or None
-        Duration less the mean of its normal type (ns).
-    score, p_value : float or None
-        How far it stands out; None for normal executions.
-    """
-
-    set: str
-    id: str
-    label: str
-    cluster: int | None
-    begin: int
-    end: int
-    tid: int | None
-    comm: str
-    anomalous: bool
-    excess: int | None
-    score: float | None
-    p_value: float | None
-
-    @property
-    def duration(self) -> int:
-        """How long it took (ns)."""
-        return self.end - self.begin
-
-
 class Comparison:
     """The answer: is the sample slower, and why.
 
@@ -426,24 +271,24 @@ class Comparison:
         return CompareSettings(**found)
 
     @cached_property
-    def causes(self) -> Records[CauseRow]:
+    def causes(self) -> Records[CauseEntry]:
         """Why it is slower, the largest cause first."""
-        return _records("Causes", CauseRow, self._document.causes)
+        return _records("Causes", CauseEntry, self._document.causes)
 
     @cached_property
-    def findings(self) -> Records[FindingRow]:
+    def findings(self) -> Records[FindingEntry]:
         """Every difference of every execution that was examined."""
-        return _records("Findings", FindingRow, self._document.findings)
+        return _records("Findings", FindingEntry, self._document.findings)
 
     @cached_property
-    def states(self) -> Records[StateRow]:
+    def states(self) -> Records[StateEntry]:
         """The test of every state, and last of the total."""
-        return _records("States", StateRow, self._document.states)
+        return _records("States", StateEntry, self._document.states)
 
     @cached_property
-    def executions(self) -> Records[ExecutionRow]:
+    def executions(self) -> Records[ExecutionEntry]:
         """The executions of both sets: type, verdict, excess."""
-        return _records("Executions", ExecutionRow, self._document.executions)
+        return _records("Executions", ExecutionEntry, self._document.executions)
 
     @property
     def normal(self) -> PathSet:
@@ -678,21 +523,31 @@ def _deliver(text: str, path: Source | None) -> str | None:
     return None
 
 
-# What the columns of a table are called where the document's word is one of SQL's.
-_COLUMNS: Final = {"begin": "begin_ns", "end": "end_ns", "id": "execution"}
+# What a column is called where the entry's word needs quotes in SQL.
+_COLUMNS: Final = {"begin": "begin_ns", "end": "end_ns", "id": "execution", "offset": "offset_ns"}
 
 
-def _records(title: str, kind: type[Row], found: Sequence[object]) -> Records[Row]:
-    """Return rows of a document as records, and as a table with a column per field."""
-    types = get_type_hints(kind)
+def _records(title: str, kind: type[Entry], entries: Sequence[Entry]) -> Records[Entry]:
+    """Return entries of a document as records, and as a table with a column per field.
 
-    def record(row: object) -> Row:
-        values = {name: getattr(row, name) for name in types if hasattr(row, name)}
-        if values.get("tid", 0) < 0:
-            values["tid"] = None  # as JSON has an unknown one
-        return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+    Ids in a list are counted; other lists are left to the records.
+    """
 
-    columns = {_COLUMNS.get(name, name): (name, of) for name, of in types.items()}
-    if "end" in types and hasattr(kind, "duration"):
-        columns["duration_ns"] = ("duration", int)
-    return Records(title, [record(row) for row in found], columns)
+    def columns() -> dict[str, Column]:
+        result = {}
+        for name, hint in get_type_hints(kind).items():
+            values = [getattr(entry, name) for entry in entries]
+            if name == "tid":  # -1 where unknown
+                found = column_of([None if tid < 0 else tid for tid in values], int | None)
+            elif hint == list[str]:
+                found = column_of([len(ids) for ids in values], int)
+            elif get_origin(hint) is list:
+                continue
+            else:
+                found = column_of(values, hint)
+            result[_COLUMNS.get(name, name)] = found
+        if kind is ExecutionEntry:
+            result["duration_ns"] = Column(result["end_ns"].values - result["begin_ns"].values)
+        return result
+
+    return Records(title, entries, columns)

@@ -9,9 +9,19 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_args, get_origin, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    overload,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -175,16 +185,16 @@ class Records(Table, Generic[T_co]):
     ----------
     title : str
     records : sequence
-    columns : mapping of str to (str, type)
-        For each column the field that it shows, and the field's type, as annotated.
+    columns : callable
+        Returns the columns; called when they are asked for.
     """
 
     def __init__(
-        self, title: str, records: Sequence[T_co], columns: Mapping[str, tuple[str, Any]]
+        self, title: str, records: Sequence[T_co], columns: Callable[[], Mapping[str, Column]]
     ) -> None:
         self.title = title
         self._records = tuple(records)
-        self._fields = dict(columns)
+        self._columns = columns
 
     def __len__(self) -> int:
         return len(self._records)
@@ -211,24 +221,21 @@ class Records(Table, Generic[T_co]):
         )
 
     def table_columns(self) -> Mapping[str, Column]:
-        """Return a column per field."""
-        return {
-            name: column_of([getattr(record, field) for record in self._records], kind)
-            for name, (field, kind) in self._fields.items()
-        }
+        """Return the columns by their names."""
+        return self._columns()
 
     def _repr_html_(self) -> str:
         return html_table(self.title, self.table_columns())
 
 
 def column_of(values: Sequence[Any], kind: Any) -> Column:
-    """Return a column of values that are annotated as ``kind``; of tuples, how many there are."""
-    if get_origin(kind) is tuple:
-        return Column(np.array([len(value) for value in values], np.int64))
-    if kind is str:
-        return Column(list(values))
-    first, *may_be_none = get_args(kind) or (kind,)
-    dtype = {int: np.int64, float: np.float64, bool: np.bool_}[first]
+    """Return a column of values annotated as ``kind``: a text, number or truth, or None."""
+    kinds = {str} if get_origin(kind) is Literal else {*(get_args(kind) or (kind,))}
+    may_be_none = type(None) in kinds
+    if str in kinds:
+        valid = np.array([value is not None for value in values], np.bool_)
+        return Column([value or "" for value in values], valid=valid if may_be_none else None)
+    dtype = np.float64 if float in kinds else np.bool_ if bool in kinds else np.int64
     return optional(values, dtype) if may_be_none else Column(np.array(values, dtype))
 
 
