@@ -1,1 +1,1 @@
-"""A comparison told: the document, and a folder for each kind of reader."""
+"""Reports of a comparison: its document, and a folder for each kind of output."""

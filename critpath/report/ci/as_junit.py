@@ -43,8 +43,8 @@ def render_junit(document: ComparisonDocument) -> str:
     names = sentences.cause_names(document, main)
     cases += [_cause(document, *named) for named in zip(names, main, strict=True)]
     # Whatever fails tells of the anomaly already: a further failure would count it twice.
-    told = sum(case.find("failure") is not None for case in cases)
-    cases.insert(0, _verdict(document, told))
+    failed = sum(case.find("failure") is not None for case in cases)
+    cases.insert(0, _verdict(document, failed))
     sample = document.sets.sample
     counts = {
         "tests": len(cases),
@@ -97,7 +97,7 @@ def _text(parent: ET.Element, tag: str, lines: list[str], **attributes: str) -> 
     ET.SubElement(parent, tag, safe).text = "\n".join(map(safe_text, lines))
 
 
-def _verdict(document: ComparisonDocument, told: int) -> ET.Element:
+def _verdict(document: ComparisonDocument, failed: int) -> ET.Element:
     case = _case("verdict", "verdict")
     headline = verdict.headline(document)
     lines = [headline, *verdict.further_reasons(document)]
@@ -105,8 +105,8 @@ def _verdict(document: ComparisonDocument, told: int) -> ET.Element:
         _text(case, "skipped", lines, message=headline)
     elif document.verdict == "ok":
         _text(case, "system-out", lines)
-    elif told:
-        _text(case, "skipped", lines, message=f"anomaly: {plural(told, 'case')} below failed")
+    elif failed:
+        _text(case, "skipped", lines, message=f"anomaly: {plural(failed, 'case')} below failed")
     else:
         _text(case, "failure", lines, message=headline, type="anomaly")
     return case

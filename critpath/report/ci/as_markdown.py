@@ -267,7 +267,7 @@ MOST_LETTERS: Final = 600
 # A name that a sentence quotes, or a word.
 _UNITS: Final = re.compile(r"`[^`]+`|[^\s`]+|`")
 _WORD: Final = re.compile(r"(\(?'?)(.*?)('?[),.:;%]*)")
-# Not a hyphen before a digit: whoever owns a repository may make a link of TICKET-1.
+# Not a hyphen before a digit: a repository may turn TICKET-1 into a link.
 _HARMLESS: Final = re.compile(
     r"[+-]?[A-Za-z0-9]+(?:(?:[.,'_]|-(?=[A-Za-z]))[A-Za-z0-9]+)*"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"

@@ -101,7 +101,7 @@ Value = str | int | bool | None
 
 
 class _Table:
-    """Texts that packets name by number, each said once."""
+    """Interned texts: packets refer to them by number."""
 
     def __init__(self, field: int) -> None:
         self._field = field
@@ -224,7 +224,7 @@ class Slices:
     def _events(self, order: list[int], keys: list[int]) -> Iterator[bytes]:
         begins, ends = number(_TYPE, _SLICE_BEGIN), number(_TYPE, _SLICE_END)
         begin_key, end_key = (number(_ANNOTATION_ID, key) + _INT_TAG for key in keys)
-        # A moment is said four times: as end and begin of two segments and of their slices.
+        # A time occurs four times: as end and begin of two segments and of their slices.
         stamp = lru_cache(_BATCH * 4)(varint)
         for place in order:
             slice_, closing = divmod(self._event[place], 2)

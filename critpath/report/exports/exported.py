@@ -52,7 +52,7 @@ def execution_name(executions: Executions, index: int) -> str:
     label = executions.label[index]
     shown = safe_text(executions.id[index]) + (f" ({safe_text(label)})" if label else "")
     thread = thread_name(executions.comm[index], int(executions.tid[index]))
-    # An execution that nobody named is called TID@BEGIN.
+    # An execution without a name is called TID@BEGIN.
     return shown if not executions.comm[index] else f"{shown}, {thread}"
 
 

@@ -42,7 +42,7 @@ def render_alignments(document: ComparisonDocument) -> str:
         still = len(parts) <= len(shown)
         mine = findings.get(position, [])
         article = _article(document, one, rows.get(position), mine, short, still=still)
-        # The script takes it from here when it is asked for; nobody else sees it.
+        # The script shows it on demand; without scripts it stays hidden.
         parts.append(article if still else f'<template id="t{position}">{article}</template>')
     said = verdict.left_out(len(aligned) - len(shown), "drawing")
     if said:
@@ -282,10 +282,10 @@ def _name(name: str) -> str:
 
 
 def _label(words: str, y: float, title: str = "") -> str:
-    told = f"<title>{text(title)}</title>" if title else ""
+    tooltip = f"<title>{text(title)}</title>" if title else ""
     return (
         f'<text x="{_LABEL - 8}" y="{y + 4:.1f}" font-size="11" font-family="sans-serif" '
-        f'text-anchor="end" fill="currentColor">{told}{text(words)}</text>'
+        f'text-anchor="end" fill="currentColor">{tooltip}{text(words)}</text>'
     )
 
 

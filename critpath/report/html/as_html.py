@@ -121,16 +121,16 @@ def _header(document: ComparisonDocument, headline: str, sections: list[tuple[st
     if document.warnings:
         count = plural(len(document.warnings), "warning")
         warnings += f'<p><a href="#sets">{count} about the two sets</a></p>'
-    told = verdict.further_reasons(document)
+    reasons = verdict.further_reasons(document)
     sensitivity = verdict.sensitivity(document)
     # The first reason of a good verdict says so already.
     if sensitivity and document.verdict != "anomaly" and "would have shown" not in sentence:
-        told.append(sensitivity)
-    reasons = "".join(f"<p>{prose(reason)}</p>" for reason in told)
+        reasons.append(sensitivity)
+    paragraphs = "".join(f"<p>{prose(reason)}</p>" for reason in reasons)
     return (
         f'<header class="{document.verdict}">'
         f'<h1><span class="verdict"><span aria-hidden="true">{_SIGNS[document.verdict]}</span> '
-        f"{text(word)}</span> {prose(sentence)}</h1>{reasons}"
+        f"{text(word)}</span> {prose(sentence)}</h1>{paragraphs}"
         f'<dl class="figures">{shown}</dl>{said(describe_compared(document))}{warnings}'
         f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>'
     )
@@ -225,8 +225,8 @@ def _cause(document: ComparisonDocument, cause: CauseEntry, linkable: dict[int, 
     elif (cause.contribution or 0.0) < 0:
         bar = ""
         facts.insert(0, "took less time: no part of the excess")
-    told = f'<p class="facts">{bar}{"; ".join(facts)}</p>'
-    return f"<li><p>{prose(cause.sentence)}</p>{told}</li>"
+    details = f'<p class="facts">{bar}{"; ".join(facts)}</p>'
+    return f"<li><p>{prose(cause.sentence)}</p>{details}</li>"
 
 
 def _link(position: int, name: str, shown: int | None) -> str:
@@ -309,12 +309,12 @@ def render_sets(document: ComparisonDocument) -> str:
         )
     warnings = items((f"Warning: {w}" for w in document.warnings), kind="warnings")
     # The document's warnings have those of both sets already.
-    told = " ".join(document.warnings)
+    warned = " ".join(document.warnings)
     notes = [
         f"{which}: {note}"
         for which, one in zip(SETS, both, strict=True)
         for note in dict.fromkeys(one.warnings + one.notes)
-        if note not in told
+        if note not in warned
     ]
     caption = "Where and how each set was recorded; the last column says what differs"
     return (

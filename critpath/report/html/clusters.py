@@ -315,7 +315,7 @@ def _scale(values: list[float], low: float, high: float) -> Callable[[float], fl
 
 
 def _panel(items: list[Item], explained: list[float], title: str) -> str:
-    """Draw one panel; what does not fit is said in its caption."""
+    """Draw one panel; its caption counts what does not fit."""
     ranked, grid, left_out = merge_items(items)
     labels = Labels(_PANEL_LEFT - 14, 2, _PANEL_WIDTH, _PANEL_BOTTOM + 6)
     for point in ranked:

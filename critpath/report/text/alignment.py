@@ -199,7 +199,7 @@ def _print_table(aligned: AlignedEntry, findings: list[FindingEntry], console: C
             Text(str(finding.rank)),
             shown(verdict.what_differs(aligned, finding), console),
             shown(sentences.thread_of(finding), console),
-            # Where to look in the trace, for whoever opens it in another tool.
+            # Where to look in the trace with another tool.
             Text(verdict.place_of(finding)),
             Text(verdict.duration(finding.observed)),
             Text(verdict.duration(finding.expected)),

@@ -26,7 +26,7 @@ def render_path(document: PathDocument, console: Console, *, most: int = 200) ->
     console : rich.console.Console
     most : int
         Segments to list: the longest, in order of time; what is left out between
-        them is counted and its time said.
+        them is counted, with its time.
     """
     subject = document.subject
     segments = document.segments
