@@ -71,6 +71,10 @@ def test_compare_passes_every_setting_on(run, fake):
         "level": (),
         "minimum_executions": 0,
         "strict_environment": False,
+        # No option sets these.
+        "vector": "thread",
+        "group_limit": 50,
+        "explain_limit": 50,
     }
 
 
