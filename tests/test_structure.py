@@ -65,7 +65,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     # The tests compare with it; it is not installed with critpath.
     "sklearn": (),
     # Alignment.to_biopython: a method stands where its type does.
-    "Bio": ("align/", "report/", "model/alignment.py"),
+    "Bio": ("align/", "report/", "model/findings.py"),
     "networkx": ("graph/", "report/"),
     "rich": ("commands/", "report/"),
     "msgspec": ("documents.py", "report/"),
@@ -359,7 +359,7 @@ def test_stages_do_not_import_slow_libraries_at_the_top():
         ("store/reading.py", "import pickle", True),
         ("cluster/optics.py", "def f():\n    from sklearn.cluster import OPTICS", True),
         ("align/muscle.py", "def f():\n    from Bio import Align", False),
-        ("model/alignment.py", "def f():\n    from Bio import Align", False),
+        ("model/findings.py", "def f():\n    from Bio import Align", False),
         ("cluster/optics.py", "def f():\n    from Bio import Align", True),
         ("model/table.py", "def f():\n    import pyarrow as pa", False),
         ("model/paths.py", "def f():\n    import pyarrow as pa", True),

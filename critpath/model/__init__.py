@@ -16,7 +16,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from critpath.model.alignment import LETTERS, Alignment, Loop, label_duration
     from critpath.model.calibration import (
         Calibration,
         Detectable,
@@ -28,12 +27,16 @@ if TYPE_CHECKING:
     from critpath.model.comparison import Analysis, CompareSettings
     from critpath.model.events import Clock, EventChunk, EventClass, EventRequest, Events, Loss
     from critpath.model.findings import (
+        LETTERS,
         Aligned,
+        Alignment,
         Cause,
         ColumnStatistics,
         Context,
         Finding,
+        Loop,
         Member,
+        label_duration,
     )
     from critpath.model.judgement import (
         Change,
@@ -89,14 +92,21 @@ if TYPE_CHECKING:
     )
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "alignment": ("Alignment", "LETTERS", "Loop", "label_duration"),
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
     "comparison": ("CompareSettings", "Analysis"),
     "judgement": ("Change", "ClusterPairs", "Clustering", "Detection", "Outliers", "StateTest"),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
-    "findings": ("Aligned", "Cause", "ColumnStatistics", "Context", "Finding", "Member"),
+    "findings": (
+        *("Aligned", "Alignment", "Cause", "ColumnStatistics", "Context", "Finding"),
+        *(
+            "LETTERS",
+            "Loop",
+            "Member",
+            "label_duration",
+        ),
+    ),
     "kinds": ("INTERFERENCE", "Kind", "RUNNING", "STATES", "State"),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": (
