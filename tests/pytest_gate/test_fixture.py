@@ -17,7 +17,6 @@ import pytest
 import critpath.pytest_gate.gate
 from critpath import pipeline
 from critpath.commands import main
-from critpath.pipeline.baselines import only
 from critpath.record import child, preflight
 from critpath.record.recorder import Requirement
 from critpath.store import load_paths, save_paths
@@ -37,7 +36,7 @@ def recordings(guest, tmp_path_factory):
         paths = pipeline.extract([guest(name)], specification=SPECIFICATION)
         # One type of request: the tests compare a dozen times.
         rows = np.flatnonzero([label == "cpu" for label in paths.executions.label])
-        paths = only(paths, rows)
+        paths = paths.take(rows)
         save_paths(paths, place / f"{name}.parquet")
     # Equal to the normal set, but some other recording: an hour later.
     normal = load_paths(place / "normal.parquet")
