@@ -98,8 +98,6 @@ class Machine:
         elif action == "exec":
             if self.on.get(cpu):
                 self.add(cpu, Kind.EXEC, self.on[cpu])
-        elif action == "dump":
-            self.add(cpu, Kind.STATEDUMP, (0, *TIDS)[pick % (len(TIDS) + 1)], (1, 5)[more % 2])
 
 
 ACTIONS = (
@@ -114,7 +112,6 @@ ACTIONS = (
     "enter",
     "leave",
     "exec",
-    "dump",
 )
 CALLS = ("call", "call", "return")
 
