@@ -95,9 +95,8 @@ class Machine:
             self.add(cpu, Kind.SYSCALL_ENTRY, SYSCALLS[pick % len(SYSCALLS)])
         elif action == "return":
             self.add(cpu, Kind.SYSCALL_EXIT)
-        elif action == "exec":
-            if self.on.get(cpu):
-                self.add(cpu, Kind.EXEC, self.on[cpu])
+        elif action == "exec" and self.on.get(cpu):
+            self.add(cpu, Kind.EXEC, self.on[cpu])
 
 
 ACTIONS = (
