@@ -102,7 +102,7 @@ def recorder(monkeypatch, recordings):
     monkeypatch.setattr(pipeline, "extract_each", from_inside)
     monkeypatch.setattr(
         preflight,
-        "look",
+        "check_machine",
         lambda _: preflight.Preflight(
             recorders=state["obstacles"], obstacles=(), host={"free_bytes": 1}
         ),
