@@ -85,6 +85,15 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                     state = t.syscall_waits
             t.emit(time, state, detail, waker, woken)
 
+    def close(t, time):
+        if t.doing == "run":
+            t.emit_run(time)
+        elif t.doing == "ready":
+            t.emit(time, State.WAIT_CPU)
+        elif t.doing in {SLEEP, "stopped"}:
+            sleep_until(t, time)
+        t.doing = "dead"
+
     for time, cpu, kind, f in events:
         if kind == Kind.SWITCH:
             prev, state, following = f
@@ -171,7 +180,8 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             parent, child = f
             if parent:
                 thread(parent).touch(time)
-            threads.pop(child, None)
+            if child in threads:
+                close(threads.pop(child), time)  # its exit was not seen
             t = thread(child)
             t.parent, t.born, t.since, t.doing = parent or None, time, time, "unborn"
             t.running = State.RUN_USER if has_syscalls else State.RUN
@@ -222,10 +232,5 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                 del stack[places[-1] :]
     end = end if end is not None else events[-1][0]
     for _, t in lives:
-        if t.doing == "run":
-            t.emit_run(end)
-        elif t.doing == "ready":
-            t.emit(end, State.WAIT_CPU)
-        elif t.doing in {SLEEP, "stopped"}:
-            sleep_until(t, end)
+        close(t, end)
     return lives

@@ -95,8 +95,11 @@ class Machine:
             self.add(cpu, Kind.SYSCALL_ENTRY, SYSCALLS[pick % len(SYSCALLS)])
         elif action == "return":
             self.add(cpu, Kind.SYSCALL_EXIT)
-        elif action == "exec" and self.on.get(cpu):
-            self.add(cpu, Kind.EXEC, self.on[cpu])
+        elif action == "exec":
+            if self.on.get(cpu):
+                self.add(cpu, Kind.EXEC, self.on[cpu])
+        elif action == "dump":
+            self.add(cpu, Kind.STATEDUMP, (0, *TIDS)[pick % (len(TIDS) + 1)], (1, 5)[more % 2])
 
 
 ACTIONS = (
@@ -111,6 +114,7 @@ ACTIONS = (
     "enter",
     "leave",
     "exec",
+    "dump",
 )
 CALLS = ("call", "call", "return")
 
