@@ -228,7 +228,7 @@ class PairEntry(Part):
 
     sample: Annotated[int, doc("number of the sample's cluster")]
     normal: Annotated[int, doc("number of the normal cluster it is compared with")]
-    score: Annotated[Maybe, doc("how alike they are, null where that is not told")]
+    score: Annotated[Maybe, doc("how alike they are, null where unknown")]
     weak: Annotated[bool, doc("the pair is doubtful")]
     novel: Annotated[bool, doc("the sample's cluster has no like")]
 

@@ -32,7 +32,6 @@ from critpath.model import F64, I64, Bool, Clustering, VectorTable
 from critpath.text import notes
 from critpath.units import plural
 
-# -----------------------------------------------------------------------------
 # The partition with the best silhouette among many: of OPTICS's plot, or of a tree.
 
 

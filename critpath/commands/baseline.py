@@ -219,7 +219,6 @@ def check_baseline(file: Path) -> None:
         )
 
 
-# -----------------------------------------------------------------------------
 # What is in a baseline, for people and for programs.
 
 

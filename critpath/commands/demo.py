@@ -168,7 +168,6 @@ def _unpack(archive: Traversable, directory: Path) -> None:
         ) from None
 
 
-# -----------------------------------------------------------------------------
 # The demo's own recordings: a bundled workload on this machine, healthy and with a fault.
 
 

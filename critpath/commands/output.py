@@ -260,7 +260,6 @@ class _LogStream:
         return getattr(self._stream, name)
 
 
-# -----------------------------------------------------------------------------
 # Progress of long work, on a terminal only.
 
 

@@ -269,7 +269,6 @@ class ProgressReporter:
             sys.stderr.flush()
 
 
-# -----------------------------------------------------------------------------
 # The summary of a finished recording: what it has, what it is worth, what to do next.
 
 

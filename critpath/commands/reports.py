@@ -150,7 +150,6 @@ def _render(name: str, document: ComparisonDocument) -> str:
     return to_json(document)
 
 
-# -----------------------------------------------------------------------------
 # What ``--github`` writes: a job's summary, annotations, a step's outputs.
 
 
@@ -164,7 +163,7 @@ _MARGIN: Final = 1024
 
 @dataclass(frozen=True)
 class ForGitHub:
-    """What is to be written, rendered.
+    """The files to write, rendered.
 
     Attributes
     ----------
@@ -268,7 +267,6 @@ def _say(message: str) -> None:
     print(f"critpath: {log_text(safe_text(message))}", file=sys.stderr)
 
 
-# -----------------------------------------------------------------------------
 # Documents that commands saved, read back.
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from critpath.model import CompareSettings
 
 
-# -----------------------------------------------------------------------------
 # What values settings take, from text or TOML: every parser says what it wants.
 
 

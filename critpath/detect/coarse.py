@@ -31,7 +31,6 @@ from critpath.model import (
 )
 from critpath.text import notes
 
-# -----------------------------------------------------------------------------
 # The paper's Algorithm 1: its average rule and its probability rule.
 
 

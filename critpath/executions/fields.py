@@ -14,7 +14,6 @@ from critpath.errors import UsageError
 from critpath.model import I64, Bool, EventClass, Events
 from critpath.units import shorten
 
-# -----------------------------------------------------------------------------
 # Event patterns: which events begin or end an execution, and the fields they yield.
 
 

@@ -258,9 +258,9 @@ def _who_ran(
 ) -> tuple[I32, tuple[str, ...]]:
     """Return details of waits for a cpu by who ran, and the strings with them.
 
-    They are by worker from 2 on, after those of idle and of unknown threads.  Whoever held
-    the processor longest is named, ``comm (tid)``, but ``idle`` where that alone shows
-    that nobody who ran was in the way: under a quota, others run in the meantime.
+    They are by worker from 2 on, after those of idle and of unknown threads.  The thread
+    that held the processor longest is named, ``comm (tid)``, but ``idle`` where that alone shows
+    that no thread that ran was in the way: under a quota, others run in the meantime.
     """
     codes = np.zeros(len(workers) + 2, np.int32)
     texts = list(strings)
@@ -387,7 +387,6 @@ def _end_of_group(expected: F64, first: int, most: float) -> int:
     return first + max(1, int(np.searchsorted(sums, most, side="right")))
 
 
-# -----------------------------------------------------------------------------
 # Rows of later blocks that reach back into an earlier one.
 
 
@@ -458,7 +457,6 @@ def _held_over(columns: Columns, carried: Columns, cut: int) -> Columns:
     return tuple(result)
 
 
-# -----------------------------------------------------------------------------
 # What of a path lies where events were lost.
 
 
@@ -484,7 +482,6 @@ def blame_losses(strings: Sequence[str], state: U8, detail: I32, lossy: Bool) ->
     return np.where(missing, np.int32(strings.index("lost_events")), detail).astype(np.int32)
 
 
-# -----------------------------------------------------------------------------
 # Which life of which thread an execution is about.
 
 
@@ -612,7 +609,6 @@ def find_lifetimes(
     )
 
 
-# -----------------------------------------------------------------------------
 # Critical paths of several recordings as one table.
 
 

@@ -183,7 +183,6 @@ def build_graph(timelines: Timelines) -> ExecutionGraph:
     )
 
 
-# -----------------------------------------------------------------------------
 # Critical paths from a recording's timelines or graph as a whole.
 
 
@@ -246,7 +245,6 @@ def walk_paths(
     return start, low, high, worker.astype(np.int64), interval, state
 
 
-# -----------------------------------------------------------------------------
 # The execution graph of a window, for other programs: how large it is, what is critical.
 
 

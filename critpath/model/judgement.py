@@ -171,7 +171,6 @@ class Outliers(Table):
         }
 
 
-# -----------------------------------------------------------------------------
 # Outcome of the coarse detection.
 
 

@@ -74,7 +74,7 @@ class Kind(IntEnum):
     NET_RECEIVE = 18
     VECTOR_ENTRY = 19  # x86 interrupt vectors: local timer, reschedule, function calls
     VECTOR_EXIT = 20
-    CURRENT = 21  # the thread that has the cpu, where no switch told of it
+    CURRENT = 21  # the thread that has the cpu, where no switch was written
 
 
 class State(IntEnum):

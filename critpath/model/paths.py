@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from critpath.model.events import Loss
 
 
-# -----------------------------------------------------------------------------
 # The executions of a recording: who, from when to when.
 
 
@@ -450,7 +449,6 @@ def join_paths(parts: Sequence[CriticalPaths]) -> CriticalPaths:
     return CriticalPaths(start=start, **columns, strings=shared)
 
 
-# -----------------------------------------------------------------------------
 # Critical paths that stay where they are stored, and are fetched as they are needed.
 
 

@@ -304,7 +304,6 @@ def _utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-# -----------------------------------------------------------------------------
 # Columns of tables: their types, and how a table checks and freezes them.
 
 

@@ -196,7 +196,6 @@ class Timelines(Table):
         }
 
 
-# -----------------------------------------------------------------------------
 # Timelines of a recording in pieces, so that not all of them need be in memory.
 
 

@@ -119,7 +119,6 @@ def identifiers(symbols: Sequence[Symbol]) -> list[str]:
     return result
 
 
-# -----------------------------------------------------------------------------
 # The few statistics of scipy's that every comparison needs, without scipy's import.
 
 

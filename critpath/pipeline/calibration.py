@@ -353,7 +353,6 @@ def _warnings(normal: PathSet) -> tuple[str, ...]:
     return tuple(result)
 
 
-# -----------------------------------------------------------------------------
 # How healthy executions are divided into a normal and a sample set, to see what happens.
 
 

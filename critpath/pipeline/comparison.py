@@ -130,7 +130,6 @@ def compare(
     return explain(result, coder, settings, tell)
 
 
-# -----------------------------------------------------------------------------
 # From the vectors of two sets to types, outliers and the coarse detection.
 
 
@@ -210,7 +209,6 @@ def judge(
     return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings)
 
 
-# -----------------------------------------------------------------------------
 # From the executions that stand out to findings and causes.
 
 
@@ -255,7 +253,7 @@ def explain(
         flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
     )
     if settings.level:
-        # What the verdict rests on is told first.
+        # Causes of what the verdict rests on come first.
         level = {test.name: test.level for test in comparison.detection.states}
         told = sorted(causes, key=lambda c: level[findings[c.main].symbol.name] != ERROR)
         causes = tuple(told)
@@ -387,7 +385,6 @@ def _explain_one(
     ), found
 
 
-# -----------------------------------------------------------------------------
 # How many switches of a set the kernel did not write: one sentence for all its recordings.
 
 

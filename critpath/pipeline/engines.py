@@ -290,7 +290,6 @@ def _end(processes: set[BaseProcess]) -> None:
         process.terminate()
 
 
-# -----------------------------------------------------------------------------
 # Recordings on a dask cluster: its workers as an engine.
 
 

@@ -112,7 +112,6 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="surrogateescape")
 
 
-# -----------------------------------------------------------------------------
 # How much of a recording may be in memory at a time (``--max-memory``).
 
 

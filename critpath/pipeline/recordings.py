@@ -382,8 +382,7 @@ def _make_read_only(paths: PathSet) -> PathSet:
     return replace(paths, executions=replace(paths.executions), paths=replace(paths.paths))
 
 
-# -----------------------------------------------------------------------------
-# What processes that read at the same time split_resources: processors and memory.
+# How processes that read at the same time share processors and memory.
 
 
 def fit_jobs(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettings) -> int:
@@ -412,8 +411,7 @@ def split_resources(
     )
 
 
-# -----------------------------------------------------------------------------
-# A recording whose name is of another current directory: a worker's is not the user's.
+# Recordings read by a worker with another current directory than the user's.
 
 
 _WINDOWS: Final = "windows:"

@@ -89,7 +89,6 @@ def mean_times(paths: PathSet) -> list[tuple[str, int, int]]:
     return [("total", sum(spent) // count, sum(spent)), *sorted(named)]
 
 
-# -----------------------------------------------------------------------------
 # A baseline's text, checked in every respect: it is the text of a repository.
 
 
@@ -350,7 +349,6 @@ def _marks(value: object, place: str, path: Sequence[int]) -> Any:
     return marks
 
 
-# -----------------------------------------------------------------------------
 # A baseline as text: one line per execution, so that version control shows what changed.
 
 

@@ -121,7 +121,6 @@ ABOUT: Final[Mapping[str, Callable[[object], bool]]] = {
 }
 
 
-# -----------------------------------------------------------------------------
 # Columns as Arrow arrays, from their buffers.
 
 

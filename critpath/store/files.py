@@ -139,7 +139,6 @@ def write_text(path: Path, text: str) -> None:
         stream.write(text.encode("utf-8", "replace"))
 
 
-# -----------------------------------------------------------------------------
 # Temporary files beside their place: locks tell which are in use and which abandoned.
 
 
@@ -269,7 +268,6 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-# -----------------------------------------------------------------------------
 # Where a name leads: through links, but none that another user put where everybody may write.
 
 

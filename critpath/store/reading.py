@@ -338,7 +338,6 @@ def _check_tiling(begins: Any, ends: Any, paths: CriticalPaths, wrong: Wrong) ->
         raise wrong("a segment with a cpu or host out of range")
 
 
-# -----------------------------------------------------------------------------
 # The sizes of a Parquet file's pages, from their headers, before any page is read.
 
 

@@ -377,7 +377,6 @@ def blunt_columns(normals: int, least: int) -> str:
     return f"{normals} normal executions: with less than {least} no single column stands out"
 
 
-# -----------------------------------------------------------------------------
 # Why a verdict is what it is: the reasons of a comparison.
 
 

@@ -114,7 +114,6 @@ def vector_name(event: str) -> str:
     return name.removesuffix("_entry").removesuffix("_exit")
 
 
-# -----------------------------------------------------------------------------
 # What ``prev_state`` of ``sched_switch`` means, per kernel release: the one table.
 
 

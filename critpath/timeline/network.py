@@ -84,7 +84,6 @@ def linked_packets(events: Events, record: NetRecord) -> tuple[tuple[int, int, i
     return tuple(packets)
 
 
-# -----------------------------------------------------------------------------
 # Which packet that was received is which packet that was sent.
 
 

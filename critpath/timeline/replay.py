@@ -263,7 +263,6 @@ def replay(events: Events) -> Timelines:
     )
 
 
-# -----------------------------------------------------------------------------
 # What event classes, hosts and losses mean to the replay: its tables, prepared.
 
 

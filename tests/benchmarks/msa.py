@@ -237,7 +237,7 @@ def main() -> int:
     for peer in PEERS:
         scores[peer] = stored[peer]
         if options.live:
-            import peers  # noqa: PLC0415 - temp_sibling this file; tests load that by its path
+            import peers  # noqa: PLC0415 - beside this file; tests load that by its path
 
             try:
                 scores[peer] = measure_live(peer, of, peers)

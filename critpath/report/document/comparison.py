@@ -63,7 +63,6 @@ from critpath.model import (
 from critpath.report.palette import choose_letters
 from critpath.units import NS_PER_S
 
-# -----------------------------------------------------------------------------
 # Values as JSON can hold them.
 
 
