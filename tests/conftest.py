@@ -58,11 +58,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file in one worker of pytest-xdist, as they share fixtures.
 
     Another group is named by a mark: ``xdist_group("kernel")`` for what traces this kernel
-    or needs a quiet machine's timing, which one worker runs, one after another.
+    or needs a quiet machine's timing, which one worker runs, one after another.  All of
+    ``record`` is in it: a recorder removes what dead ones left on the machine, those of
+    other tests too.
     """
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(TESTS).as_posix()))
+            place = item.path.relative_to(TESTS)
+            group = "kernel" if place.parts[0] == "record" else place.as_posix()
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture
