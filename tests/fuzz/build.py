@@ -22,6 +22,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PLACE: Final = ROOT / "build" / "fuzz"
+# Of the ordinary build (Makefile).
+NATIVE: Final = ROOT / "build" / "native"
 
 # Everything that bytes of others reach before a comparison begins.
 MODULES: Final = (
@@ -85,18 +87,11 @@ def preloaded(python: Path) -> Path:
 _SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
-def _version() -> str:
-    """Return what the directory of the ordinary build is called."""
-    return f"cp{sys.version_info[0]}{sys.version_info[1]}"
-
-
 def _made_by_cython(module: str) -> Path:
     name = module.rpartition("/")[2]
-    found = sorted((ROOT / "build" / _version()).rglob(f"{name}.pyx.c"))
+    found = sorted(NATIVE.rglob(f"{name}.pyx.c"))
     if len(found) != 1:
-        raise FileNotFoundError(
-            f"build/{_version()} has not one {name}.pyx.c: run make build first"
-        )
+        raise FileNotFoundError(f"build/native has not one {name}.pyx.c: run make build first")
     return found[0]
 
 
@@ -141,7 +136,7 @@ def build() -> Path:
         target = PLACE / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / path, target)
-    for path in (ROOT / "build" / _version()).glob(f"critpath/*{_SUFFIX}"):
+    for path in NATIVE.glob(f"critpath/*{_SUFFIX}"):
         _as_it_is(path)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(_compile, MODULES))
