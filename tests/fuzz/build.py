@@ -40,7 +40,7 @@ MODULES: Final = (
 )
 
 # -O1 keeps accesses that -O3 would find useless.  Unaligned words are read on purpose, on
-# processors that read them (`read/_bits.pxi`); Cython itself adds nothing to a null pointer
+# processors that read them (`read/_decode.pyx`); Cython itself adds nothing to a null pointer
 # (`__Pyx_KwValues_FASTCALL`), which C forbids, and nothing comes of: what is outside of an
 # array is for AddressSanitizer.
 FLAGS: Final = (

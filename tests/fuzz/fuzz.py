@@ -24,7 +24,7 @@ import contract  # noqa: E402 - found by the path above
 
 # Where Python looks at bytes of others itself; behind it are native modules, which count on
 # their own, and what only goes on with what these have checked.
-STAGES = ("baseline", "executions", "read", "store")
+STAGES = ("executions", "read", "store")
 
 
 def instrumented() -> None:
@@ -32,10 +32,9 @@ def instrumented() -> None:
     with atheris.instrument_imports(include=[f"critpath.{stage}" for stage in STAGES]):
         for stage in STAGES:
             package = importlib.import_module(f"critpath.{stage}")
-            for module in pkgutil.iter_modules(package.__path__):
-                # The last of these imports what only dask's users have.
-                if not module.name.startswith("_"):
-                    importlib.import_module(f"critpath.{stage}.{module.name}")
+            for module in pkgutil.walk_packages(package.__path__, f"critpath.{stage}."):
+                if not module.name.rpartition(".")[2].startswith("_"):
+                    importlib.import_module(module.name)
         importlib.import_module("critpath.report.document.as_json")
 
 
