@@ -54,6 +54,7 @@ def pytest_configure() -> None:
             signal.signal(number, signal.default_int_handler if default else signal.SIG_DFL)
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file in one worker of pytest-xdist, as they share fixtures.
 
