@@ -1,10 +1,11 @@
-"""Executions that a program marks with messages: ``critpath:begin NAME [KEY]``.
+"""Executions that a program marks with messages: ``critpath:begin NAME [KEY [MORE...]]``.
 
 Any tracer's message event will do: ``echo critpath:begin job 7 >
 /sys/kernel/tracing/trace_marker``, LTTng's logger file, ``tracef``, Python's
 ``logging`` through the LTTng agent.  ``@TID`` at the end names the thread it is about,
 where that is not the one that writes: ``critpath mark`` is a process of its own and
-speaks for its shell.  In names and keys ``%XX`` stands for a byte of UTF-8.  A program
+speaks for its shell.  In names and keys ``%XX`` stands for a byte of UTF-8; words behind the
+key are a part of the label.  A program
 with its own tracepoints can emit events named ``critpath:begin`` and ``critpath:end``
 with fields ``name``, ``key``.
 """
@@ -31,7 +32,7 @@ from critpath.executions.fields import (
 )
 from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners, find_parents
 from critpath.model import I64, EventRequest, Events, Executions, Kind
-from critpath.units import plural
+from critpath.units import plural, safe_text, shorten
 
 # The event that carries a message, and its field: ftrace's trace_marker as its own
 # tools and perf name it, LTTng's logger file, LTTng-UST's tracef and tracelog, and
@@ -59,10 +60,12 @@ MARKER_EVENTS: Final = (
 
 # A word like @4711 is no key: it names the thread; so is @4026532281:7, which names one
 # as a pid namespace numbers it.
+_WORD: Final = r"(?!@[\d:]+\s*$)\S+"
 _TEXT: Final = (
-    r"(?:^|\s)critpath:{what} (?P<name>\S+)(?: +(?P<key>(?!@[\d:]+\s*$)\S+))?"
-    r"(?: +@(?P<thread>[\d:]{{1,32}}))?\s*$"
+    rf"(?:^|\s)critpath:{{what}}[ \t]+(?P<name>\S+)(?:[ \t]+(?P<key>{_WORD}))?"
+    rf"(?P<more>(?:[ \t]+{_WORD})*)(?:[ \t]+@(?P<thread>[\d:]{{{{1,32}}}}))?\s*$"
 )
+_OURS: Final = re.compile(r"^\s*critpath:(?P<text>.*)", re.DOTALL)
 
 
 def find_markers(events: Events) -> Executions:
@@ -93,6 +96,12 @@ def find_markers(events: Events) -> Executions:
     notes = [*begins.notes, *ends.notes, *found.notes()]
     if found.unknown:
         notes.append(f"{plural(found.unknown, 'event')} left out: without a known thread")
+    if more := int((begins.more != "").sum()):
+        notes.append(
+            f"{plural(more, 'mark')} with words behind the key: they are a part of the label "
+            "(%20 stands for a blank in a name or key)"
+        )
+    notes += _note_odd_messages(events, np.concatenate([begins.rows, ends.rows]))
     notes += [
         f"no event of the recording says {what}"
         for what, marks in (("critpath:begin", begins), ("critpath:end", ends))
@@ -107,7 +116,7 @@ def find_markers(events: Events) -> Executions:
         (begins.rows[first], ends.rows[last]),
         Owners(owners.host[count:][last], subject, owners.notes),
         [begins.key[b] for b in first],
-        [begins.name[b] for b in first],
+        [begins.name[b] + begins.more[b] for b in first],
         incomplete=found.incomplete,
         notes=tuple(dict.fromkeys(notes)),
         names=[n if n is not None and mine else "" for n, mine in zip(names, own, strict=True)],
@@ -122,8 +131,9 @@ class _Marks:
     ----------
     rows : int64 [n]
         Positions in the events, ascending.
-    name, key, thread : object [n]
-        ``key`` and ``thread`` are None where a mark has none.
+    name, key, thread, more : object [n]
+        ``key`` and ``thread`` are None where a mark has none; ``more`` is what is behind the
+        key, with a blank before it, "" for nothing.
     notes : tuple of str
     """
 
@@ -131,6 +141,7 @@ class _Marks:
     name: Texts
     key: Texts
     thread: Texts
+    more: Texts
     notes: tuple[str, ...]
 
     def threads_of(self, events: Events, host: I64, made_by: I64) -> I64:
@@ -191,12 +202,36 @@ def _find_marks(events: Events, what: str) -> _Marks:
                 ),
             ]
         )[order]
-        for field in ("name", "key", "thread")
+        for field in ("name", "key", "thread", "more")
     }
     # A tracepoint always has the field; nothing in it means there is no key.
     columns["key"][columns["key"] == ""] = None
+    more = columns["more"]
+    more[:] = [" ".join(["", *text.split()]) if text else "" for text in more.tolist()]
     notes = tuple(note for f in found for note in f.notes)
-    return _Marks(rows[order], columns["name"], columns["key"], columns["thread"], notes)
+    return _Marks(
+        rows[order], **{k: v for k, v in columns.items() if k != "more"}, more=more, notes=notes
+    )
+
+
+def _note_odd_messages(events: Events, marks: I64) -> list[str]:
+    """Return a note on messages that begin as a mark does and are none."""
+    odd: list[str] = []
+    for name, field in MESSAGES:
+        if has_field(events, name, field):
+            found = find_occurrences(
+                events, EventPattern(name, (Condition(field, expression=_OURS),))
+            )
+            other = ~np.isin(found.rows, marks)
+            odd += found.texts("text")[other].tolist()
+    if not odd:
+        return []
+    shown = safe_text(shorten(f"critpath:{odd[0]}".strip()))
+    return [
+        f"{plural(len(odd), 'message')} that begin{'s' * (len(odd) == 1)} with critpath: "
+        f"and {'is no mark' if len(odd) == 1 else 'are no marks'}, as {shown}: "
+        "write critpath:begin NAME [KEY] or critpath:end NAME [KEY]"
+    ]
 
 
 def _unquote(texts: Texts) -> Texts:

@@ -250,6 +250,38 @@ def test_marks_are_read_as_they_were_meant(record):
     assert found.tid.tolist() == [8, 7]
 
 
+def test_words_behind_the_key_are_a_part_of_the_label(record):
+    made = record()
+    mark(made, 10, 7, "critpath:begin checkout 7 gold  customer")
+    mark(made, 11, 7, "critpath:begin checkout 8 gold%20customer @9")
+    mark(made, 20, 7, "critpath:end checkout 7 paid")
+    mark(made, 21, 7, "critpath:end checkout 8")
+    found = find_executions(made.events(), "marker")
+    assert found.id == ("7", "8")
+    assert found.label == ("checkout gold customer",) * 2
+    assert found.incomplete == 0
+    assert found.notes == (
+        "2 marks with words behind the key: they are a part of the label "
+        "(%20 stands for a blank in a name or key)",
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["critpath:start job", "critpath:begin", "critpath: begin job", "critpath:end ", "critpath:"],
+)
+def test_messages_that_look_like_marks_are_said(record, message):
+    made = record()
+    mark(made, 10, 7, "critpath:begin job")
+    mark(made, 20, 7, message)
+    mark(made, 21, 7, "said critpath:nothing")
+    mark(made, 30, 7, "critpath:end job")
+    found = find_executions(made.events(), "marker")
+    assert found.label == ("job",)
+    assert len(found.notes) == 1
+    assert found.notes[0].startswith("1 message that begins with critpath: and is no mark, as crit")
+
+
 def test_no_marks_is_said(record):
     found = find_executions(record().add(1, 0, "app:x", a=1).events(), "marker")
     assert len(found) == 0
