@@ -34,12 +34,13 @@ from critpath.commands.output import (
 from critpath.commands.parser import checked
 from critpath.commands.settings import READING, Settings, whole
 from critpath.errors import UsageError
-from critpath.units import plural
+from critpath.units import plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
 
 SETTINGS = READING
+_SOME_IDS = 5
 _SHOWN = ("text", "json")
 _WRITTEN = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, WINDOW})
 
@@ -65,6 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         action="append",
         help="only the execution that reports name so; may be repeated (default: all)",
+    )
+    parser.add_argument(
+        "--segments",
+        action="store_true",
+        help="text: what each execution did in order of time, not where those of each label "
+        "spend their time",
     )
     parser.add_argument(
         "--format",
@@ -102,10 +109,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         write_pieces(arguments.output, FORMATS[name].render(sets))
         hint_written(arguments, paths, quiet=settings["quiet"])
     elif arguments.output == STDOUT:
-        print_paths(paths, name)
+        print_paths(paths, name, segments=arguments.segments)
+        if name == "text" and not arguments.segments:
+            which = "" if len(paths) == 1 else f" --id ID (of {_some_ids(paths)})"
+            hint(f"next:{which} --segments lists it in order of time", quiet=settings["quiet"])
     else:
         text = StringIO()
-        print_paths(paths, name, text)
+        print_paths(paths, name, text, segments=arguments.segments)
         write_output(arguments.output, text.getvalue())
         hint_written(arguments, paths, quiet=settings["quiet"])
     return 0
@@ -227,10 +237,8 @@ def _chosen(paths: PathSet, arguments: argparse.Namespace) -> PathSet:
     wanted = arguments.id or []
     missing = [name for name in wanted if name not in paths.executions.id]
     if missing:
-        known = paths.executions.id[:5]
         raise UsageError(
-            f"{arguments.trace} has no execution {missing[0]}",
-            f"name one of {', '.join(known)}" + ", ..." * (len(paths) > len(known)),
+            f"{arguments.trace} has no execution {missing[0]}", f"name one of {_some_ids(paths)}"
         )
     if not wanted:
         return paths
@@ -239,8 +247,15 @@ def _chosen(paths: PathSet, arguments: argparse.Namespace) -> PathSet:
     return pipeline.choose_executions(paths, wanted)
 
 
-def print_paths(paths: PathSet, format_: str, stream: IO[str] | None = None) -> None:
-    """Print every path of a set as text, or as JSON, one object a line."""
+def _some_ids(paths: PathSet) -> str:
+    known = paths.executions.id[:_SOME_IDS]
+    return safe_text(", ".join(known)) + ", ..." * (len(paths) > len(known))
+
+
+def print_paths(
+    paths: PathSet, format_: str, stream: IO[str] | None = None, *, segments: bool = False
+) -> None:
+    """Print a set's paths in sums, or every one as text, or as JSON, one object a line."""
     if format_ == "json":
         from critpath.report.document.path import path_json  # noqa: PLC0415 - start-up time
 
@@ -257,10 +272,18 @@ def print_paths(paths: PathSet, format_: str, stream: IO[str] | None = None) -> 
                 )
             )
         return
-    from critpath.report.document.path import path_document  # noqa: PLC0415 - start-up time
-    from critpath.report.text.path import render_path  # noqa: PLC0415 - as above
+    from critpath.report.document.path import (  # noqa: PLC0415 - start-up time
+        path_document,
+        summarize_paths,
+    )
+    from critpath.report.text.path import render_path, render_summary  # noqa: PLC0415 - as above
 
     console = make_console(stream)
+    if not segments:
+        from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+        render_summary(summarize_paths(paths, pipeline.vectors([paths])[0]), console)
+        return
     for index in range(len(paths)):
         document = path_document(
             paths.paths,

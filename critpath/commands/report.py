@@ -40,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_output_arguments(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--segments",
+        action="store_true",
+        help="of extract: every path in order of time, as critpath path has it",
+    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -62,7 +67,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         # What extract wrote, or a baseline: nothing is read anew.
         from critpath import pipeline  # noqa: PLC0415 - the stages
 
-        print_paths(pipeline.load_saved_paths(source), arguments.format)
+        paths = pipeline.load_saved_paths(source)
+        print_paths(paths, arguments.format, segments=arguments.segments)
         return 0
     document = load_saved(arguments.file)
     kind = document.format.split("/")[1]

@@ -227,11 +227,10 @@ def _note_odd_messages(events: Events, marks: I64) -> list[str]:
     if not odd:
         return []
     shown = safe_text(shorten(f"critpath:{odd[0]}".strip()))
-    return [
-        f"{plural(len(odd), 'message')} that begin{'s' * (len(odd) == 1)} with critpath: "
-        f"and {'is no mark' if len(odd) == 1 else 'are no marks'}, as {shown}: "
-        "write critpath:begin NAME [KEY] or critpath:end NAME [KEY]"
-    ]
+    one = len(odd) == 1
+    said = f"{plural(len(odd), 'message')} that begin{'s' * one} with critpath: and "
+    said += f"{'is no mark' if one else 'are no marks'}, as {shown}: "
+    return [said + "write critpath:begin NAME [KEY] or critpath:end NAME [KEY]"]
 
 
 def _unquote(texts: Texts) -> Texts:

@@ -144,6 +144,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             "dask_address": dask_address,
             "extract": answering("extract", extracted),
             "load_saved_paths": answering("load_saved_paths", lambda source: extracted([source])),
+            "vectors": lambda _: [None],
             "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),
             "compare": answering(
                 "compare",
@@ -157,6 +158,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         },
         "critpath.report.document.path": {
             "path_document": path_document,
+            "summarize_paths": lambda paths, _: paths,
             "path_json": lambda *a, **k: (
                 msgspec.json.encode(path_document(*a, **k)).decode() + "\n"
             ),
@@ -170,6 +172,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         },
         "critpath.report.text.path": {
             "render_path": lambda d, console: console.print(f"path {d.subject['tid']}"),
+            "render_summary": lambda paths, console: console.print(f"summary of {len(paths)}"),
         },
         "critpath.report.html.as_html": {"render_html": render_html},
     }

@@ -209,10 +209,16 @@ def test_path_of_a_thread(run, fake):
 
 
 def test_path_of_executions_as_text(run, fake):
-    done = run("path", "normal", "--execution", "process", "--no-interrupts")
+    done = run("path", "normal", "--execution", "process", "--no-interrupts", "--segments")
     assert done.out == "path 7\npath 7\n"
     ((_, options),) = fake.called("extract")
     assert (options["specification"], options["interrupts"]) == ("process", False)
+
+
+def test_path_is_a_summary_by_default(run):
+    done = run("path", "normal")
+    assert done.out == "summary of 2\n"
+    assert "--segments" in done.err
 
 
 @pytest.mark.parametrize(
@@ -262,7 +268,8 @@ def test_report_of_a_comparison(run, tmp_path):
 
 def test_report_of_paths(run, fake, tmp_path):
     save_paths(fake.paths, tmp_path / "p.parquet")
-    assert run("report", "p.parquet").out == "path 7\npath 7\n"
+    assert run("report", "p.parquet").out == "summary of 2\n"
+    assert run("report", "p.parquet", "--segments").out == "path 7\npath 7\n"
     assert len(run("report", "p.parquet", "--format", "json").out.splitlines()) == 2
     done = run("report", "p.parquet", "--html", "r.html")
     assert (done.code, "holds paths" in done.err) == (2, True)

@@ -15,11 +15,11 @@ from critpath.model import Loss
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.document.comparison import comparison_document
-from critpath.report.document.path import path_document
+from critpath.report.document.path import path_document, summarize_paths
 from critpath.report.exports.alignments import write_alignments
 from critpath.report.html.as_html import render_html
 from critpath.report.text.as_text import render_comparison
-from critpath.report.text.path import render_path
+from critpath.report.text.path import render_path, render_summary
 from critpath.text import sentences, verdict
 
 
@@ -189,6 +189,25 @@ def test_a_path_lists_the_longest_segments_and_counts_the_others(factory):
     skipped = [int(n) for n in re.findall(r"\((\d+) shorter segment", few)]
     assert sum(skipped) == len(document.segments) - 5
     assert "WAIT_TIMER   30.0 ms" in few
+
+
+def test_a_summary_says_where_each_label_spends_its_time(factory):
+    comparison = factory.comparison()
+    paths, vectors = comparison.sample, comparison.sample_vectors
+    found = summarize_paths(paths, vectors)
+    assert {of.label for of in found} == set(paths.executions.label)
+    assert sum(of.executions for of in found) == len(paths)
+    for of in found:
+        mine = [i for i, text in enumerate(paths.executions.label) if text == of.label]
+        assert sum(p.time for p in of.places) == pytest.approx(vectors.total[mine].mean())
+        assert sum(p.share for p in of.places) == pytest.approx(1)
+        assert sum(p.count for p in of.places) == pytest.approx(
+            vectors.counts[mine].sum(axis=1).mean()
+        )
+    text = printed(render_summary, found)
+    for of in found:
+        assert f"{of.executions} executions, median " in text
+    assert re.search(r"^WAIT_TIMER +\(its own\) +[\d.]+ ms +\d+ %", text, re.MULTILINE)
 
 
 def test_an_empty_path_is_said(factory):

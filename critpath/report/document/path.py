@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from critpath.model import CriticalPaths, Loss, State
 
 if TYPE_CHECKING:
     from critpath.documents import PathDocument
+    from critpath.model import PathSet, Symbol, VectorTable
 
 PATH_FORMAT: Final = "critpath/path/1"
 
@@ -176,3 +180,81 @@ def _frame(
             "packets": sum(int(loss.packets) for loss in touching),
         },
     }
+
+
+@dataclass(frozen=True)
+class PlaceSummary:
+    """What the executions of one label spend in one state on one kind of thread.
+
+    Attributes
+    ----------
+    symbol : Symbol
+    time, count : float
+        A mean execution's nanoseconds and segments.
+    share : float
+        Of the label's time.
+    executions : int
+        That have any.
+    """
+
+    symbol: Symbol
+    time: float
+    count: float
+    share: float
+    executions: int
+
+
+@dataclass(frozen=True)
+class LabelSummary:
+    """Where the executions of one label spend their time, the longest first.
+
+    Attributes
+    ----------
+    label : str
+    executions, lossy : int
+        All of them, and those that overlap a loss.
+    median, longest : float
+        Duration (ns).
+    places : tuple of PlaceSummary
+    """
+
+    label: str
+    executions: int
+    lossy: int
+    median: float
+    longest: float
+    places: tuple[PlaceSummary, ...]
+
+
+def summarize_paths(paths: PathSet, vectors: VectorTable) -> list[LabelSummary]:
+    """Return where the executions of each label spend their time, the label with most first.
+
+    Parameters
+    ----------
+    paths : PathSet
+    vectors : VectorTable
+        Of these paths, by state and thread.
+    """
+    labels = np.array(paths.executions.label, object)
+    total = vectors.total
+    found = []
+    for label in sorted(set(labels.tolist())):
+        mine = labels == label
+        whole, size = max(int(total[mine].sum()), 1), int(mine.sum())
+        durations, counts = vectors.durations[mine], vectors.counts[mine]
+        time = durations.sum(axis=0)
+        places = tuple(
+            PlaceSummary(
+                vectors.symbols[i],
+                float(time[i] / size),
+                float(counts[:, i].sum() / size),
+                float(time[i] / whole),
+                int((counts[:, i] > 0).sum()),
+            )
+            for i in np.argsort(-time, kind="stable").tolist()
+            if counts[:, i].any()
+        )
+        lossy = int(paths.lossy[mine].sum())
+        median, longest = float(np.median(total[mine])), float(total[mine].max())
+        found.append((whole, LabelSummary(label, size, lossy, median, longest, places)))
+    return [one for _, one in sorted(found, key=lambda x: (-x[0], x[1].label))]

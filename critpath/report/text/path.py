@@ -1,6 +1,8 @@
-"""One critical path as a timeline on a terminal or a pipe."""
+"""One critical path as a timeline on a terminal or a pipe, and many in sums."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.style import Style
@@ -8,12 +10,74 @@ from rich.table import Table
 from rich.text import Text
 
 from critpath.documents import PathDocument
+from critpath.report.document.path import LabelSummary
 from critpath.report.palette import LOOKS
 from critpath.report.text.table import new_table, print_line, shown
 from critpath.text import sentences
 from critpath.units import format_ns, format_share, plural
 
 _BAR = 30
+_MOST_LABELS = 20
+_MOST_PLACES = 12
+_OWN = "(its own)"
+
+
+def render_summary(summaries: Sequence[LabelSummary], console: Console) -> None:
+    """Print where the executions of each label spend their time.
+
+    Parameters
+    ----------
+    summaries : sequence of LabelSummary
+        From `summarize_paths`.
+    console : rich.console.Console
+    """
+    for number, of in enumerate(summaries[:_MOST_LABELS]):
+        if number:
+            console.print()
+        label = f"{of.label}: " if of.label else ""
+        spread = (
+            f", median {format_ns(of.median)}, longest {format_ns(of.longest)}"
+            if of.executions > 1
+            else f", {format_ns(of.longest)}"
+        )
+        print_line(console, f"{label}{plural(of.executions, 'execution')}{spread}", style="bold")
+        if of.lossy:
+            what = f"warning: {plural(of.lossy, 'execution')} of them overlap a loss of events"
+            print_line(console, what, style="yellow")
+        console.print(_places(of, console))
+    beyond = summaries[_MOST_LABELS:]
+    if beyond:
+        count = sum(of.executions for of in beyond)
+        what = f"{plural(len(beyond), 'further label')} of {plural(count, 'execution')} left out"
+        print_line(console, f"{what}: --execution chooses", style="dim")
+
+
+def _places(of: LabelSummary, console: Console) -> Table:
+    table = new_table(
+        *(console, "state", "thread", ">time each", ">share", ">times each", ">executions", ""),
+        folding="thread",
+    )
+    block = "#" if console.options.ascii_only else "█"
+    for place in of.places[:_MOST_PLACES]:
+        state = place.symbol.state.name
+        table.add_row(
+            Text(state, style=_colour(state)),
+            shown(place.symbol.role or _OWN, console),
+            Text(format_ns(place.time)),
+            Text(format_share(place.share)),
+            Text(f"{place.count:,.3g}" if place.count < 1000 else f"{place.count:,.0f}"),
+            Text(f"{place.executions:,}"),
+            Text(block * max(1, round(_BAR * place.share)), style=_colour(state)),
+        )
+    beyond = of.places[_MOST_PLACES:]
+    if beyond:
+        table.add_row(
+            Text(f"({len(beyond)} further)", style="dim"),
+            Text(),
+            Text(format_ns(sum(p.time for p in beyond))),
+            Text(format_share(sum(p.share for p in beyond))),
+        )
+    return table
 
 
 def render_path(document: PathDocument, console: Console, *, most: int = 200) -> None:
