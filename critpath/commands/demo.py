@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.commands.compare import compare_sources
 from critpath.commands.output import hint, make_console
-from critpath.commands.record import ProgressReporter
+from critpath.commands.record import ProgressReporter, survey_recorded
 from critpath.commands.reports import write_files
 from critpath.commands.settings import Settings
 from critpath.errors import CritpathError, UsageError
@@ -260,6 +260,7 @@ def _record(place: Path, options: tuple[str, ...], directory: Path, *, quiet: bo
                     force=True,
                 ),
                 tell,
+                survey_recorded,
             )
     finally:
         tell.close()

@@ -30,6 +30,7 @@ VERBS: Final[dict[str, str]] = {
         "saved paths (extract, path --format json) again"
     ),
     "export": "write executions, or a saved comparison's alignments, for other programs",
+    "verify": "say whether a recording is whole: what was recorded, and what of it is there",
     "doctor": "say what this machine lacks to record, and how to mend it; remove leftovers",
     "mark": "mark where an execution of a shell script begins or ends",
     "demo": (

@@ -22,7 +22,7 @@ from critpath.model.recording import MANIFEST_RUNS
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
 if TYPE_CHECKING:
-    from critpath.model import Manifest, Run
+    from critpath.model import Manifest, Run, StreamFacts
     from critpath.record.recorder import Outcome, RecordRequest
 
 SETTINGS = ("execution", *RECORDING)
@@ -105,13 +105,22 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     quiet = settings["quiet"]
     tell = ProgressReporter(quiet=quiet)
     try:
-        outcome = record(request, tell)
+        outcome = record(request, tell, survey_recorded)
     finally:
         tell.close()
     for line in describe_outcome(outcome, request):
         # What makes a recording worth less is printed even with --quiet.
         hint(line, quiet=quiet and not line.startswith("warning: "))
     return outcome.exit_code
+
+
+def survey_recorded(recording: Path) -> tuple[StreamFacts, ...]:
+    """Count what a finished recording holds; numpy is not there before, nor while it records."""
+    # As other verbs have it: set now, no command inherits it any more.
+    os.environ.setdefault(_THREADS, "1")
+    from critpath.read.streams import survey_streams  # noqa: PLC0415 - as said
+
+    return survey_streams(recording)
 
 
 def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest:

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from critpath.detect.verdict import LOSSY_SHARE
 from critpath.model import I64, PathSet
 from critpath.text import notes
 
@@ -53,6 +54,22 @@ def environment_differences(normal: PathSet, sample: PathSet) -> list[str]:
     programs = [_values(s, "recorded_program") for s in (normal, sample)]
     if all(programs) and programs[0] != programs[1] and not _sessions(normal) & _sessions(sample):
         result.append(notes.different_programs(*programs))
+    return result
+
+
+def missing_runs(normal: PathSet, sample: PathSet) -> list[str]:
+    """Return a line for each set whose traces lack too many of the runs that were recorded.
+
+    Which runs a trace lacks is no accident: those that remain cannot speak for them.
+    """
+    result = []
+    for name, path_set in (("normal", normal), ("sample", sample)):
+        total, missing = (
+            sum(n for e in path_set.environment if isinstance(n := e.get(key), int) and n > 0)
+            for key in ("runs_recorded", "runs_missing")
+        )
+        if missing > LOSSY_SHARE * total:
+            result.append(notes.missing_runs(name, missing, total))
     return result
 
 

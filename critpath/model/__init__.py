@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         CpuLoss,
         Manifest,
         Run,
+        StreamFacts,
     )
     from critpath.model.table import F64, I32, I64, U8, Bool, Column, Rows, Table, freeze_columns
     from critpath.model.timelines import (
@@ -115,7 +116,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "recording": (
         *("COMPLETE", "INTERRUPTED", "MANIFEST", "MANIFEST_FORMAT", "RECORDING"),
-        *("CpuLoss", "Manifest", "Run"),
+        *("CpuLoss", "Manifest", "Run", "StreamFacts"),
     ),
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
@@ -202,6 +203,7 @@ __all__ = [
     "State",
     "StateTest",
     "StoredPaths",
+    "StreamFacts",
     "Symbol",
     "Table",
     "Timelines",

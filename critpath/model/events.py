@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model.kinds import Kind
+from critpath.model.recording import StreamFacts
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
 
 _BOUND: Final = 2**62
@@ -186,6 +187,8 @@ class Events(Table):
         Number of events in the recording, asked for or not.
     environment : tuple of mapping
         The ``env`` of every trace read.
+    streams : tuple of StreamFacts
+        Every stream file that was read.
     warnings : tuple of str
         One line each: what was odd about the input and how it was read.
     """
@@ -204,6 +207,7 @@ class Events(Table):
     end: int = 0
     total: int = 0
     environment: tuple[Mapping[str, str | int], ...] = ()
+    streams: tuple[StreamFacts, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

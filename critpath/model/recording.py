@@ -77,6 +77,34 @@ class CpuLoss:
 
 
 @dataclass(frozen=True)
+class StreamFacts:
+    """What one stream file of a trace holds: as it was recorded, or as it was read.
+
+    Attributes
+    ----------
+    name : str
+        Below the recording, with ``/``.
+    bytes : int
+    packets, events : int
+        -1 where they were not counted.
+    end : int
+        When its last packet ends (ns of the recording's clock); 0 without a packet.
+    cpu : int
+        -1 where its packets are of no cpu, or of several.
+    digest : str
+        SHA-256 of the file; "" where it was not made.
+    """
+
+    name: str
+    bytes: int
+    packets: int = -1
+    events: int = -1
+    end: int = 0
+    cpu: int = -1
+    digest: str = ""
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Everything a recording says of itself.
 
@@ -103,6 +131,8 @@ class Manifest:
         When tracing was on (ns of the trace's clock); end 0 while it is.
     loss : tuple of CpuLoss
         Only cpus that lost something.
+    streams : tuple of StreamFacts
+        Every stream file of the trace as it was when the recording ended.
     warmup : int
     prepare : str
     timeout : float
@@ -131,6 +161,7 @@ class Manifest:
     begin: int
     end: int
     loss: tuple[CpuLoss, ...] = ()
+    streams: tuple[StreamFacts, ...] = ()
     warmup: int = 0
     prepare: str = ""
     timeout: float = 0.0

@@ -60,6 +60,7 @@ def compare(
     from critpath.detect.comparability import (
         differs_by_session,
         environment_differences,
+        missing_runs,
         partial_comparison_note,
         set_warnings,
     )
@@ -101,7 +102,10 @@ def compare(
         (normal.losses, sample.losses),
         single_sessions=differs_by_session(normal, sample),
         minimum=settings.minimum_executions,
-        differences=environment_differences(normal, sample) if settings.strict_environment else (),
+        differences=(
+            *missing_runs(normal, sample),
+            *(environment_differences(normal, sample) if settings.strict_environment else ()),
+        ),
         note=partial,
     )
     result = Analysis(

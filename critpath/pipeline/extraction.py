@@ -111,21 +111,32 @@ def extract_recording(
     with _name_recording(recording):
         # Before anything is read, so that a misspelt name fails at once.
         require_events(chosen, names)
-    with _replay_recording(
-        opener(get_event_requests(chosen)), recorded, [chosen], budget
-    ) as replayed:
+    with _replay_recording(opener(get_event_requests(chosen)), recorded, [chosen], budget) as found:
         with _name_recording(recording):
             executions = find_executions(
-                replayed.events,
+                found.events,
                 chosen,
                 names,
                 manifest.runs,
                 interleaved=bool(manifest.interleaved),
             )
+            events = count_missing_runs(found.events, chosen, manifest, len(executions))
+        replayed = replace(found, events=events)
         report(f"walking {plural(len(executions), 'critical path')}")
         yield from _walk(
             replayed, executions, recording, text, budget, interrupts=settings.interrupts
         )
+
+
+def count_missing_runs(
+    events: Events, specification: Specification, manifest: Manifest, found: int
+) -> Events:
+    """Note in the environment how many runs of the command the trace should have, and has not."""
+    if specification.kind != "process" or specification.where or not manifest.runs:
+        return events
+    whole = sum(run.whole for run in manifest.runs)
+    counted = {"runs_recorded": whole, "runs_missing": max(0, whole - found)}
+    return replace(events, environment=(*events.environment, counted))
 
 
 def _walk(
@@ -194,6 +205,40 @@ def _replay_recording(
         if budget.spills and opener.whole:
             warnings += (notes.recording_in_memory(str(recorded.path), opener.whole),)
         yield replace(replayed, events=replace(replayed.events, warnings=warnings))
+
+
+def inspect_recording(
+    recording: Path, reader: str = "auto"
+) -> tuple[Events, Manifest, tuple[str, ...]]:
+    """Read a recording to its end, to say what of it is missing.
+
+    Parameters
+    ----------
+    recording : Path
+    reader : str
+
+    Returns
+    -------
+    events : Events
+        With every loss, and the runs that are missing in ``environment``.
+    manifest : Manifest
+    odd : tuple of str
+        What differs from what was recorded and is no loss.
+    """
+    from critpath.executions.process import find_command_runs
+    from critpath.read.manifest import add_manifest, open_manifest
+    from critpath.read.recording import find_traces
+    from critpath.read.streams import find_other_contents
+
+    manifest, _ = open_manifest(recording)
+    opener = RecordingOpener(recording, find_traces(recording), KERNEL_EVENTS, reader)
+    specification = parse_specification("process")
+    events = add_manifest(read_finder_events(opener, [specification]), manifest)
+    if manifest.runs and any(run.pid for run in manifest.runs):
+        found = find_command_runs(events, manifest.runs)
+        events = count_missing_runs(events, specification, manifest, len(found))
+    odd = find_other_contents(recording, manifest, events.streams) if manifest.streams else ()
+    return events, manifest, tuple(odd)
 
 
 def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:

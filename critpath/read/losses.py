@@ -375,7 +375,7 @@ def _missing_streams(
     used = _cpus_with_events(traces)
     expected: dict[int, set[int]] = {}
     for trace in traces:
-        if not (trace.tracer.stops_together or (trace.kernel and trace.tracer.lttng)):
+        if not (trace.tracer.stops_together or (trace.kernel and trace.tracer.by_cpu)):
             continue
         channels: dict[int, set[int]] = {}
         for file in trace.files:

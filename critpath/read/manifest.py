@@ -19,6 +19,7 @@ from critpath.model import (
     CpuLoss,
     Manifest,
     Run,
+    StreamFacts,
 )
 from critpath.model.recording import MANIFEST_BYTES
 from critpath.read.recording import find_trace_directories
@@ -78,6 +79,7 @@ def _build_manifest(data: Mapping[str, Any]) -> Manifest:
         begin=_whole(data, "begin"),
         end=_whole(data, "end"),
         loss=tuple(_loss(one) for one in _list(data, "loss")),
+        streams=tuple(_stream(one) for one in _list(data, "streams")),
         warmup=_whole(data, "warmup"),
         prepare=_text(data, "prepare"),
         timeout=_number(data, "timeout"),
@@ -152,6 +154,12 @@ def _loss(data: Any) -> CpuLoss:
     return CpuLoss(*(_whole(one, key) for key in ("cpu", "events", "packets")))
 
 
+def _stream(data: Any) -> StreamFacts:
+    one = _object(data, "a stream")
+    counts = {key: _whole(one, key) for key in ("bytes", "packets", "events", "end", "cpu")}
+    return StreamFacts(name=_text(one, "name"), digest=_text(one, "digest"), **counts)
+
+
 def _object(data: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(data, dict):
         raise _WrongError(f"{what} is no object")
@@ -206,7 +214,8 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
     Returns
     -------
     Events
-        With the losses of `add_counted_losses`, and one more ``environment``: what two
+        With the losses of `add_counted_losses`, those of streams that are no longer as they
+        were recorded, and one more ``environment``: what two
         recordings should have in common (`critpath.detect.comparability`).
     """
     data = {
@@ -221,6 +230,11 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
     }
     plain = {k: v for k, v in data.items() if v and (isinstance(v, str) or type(v) is int)}
     events = add_counted_losses(events, manifest)
+    if manifest.streams:
+        from critpath.read.streams import find_changed_streams  # noqa: PLC0415 - numpy
+
+        lost = tuple(find_changed_streams(events, manifest))
+        events = replace(events, losses=(*events.losses, *lost)) if lost else events
     if not plain:
         return events
     return replace(events, environment=(*events.environment, plain))

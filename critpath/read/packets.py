@@ -111,11 +111,14 @@ class Tracer(Record):
     clears : bool
         Nothing lies behind a packet's content: the kernel tracer gives its pages away and
         takes empty ones.  In snapshots and user space, older events lie there.
+    by_cpu : bool
+        It has a stream for every cpu that is used.
     """
 
     lttng: bool = False
     stops_together: bool = False
     clears: bool = False
+    by_cpu: bool = False
 
 
 # Directories that `lttng snapshot record` and `lttng rotate` name, the latter as well while
@@ -135,7 +138,10 @@ def identify_tracer(environment: Mapping[str, str | int], directory: Path | None
     parts = directory.parts[-_LEVELS:] if directory is not None else ()
     partial = any(_PART.fullmatch(part) for part in parts)
     kernel = environment.get("tracer_name", "") == "lttng-modules"
-    return Tracer(lttng, lttng and version >= (2, 9) and not partial, kernel and not partial)
+    by_cpu = lttng or environment.get("tracer_name", "") == "critpath-ftrace"
+    return Tracer(
+        lttng, lttng and version >= (2, 9) and not partial, kernel and not partial, by_cpu
+    )
 
 
 class Packets(Record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -142,8 +143,10 @@ def _read_native(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> E
 
 def _read_with_babeltrace2(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
     from critpath.read import babeltrace  # noqa: PLC0415 - only where it is asked for
+    from critpath.read.streams import measure_streams  # noqa: PLC0415 - numpy
 
-    return babeltrace.read_with_babeltrace2([t.directory for t in traces], requests)
+    read = babeltrace.read_with_babeltrace2([t.directory for t in traces], requests)
+    return replace(read, streams=measure_streams(traces))
 
 
 Reader = Callable[[Sequence[Trace], Sequence[EventRequest]], Events]

@@ -31,6 +31,7 @@ from critpath.read.metadata.layout import decode_texts
 from critpath.read.metadata.schema import TraceClass, get_parse_warnings
 from critpath.read.packets import PacketColumn, StreamFile, identify_tracer
 from critpath.read.selection import compile_requests
+from critpath.read.streams import describe_streams
 
 # Rows that all decoders together keep waiting, so that they stay in the cache; a decoder
 # gets its share of them within bounds.
@@ -439,7 +440,8 @@ class Summary:
                 tracer,
                 self.hosts.index(t.host),
                 t.domain == "kernel",
-                of,
+                # The recorder's list of threads is a stream of no cpu.
+                [file for file in of if not file.name.endswith("/statedump_0")],
             )
             for t, tracer, of in zip(self.traces, tracers, self.files, strict=True)
         ]
@@ -468,6 +470,7 @@ class Summary:
             end=end,
             total=total,
             environment=tuple(t.schema.environment for t in self.traces),
+            streams=describe_streams(self.traces, self.files),
             warnings=tuple(warnings + self.clocks.warnings),
         )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError
-from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Manifest, Run
+from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Manifest, Run, StreamFacts
 from critpath.model.recording import MANIFEST_BYTES, RECORDING
 from critpath.record.output import OutputDirectory
 from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
@@ -98,10 +98,11 @@ def complete_manifests(
     end: int,
     recorded: RecorderResult,
     warnings: Sequence[str],
+    streams: tuple[StreamFacts, ...] = (),
 ) -> list[Manifest]:
     """Write the final manifest of each recording and remove the lists of runs."""
     loss = tuple(loss for loss in recorded.loss if loss.events or loss.packets)
-    changes: dict[str, Any] = {"state": state, "end": end, "loss": loss}
+    changes: dict[str, Any] = {"state": state, "end": end, "loss": loss, "streams": streams}
     changes["warnings"] = tuple(dict.fromkeys(warnings))
     done = []
     for directory, manifest in manifests.items():
@@ -221,6 +222,7 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         values["runs"] = tuple(_run(r) for r in values.get("runs", ()))
         values["loss"] = tuple(CpuLoss(**x) for x in values.get("loss", ()))
+        values["streams"] = tuple(StreamFacts(**x) for x in values.get("streams", ()))
         values["command"] = tuple(map(str, values.get("command", ())))
         values["warnings"] = tuple(map(str, values.get("warnings", ())))
         _check_kinds(values)

@@ -9,13 +9,13 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
-from critpath.model import Manifest, Run
+from critpath.model import Manifest, Run, StreamFacts
 from critpath.model.recording import COMPLETE, INTERRUPTED, QUOTA_HELD
 from critpath.record import recorder as recorders
 from critpath.record._spawn import become_subreaper
@@ -60,7 +60,10 @@ from critpath_marks.sessions import new_session_name, pid_namespace
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 
-def record(request: RecordRequest, reporter: Reporter) -> Outcome:
+Survey = Callable[[Path], tuple[StreamFacts, ...]]
+
+
+def record(request: RecordRequest, reporter: Reporter, survey: Survey = lambda _: ()) -> Outcome:
     """Record what was asked for.
 
     Parameters
@@ -68,6 +71,9 @@ def record(request: RecordRequest, reporter: Reporter) -> Outcome:
     request : RecordRequest
     reporter : Reporter
         Receives progress and warnings.
+    survey : callable
+        Tells what each stream file of a finished recording holds
+        (`critpath.read.streams.survey_streams`), for its manifest.
 
     Returns
     -------
@@ -106,7 +112,8 @@ def record(request: RecordRequest, reporter: Reporter) -> Outcome:
             reporter.say(f"warning: only {free / 2**20:.0f} MiB are free for {output.target}")
         runner = Runner(inherited, user, signals, reporter.say)
         running = _Session(
-            request, reporter, output, programs, container, settings, choice, user, signals, runner
+            *(request, reporter, output, programs, container, settings, choice, user, signals),
+            *(runner, survey),
         )
         return running.record()
 
@@ -123,6 +130,7 @@ class _Session:
     user: User | None
     signals: Signals
     runner: Runner
+    survey: Survey
     recorder: Recorder | None = None
     manifests: list[Manifest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -327,7 +335,14 @@ class _Session:
             link_tree(first / TRACE, other / TRACE)
         warnings = [self.output.restore_name(text) for text in (*self.notes, *recorded.warnings)]
         found = dict(zip(self.directories, self.manifests, strict=True))
-        self.manifests = complete_manifests(found, state, end, recorded, warnings)
+        self.reporter("counting what was recorded")
+        try:
+            streams = self.survey(first)
+        except (CritpathError, OSError) as error:  # no reason to lose a recording
+            streams = ()
+            text = f"what the trace holds could not be counted: {error}"
+            warnings.append(self.output.restore_name(text))
+        self.manifests = complete_manifests(found, state, end, recorded, warnings, streams)
         self.complete = True
         self._release(recorded)
 
@@ -357,6 +372,7 @@ class _Session:
     def _keep_readable(self) -> Outcome:
         """End at once; keep the recording if it is readable already."""
         self._abort()
+        self.survey = lambda _: ()  # it takes as long as reading
         if self.complete and self.recorded is not None:
             self._release(self.recorded)
             self._publish()

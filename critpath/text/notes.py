@@ -399,6 +399,14 @@ def lossy_set(name: str, losses: Sequence[Loss], affected: int, total: int) -> s
     )
 
 
+def missing_runs(name: str, missing: int, total: int) -> str:
+    """A set's traces lack runs that its recorder counted."""
+    return (
+        f"{missing:,} of {plural(total, 'run')} of the {name} set are not in its trace: "
+        "the others cannot speak for them"
+    )
+
+
 def small_set(name: str, executions: int, minimum: int) -> str:
     """A set has fewer executions than the settings ask for."""
     return (

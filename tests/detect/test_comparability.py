@@ -9,6 +9,7 @@ import pytest
 
 from critpath.detect.comparability import (
     differs_by_session,
+    missing_runs,
     partial_comparison_note,
     recording_differences,
     set_warnings,
@@ -150,3 +151,11 @@ def test_how_much_of_the_normal_set_takes_part_is_said():
     said = partial_comparison_note(many, np.array([3]))
     assert said.startswith("compared with 2 of 12 normal executions (type n3): no sample")
     assert said.endswith("of the types n0 (2), n1 (2), n2 (2), n4 (2) and 1 more")
+
+
+def test_runs_that_the_trace_lacks_leave_no_verdict():
+    whole, few = path_set(runs_recorded=24, runs_missing=0), path_set(runs_recorded=24)
+    one, many = (path_set(runs_recorded=24, runs_missing=n) for n in (1, 2))
+    assert missing_runs(whole, few) == missing_runs(one, path_set()) == []
+    [said] = missing_runs(whole, many)
+    assert "2 of 24 runs of the sample set" in said

@@ -1,0 +1,96 @@
+"""``critpath verify``: whether recordings are whole, by everything that can tell."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from critpath.commands.output import Progress, check_inputs, hint
+from critpath.commands.settings import Settings
+from critpath.errors import EXIT_INCONCLUSIVE, EXIT_OK
+from critpath.units import format_ns, plural, safe_text
+
+if TYPE_CHECKING:
+    from critpath.model import Events, Loss, Manifest
+
+SETTINGS = ("reader",)
+
+_SHOWN: Final = 20  # places of losses
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "directories",
+        metavar="DIR",
+        nargs="+",
+        type=Path,
+        help="recordings, directories of them, CTF traces",
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Read everything once; return 0 if nothing is missing, 3 otherwise."""
+    from critpath.pipeline.extraction import inspect_recording  # noqa: PLC0415 - start-up time
+    from critpath.read.recording import find_recordings  # noqa: PLC0415 - start-up time
+
+    check_inputs(arguments.directories)
+    quiet = settings["quiet"]
+    code = EXIT_OK
+    for source in arguments.directories:
+        for recording in find_recordings(source):
+            with Progress(quiet=quiet) as tell:
+                tell(f"reading {recording}")
+                events, manifest, odd = inspect_recording(recording, settings["reader"])
+            wrong = [*_missing_runs(events), *_describe_losses(events), *odd]
+            print(safe_text(f"{recording}: {_contents(events, manifest)}"))
+            for line in wrong or _why_whole(manifest):
+                print(safe_text(f"  {line}"))
+            code = EXIT_INCONCLUSIVE if wrong else code
+    if code:
+        hint("no verdict should rest on what is missing: record again", quiet=quiet)
+    return code
+
+
+def _contents(events: Events, manifest: Manifest) -> str:
+    there = [f"{plural(events.total, 'event')} in {format_ns(events.end - events.begin)}"]
+    there += [plural(len(events.streams), "stream")]
+    there += [plural(len(manifest.runs), "run")] if manifest.runs else []
+    return ", ".join(there)
+
+
+def _why_whole(manifest: Manifest) -> Iterator[str]:
+    """Say what the word rests on."""
+    if manifest.streams:
+        yield "whole: every stream is as it was recorded, and nothing was lost"
+    else:
+        yield (
+            "nothing is missing as far as the trace itself can tell: no manifest says what "
+            "was recorded (a stream's end, or a stream of an idle cpu, may be gone)"
+        )
+
+
+def _missing_runs(events: Events) -> Iterator[str]:
+    for counted in events.environment:
+        missing = counted.get("runs_missing")
+        if isinstance(missing, int) and missing > 0:
+            total = counted.get("runs_recorded")
+            yield f"{missing:,} of {total:,} runs of the command are not in the trace"
+
+
+def _describe_losses(events: Events) -> Iterator[str]:
+    for loss in events.losses[:_SHOWN]:
+        yield _describe(loss, events)
+    if len(events.losses) > _SHOWN:
+        yield plural(len(events.losses) - _SHOWN, "more loss")
+
+
+def _describe(loss: Loss, events: Events) -> str:
+    amount = [plural(loss.events, "event")] if loss.events else []
+    amount += [plural(loss.packets, "packet")] if loss.packets else []
+    cpu = f"cpu {loss.cpu}, " if loss.cpu >= 0 else ""
+    when = f"{format_ns(loss.begin - events.begin)} to {format_ns(loss.end - events.begin)}"
+    counted = f"{' and '.join(amount)}, " if amount else ""
+    return f"{loss.reason} ({counted}{cpu}from {when})"
