@@ -9,7 +9,7 @@ INSTALLED = $(abspath $(VENV))/installed
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-lttng test-versions fuzz mutations wheel bench evaluation lint build installed docs site screenshots tutorial clean python packages packages-test packages-lttng packages-fuzz
+.PHONY: help demo test test-long test-lttng test-versions fuzz mutations wheel bench evaluation evaluation-services lint build installed docs site screenshots tutorial clean python packages packages-test packages-lttng packages-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ evaluation: build ## case studies and faults as in the paper, on this kernel (an
 	$(BIN)/python tests/evaluation/case_study_2.py --json critpath-evaluation/case-study-2.json
 	$(BIN)/python tests/evaluation/faults.py --csv critpath-evaluation/faults.csv \
 	  --json critpath-evaluation/faults.json
+
+# Debian's packages that it needs are named where they are missing.
+evaluation-services: build ## faults and healthy pairs of real servers (two hours, as root)
+	$(BIN)/python tests/evaluation/services/run.py critpath-evaluation/services
 
 lint: build ## ruff and mypy --strict
 	$(BIN)/ruff check .
