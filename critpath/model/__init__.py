@@ -65,9 +65,12 @@ if TYPE_CHECKING:
         MANIFEST_FORMAT,
         RECORDING,
         CpuLoss,
+        Gap,
+        MachineSummary,
         Manifest,
         Run,
         StreamFacts,
+        summarize_machine,
     )
     from critpath.model.table import F64, I32, I64, U8, Bool, Column, Rows, Table, freeze_columns
     from critpath.model.timelines import (
@@ -116,7 +119,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "recording": (
         *("COMPLETE", "INTERRUPTED", "MANIFEST", "MANIFEST_FORMAT", "RECORDING"),
-        *("CpuLoss", "Manifest", "Run", "StreamFacts"),
+        *("CpuLoss", "Gap", "MachineSummary", "Manifest", "Run", "StreamFacts"),
+        "summarize_machine",
     ),
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
@@ -184,9 +188,11 @@ __all__ = [
     "FalseAlarms",
     "Finding",
     "FloorAdvice",
+    "Gap",
     "Kind",
     "Loop",
     "Loss",
+    "MachineSummary",
     "Manifest",
     "Member",
     "Missing",
@@ -220,4 +226,5 @@ __all__ = [
     "mid_ranks",
     "open_filled",
     "student_tails",
+    "summarize_machine",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Final
 
 MANIFEST: Final = "critpath.json"
@@ -105,6 +106,26 @@ class StreamFacts:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """A time in which the tracer did not record what it was asked for, without counting it.
+
+    Attributes
+    ----------
+    begin, end : int
+        ns of the trace's clock.
+    cpu : int
+        -1 for all.
+    what : str
+        One clause: what was done to the tracer, or how it shows.
+    """
+
+    begin: int
+    end: int
+    cpu: int
+    what: str
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Everything a recording says of itself.
 
@@ -133,6 +154,11 @@ class Manifest:
         Only cpus that lost something.
     streams : tuple of StreamFacts
         Every stream file of the trace as it was when the recording ended.
+    gaps : tuple of Gap
+        When somebody's hands on the tracer kept it from recording.
+    machine : mapping
+        What the machine was like meanwhile: ``summary`` (whole numbers, see
+        `summarize_machine`), ``columns`` and ``rows`` (one a second).
     warmup : int
     prepare : str
     timeout : float
@@ -162,6 +188,8 @@ class Manifest:
     end: int
     loss: tuple[CpuLoss, ...] = ()
     streams: tuple[StreamFacts, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    machine: Mapping[str, object] = field(default_factory=dict)
     warmup: int = 0
     prepare: str = ""
     timeout: float = 0.0
@@ -175,3 +203,57 @@ class Manifest:
     def lost(self) -> int:
         """Number of events lost."""
         return sum(loss.events for loss in self.loss)
+
+
+# The machine while it was recorded. A set's `environment` has whole numbers: shares in
+# millionths, probes in nanoseconds, one mapping per recording with this prefix.
+MACHINE: Final = "machine_"
+_MILLION: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class MachineSummary:
+    """What the machine was like while the recordings of a set were made: medians over them.
+
+    Attributes
+    ----------
+    probes : mapping of str to float
+        Median time of each kind of probe (ns): ``l1``, ``l2``, ``memory``, ``syscall``, ``wake``.
+    pressure : mapping of str to float
+        Share of the time in which something waited for ``cpu``, ``io`` or ``memory`` (PSI).
+    others_cpu : float or None
+        Share of all cpus that others had: neither the recorded command nor the recorder.
+    recorder_cpu : float or None
+        Share of all cpus that the recorder itself had.
+    steal : float or None
+        Share of all cpus that the host gave to others; None where it does not tell.
+    """
+
+    probes: Mapping[str, float]
+    pressure: Mapping[str, float]
+    others_cpu: float | None = None
+    recorder_cpu: float | None = None
+    steal: float | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was measured."""
+        return bool(self.probes or self.pressure or self.others_cpu is not None)
+
+
+def summarize_machine(environment: Iterable[Mapping[str, str | int]]) -> MachineSummary:
+    """Return what the machine was like while a set was recorded, from its environment."""
+    found: dict[str, list[int]] = {}
+    for each in environment:
+        for key, value in each.items():
+            if key.startswith(MACHINE) and isinstance(value, int):
+                found.setdefault(key.removeprefix(MACHINE), []).append(value)
+    middle = {key: float(median(values)) for key, values in found.items()}
+    share = {key: value / _MILLION for key, value in middle.items()}
+    return MachineSummary(
+        {key[6:]: value for key, value in middle.items() if key.startswith("probe_")},
+        {key[9:]: value for key, value in share.items() if key.startswith("pressure_")},
+        share.get("others_cpu"),
+        share.get("recorder_cpu"),
+        share.get("steal"),
+    )

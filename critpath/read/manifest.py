@@ -17,11 +17,12 @@ from critpath.model import (
     MANIFEST_FORMAT,
     RECORDING,
     CpuLoss,
+    Gap,
     Manifest,
     Run,
     StreamFacts,
 )
-from critpath.model.recording import MANIFEST_BYTES
+from critpath.model.recording import MACHINE, MANIFEST_BYTES
 from critpath.read.recording import find_trace_directories
 from critpath.units import plural
 from critpath.untrusted import load_json
@@ -80,6 +81,8 @@ def _build_manifest(data: Mapping[str, Any]) -> Manifest:
         end=_whole(data, "end"),
         loss=tuple(_loss(one) for one in _list(data, "loss")),
         streams=tuple(_stream(one) for one in _list(data, "streams")),
+        gaps=tuple(_gap(one) for one in _list(data, "gaps")),
+        machine=_mapping(data, "machine"),
         warmup=_whole(data, "warmup"),
         prepare=_text(data, "prepare"),
         timeout=_number(data, "timeout"),
@@ -160,6 +163,12 @@ def _stream(data: Any) -> StreamFacts:
     return StreamFacts(name=_text(one, "name"), digest=_text(one, "digest"), **counts)
 
 
+def _gap(data: Any) -> Gap:
+    one = _object(data, "a gap")
+    begin, end, cpu = (_whole(one, key) for key in ("begin", "end", "cpu"))
+    return Gap(begin, end, cpu, _text(one, "what"))
+
+
 def _object(data: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(data, dict):
         raise _WrongError(f"{what} is no object")
@@ -230,6 +239,7 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
     }
     plain = {k: v for k, v in data.items() if v and (isinstance(v, str) or type(v) is int)}
     events = add_counted_losses(events, manifest)
+    events = _add_gaps(events, manifest)
     if manifest.streams:
         from critpath.read.streams import find_changed_streams  # noqa: PLC0415 - numpy
 
@@ -256,6 +266,26 @@ def add_counted_losses(events: Events, manifest: Manifest) -> Events:
             reason = "lost at an unknown time"
             found.append(Loss(events.begin, events.end, 0, counted.cpu, missing, packets, reason))
     return replace(events, losses=(*events.losses, *found)) if found else events
+
+
+def _add_gaps(events: Events, manifest: Manifest) -> Events:
+    """Add the times in which the tracer was kept from recording, and what the machine was like."""
+    from critpath.model import Loss  # noqa: PLC0415 - numpy
+
+    lost = tuple(
+        Loss(gap.begin, max(gap.begin, gap.end), 0, gap.cpu, 0, 0, f"not recorded: {gap.what}")
+        for gap in manifest.gaps
+    )
+    summary = manifest.machine.get("summary")
+    measured = {
+        MACHINE + key: value
+        for key, value in (summary if isinstance(summary, dict) else {}).items()
+        if type(value) is int and 0 <= value <= _WHOLE
+    }
+    if not lost and not measured:
+        return events
+    environment = (*events.environment, measured) if measured else events.environment
+    return replace(events, losses=(*events.losses, *lost), environment=environment)
 
 
 def _note_unusual_runs(manifest: Manifest) -> tuple[str, ...]:

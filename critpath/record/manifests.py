@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError
-from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Manifest, Run, StreamFacts
+from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
 from critpath.model.recording import MANIFEST_BYTES, RECORDING
 from critpath.record.output import OutputDirectory
 from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
@@ -223,6 +223,7 @@ def read_manifest(directory: Path) -> Manifest:
         values["runs"] = tuple(_run(r) for r in values.get("runs", ()))
         values["loss"] = tuple(CpuLoss(**x) for x in values.get("loss", ()))
         values["streams"] = tuple(StreamFacts(**x) for x in values.get("streams", ()))
+        values["gaps"] = tuple(Gap(**x) for x in values.get("gaps", ()))
         values["command"] = tuple(map(str, values.get("command", ())))
         values["warnings"] = tuple(map(str, values.get("warnings", ())))
         _check_kinds(values)
