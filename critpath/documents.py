@@ -159,6 +159,10 @@ class StateEntry(Part):
     level: Annotated[
         Level, doc("what the state counts for when it is flagged; error if not given")
     ] = "error"
+    normal_count: Annotated[
+        Maybe, doc("how often a normal execution is in it, on average; null for the total")
+    ] = None
+    sample_count: Annotated[Maybe, doc("how often a sample execution is")] = None
 
 
 class LevelEntry(Part):
@@ -311,6 +315,37 @@ class FindingEntry(Part):
     ]
 
 
+class CauseFacts(Part):
+    """What a cause's sentence says, each fact by itself."""
+
+    state: Annotated[StateName, doc("the state that the time was spent in")]
+    role: Annotated[str, doc("the thread that it was spent on, as of the symbol; '' for its own")]
+    comm: Annotated[str, doc("name of that thread, or its role where there are several")]
+    tids: Annotated[list[int], doc("ids of these threads, as far as they are known")]
+    peer: Annotated[
+        str,
+        doc("the other thread to blame: it was waited for, or had the processor; '' for none"),
+    ]
+    device: Annotated[str, doc("the disk, interrupt or softirq that was waited for; '' for none")]
+    call: Annotated[str, doc("the system call it was in, '' if not known or not the same")]
+    kind: Annotated[str, doc("as of the finding that the sentence names first")]
+    counted: Annotated[
+        Literal["trips", "waits", "iterations", "segments"],
+        doc("what is counted: trips to the thread, waits, rounds of a loop, segments"),
+    ]
+    count_before: Annotated[Maybe, doc("how often a normal execution does that")]
+    count_after: Annotated[Maybe, doc("how often one of these executions does")]
+    time_before: Annotated[Maybe, doc("time in it of a normal execution (ns)")]
+    time_after: Annotated[Maybe, doc("time in it of one of these executions (ns)")]
+    share: Annotated[Maybe, doc("of the excess of all executions that were examined")]
+    executions: Annotated[int, doc("how many it concerns")]
+    of: Annotated[int, doc("of how many")]
+    certainty: Annotated[
+        Literal["observed", "inferred", "unknown"],
+        doc("inferred: from an idle processor or a quota; unknown: no event says why"),
+    ]
+
+
 class CauseEntry(Part):
     """Findings that have something in common, and the sentence about them."""
 
@@ -322,6 +357,9 @@ class CauseEntry(Part):
     share: Annotated[Maybe, doc("of the excess of all executions that were examined")]
     main: Annotated[int, doc("the finding that the sentence names first")]
     minor: Annotated[bool, doc("less than 5 % of that excess: summaries count these together")]
+    facts: Annotated[
+        CauseFacts | None, doc("what the sentence says, for programs; null in older files")
+    ] = None
 
 
 class AlignedRow(Part):

@@ -5,14 +5,33 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from critpath.localize.counts import StepCounts
 from critpath.localize.findings import LEAST_NORMALS, ORDINARY
 from critpath.localize.segments import detail_family
-from critpath.model import RUNNING, Cause, Context, Finding, Member, State
-from critpath.text.causes import cause_sentence, main_member
-from critpath.text.phrases import IDLE, UNSEEN
+from critpath.model import (
+    INTERFERENCE,
+    RUNNING,
+    Cause,
+    Charge,
+    Context,
+    Facts,
+    Finding,
+    Member,
+    State,
+    Step,
+    Symbol,
+)
+from critpath.text.causes import (
+    cause_sentence,
+    count_rise,
+    main_member,
+    most_detail,
+    where_in,
+)
+from critpath.text.phrases import IDLE, LATE_NS, OTHERS, UNSEEN
 from critpath.units import plural
 
 MINOR = 0.05  # of the whole excess: a summary counts smaller causes only
@@ -47,6 +66,8 @@ def group_causes(
     contexts: Sequence[Context] = (),
     quota: bool = False,
     flagged: Collection[str] = (),
+    charges: Mapping[int, Sequence[Charge]] | None = None,
+    counts: StepCounts | None = None,
 ) -> tuple[Cause, ...]:
     """Make a cause of every group of findings.
 
@@ -70,6 +91,10 @@ def group_causes(
     flagged : collection of str
         Symbols on which the verdict rests where no execution stands out alone: what is
         slower in them comes first.
+    charges : mapping of int to sequence of Charge
+        By execution, what it took longer because it did something more often.
+    counts : StepCounts
+        Of the same executions.
 
     Returns
     -------
@@ -83,6 +108,7 @@ def group_causes(
     normals = {e.execution: e.normals for e in executions}
     excess = sum(e.excess for e in executions if e.excess > 0)
     of_all = plural(total, f"{kind} execution".strip())
+    charged = charge_findings(findings, charges or {})
     groups = [
         [
             Member(
@@ -91,10 +117,11 @@ def group_causes(
                 contexts[place] if contexts else Context(),
                 findings[larger].symbol,
                 moved=place != larger,
+                charge=charged.get(larger),
             )
             for place, larger in group
         ]
-        for group in group_findings(findings)
+        for group in group_findings(findings, charged)
     ]
 
     enough = {e.execution for e in executions if e.normals >= LEAST_NORMALS}
@@ -118,9 +145,13 @@ def group_causes(
         return not decisive, -weighs
 
     groups.sort(key=rank)
-    return tuple(
+    causes = [
         _cause(members, normals, of_all, excess, first=not number, quota=quota)
         for number, members in enumerate(groups)
+    ]
+    return tuple(
+        replace(cause, facts=state_facts(cause, members, total, counts, quota=quota))
+        for cause, members in zip(causes, groups, strict=True)
     )
 
 
@@ -175,19 +206,141 @@ def _cause(
     )
 
 
+# What a cause says, for programs.
+
+
+_DEVICES = frozenset(
+    {
+        *(State.WAIT_DISK, State.WAIT_NET, State.WAIT_DEVICE, State.WAIT_SOFTIRQ),
+        *(State.NET_TRANSIT, State.IRQ, State.SOFTIRQ),
+    }
+)
+
+
+def state_facts(
+    cause: Cause,
+    members: Sequence[Member],
+    total: int,
+    counts: StepCounts | None,
+    *,
+    quota: bool,
+) -> Facts:
+    """Return what a cause says."""
+    main = main_member(members).finding
+    rise = count_rise(members)
+    # Of a step that was done more often, what it does itself, whoever else lost time by it.
+    symbol = main.symbol if rise is None else rise.content
+    named = [m.finding for m in members if not m.moved]
+    alike = [f for f in named if f.symbol == symbol] or [main]
+    state = symbol.state
+    detail = most_detail(alike).removeprefix(OTHERS) if alike[0].symbol == symbol else ""
+    who = re.sub(r" \(\d+\)$", "", detail)
+    names = {f.comm for f in alike if f.comm and f.symbol == symbol}
+    if len(names) > 1:
+        names = {detail_family(name) for name in names}
+    comm = names.pop() if len(names) == 1 else symbol.role
+    peer = comm if symbol.role else ""
+    idle = state == State.WAIT_CPU and detail == IDLE
+    if state == State.WAIT_CPU and not idle:
+        peer = who or peer
+    late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < LATE_NS
+    certainty = "observed"
+    if state in UNSEEN:
+        certainty = "unknown"
+    elif state == State.WAIT_CPU and ((idle and not late) or (quota and not idle)):
+        certainty = "inferred"
+    size = len(cause.executions)
+    counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
+    return Facts(
+        state=state,
+        role=symbol.role,
+        comm=comm,
+        tids=tuple(sorted({f.tid for f in alike if f.tid > 0 and f.symbol == symbol})),
+        peer=peer,
+        device=detail if state in _DEVICES else "",
+        call=detail if state == State.RUN_SYSCALL else where_in(members)[0],
+        kind=main.kind if rise is None else "extra",
+        counted=counted,
+        count_before=before,
+        count_after=after,
+        time_before=math.fsum(f.expected for f in named) / size,
+        time_after=math.fsum(f.observed for f in named) / size,
+        share=cause.share,
+        executions=size,
+        of=total,
+        certainty=certainty,
+    )
+
+
+def _counted(
+    executions: Sequence[int],
+    symbol: Symbol,
+    main: Finding,
+    rise: Charge | None,
+    counts: StepCounts | None,
+) -> tuple[str, float, float]:
+    """Return what was counted, and how often normal executions and these do it."""
+    if rise is not None:
+        return "trips" if rise.step.state is None else "waits", rise.before, rise.after
+    if main.kind == "loop-count" and not math.isnan(main.iterations):
+        return "iterations", main.normal_iterations[0], main.iterations
+    step, what = Step(symbol.state, symbol.role), "waits"
+    if symbol.role and symbol.state in RUNNING:
+        step, what = Step(None, symbol.role), "trips"
+    elif symbol.state in RUNNING | INTERFERENCE:
+        what = "segments"
+    if counts is None:
+        return what, math.nan, math.nan
+    before, after = (
+        math.fsum(of) / len(executions)
+        for of in zip(
+            *(counts.of(e).get(step, (math.nan, math.nan)) for e in executions), strict=True
+        )
+    )
+    return what, before, after
+
+
 # Which findings share a cause.
+
+
+_BROUGHT = 0.5  # of a symbol's growth: as much is due to what was done more often
+_AS_MUCH = 0.9  # of two that brought about as much, the one that holds the other is named
+
+
+def charge_findings(
+    findings: Sequence[Finding], charges: Mapping[int, Sequence[Charge]]
+) -> dict[int, Charge]:
+    """Return the findings that are there because something was done more often, and what."""
+    grown: defaultdict[tuple[int, Symbol], list[int]] = defaultdict(list)
+    for place, finding in enumerate(findings):
+        if finding.contribution > 0:
+            grown[finding.execution, finding.symbol].append(place)
+    result: dict[int, Charge] = {}
+    for (execution, symbol), places in grown.items():
+        mine = [c for c in charges.get(execution, ()) if c.time.get(symbol)]
+        whole = math.fsum(findings[place].contribution for place in places)
+        most = max((c.time[symbol] for c in mine), default=0.0)
+        if most < _BROUGHT * whole:
+            continue
+        charge = next(c for c in mine if c.time[symbol] >= _AS_MUCH * most)
+        result.update(dict.fromkeys(places, charge))
+    return result
 
 
 _THROTTLED = (State.WAIT_CPU.name, IDLE)
 _LOOP = "loop"
+_COUNTED = "counted"
 ALIKE = 0.2  # normal numbers of iterations that differ by so much, or by 1, are of one loop
 
 # A finding's place, and that of the one as whose state it counts.
 Group = list[tuple[int, int]]
 
 
-def group_findings(findings: Sequence[Finding]) -> list[Group]:
+def group_findings(
+    findings: Sequence[Finding], charged: Mapping[int, Charge] | None = None
+) -> list[Group]:
     """Group findings that have their sign and what they are about in common."""
+    charged = charged or {}
     heaviest: dict[tuple[int, bool, str], Finding] = {}
     for finding in sorted(findings, key=lambda f: abs(f.contribution)):
         heaviest[_thread_key(finding)] = finding
@@ -199,13 +352,31 @@ def group_findings(findings: Sequence[Finding]) -> list[Group]:
         finding = findings[larger]
         main = heaviest[_thread_key(finding)] if finding.symbol.role else finding
         subject = _about(finding)
-        if larger in loops:
+        if (charge := charged.get(larger)) and charge.before:
+            subject = (_COUNTED, f"{charge.step}")
+        elif charge:
+            subject = _new_step(charge.step, finding, findings)
+        elif larger in loops:
             subject = (_LOOP, loops[larger])
         elif subject == _THROTTLED != _about(main):
             # A thread's late start, beside more of its time spent otherwise.
             subject = ("", finding.symbol.role)
         keyed[finding.contribution > 0, *subject].append((place, larger))
     return _taking_turns([keyed[key] for key in sorted(keyed)], findings)
+
+
+def _new_step(step: Step, finding: Finding, findings: Sequence[Finding]) -> tuple[str, str]:
+    """Return what a step is about that normal executions never do."""
+    if step.role:
+        return "", step.role
+    there = [
+        f
+        for f in findings
+        if f.execution == finding.execution
+        and f.contribution > 0
+        and f.symbol == Symbol(step.state or State.UNKNOWN)
+    ]
+    return _about(max(there, key=lambda f: f.contribution, default=finding))
 
 
 def _loops(places: Sequence[int], findings: Sequence[Finding]) -> dict[int, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from string import ascii_lowercase, ascii_uppercase, digits
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -374,6 +374,99 @@ class Context:
     detail: str = ""
 
 
+class Step(NamedTuple):
+    """What executions do a number of times: a trip to another thread, or a wait.
+
+    Attributes
+    ----------
+    state : State or None
+        Of a wait; None for a trip.
+    role : str
+        The thread that the trip goes to, or that waits; "" for the execution's own.
+    """
+
+    state: State | None
+    role: str
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one execution took longer because it did a step more often.
+
+    Attributes
+    ----------
+    step : Step
+    before, after : float
+        How often normal executions do it, and how often this one does.
+    content : Symbol
+        What takes most time of the step itself.
+    time : mapping of Symbol to float
+        Nanoseconds in every symbol that the additional ones brought: the steps
+        themselves, the waits for a cpu after them, what was run to prepare them.
+    """
+
+    step: Step
+    before: float
+    after: float
+    content: Symbol
+    time: Mapping[Symbol, float]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a cause's sentence says, for programs.
+
+    Attributes
+    ----------
+    state : State
+    role, comm : str
+        The thread that the time was spent on: its role ("" for the execution's own) and name.
+    tids : tuple of int
+        Its ids, where they are known.
+    peer : str
+        The other thread that is to blame: the one that the time was spent on, or that had
+        the cpu; "" for none.
+    device : str
+        The disk, interrupt or softirq that was waited for; "" for none.
+    call : str
+        System call that the execution waited in, where most agree.
+    kind : str
+        As of the finding that the sentence names first.
+    counted : str
+        What the counts are of: ``trips`` to the thread, ``waits``, ``iterations`` of a loop,
+        or ``segments`` of anything else.
+    count_before, count_after : float
+        How often a normal execution does that, and one of these; NaN where not known.
+    time_before, time_after : float
+        Nanoseconds of an execution, here, on average.
+    share : float
+        As of the cause.
+    executions, of : int
+        How many it concerns, of how many that were examined or recorded.
+    certainty : str
+        ``observed``; ``inferred`` from what an idle processor or a quota suggests; or
+        ``unknown`` where no event says what was waited for.
+    """
+
+    state: State
+    role: str
+    comm: str
+    tids: tuple[int, ...]
+    peer: str
+    device: str
+    call: str
+    kind: str
+    counted: str
+    count_before: float
+    count_after: float
+    time_before: float
+    time_after: float
+    share: float
+    executions: int
+    of: int
+    certainty: str
+
+
 @dataclass(frozen=True)
 class Member:
     """A finding in a cause.
@@ -389,6 +482,8 @@ class Member:
         one symbol to another (`critpath.localize.causes.pair_offsetting`).
     moved : bool
         It is such time, and is not named itself.
+    charge : Charge or None
+        What was done more often and brought it about.
     """
 
     place: int
@@ -396,6 +491,7 @@ class Member:
     context: Context
     counts_as: Symbol
     moved: bool = False
+    charge: Charge | None = None
 
 
 @dataclass(frozen=True)
@@ -419,6 +515,7 @@ class Cause:
         The finding that the sentence names first.
     minor : bool
         So small a part of the whole that a summary counts it with others.
+    facts : Facts or None
     """
 
     sentence: str
@@ -428,6 +525,7 @@ class Cause:
     share: float
     main: int = 0
     minor: bool = False
+    facts: Facts | None = None
 
 
 @dataclass(frozen=True, eq=False)

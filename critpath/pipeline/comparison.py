@@ -16,6 +16,7 @@ from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.align.multiple import Group
+    from critpath.localize.counts import StepCounts
     from critpath.localize.segments import Segments
     from critpath.model import (
         I64,
@@ -222,9 +223,11 @@ def explain(
     """Align the executions that stand out with their normal group, and name the causes."""
     from critpath.detect.verdict import ERROR
     from critpath.localize.causes import Explained, group_causes, in_order_of_causes
+    from critpath.localize.counts import charge_steps
     from critpath.localize.segments import find_context, is_throttled, select_executions
 
     chosen, left_out = select_executions(comparison, settings.explain_limit)
+    counts = _count_steps(comparison, coder, chosen)
     groups = _Groups(comparison, coder, chosen, settings)
     comparison = groups.comparison
     aligned: list[Aligned] = []
@@ -245,6 +248,11 @@ def explain(
         find_context(_one(comparison.sample, found.execution), replace(found, execution=0))
         for found in findings
     ]
+    charges = {}
+    for execution in chosen:
+        path = _one(comparison.sample, execution)
+        codes = coder.codes(path).tolist()
+        charges[execution] = charge_steps(path, codes, coder.symbols, counts.risen(execution))
     quota = is_throttled(comparison.normal, comparison.sample)
     alone = comparison.outliers.anomalous.any()
     causes = group_causes(
@@ -255,6 +263,8 @@ def explain(
         contexts=contexts,
         quota=quota,
         flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
+        charges=charges,
+        counts=counts,
     )
     if settings.level:
         # Causes of what the verdict rests on come first.
@@ -265,6 +275,26 @@ def explain(
     return replace(
         comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings
     )
+
+
+def _count_steps(comparison: Analysis, coder: Coder, chosen: list[int]) -> StepCounts:
+    """Count what all executions do; those to explain are held against the normal ones like them."""
+    from critpath.cluster.types import labels_are_usable, normal_group
+    from critpath.localize.counts import count_steps
+    from critpath.vectors.table import trips_of
+
+    normal, sample = comparison.normal, comparison.sample
+    labels = normal.executions.label, sample.executions.label
+    if labels_are_usable(*labels):
+        known = np.array(labels[0], dtype=object)
+        rows = {name: np.flatnonzero(known == name) for name in set(labels[1])}
+        groups = {execution: rows[labels[1][execution]] for execution in chosen}
+    else:
+        clusters = comparison.normal_clusters, comparison.sample_clusters
+        groups = {e: normal_group(*clusters, comparison.pairs, e) for e in chosen}
+    roles, trips = trips_of(normal, coder)
+    vectors = comparison.normal_vectors, comparison.sample_vectors
+    return count_steps(coder.symbols, vectors, roles, (trips, trips_of(sample, coder)[1]), groups)
 
 
 class _Groups:

@@ -6,11 +6,12 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import TypeVar
 
-from critpath.model import Context, Finding, Member, State, Symbol
-from critpath.text.phrases import IDLE, OTHERS, doing, listed, quoted, thread_name
+from critpath.model import Charge, Context, Finding, Member, State, Symbol
+from critpath.text.phrases import IDLE, OTHERS, doing, listed, often, quoted, thread_name
 from critpath.units import format_ns, plural
 
 NEARLY_ALL = 0.8  # a part that is named alone
@@ -47,15 +48,20 @@ def cause_sentence(
     size = len({m.finding.execution for m in members})
     apiece = " each" if size > 1 else ""
     less = "" if each > 0 else "less time "
-    rounds = _rounds(members)
-    call, after = _where(members)
-    waited = not rounds and all(m.finding.symbol.role for m in members if not m.moved)
+    rise = count_rise(members)
+    rounds = _rounds(members) if rise is None else _more_often(rise)
+    call, after = where_in(members)
+    # The own wait for a cpu that a trip to another thread ends with is of that trip.
+    waited = not rounds and all(
+        m.finding.symbol.role or (m.charge and m.charge.step.role) for m in members if not m.moved
+    )
     if rounds:
         what = rounds + _parts(members, size)
         if len({m.counts_as for m in members}) > 1:
             call, after = "", ""  # it would qualify the last of what the loop does
     elif waited:
-        what = less + _waiting(members, size, call)
+        theirs = [m for m in members if m.finding.symbol.role or m.moved]
+        what = less + _waiting(theirs, size, call)
     else:
         what = less + _own(members, size)
     main = main_member(members).finding
@@ -76,6 +82,11 @@ def cause_sentence(
 
 def main_member(members: Sequence[Member]) -> Member:
     """Return the member that stands for all: the largest in the state named first."""
+    if rise := count_rise(members):
+        # What it brought along may be more, but is not what happened.
+        itself = [m for m in members if m.finding.symbol == rise.content and not m.moved]
+        if itself:
+            return max(itself, key=lambda m: (abs(m.finding.contribution), -m.place))
     weight = _weights(members, _state)
     first = max(sorted(weight), key=weight.__getitem__)
     named = [m for m in members if _state(m) == first and not m.moved]
@@ -148,10 +159,10 @@ def _doing(findings: Sequence[Finding], thread: str = "") -> str:
         longest = next(
             ns for (ns, _), so_far in zip(pairs, sums, strict=True) if 2 * so_far >= sums[-1]
         )
-    return doing(state, _detail(findings), thread, longest)
+    return doing(state, most_detail(findings), thread, longest)
 
 
-def _detail(findings: Sequence[Finding]) -> str:
+def most_detail(findings: Sequence[Finding]) -> str:
     """Return the qualifier to name; of many that had the cpu, the one with most time."""
     pairs = [(f.detail, abs(f.contribution)) for f in findings]
     ways = [pairs]
@@ -223,6 +234,31 @@ def _threads(findings: Sequence[Finding]) -> str:
     return f"thread{'s' if len(named) > 1 else ''} {listed(named)}"
 
 
+def count_rise(members: Sequence[Member]) -> Charge | None:
+    """Return the step that was done more often, on average, if that is what it is about."""
+    charges = {m.finding.execution: m.charge for m in members if m.charge and m.charge.before}
+    if not charges or any(not m.charge for m in members if not m.moved):
+        return None
+    size = len(charges)
+    content = Counter(c.content for c in charges.values())
+    return replace(
+        next(iter(charges.values())),
+        before=math.fsum(c.before for c in charges.values()) / size,
+        after=math.fsum(c.after for c in charges.values()) / size,
+        content=max(sorted(content), key=content.__getitem__),
+    )
+
+
+def _more_often(rise: Charge) -> str:
+    """Say what was done more often, and how often."""
+    state, role = rise.step
+    before, after = rise.before, rise.after
+    if state is None:
+        more = f"{after - before:.3g} more trip{'' if after - before == 1 else 's'}"
+        return f"{more} to {quoted(role)} ({before:.3g} -> {after:.3g} an execution): "
+    return f"{often(state, quoted(role) if role else '', before, after)}: "
+
+
 def _rounds(members: Sequence[Member]) -> str:
     """Say how often a loop ran, if it is that what the findings are about."""
     about = sorted((m.finding for m in members if not m.moved), key=lambda f: abs(f.contribution))
@@ -258,7 +294,7 @@ def _parts(members: Sequence[Member], size: int) -> str:
     return listed([f"{text} ({amount})" for text, amount in named])
 
 
-def _where(members: Sequence[Member]) -> tuple[str, str]:
+def where_in(members: Sequence[Member]) -> tuple[str, str]:
     """Return in which system call and after what, if most of the executions agree on it."""
     first: dict[int, Member] = {}
     for m in sorted((m for m in members if not m.moved), key=lambda m: -m.finding.begin):

@@ -91,6 +91,18 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
     return f"{what} that {_rival(detail)} had" if detail else what
 
 
+def often(state: State, thread: str, before: float, after: float) -> str:
+    """Say how often a thread waits, and how often normally."""
+    what = _WHAT[state].format("")
+    what = what.replace("waiting", "waits", 1) if what.startswith("waiting") else f"is {what}"
+    return f"{thread} {what} {_times(after)} instead of {_times(before)}".strip()
+
+
+def _times(count: float) -> str:
+    shown = f"{count:.3g}"
+    return {"1": "once", "2": "twice"}.get(shown, f"{shown} times")
+
+
 def _rival(detail: str) -> str:
     """Return who ran instead: a segment's detail has the thread's name and its id."""
     known = re.fullmatch(r"(.+) \((\d+)\)", detail)

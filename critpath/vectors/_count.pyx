@@ -7,6 +7,7 @@ import numpy as np
 
 cdef enum:
     STATES = 32
+    DEPTH = 64
 
 
 def spent_on(const int64_t[::1] start, const int64_t[::1] tid, const int64_t[::1] host,
@@ -77,3 +78,46 @@ def count(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1]
                     if code != last:
                         structure[i, code] += 1
                     last = code
+
+
+def count_trips(const int64_t[::1] start, const int64_t[::1] tid, const int64_t[::1] host,
+                const uint8_t[::1] codes, const int64_t[::1] role, int64_t[:, ::1] trips):
+    """Count how often every path goes from a thread to another, by that one's role.
+
+    What a path comes back to is the same trip still: of two trips from ``app`` to
+    ``database`` within one to ``app``, these are one and two.
+
+    Parameters
+    ----------
+    start : int64 [paths + 1]
+    tid, host : int64 [segments]
+    codes : uint8 [segments]
+    role : int64 [256]
+        Column of every symbol's role, -1 for the execution's own thread.
+    trips : int64 [paths, roles]
+    """
+    cdef Py_ssize_t i, j
+    cdef int64_t there
+    cdef int64_t tids[DEPTH]
+    cdef int64_t hosts[DEPTH]
+    cdef int depth, k
+    with nogil:
+        for i in range(start.shape[0] - 1):
+            depth = 0
+            for j in range(start[i], start[i + 1]):
+                there = role[codes[j]]
+                if there < 0:
+                    depth = 0
+                    continue
+                k = depth
+                while k > 0 and not (tids[k - 1] == tid[j] and hosts[k - 1] == host[j]):
+                    k -= 1
+                if k > 0:
+                    depth = k
+                    continue
+                trips[i, there] += 1
+                if depth == DEPTH:
+                    depth = 0
+                tids[depth] = tid[j]
+                hosts[depth] = host[j]
+                depth += 1

@@ -21,7 +21,7 @@ from critpath.model import (
     VectorTable,
 )
 from critpath.text import notes
-from critpath.vectors._count import add_up, count, spent_on
+from critpath.vectors._count import add_up, count, count_trips, spent_on
 
 
 def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> VectorTable:
@@ -90,6 +90,34 @@ def vectors_of(path_set: PathSet, coder: Coder) -> VectorTable:
             for name in ("counts", "durations", "structure")
         ),
     )
+
+
+def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I64]:
+    """Return how often every execution's path goes to another thread, by that one's role.
+
+    Parameters
+    ----------
+    path_set : PathSet
+    coder : Coder
+        Of this set, and those that it is compared with.
+
+    Returns
+    -------
+    roles : tuple of str
+    trips : int64 [executions, roles]
+    """
+    roles = tuple(sorted({s.role for s in coder.symbols if s.role}))
+    column = np.full(256, -1, np.int64)
+    for code, symbol in enumerate(coder.symbols):
+        column[code] = roles.index(symbol.role) if symbol.role else -1
+    tables = []
+    for chunk in path_set.chunks():
+        paths = chunk.paths
+        trips = np.zeros((len(paths), len(roles)), np.int64)
+        if roles:
+            count_trips(paths.start, paths.tid, paths.host, coder.codes(chunk), column, trips)
+        tables.append(trips)
+    return roles, np.concatenate([np.zeros((0, len(roles)), np.int64), *tables])
 
 
 # Alphabets: segments -> symbols.

@@ -22,6 +22,7 @@ from critpath.documents import (
     AlignedSegment,
     AlignedStatistics,
     CauseEntry,
+    CauseFacts,
     ClusterEntry,
     ClusteringEntry,
     Clusters,
@@ -50,10 +51,12 @@ from critpath.documents import (
 from critpath.model import (
     F64,
     I64,
+    INTERFERENCE,
     Aligned,
     Analysis,
     Clustering,
     ClusterPairs,
+    Facts,
     Finding,
     PathSet,
     State,
@@ -133,7 +136,7 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
             ],
             aligned,
         ),
-        states=[_state(test) for test in comparison.detection.states],
+        states=_states(comparison),
         detection=_detection(comparison),
         clusters=Clusters(
             normal=_clustering(comparison.normal_clusters, comparison.normal),
@@ -162,6 +165,7 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
                 share=number(cause.share),
                 main=int(cause.main),
                 minor=bool(cause.minor),
+                facts=_facts(cause.facts),
             )
             for cause in comparison.causes
         ],
@@ -294,7 +298,46 @@ def _duration_test(test: StateTest) -> DurationTest:
     )
 
 
-def _state(test: StateTest) -> StateEntry:
+def _facts(facts: Facts | None) -> CauseFacts | None:
+    if facts is None:
+        return None
+    return CauseFacts(
+        state=facts.state.name,
+        role=facts.role,
+        comm=facts.comm,
+        tids=list(facts.tids),
+        peer=facts.peer,
+        device=facts.device,
+        call=facts.call,
+        kind=facts.kind,
+        counted=cast("Any", facts.counted),
+        count_before=number(facts.count_before),
+        count_after=number(facts.count_after),
+        time_before=number(facts.time_before),
+        time_after=number(facts.time_after),
+        share=number(facts.share),
+        executions=facts.executions,
+        of=facts.of,
+        certainty=cast("Any", facts.certainty),
+    )
+
+
+def _states(comparison: Analysis) -> list[StateEntry]:
+    """Return every state's tests, and how often executions are in it."""
+    counts: dict[str, tuple[float, float]] = {}
+    tables = comparison.normal_vectors, comparison.sample_vectors
+    for i, symbol in enumerate(tables[0].symbols):
+        # As for types of executions: without what only interrupts the program.
+        columns = [t.counts if symbol.state in INTERFERENCE else t.structure for t in tables]
+        normal, sample = (float(c[:, i].mean()) if len(c) else math.nan for c in columns)
+        counts[symbol.name] = normal, sample
+    return [
+        _state(test, *counts.get(test.name, (math.nan, math.nan)))
+        for test in comparison.detection.states
+    ]
+
+
+def _state(test: StateTest, normal_count: float, sample_count: float) -> StateEntry:
     return StateEntry(
         state=test.name,
         role="" if test.symbol is None else test.symbol.role,
@@ -316,6 +359,8 @@ def _state(test: StateTest) -> StateEntry:
         average_fires=bool(test.average_fires),
         probability_fires=bool(test.probability_fires),
         level=cast("Level", test.level),
+        normal_count=number(normal_count),
+        sample_count=number(sample_count),
     )
 
 

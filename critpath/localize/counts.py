@@ -1,0 +1,183 @@
+"""How often executions do what: more trips to a thread, more waits, and what these bring along."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+import numpy as np
+
+from critpath.model import (
+    F64,
+    I64,
+    INTERFERENCE,
+    RUNNING,
+    Charge,
+    PathSet,
+    State,
+    Step,
+    Symbol,
+    VectorTable,
+)
+
+LEAST: Final = 2  # once more than never is a new wait, and no rise in count
+RATIO: Final = 1.25  # a smaller rise changes little
+SPREAD: Final = 2.0  # standard deviations of the normal counts
+RARE: Final = 0.05  # of the normal executions may count as many
+_NO_STEPS: Final = RUNNING | INTERFERENCE | {State.UNKNOWN}
+
+
+@dataclass(frozen=True, eq=False)
+class StepCounts:
+    """How often every execution of two sets does every step, and is in every other state.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+    normal, sample : int64 [executions, steps]
+    groups : tuple of int64 arrays
+        Per sample execution the normal ones it is held against: those with its label
+        or, where labels tell nothing, of its type.
+    """
+
+    steps: tuple[Step, ...]
+    normal: I64
+    sample: I64
+    groups: Mapping[int, I64]
+
+    def of(self, execution: int) -> dict[Step, tuple[float, float]]:
+        """Return how often an execution does every step: normally, and it."""
+        before = self.normal[self.groups[execution]].mean(axis=0).tolist()
+        after = self.sample[execution].tolist()
+        return {s: (b, a) for s, b, a in zip(self.steps, before, after, strict=True)}
+
+    def risen(self, execution: int) -> dict[Step, tuple[float, float]]:
+        """Return the steps that an execution does more often than normal ones vary."""
+        normal: F64 = self.normal[self.groups[execution]].astype(np.float64)
+        if not len(normal):
+            return {}
+        mine = self.sample[execution]
+        mean, spread = normal.mean(axis=0), normal.std(axis=0)
+        more = (mine >= LEAST) & (mine >= mean + 1) & (mine >= RATIO * mean)
+        more &= (mine > mean + SPREAD * spread) & ((normal >= mine).mean(axis=0) <= RARE)
+        counts = self.of(execution)
+        chosen = [self.steps[i] for i in np.flatnonzero(more).tolist()]
+        return {step: counts[step] for step in chosen if step.state not in _NO_STEPS}
+
+
+def count_steps(
+    symbols: Sequence[Symbol],
+    vectors: tuple[VectorTable, VectorTable],
+    roles: Sequence[str],
+    trips: tuple[I64, I64],
+    groups: Mapping[int, I64],
+) -> StepCounts:
+    """Put together how often all executions of the normal set and the sample do what."""
+    # Interrupts and waits for a cpu are no part of what the program does.
+    outside = np.array([s.state in INTERFERENCE for s in symbols], np.bool_)
+    normal, sample = (
+        np.hstack([np.where(outside, table.counts, table.structure), of_trips])
+        for table, of_trips in zip(vectors, trips, strict=True)
+    )
+    steps = (*(Step(s.state, s.role) for s in symbols), *(Step(None, role) for role in roles))
+    return StepCounts(steps, normal, sample, groups)
+
+
+# What a step costs: on one path, what there would not be if it were done less often.
+
+
+@dataclass
+class _Cost:
+    """What the occurrences of one step take on a path."""
+
+    time: defaultdict[Symbol, float] = field(default_factory=lambda: defaultdict(float))
+    content: defaultdict[Symbol, float] = field(default_factory=lambda: defaultdict(float))
+    leads: list[dict[Symbol, int]] = field(default_factory=list)
+
+
+def charge_steps(
+    one: PathSet,
+    codes: Sequence[int],
+    symbols: Sequence[Symbol],
+    risen: Mapping[Step, tuple[float, float]],
+) -> tuple[Charge, ...]:
+    """Return what the additional occurrences of steps brought with them on one path.
+
+    A trip to a thread is what happens there, the wait for a cpu when it is back, and what
+    the caller ran to prepare it; the same holds for a wait.
+
+    Parameters
+    ----------
+    one : PathSet
+        A single execution.
+    codes : sequence of int
+        The symbol of every segment.
+    symbols : sequence of Symbol
+    risen : mapping
+        Steps that it does more often, with how often normally and how often it does.
+    """
+    if not risen:
+        return ()
+    costs = _costs(one, codes, symbols)
+    charges = []
+    for step, cost in costs.items():  # what holds others comes before them
+        if step not in risen or not cost.content:
+            continue
+        before, after = risen[step]
+        time = dict(cost.time)
+        # The typical preparation: one long computation before a wait is not its doing.
+        sums = [sum(lead.values()) for lead in cost.leads]
+        # What normal executions never do says nothing of how they prepare it.
+        if before and (whole := sum(sums)):
+            scale = min(1.0, median(sums) * len(sums) / whole)
+            for lead in cost.leads:
+                for symbol, ns in lead.items():
+                    time[symbol] = time.get(symbol, 0.0) + scale * ns
+        surplus = (after - before) / after
+        own = max(sorted(cost.content), key=cost.content.__getitem__)
+        charged = {symbol: surplus * ns for symbol, ns in time.items()}
+        charges.append(Charge(step, before, after, own, charged))
+    return tuple(charges)
+
+
+def _costs(one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]) -> dict[Step, _Cost]:
+    paths = one.paths
+    threads = list(zip(paths.tid.tolist(), paths.host.tolist(), strict=True))
+    lengths = (paths.end - paths.begin).tolist()
+    costs: defaultdict[Step, _Cost] = defaultdict(_Cost)
+    # From the execution's own thread (no step) to the innermost, as `count_trips` has it.
+    stack: list[tuple[object, Step | None]] = [(None, None)]
+    lead: defaultdict[object, dict[Symbol, int]] = defaultdict(dict)
+    back: dict[object, Step] = {}  # what a thread that waits for a cpu comes back from
+    for thread, code, ns in zip(threads, codes, lengths, strict=True):
+        symbol = symbols[code]
+        here = thread if symbol.role else None
+        place = next((i for i in range(len(stack) - 1, -1, -1) if stack[i][0] == here), None)
+        if place is None:
+            step = Step(None, symbol.role)
+            caller = stack[-1][0]
+            costs[step].leads.append(lead.pop(caller, {}))
+            back[caller] = step
+            stack.append((here, step))
+        else:
+            del stack[place + 1 :]
+        for _, within in stack[1:]:
+            costs[within].time[symbol] += ns  # type: ignore[index]  # only the first has none
+            if within.role == symbol.role:  # type: ignore[union-attr]  # as above
+                costs[within].content[symbol] += ns  # type: ignore[index]  # as above
+        if symbol.state == State.WAIT_CPU:
+            if here in back:
+                costs[back[here]].time[symbol] += ns
+        elif symbol.state in RUNNING:
+            back.pop(here, None)
+            lead[here][symbol] = lead[here].get(symbol, 0) + ns
+        elif symbol.state not in INTERFERENCE:
+            step = Step(symbol.state, symbol.role)
+            costs[step].leads.append(lead.pop(here, {}))
+            costs[step].time[symbol] += ns
+            costs[step].content[symbol] += ns
+            back[here] = step
+    return dict(costs)
