@@ -75,6 +75,7 @@ class Kind(IntEnum):
     VECTOR_ENTRY = 19  # x86 interrupt vectors: local timer, reschedule, function calls
     VECTOR_EXIT = 20
     CURRENT = 21  # the thread that has the cpu, where no switch was written
+    SOFTIRQ_RAISE = 22  # by a thread, where no interrupt is open
 
 
 class State(IntEnum):

@@ -77,6 +77,12 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
         Kind.SOFTIRQ_EXIT, ("irq_softirq_exit", *_with_group("irq", "softirq_exit")), (("vec",),)
     ),
     EventRequest(
+        Kind.SOFTIRQ_RAISE,
+        ("irq_softirq_raise", *_with_group("irq", "softirq_raise")),
+        # Whether in an interrupt, of which there may be no event; LTTng has no such field.
+        (("vec",), ("common_flags",)),
+    ),
+    EventRequest(
         Kind.TIMER_ENTRY,
         ("timer_hrtimer_expire_entry", *_with_group("timer", "hrtimer_expire_entry")),
         (("hrtimer",),),

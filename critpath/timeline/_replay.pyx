@@ -44,6 +44,15 @@ cdef enum:
     SEEN = 1              # since ThreadInfo.first
     EXITING = 2
 
+    # Softirqs of which it is kept who raised them: NET_TX, NET_RX, BLOCK, TASKLET.
+    FIRST_RAISED = 2
+    BLOCK = 4
+    TASKLET = 6
+    RAISED = TASKLET + 1
+    # ftrace's common_flags: an interrupt or an NMI, of which there may be no event.
+    IN_INTERRUPT = 0x08 | 0x40
+    SAME_BATCH = 2000     # ns from one softirq to the next that the same interrupt caused
+
     SOON = 8              # events from now, whose threads are asked for
     MOST_INTERVALS = 3    # that one event adds
     KNOWN_STATES = 4352   # of a thread that leaves the cpu: those of any kernel
@@ -77,7 +86,7 @@ ctypedef struct Worker:
     int64_t last
     int64_t row_end       # of its last row since the last cut, or the block's base
     int32_t waker         # source worker, -1: not a thread
-    int32_t wake_detail   # what that wake means
+    int32_t wake_detail   # what that wake means; of a thread's, how long it took to arrive (ns)
     int32_t name
     int32_t cpu
     int32_t syscall       # code of the system call the thread is in, 0 none
@@ -99,12 +108,22 @@ ctypedef struct ThreadInfo:
     int64_t born
     int32_t idle_cpu
 
+ctypedef struct Cause:
+    # Whose doing a softirq is: a thread's that raised it, or what was going on then.
+    int64_t at
+    int32_t known         # 0: nobody's that is known, and the rest means nothing
+    int32_t worker        # -1: no thread
+    int32_t state         # what is waited for that it ends, unless it is a thread's
+    int32_t detail
+
 ctypedef struct Context:
+    Cause cause
     int32_t kind
     int32_t key
     int32_t state         # what a thread woken from here was waiting for
     int32_t detail
     int32_t shown         # STATE_IRQ or STATE_SOFTIRQ
+    int32_t answers       # whether what is woken from here was woken by the cause
 
 ctypedef struct Processor:
     int64_t since
@@ -125,6 +144,12 @@ ctypedef struct Processor:
     int64_t ran_end
     Tail stolen, ran
     Context stack[DEPTH]
+    Cause raised[RAISED]  # what the softirqs that are pending were raised by
+    int64_t interrupted   # until when a softirq that begins is an interrupt's doing
+    int32_t pending       # a bit for each softirq that was raised
+    int32_t has_raises    # whether the trace tells of raises here
+    int32_t ksoftirqd     # code of its name, 0: not asked for yet
+    int32_t left          # the softirq that ended last
     int64_t padding[5]    # to whole lines of the cache: `check_sizes`
 
 include "_threads.pxi"
@@ -177,6 +202,7 @@ cdef class Replay:
     cdef int64_t[::1] loss_end, loss_host, loss_cpu
     cdef Py_ssize_t lost
     cdef public int64_t unplaced
+    cdef uint8_t[::1] has_disks        # per host: whether a storage device interrupted
 
     def __dealloc__(self):
         free_table(&self.table)
@@ -209,6 +235,7 @@ cdef class Replay:
         self.loss_end, self.loss_host, self.loss_cpu = losses[0], losses[1], losses[2]
         self.lost = 0
         self.unplaced = 0
+        self.has_disks = np.zeros(max(hosts, 1), np.uint8)
 
     cdef int load_prev_states(self, int64_t[:, ::1] prev_states) except -1:
         """Look up once what each state says; of as many hosts as are known."""
@@ -255,6 +282,10 @@ cdef class Replay:
         if (kind == KIND_SWITCH or kind == KIND_WAKING or kind == KIND_WAKEUP
                 or kind == KIND_WAKEUP_NEW):
             more.thread_bits = (1 << TID_BITS) - 1
+
+    def name_ksoftirqd(self, int64_t host, int32_t cpu, int32_t name):
+        """Say what the thread is called that runs a processor's softirqs that were deferred."""
+        self.table.processors[self.table.processor_of[host * MOST_CPUS + cpu] - 1].ksoftirqd = name
 
     def add_qualifier(self, int kind, int64_t value, int32_t detail, int32_t state):
         """Say what a value of the qualifying field means, in all events of a kind."""
@@ -342,6 +373,7 @@ cdef class Replay:
         """End a sleep at ``t`` by the wake that was seen, or unexplained."""
         cdef Worker* w = &self.table.workers[index]
         cdef int32_t state, detail
+        cdef int64_t woken
         if w.doing == STOPPED:
             self.emit(index, t, STATE_WAIT_STOPPED, 0, w.cpu)
             return
@@ -350,6 +382,10 @@ cdef class Replay:
             return
         state = w.wake_state
         detail = w.wake_detail
+        woken = w.woken
+        if w.waker >= 0:
+            woken -= detail
+            detail = 0
         if state == STATE_WAIT_UNEXPLAINED and w.syscall and w.syscall_state >= 0:
             state = w.syscall_state
             detail = w.syscall
@@ -360,7 +396,7 @@ cdef class Replay:
                 state = w.syscall_state
         if state == STATE_WAIT_NET and w.waker < 0 and t > w.since:
             note_sleep(&self.packets, index, t, w.woken)
-        self.emit_woken(index, t, state, detail, w.cpu, w.waker, w.woken)
+        self.emit_woken(index, t, state, detail, w.cpu, w.waker, woken)
 
     cdef inline void note_wake(self, Worker* w, Processor* p, int64_t t) noexcept nogil:
         """Remember who wakes ``w`` from the context that ``p`` is in."""
@@ -371,6 +407,16 @@ cdef class Replay:
             top = &p.stack[p.depth - 1]
             w.wake_state = <int8_t>top.state
             w.wake_detail = top.detail
+            if top.answers and top.cause.worker >= 0:
+                w.wake_state = STATE_WAIT_TASK
+                w.waker = top.cause.worker
+                w.wake_detail = 0
+                # Where it still runs, what the softirq does is its own work.
+                if top.cause.worker != p.current:
+                    w.wake_detail = <int32_t>min(t - top.cause.at, 0x7FFFFFFF)
+            elif top.answers:
+                w.wake_state = <int8_t>top.cause.state
+                w.wake_detail = top.cause.detail
         elif p.current < 0:
             w.wake_state = STATE_WAIT_UNEXPLAINED
             w.wake_detail = self.context_unknown
@@ -405,8 +451,83 @@ cdef class Replay:
         top.state = state
         top.detail = detail
         top.shown = shown
+        top.answers = 0
+        top.cause.known = 0
         p.depth += 1
         p.top_since = t
+
+    # -------------------------------------------------------------------- whose doing a softirq is
+
+    cdef inline int can_raise(self, Processor* p) noexcept nogil:
+        """Whether a thread runs here that a softirq can be the doing of."""
+        return (p.current >= 0 and p.current != p.idle
+                and self.table.workers[p.current].name != p.ksoftirqd)
+
+    cdef inline void find_cause(self, Processor* p, int64_t t, int64_t vec, int64_t flags,
+                                Cause* cause) noexcept nogil:
+        """Fill in what raises a softirq now: the innermost context, or the thread that runs."""
+        cdef Context* top
+        cause.known = 0
+        cause.at = t
+        cause.worker = -1
+        if p.depth == 0:
+            # Completions may come by an interrupt between processors, of which there is no event.
+            if flags & IN_INTERRUPT or not self.can_raise(p) or (
+                    vec == BLOCK and flags == 0 and self.has_disks[p.host]):
+                return
+            cause.known = 1
+            cause.worker = p.current
+            return
+        top = &p.stack[p.depth - 1]
+        if top.kind == C_SOFTIRQ and top.cause.known:
+            cause[0] = top.cause
+            if cause.worker == p.current:
+                cause.at = t
+            elif cause.worker < 0 and cause.state != STATE_WAIT_TIMER:
+                cause.state = self.softirq_state[vec]
+        elif top.kind == C_SOFTIRQ and top.state == STATE_WAIT_TIMER:
+            cause.known = 1
+            cause.state = STATE_WAIT_TIMER
+            cause.detail = top.detail
+        elif top.kind == C_IRQ:
+            cause.known = 1
+            cause.state = self.softirq_state[vec]
+            cause.detail = top.detail
+
+    cdef inline void on_raise(self, Processor* p, int64_t t, int64_t vec,
+                              int64_t flags) noexcept nogil:
+        cdef Cause cause
+        cdef Cause* before
+        p.has_raises = 1
+        if not FIRST_RAISED <= vec < RAISED:
+            return
+        self.find_cause(p, t, vec, flags, &cause)
+        before = &p.raised[vec]
+        # Of several the last; but no thread is blamed for what may be another's doing.
+        if not p.pending >> vec & 1 or (before.known and before.worker >= 0):
+            before[0] = cause
+        p.pending |= 1 << vec
+
+    cdef inline void on_softirq(self, Processor* p, int64_t t, int64_t vec) noexcept nogil:
+        """Say whose doing the softirq is that has just been entered."""
+        cdef Context* top = &p.stack[p.depth - 1]
+        cdef int outermost = p.depth == 1
+        if p.overflow:
+            return
+        if t <= p.interrupted and vec != p.left:
+            p.interrupted = NEVER_LOST
+        if not FIRST_RAISED <= vec < RAISED:
+            return
+        if p.has_raises:
+            if p.pending >> vec & 1:
+                top.cause = p.raised[vec]
+            p.pending &= ~(1 << vec)
+        elif outermost and p.interrupted != NEVER_LOST and vec <= BLOCK and self.can_raise(p) and not (
+                vec == BLOCK and self.has_disks[p.host]):
+            top.cause.known = 1
+            top.cause.worker = p.current
+            top.cause.at = t
+        top.answers = top.cause.known and vec <= BLOCK
 
     cdef inline void leave(self, Processor* p, int64_t t, int kind, int32_t key) noexcept nogil:
         cdef int i
@@ -625,6 +746,8 @@ cdef class Replay:
             if p.host == host and (cpu < 0 or p.cpu == cpu):
                 p.depth = 0
                 p.overflow = 0
+                p.pending = 0
+                p.interrupted = NEVER_LOST
                 if p.current >= 0 and p.current != p.idle \
                         and self.table.workers[p.current].doing == RUNNING:
                     self.emit_run(p.current, end)
@@ -749,22 +872,35 @@ cdef class Replay:
             elif kind == KIND_IRQ_ENTRY:
                 if not self.qualify(semantics, v, &qualifier):
                     return i
+                self.has_disks[p.host] |= qualifier.state == STATE_WAIT_DISK
+                p.interrupted = NEVER_LOST
                 self.enter(p, t, C_IRQ, <int32_t>v[0], qualifier.state, qualifier.detail, STATE_IRQ)
             elif kind == KIND_IRQ_EXIT:
                 self.leave(p, t, C_IRQ, <int32_t>v[0])
+            elif kind == KIND_SOFTIRQ_RAISE:
+                if p.ksoftirqd == 0:
+                    return i
+                self.on_raise(p, t, v[0], v[1])
             elif kind == KIND_SOFTIRQ_ENTRY:
+                if p.ksoftirqd == 0:
+                    return i
                 j = <int32_t>self.softirq_state.shape[0] - 1
                 if 0 <= v[0] < j:
                     j = <int32_t>v[0]
                 self.enter(p, t, C_SOFTIRQ, <int32_t>v[0], self.softirq_state[j],
                            self.softirq_detail[j], STATE_SOFTIRQ)
+                self.on_softirq(p, t, v[0])
             elif kind == KIND_SOFTIRQ_EXIT:
                 self.leave(p, t, C_SOFTIRQ, <int32_t>v[0])
+                p.left = <int32_t>v[0]
+                p.interrupted = t + SAME_BATCH if p.interrupted == NEVER_LOST else 0
             elif kind == KIND_TIMER_ENTRY:
+                p.interrupted = NEVER_LOST
                 self.enter(p, t, C_TIMER, 0, self.timer_state, self.timer_detail, STATE_IRQ)
             elif kind == KIND_TIMER_EXIT:
                 self.leave(p, t, C_TIMER, 0)
             elif kind == KIND_VECTOR_ENTRY:
+                p.interrupted = NEVER_LOST
                 self.enter(p, t, C_VECTOR, semantics.detail, semantics.state, semantics.detail,
                            STATE_IRQ)
             elif kind == KIND_VECTOR_EXIT:

@@ -126,9 +126,14 @@ class Replayer:
                     "the trace is damaged; record it again",
                 )
             semantics = self._classes[chunk.event_class[at]]
-            value = int(chunk.values[chunk.offset[at] + semantics.qualifier])
-            meaning = qualify(semantics.kind, value, self._code, self._text)
-            self._core.add_qualifier(semantics.kind, value, *meaning)
+            if semantics.qualifier < 0:
+                # A processor's first softirq.
+                cpu = int(chunk.cpu[at])
+                self._core.name_ksoftirqd(semantics.host, cpu, self._code(f"ksoftirqd/{cpu}"))
+            else:
+                value = int(chunk.values[chunk.offset[at] + semantics.qualifier])
+                meaning = qualify(semantics.kind, value, self._code, self._text)
+                self._core.add_qualifier(semantics.kind, value, *meaning)
             at = self._core.feed(*columns, at)
         self.last = int(chunk.timestamp[-1])
         if not self._network:

@@ -10,15 +10,28 @@ from critpath.model import Kind, State
 from critpath.timeline.contexts import SOFTIRQS, device_state, syscall_state, vector_state
 
 SLEEP = "asleep"
+BLOCK = 4
+FOLLOWED = {2, 3, 4}  # softirqs that may be a thread's doing: NET_TX, NET_RX, BLOCK
+RAISED = {*FOLLOWED, 6}  # and those in which they may be raised: TASKLET
+INFINITE = float("inf")
+BATCH = 2000  # ns between softirqs that one interrupt caused
 # Kinds that change no thread's intervals: packet_links.py is the twin of what is made of packets.
 NOT_REPLAYED = frozenset({Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.NET_RECEIVE})
+
+
+class Context:
+    def __init__(self) -> None:
+        self.key = ()
+        self.state = None  # what is waited for that is woken from here
+        self.detail = ""
+        self.cause = None  # whose doing it is: (tid, life, time, state, detail)
 
 
 class Thread:
     def __init__(self) -> None:
         self.doing = "never"
         self.since = 0
-        self.wake = None  # (waker tid or None, time, state, detail)
+        self.wake = None  # (waker tid or None, time, state, detail, since when it was under way)
         self.early = False  # the wake came while it was still running
         self.raced = False  # the sleep before this run was over before it began
         self.between_races = []  # (begin of the run, time of the wake in it, waker)
@@ -45,12 +58,19 @@ class Thread:
 
 
 def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are written
-    events, runnable=(0, 256), dead=16 | 32, end=None
+    events, runnable=(0, 256), dead=16 | 32, end=None, ksoftirqd=None
 ):
+    """Replay; ``ksoftirqd`` has each such thread's cpu, by tid."""
+    ksoftirqd = ksoftirqd or {}
     threads: dict[int, Thread] = {}
     lives: list[tuple[int, Thread]] = []
     current: dict[int, int] = {}
     contexts: dict[int, list] = {}
+    raised: dict[int, dict] = {}  # cpu -> softirq -> its cause
+    handled: dict[int, float] = {}  # cpu -> until when a softirq is an interrupt's
+    left: dict[int, int] = {}  # cpu -> the last softirq that ended
+    on: dict[int, Thread] = {}  # cpu -> the life of the thread that runs
+    disks = False  # whether a storage device interrupted
     has_waking = any(kind == Kind.WAKING for _, _, kind, _ in events)
     has_syscalls = any(kind == Kind.SYSCALL_ENTRY for _, _, kind, _ in events)
 
@@ -61,14 +81,45 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
         return threads[tid]
 
     def context(cpu):
+        """Who wakes from here (None: no thread), since when, state and detail of the sleeper."""
         if contexts.get(cpu):
-            _, state, detail = contexts[cpu][-1]
-            return None, state, detail
+            entry = contexts[cpu][-1]
+            if not (entry.cause and entry.key[1] in FOLLOWED):
+                return None, time, entry.state, entry.detail
+            # Of a thread that still runs the softirq is its own work; else it was since the raise.
+            waker, life, at, state, detail = entry.cause
+            if waker is None:
+                return None, time, state, detail
+            return waker, time if life is on.get(cpu) else at, State.WAIT_TASK, ""
         if cpu not in current:
-            return None, State.WAIT_UNEXPLAINED, "context_unknown"
+            return None, time, State.WAIT_UNEXPLAINED, "context_unknown"
         if current[cpu] == 0:
-            return None, State.WAIT_UNEXPLAINED, "idle_waker"
-        return current[cpu], State.WAIT_TASK, ""
+            return None, time, State.WAIT_UNEXPLAINED, "idle_waker"
+        return current[cpu], time, State.WAIT_TASK, ""
+
+    def own(cpu, vec, flags):
+        """The thread that runs, if a softirq can be its doing."""
+        if not current.get(cpu) or ksoftirqd.get(current[cpu]) == cpu or flags & (8 | 64):
+            return None
+        if vec == BLOCK and disks and not flags:
+            return None
+        return current[cpu], on[cpu], time, None, None
+
+    def cause_of(cpu, vec, flags):
+        """What raises a softirq now."""
+        if not contexts.get(cpu):
+            return own(cpu, vec, flags)
+        entry = contexts[cpu][-1]
+        if entry.key[0] == "softirq" and entry.cause:
+            waker, life, at, state, detail = entry.cause
+            if waker is None and state != State.WAIT_TIMER:
+                state = SOFTIRQS[vec][1]
+            return waker, life, time if waker and life is on.get(cpu) else at, state, detail
+        if entry.key[0] == "softirq" and entry.state == State.WAIT_TIMER:
+            return None, None, time, State.WAIT_TIMER, entry.detail
+        if entry.key[0] == "irq":
+            return None, None, time, SOFTIRQS[vec][1], entry.detail
+        return None
 
     def sleep_until(t, time):
         if t.doing == "stopped":
@@ -76,7 +127,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
         elif t.wake is None:
             t.emit(time, State.WAIT_UNEXPLAINED, "no_wake")
         else:
-            waker, woken, state, detail = t.wake
+            waker, _, state, detail, woken = t.wake
             if state == State.WAIT_UNEXPLAINED and t.syscall and t.syscall_waits is not None:
                 state, detail = t.syscall_waits, t.syscall
             elif state == State.WAIT_TASK and t.syscall:
@@ -115,12 +166,13 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                 t.since = time
                 if not t.early:
                     t.wake = None
-            current[cpu] = following
+            current[cpu], on[cpu] = following, None
             if following:
                 t = thread(following)
                 if t.doing == "dead":
                     threads.pop(following)
                     t = thread(following)
+                on[cpu] = t
                 t.touch(time)
                 t.raced = t.doing == SLEEP and t.early
                 if t.doing == "ready" or (t.doing in {SLEEP, "stopped"} and t.wake and t.early):
@@ -148,7 +200,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             first = t.doing == "never" or (t.doing == "unborn" and kind == Kind.WAKEUP)
             if kind == Kind.WAKEUP_NEW or first:
                 t.touch(time)
-                waker, _, _ = context(cpu)
+                waker = context(cpu)[0] if not contexts.get(cpu) else None
                 if kind == Kind.WAKEUP_NEW and t.parent is None:
                     t.parent = waker
                 if kind == Kind.WAKEUP_NEW:
@@ -158,24 +210,24 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                 continue
             t.touch(time)
             if t.doing in {SLEEP, "stopped"}:
-                waker, state, detail = context(cpu)
+                waker, sent, state, detail = context(cpu)
                 if kind == Kind.WAKING:
                     if t.wake is None or t.early:
-                        t.wake, t.early = (waker, time, state, detail), False
+                        t.wake, t.early = (waker, time, state, detail, sent), False
                     continue
                 if t.early and has_waking:
                     continue
                 if not has_waking:
-                    t.wake = (waker, time, state, detail)
+                    t.wake = (waker, time, state, detail, sent)
                 elif t.wake is None:
-                    t.wake = (None, time, State.WAIT_UNEXPLAINED, "context_unknown")
+                    t.wake = (None, time, State.WAIT_UNEXPLAINED, "context_unknown", time)
                 sleep_until(t, time)
                 t.doing, t.since = "ready", time
             elif t.doing == "run" and (kind == Kind.WAKING or not has_waking):
-                waker, state, detail = context(cpu)
+                waker, sent, state, detail = context(cpu)
                 if t.raced:
                     t.between_races.append((t.since, time, waker))
-                t.wake, t.early = (waker, time, state, detail), True
+                t.wake, t.early = (waker, time, state, detail, sent), True
         elif kind == Kind.FORK:
             parent, child = f
             if parent:
@@ -208,17 +260,34 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             t.syscall_waits = syscall_state(f[0]) if enters else None
             if has_syscalls:
                 t.running = State.RUN_SYSCALL if enters else State.RUN_USER
+        elif kind == Kind.SOFTIRQ_RAISE:
+            vec, flags = f
+            pending = raised.setdefault(cpu, {})
+            if vec in RAISED and (vec not in pending or (pending[vec] and pending[vec][0])):
+                pending[vec] = cause_of(cpu, vec, flags)
         elif kind in {Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY, Kind.VECTOR_ENTRY}:
+            entry = Context()
             if kind == Kind.IRQ_ENTRY:
-                entry = (("irq", f[0]), device_state(f[1]), f[1])
+                entry.key, entry.state, entry.detail = ("irq", f[0]), device_state(f[1]), f[1]
+                disks |= entry.state == State.WAIT_DISK
             elif kind == Kind.SOFTIRQ_ENTRY:
-                name, state = SOFTIRQS[f[0]]
-                entry = (("softirq", f[0]), state, name)
+                entry.detail, entry.state = SOFTIRQS[f[0]]
+                entry.key = ("softirq", f[0])
             elif kind == Kind.VECTOR_ENTRY:
-                entry = (("vector", f[0]), vector_state(f[0]), f[0])
+                entry.key, entry.state, entry.detail = ("vector", f[0]), vector_state(f[0]), f[0]
             else:
-                entry = (("timer", 0), State.WAIT_TIMER, "hrtimer")
-            contexts.setdefault(cpu, []).append(entry)
+                entry.key, entry.state, entry.detail = ("timer", 0), State.WAIT_TIMER, "hrtimer"
+            stack = contexts.setdefault(cpu, [])
+            if kind != Kind.SOFTIRQ_ENTRY:
+                handled[cpu] = INFINITE
+            else:
+                if time <= handled.get(cpu, 0) and f[0] != left.get(cpu):
+                    handled[cpu] = INFINITE
+                if cpu in raised:
+                    entry.cause = raised[cpu].pop(f[0], None)
+                elif f[0] in FOLLOWED and not stack and handled.get(cpu) != INFINITE:
+                    entry.cause = own(cpu, f[0], 0)
+            stack.append(entry)
         elif kind in {Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT, Kind.VECTOR_EXIT}:
             key = {
                 Kind.IRQ_EXIT: ("irq", f[0] if f else 0),
@@ -227,9 +296,12 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                 Kind.VECTOR_EXIT: ("vector", f[0] if f else ""),
             }[kind]
             stack = contexts.setdefault(cpu, [])
-            places = [i for i, entry in enumerate(stack) if entry[0] == key]
+            places = [i for i, entry in enumerate(stack) if entry.key == key]
             if places:
                 del stack[places[-1] :]
+            if kind == Kind.SOFTIRQ_EXIT:
+                left[cpu] = f[0]
+                handled[cpu] = time + BATCH if handled.get(cpu, 0) == INFINITE else 0
     end = end if end is not None else events[-1][0]
     for _, t in lives:
         close(t, end)

@@ -25,7 +25,7 @@ def rows_of(events):
     )
     known = {
         *(Kind.SWITCH, Kind.FORK, Kind.EXIT, Kind.IRQ_ENTRY, Kind.IRQ_EXIT, Kind.SOFTIRQ_ENTRY),
-        *(Kind.SOFTIRQ_EXIT, Kind.TIMER_ENTRY, Kind.TIMER_EXIT, *WAKES),
+        *(Kind.SOFTIRQ_EXIT, Kind.SOFTIRQ_RAISE, Kind.TIMER_ENTRY, Kind.TIMER_EXIT, *WAKES),
     }
     for row, (time, cpu, index, offset) in enumerate(columns):
         kind = events.classes[index].kind
@@ -41,6 +41,8 @@ def rows_of(events):
             fields = (v[0], events.strings[v[1]])
         elif kind in {Kind.TIMER_ENTRY, Kind.TIMER_EXIT}:
             fields = ()
+        elif kind == Kind.SOFTIRQ_RAISE:
+            fields = (v[0], v[1])
         else:
             fields = (v[0],)
         rows.append((time, cpu, kind, fields))
@@ -52,3 +54,14 @@ def rows_of(events):
         event_class=events.event_class[chosen],
         offset=events.offset[chosen],
     )
+
+
+def find_ksoftirqd(events):
+    """The cpu of each thread that runs a processor's deferred softirqs, by tid."""
+    found = {-1: -1}
+    for row in np.flatnonzero([c.kind == Kind.SWITCH for c in events.classes]).tolist():
+        for place in events.offset[events.event_class == row].tolist():
+            name = events.strings[events.values[place + 3]]
+            if name.startswith("ksoftirqd/"):
+                found[int(events.values[place + 4])] = int(name.partition("/")[2])
+    return found

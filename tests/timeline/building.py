@@ -2,8 +2,8 @@
 
 Fields: SWITCH (prev, prev_state, next), WAKING / WAKEUP / WAKEUP_NEW (tid[, target cpu]),
 FORK (parent, child), EXIT, EXEC and CURRENT (tid), IRQ_ENTRY (irq, name), IRQ_EXIT (irq),
-SOFTIRQ (vec), TIMER (), VECTOR (name), STATEDUMP (tid, status), SYSCALL_ENTRY (name),
-SYSCALL_EXIT (), NET_SEND and NET_RECEIVE (buffer).
+SOFTIRQ (vec), SOFTIRQ_RAISE (vec, flags of ftrace), TIMER (), VECTOR (name),
+STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT (), NET_SEND and NET_RECEIVE (buffer).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from critpath.model import EventClass, Events, Kind, State
 from critpath.read.event_names import KERNEL_EVENTS
 
 TEXT = {"prev_comm", "next_comm", "comm", "parent_comm", "child_comm", "name", "filename"}
+KSOFTIRQD = {90: 0, 91: 1}  # tid -> cpu
 WAKES = {Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW}
 
 
@@ -21,6 +22,8 @@ def canonical(kind, fields, cpu):  # noqa: PLR0911 - one return per layout
     """The fields of an event in the order of the one table of spellings."""
 
     def comm(tid):
+        if tid in KSOFTIRQD:
+            return f"ksoftirqd/{KSOFTIRQD[tid]}"
         return f"t{tid}" if tid else "swapper"
 
     if kind == Kind.SWITCH:

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import replay as twin
-from building import build, find_lifetimes
-from twin_rows import rows_of
+from building import KSOFTIRQD, build, find_lifetimes
+from twin_rows import find_ksoftirqd, rows_of
 
 from critpath.model import Kind
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.timeline.replay import replay
 
-TIDS = range(1, 7)
+TIDS = (*range(1, 7), *KSOFTIRQD)
 PREV_STATES = (0, 0, 256, 1, 1, 2, 4, 8, 128, 1026, 16, 32)
 IRQS = ((1, "virtio0-req.1"), (2, "eth0-rx"), (3, "some-device"))
 VECTORS = ("local_timer", "reschedule", "thermal")
@@ -91,6 +91,13 @@ class Machine:
         elif action == "leave":
             fields = ((IRQS[pick % 3][0],), (pick % 10,), (), (VECTORS[pick % 3],))[more % 4]
             self.add(cpu, EXITS[more % 4], *fields)
+        elif action == "raise":
+            self.add(cpu, Kind.SOFTIRQ_RAISE, (1, 2, 3, 3, 4, 6)[pick % 6], (0, 1, 9)[more % 3])
+        elif action == "softirq":
+            # A packet, often a thread's own, and perhaps another that it causes.
+            if self.depth[cpu] < 12:
+                self.depth[cpu] += 1
+                self.add(cpu, Kind.SOFTIRQ_ENTRY, (3, 3, 4, 2)[pick % 4])
         elif action == "call":
             self.add(cpu, Kind.SYSCALL_ENTRY, SYSCALLS[pick % len(SYSCALLS)])
         elif action == "return":
@@ -113,6 +120,10 @@ ACTIONS = (
     "exit",
     "enter",
     "leave",
+    "raise",
+    "raise",
+    "softirq",
+    "softirq",
     "exec",
     "dump",
 )
@@ -134,8 +145,9 @@ def schedules(draw):
     return machine.rows, machine.now + draw(st.integers(0, 3))
 
 
-def expected(rows, **options):
-    return [(tid, thread.intervals) for tid, thread in twin.replay(rows, **options)]
+def expected(rows, *, ksoftirqd=None, **options):
+    lives = twin.replay(rows, ksoftirqd=ksoftirqd or KSOFTIRQD, **options)
+    return [(tid, thread.intervals) for tid, thread in lives]
 
 
 @settings(max_examples=500, deadline=None)
@@ -167,7 +179,8 @@ def test_recordings_of_the_guest(guest, name):
     events = read_events(guest(name), KERNEL_EVENTS)
     rows, events = rows_of(events)
     timelines = replay(events)
-    assert find_lifetimes(timelines) == expected(rows, end=max(events.end, rows[-1][0]))
+    options = {"ksoftirqd": find_ksoftirqd(events), "end": max(events.end, rows[-1][0])}
+    assert find_lifetimes(timelines) == expected(rows, **options)
     assert_sane(timelines)
 
 
@@ -183,6 +196,7 @@ def test_public_traces(shared, name, runnable, dead):
     rows, events = rows_of(events)
     timelines = replay(events)
     options = {"runnable": runnable, "dead": dead, "end": max(events.end, rows[-1][0])}
+    options["ksoftirqd"] = find_ksoftirqd(events)
     assert find_lifetimes(timelines) == expected(rows, **options)
     assert_sane(timelines)
 

@@ -29,6 +29,7 @@ FIELDS = {
     Kind.IRQ_EXIT: st.sampled_from([(number,) for number, _ in IRQS]),
     Kind.SOFTIRQ_ENTRY: st.sampled_from([(1,), (3,)]),
     Kind.SOFTIRQ_EXIT: st.sampled_from([(1,), (3,)]),
+    Kind.SOFTIRQ_RAISE: st.tuples(st.sampled_from((1, 3, 4)), st.sampled_from((0, 1, 9))),
     Kind.TIMER_ENTRY: st.just(()),
     Kind.TIMER_EXIT: st.just(()),
     Kind.SYSCALL_ENTRY: st.sampled_from([("futex",), ("recvfrom",), ("read",)]),
