@@ -34,8 +34,6 @@ cdef enum:
     C_TIMER = 3
     C_VECTOR = 4
 
-    DEPTH = 16      # of interrupt contexts
-
     # What an event class says by the fields that it has.
     HAS_SUCCESS = 1
     HAS_TARGET = 2
@@ -43,15 +41,6 @@ cdef enum:
     # What is known of a worker.
     SEEN = 1              # since ThreadInfo.first
     EXITING = 2
-
-    # Softirqs of which it is kept who raised them: NET_TX, NET_RX, BLOCK, TASKLET.
-    FIRST_RAISED = 2
-    BLOCK = 4
-    TASKLET = 6
-    RAISED = TASKLET + 1
-    # ftrace's common_flags: an interrupt or an NMI, of which there may be no event.
-    IN_INTERRUPT = 0x08 | 0x40
-    SAME_BATCH = 2000     # ns from one softirq to the next that the same interrupt caused
 
     SOON = 8              # events from now, whose threads are asked for
     MOST_INTERVALS = 3    # that one event adds
@@ -79,80 +68,10 @@ ctypedef struct Qualifier:
     int32_t detail
     int32_t state
 
-ctypedef struct Worker:
-    # What events ask for and change: one line of the cache.
-    int64_t since
-    int64_t woken         # time of the wake that was seen, -1 none
-    int64_t last
-    int64_t row_end       # of its last row since the last cut, or the block's base
-    int32_t waker         # source worker, -1: not a thread
-    int32_t wake_detail   # what that wake means; of a thread's, how long it took to arrive (ns)
-    int32_t name
-    int32_t cpu
-    int32_t syscall       # code of the system call the thread is in, 0 none
-    int8_t doing
-    int8_t wake_state
-    int8_t pending        # the wake came while the thread was still running
-    int8_t known          # a bit each: SEEN, EXITING
-    int8_t run_state      # what it is in while it runs: STATE_RUN while system calls are unknown
-    int8_t syscall_state  # what one asleep in it waits for, -1: unknown
-    int32_t rows          # since the last cut
-
-ctypedef struct ThreadInfo:
-    # What a worker is; rarely asked for.
-    int64_t first         # event in which it was on a cpu, or changed itself; -1 none
-    int64_t tid
-    int64_t host
-    int64_t pid
-    int64_t parent
-    int64_t born
-    int32_t idle_cpu
-
-ctypedef struct Cause:
-    # Whose doing a softirq is: a thread's that raised it, or what was going on then.
-    int64_t at
-    int32_t known         # 0: nobody's that is known, and the rest means nothing
-    int32_t worker        # -1: no thread
-    int32_t state         # what is waited for that it ends, unless it is a thread's
-    int32_t detail
-
-ctypedef struct Context:
-    Cause cause
-    int32_t kind
-    int32_t key
-    int32_t state         # what a thread woken from here was waiting for
-    int32_t detail
-    int32_t shown         # STATE_IRQ or STATE_SOFTIRQ
-    int32_t answers       # whether what is woken from here was woken by the cause
-
-ctypedef struct Processor:
-    int64_t since
-    int64_t top_since
-    int64_t current_tid   # as the last switch names it
-    int32_t current       # worker, -1 unknown
-    int32_t idle          # worker
-    int32_t host
-    int32_t cpu
-    int32_t index
-    int32_t depth
-    int32_t overflow      # contexts beyond DEPTH, to be popped unseen
-    # Network events for which it is open who ran, and when the interrupt ends: the
-    # first of a chain, -1 none.
-    int32_t net_ran
-    int32_t net_stolen
-    int32_t ran_worker    # of the last row of occupation
-    int64_t ran_end
-    Tail stolen, ran
-    Context stack[DEPTH]
-    Cause raised[RAISED]  # what the softirqs that are pending were raised by
-    int64_t interrupted   # until when a softirq that begins is an interrupt's doing
-    int32_t pending       # a bit for each softirq that was raised
-    int32_t has_raises    # whether the trace tells of raises here
-    int32_t ksoftirqd     # code of its name, 0: not asked for yet
-    int32_t left          # the softirq that ended last
-    int64_t padding[5]    # to whole lines of the cache: `check_sizes`
+cdef int64_t NEVER_LOST = 0x7FFFFFFFFFFFFFFF
 
 include "_threads.pxi"
+include "_softirqs.pxi"
 include "_packets.pxi"
 
 cdef extern from *:
@@ -175,7 +94,6 @@ CPU_LIMIT = MOST_CPUS
 # Fields of an event that has none: of a chunk without values.
 cdef int64_t[8] nothing
 memset(nothing, 0, sizeof(nothing))
-cdef int64_t NEVER_LOST = 0x7FFFFFFFFFFFFFFF
 
 
 cdef class Replay:
@@ -202,7 +120,8 @@ cdef class Replay:
     cdef int64_t[::1] loss_end, loss_host, loss_cpu
     cdef Py_ssize_t lost
     cdef public int64_t unplaced
-    cdef uint8_t[::1] has_disks        # per host: whether a storage device interrupted
+    cdef Softirqs softirqs
+    cdef uint8_t[::1] has_disks        # of hosts
 
     def __dealloc__(self):
         free_table(&self.table)
@@ -236,6 +155,7 @@ cdef class Replay:
         self.lost = 0
         self.unplaced = 0
         self.has_disks = np.zeros(max(hosts, 1), np.uint8)
+        self.softirqs = Softirqs(&self.has_disks[0], &softirq_state[0])
 
     cdef int load_prev_states(self, int64_t[:, ::1] prev_states) except -1:
         """Look up once what each state says; of as many hosts as are known."""
@@ -455,79 +375,6 @@ cdef class Replay:
         top.cause.known = 0
         p.depth += 1
         p.top_since = t
-
-    # -------------------------------------------------------------------- whose doing a softirq is
-
-    cdef inline int can_raise(self, Processor* p) noexcept nogil:
-        """Whether a thread runs here that a softirq can be the doing of."""
-        return (p.current >= 0 and p.current != p.idle
-                and self.table.workers[p.current].name != p.ksoftirqd)
-
-    cdef inline void find_cause(self, Processor* p, int64_t t, int64_t vec, int64_t flags,
-                                Cause* cause) noexcept nogil:
-        """Fill in what raises a softirq now: the innermost context, or the thread that runs."""
-        cdef Context* top
-        cause.known = 0
-        cause.at = t
-        cause.worker = -1
-        if p.depth == 0:
-            # Completions may come by an interrupt between processors, of which there is no event.
-            if flags & IN_INTERRUPT or not self.can_raise(p) or (
-                    vec == BLOCK and flags == 0 and self.has_disks[p.host]):
-                return
-            cause.known = 1
-            cause.worker = p.current
-            return
-        top = &p.stack[p.depth - 1]
-        if top.kind == C_SOFTIRQ and top.cause.known:
-            cause[0] = top.cause
-            if cause.worker == p.current:
-                cause.at = t
-            elif cause.worker < 0 and cause.state != STATE_WAIT_TIMER:
-                cause.state = self.softirq_state[vec]
-        elif top.kind == C_SOFTIRQ and top.state == STATE_WAIT_TIMER:
-            cause.known = 1
-            cause.state = STATE_WAIT_TIMER
-            cause.detail = top.detail
-        elif top.kind == C_IRQ:
-            cause.known = 1
-            cause.state = self.softirq_state[vec]
-            cause.detail = top.detail
-
-    cdef inline void on_raise(self, Processor* p, int64_t t, int64_t vec,
-                              int64_t flags) noexcept nogil:
-        cdef Cause cause
-        cdef Cause* before
-        p.has_raises = 1
-        if not FIRST_RAISED <= vec < RAISED:
-            return
-        self.find_cause(p, t, vec, flags, &cause)
-        before = &p.raised[vec]
-        # Of several the last; but no thread is blamed for what may be another's doing.
-        if not p.pending >> vec & 1 or (before.known and before.worker >= 0):
-            before[0] = cause
-        p.pending |= 1 << vec
-
-    cdef inline void on_softirq(self, Processor* p, int64_t t, int64_t vec) noexcept nogil:
-        """Say whose doing the softirq is that has just been entered."""
-        cdef Context* top = &p.stack[p.depth - 1]
-        cdef int outermost = p.depth == 1
-        if p.overflow:
-            return
-        if t <= p.interrupted and vec != p.left:
-            p.interrupted = NEVER_LOST
-        if not FIRST_RAISED <= vec < RAISED:
-            return
-        if p.has_raises:
-            if p.pending >> vec & 1:
-                top.cause = p.raised[vec]
-            p.pending &= ~(1 << vec)
-        elif outermost and p.interrupted != NEVER_LOST and vec <= BLOCK and self.can_raise(p) and not (
-                vec == BLOCK and self.has_disks[p.host]):
-            top.cause.known = 1
-            top.cause.worker = p.current
-            top.cause.at = t
-        top.answers = top.cause.known and vec <= BLOCK
 
     cdef inline void leave(self, Processor* p, int64_t t, int kind, int32_t key) noexcept nogil:
         cdef int i
@@ -880,7 +727,7 @@ cdef class Replay:
             elif kind == KIND_SOFTIRQ_RAISE:
                 if p.ksoftirqd == 0:
                     return i
-                self.on_raise(p, t, v[0], v[1])
+                on_raise(&self.softirqs, &self.table, p, t, v[0], v[1])
             elif kind == KIND_SOFTIRQ_ENTRY:
                 if p.ksoftirqd == 0:
                     return i
@@ -889,11 +736,10 @@ cdef class Replay:
                     j = <int32_t>v[0]
                 self.enter(p, t, C_SOFTIRQ, <int32_t>v[0], self.softirq_state[j],
                            self.softirq_detail[j], STATE_SOFTIRQ)
-                self.on_softirq(p, t, v[0])
+                on_softirq(&self.softirqs, &self.table, p, t, v[0])
             elif kind == KIND_SOFTIRQ_EXIT:
                 self.leave(p, t, C_SOFTIRQ, <int32_t>v[0])
-                p.left = <int32_t>v[0]
-                p.interrupted = t + SAME_BATCH if p.interrupted == NEVER_LOST else 0
+                after_softirq(p, t, v[0])
             elif kind == KIND_TIMER_ENTRY:
                 p.interrupted = NEVER_LOST
                 self.enter(p, t, C_TIMER, 0, self.timer_state, self.timer_detail, STATE_IRQ)

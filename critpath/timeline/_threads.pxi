@@ -1,6 +1,87 @@
 # Threads and processors: which worker a thread id is, which place a cpu, and their tables of packed
 # rows.  Included by _replay.pyx.
 
+cdef enum:
+    DEPTH = 16      # of interrupt contexts
+    # Softirqs of which it is kept who raised them: NET_TX, NET_RX, BLOCK, TASKLET.
+    FIRST_RAISED = 2
+    BLOCK = 4
+    TASKLET = 6
+    RAISED = TASKLET + 1
+
+ctypedef struct Worker:
+    # What events ask for and change: one line of the cache.
+    int64_t since
+    int64_t woken         # time of the wake that was seen, -1 none
+    int64_t last
+    int64_t row_end       # of its last row since the last cut, or the block's base
+    int32_t waker         # source worker, -1: not a thread
+    int32_t wake_detail   # what that wake means; of a thread's, how long it took to arrive (ns)
+    int32_t name
+    int32_t cpu
+    int32_t syscall       # code of the system call the thread is in, 0 none
+    int8_t doing
+    int8_t wake_state
+    int8_t pending        # the wake came while the thread was still running
+    int8_t known          # a bit each: SEEN, EXITING
+    int8_t run_state      # what it is in while it runs: STATE_RUN while system calls are unknown
+    int8_t syscall_state  # what one asleep in it waits for, -1: unknown
+    int32_t rows          # since the last cut
+
+ctypedef struct ThreadInfo:
+    # What a worker is; rarely asked for.
+    int64_t first         # event in which it was on a cpu, or changed itself; -1 none
+    int64_t tid
+    int64_t host
+    int64_t pid
+    int64_t parent
+    int64_t born
+    int32_t idle_cpu
+
+ctypedef struct Cause:
+    # Whose doing a softirq is: a thread's that raised it, or what was going on then.
+    int64_t at
+    int32_t known         # 0: nobody's that is known, and the rest means nothing
+    int32_t worker        # -1: no thread
+    int32_t state         # what is waited for that it ends, unless it is a thread's
+    int32_t detail
+
+ctypedef struct Context:
+    Cause cause
+    int32_t kind
+    int32_t key
+    int32_t state         # what a thread woken from here was waiting for
+    int32_t detail
+    int32_t shown         # STATE_IRQ or STATE_SOFTIRQ
+    int32_t answers       # whether what is woken from here was woken by the cause
+
+ctypedef struct Processor:
+    int64_t since
+    int64_t top_since
+    int64_t current_tid   # as the last switch names it
+    int32_t current       # worker, -1 unknown
+    int32_t idle          # worker
+    int32_t host
+    int32_t cpu
+    int32_t index
+    int32_t depth
+    int32_t overflow      # contexts beyond DEPTH, to be popped unseen
+    # Network events for which it is open who ran, and when the interrupt ends: the
+    # first of a chain, -1 none.
+    int32_t net_ran
+    int32_t net_stolen
+    int32_t ran_worker    # of the last row of occupation
+    int64_t ran_end
+    Tail stolen, ran
+    Context stack[DEPTH]
+    Cause raised[RAISED]  # what the softirqs that are pending were raised by
+    int64_t interrupted   # until when a softirq that begins is an interrupt's doing
+    int32_t pending       # a bit for each softirq that was raised
+    int32_t has_raises    # whether the trace tells of raises here
+    int32_t ksoftirqd     # code of its name, 0: not asked for yet
+    int32_t left          # the softirq that ended last
+    int64_t padding[5]    # to whole lines of the cache: `check_sizes`
+
 ctypedef struct ThreadTable:
     # The workers and processors seen so far.
     Worker* workers

@@ -1,0 +1,91 @@
+# Whose doing a softirq is: of the thread that raised it, of a device, of a timer (docs/critical-path.md,
+# "Local peers").  Included by _replay.pyx.
+
+cdef enum:
+    # ftrace's common_flags: an interrupt or an NMI, of which there may be no event.
+    IN_INTERRUPT = 0x08 | 0x40
+    SAME_BATCH = 2000     # ns from one softirq to the next that the same interrupt caused
+
+ctypedef struct Softirqs:
+    uint8_t* has_disks            # per host: whether a storage device interrupted
+    const int32_t* state          # what each is waited for
+
+
+cdef inline bint can_raise(const ThreadTable* table, const Processor* p) noexcept nogil:
+    """Whether a thread runs here that a softirq can be the doing of."""
+    return (p.current >= 0 and p.current != p.idle
+            and table.workers[p.current].name != p.ksoftirqd)
+
+
+cdef inline void find_cause(const Softirqs* softirqs, const ThreadTable* table, Processor* p,
+                            int64_t t, int64_t vec, int64_t flags, Cause* cause) noexcept nogil:
+    """Fill in what raises a softirq now: the innermost context, or the thread that runs."""
+    cdef Context* top
+    cause.known = 0
+    cause.at = t
+    cause.worker = -1
+    if p.depth == 0:
+        # Completions may come by an interrupt between processors, of which there is no event.
+        if flags & IN_INTERRUPT or not can_raise(table, p) or (
+                vec == BLOCK and flags == 0 and softirqs.has_disks[p.host]):
+            return
+        cause.known = 1
+        cause.worker = p.current
+        return
+    top = &p.stack[p.depth - 1]
+    if top.kind == C_SOFTIRQ and top.cause.known:
+        cause[0] = top.cause
+        if cause.worker == p.current:
+            cause.at = t
+        elif cause.worker < 0 and cause.state != STATE_WAIT_TIMER:
+            cause.state = softirqs.state[vec]
+    elif top.kind == C_SOFTIRQ and top.state == STATE_WAIT_TIMER:
+        cause.known = 1
+        cause.state = STATE_WAIT_TIMER
+        cause.detail = top.detail
+    elif top.kind == C_IRQ:
+        cause.known = 1
+        cause.state = softirqs.state[vec]
+        cause.detail = top.detail
+
+
+cdef inline void on_raise(const Softirqs* softirqs, const ThreadTable* table, Processor* p,
+                          int64_t t, int64_t vec, int64_t flags) noexcept nogil:
+    cdef Cause cause
+    cdef Cause* before
+    p.has_raises = 1
+    if not FIRST_RAISED <= vec < RAISED:
+        return
+    find_cause(softirqs, table, p, t, vec, flags, &cause)
+    before = &p.raised[vec]
+    # Of several the last; but no thread is blamed for what may be another's doing.
+    if not p.pending >> vec & 1 or (before.known and before.worker >= 0):
+        before[0] = cause
+    p.pending |= 1 << vec
+
+
+cdef inline void on_softirq(const Softirqs* softirqs, const ThreadTable* table, Processor* p,
+                            int64_t t, int64_t vec) noexcept nogil:
+    """Say whose doing the softirq is that has just been entered."""
+    cdef Context* top = &p.stack[p.depth - 1]
+    if p.overflow:
+        return
+    if t <= p.interrupted and vec != p.left:
+        p.interrupted = NEVER_LOST
+    if not FIRST_RAISED <= vec < RAISED:
+        return
+    if p.has_raises:
+        if p.pending >> vec & 1:
+            top.cause = p.raised[vec]
+        p.pending &= ~(1 << vec)
+    elif (p.depth == 1 and p.interrupted != NEVER_LOST and vec <= BLOCK and can_raise(table, p)
+            and not (vec == BLOCK and softirqs.has_disks[p.host])):
+        top.cause.known = 1
+        top.cause.worker = p.current
+        top.cause.at = t
+    top.answers = top.cause.known and vec <= BLOCK
+
+
+cdef inline void after_softirq(Processor* p, int64_t t, int64_t vec) noexcept nogil:
+    p.left = <int32_t>vec
+    p.interrupted = t + SAME_BATCH if p.interrupted == NEVER_LOST else 0
