@@ -85,6 +85,9 @@ def connect_postgres(port: str = "postgres"):
 
     base = psycopg2.connect(host="127.0.0.1", port=PORTS[port], user="postgres", dbname="postgres")
     base.autocommit = True
+    priority = os.environ.get("CRITPATH_SERVICES_PRIORITY", "")
+    if priority and port == "postgres":  # the server's session has its own
+        Path(f"/proc/{base.info.backend_pid}/autogroup").write_text(priority)
     return base
 
 

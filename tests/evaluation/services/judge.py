@@ -12,7 +12,6 @@ import json
 import math
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -66,7 +65,7 @@ def first_facts(document: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
     cause = document["causes"][0]
     facts = dict(cause.get("facts") or _guess_facts(document, cause))
     labels = {e["id"]: e["label"] for e in document["executions"] if e["set"] == "sample"}
-    facts["labels"] = Counter(labels.get(e, "") for e in cause["executions"])
+    facts["labels"] = dict(Counter(labels.get(e, "") for e in cause["executions"]))
     facts["contribution"] = cause["contribution"]
     return facts, cause["sentence"]
 
@@ -94,8 +93,8 @@ def weigh(facts: dict[str, Any] | None, truth: dict[str, Any]) -> tuple[str, str
         return "wrong", "a decrease"
     if truth["label"]:
         labels = facts["labels"]
-        if labels[truth["label"]] < _OF_LABEL * labels.total():
-            return "wrong", f"of {dict(labels)}, not {truth['label']}"
+        if labels.get(truth["label"], 0) < _OF_LABEL * sum(labels.values()):
+            return "wrong", f"of {labels}, not {truth['label']}"
     reasons = []
     for answer in truth["first"]:
         reason = _miss(facts, answer)
@@ -306,8 +305,10 @@ def main() -> None:
     with ThreadPoolExecutor(given.jobs) as threads:
         for result in threads.map(lambda w: w[0](given.critpath, *w[1:]), work):
             results.append(result)
-            print(f"{result.case}: {result.verdict} {result.right}", file=sys.stderr, flush=True)
-    for line in [*describe(results), "", *summarize(results)]:
+            fine = f"{result.case}: {result.verdict} {result.right}"
+            print(next(describe([result]), fine), flush=True)
+    print()
+    for line in summarize(results):
         print(line)
     if given.json:
         given.json.write_text(json.dumps([asdict(r) for r in results], indent=1, default=str))
