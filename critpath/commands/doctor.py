@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +15,7 @@ from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError, UnreadableErr
 from critpath.units import plural, safe_text
 
 if TYPE_CHECKING:
+    from critpath.record.ftrace.marks import MarkRequests
     from critpath.record.preflight import Preflight
     from critpath.record.recorder import Leftover, Requirement
 
@@ -21,6 +24,7 @@ SETTINGS = ()
 FORMAT: Final = "critpath/doctor/1"
 # As `compare`'s anomaly: something was found.  125 would say that critpath failed.
 EXIT_FOUND: Final = 1
+_PATIENCE: Final = 1.1  # seconds in which every program that marks has looked for a recorder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +61,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         cleanup.remove_leftovers(lambda x, error: _note(x, error, done, failures))
         _finish([d for d in unfinished if _is_there(d)], done, failures)
         unfinished = []
+    asking = _listen()
     found = preflight.check_machine(Path.cwd())
     left = cleanup.find_leftovers()
     registered = {Path(x.name) for x in left if x.kind == "recording"}
     document = _document(
         found, left, [d for d in unfinished if d.absolute() not in registered], done
     )
+    document["marking"] = _heard(asking)
     if arguments.json:
         from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
 
@@ -77,6 +83,27 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if document["leftovers"]:
         hint("next: critpath doctor --clean", quiet=settings["quiet"])
     return EXIT_OK if document["can_record"] and not document["leftovers"] else EXIT_FOUND
+
+
+def _listen() -> tuple[MarkRequests, float] | None:
+    """Let programs that mark executions say so; only root may open a place for that."""
+    from critpath.record.ftrace.marks import MarkRequests  # noqa: PLC0415 - start-up time
+    from critpath_marks.sessions import new_session_name  # noqa: PLC0415 - as above
+
+    try:
+        return (MarkRequests(new_session_name()), time.monotonic()) if os.geteuid() == 0 else None
+    except (OSError, CritpathError):
+        return None
+
+
+def _heard(asking: tuple[MarkRequests, float] | None) -> list[dict[str, str]]:
+    """Return the programs that marked meanwhile: they look for recorders once a second."""
+    if asking is None:
+        return []
+    requests, since = asking
+    requests.wait(since + _PATIENCE - time.monotonic())
+    requests.close()
+    return [{"program": name, "user": user} for name, user in requests.programs]
 
 
 def _is_unfinished(directory: Path) -> bool:
@@ -191,6 +218,12 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "left by recorders that were killed (critpath doctor --clean removes it):", "bold"
         for left in document["leftovers"]:
             yield f"  {left['kind']} {left['name']}", "yellow"
+    if document["marking"]:
+        yield "programs that mark executions:", "bold"
+        for one in document["marking"]:
+            root = one["user"] == "root"
+            how = "" if root else f": critpath record -a --marks-from {one['user']}"
+            yield f"  {one['program']} ({one['user']}){how}", ""
     yield "host:", "bold"
     for name, value in _facts(document["host"]):
         yield f"  {name:<10} {value}", ""

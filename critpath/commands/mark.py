@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{sentence(VERBS['mark'])[:-1]}, for --execution marker. Begin and end "
         "have the name in common, and the key; without a key, both must be called by the same "
         "shell. This command needs some 50 ms before it marks: for short executions the "
-        'shell\'s own line is better, echo "critpath:begin NAME" > "$CRITPATH_MARKER". '
+        'shell\'s own line is better, echo "critpath:begin NAME" >&$CRITPATH_MARKER_FD. '
         "Exit code 0 also while nothing records."
     )
     parser.add_argument("what", choices=("begin", "end"), help="what to mark")

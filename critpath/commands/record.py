@@ -83,6 +83,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("A", "B"),
         help="two commands in alternation, into DIR/normal and DIR/sample",
     )
+    parser.add_argument(
+        "--marks-from",
+        metavar="WHO",
+        default="",
+        help="users whose programs may mark executions though they may not trace: names "
+        "separated by commas, all, or none (default: who called sudo)",
+    )
     for option, what in (
         ("--keep-raw", "keep what the trace was converted from"),
         ("--as-root", "under sudo: run the command as root too"),
@@ -147,6 +154,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         container=arguments.container,
         buffer_bytes=settings["buffer-size"],
         trace_format=settings["trace-format"],
+        marks_from=arguments.marks_from,
         keep_raw=arguments.keep_raw,
         as_root=arguments.as_root,
         force=arguments.force,
@@ -312,7 +320,9 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
 def _contents(manifest: Manifest) -> str:
     span = format_ns(manifest.end - manifest.begin)
     if not manifest.command:
-        return f"{span} of the whole machine"
+        marks = manifest.recorder.get("marks")
+        seen = f", {plural(marks, 'mark')} seen" if isinstance(marks, int) and marks >= 0 else ""
+        return f"{span} of the whole machine{seen}"
     runs = manifest.runs
     if not runs:
         return "no run"

@@ -53,6 +53,12 @@ class RecorderSettings:
     fd_directory : Path, optional
         The same directory through a descriptor of this process (`critpath.record.dirfd`):
         what this process writes stays in it even if its name is exchanged.
+    mark_users : tuple of int
+        Uids whose programs may mark executions though they may not trace; -1 for all.
+    marks_required : bool
+        Whether these were asked for, so that it is an error if they cannot.
+    command_uid : int
+        Whom the command runs as.
     """
 
     session: str
@@ -62,6 +68,9 @@ class RecorderSettings:
     trace_format: str = "ctf-1.8"
     keep_raw: bool = False
     fd_directory: Path | None = None
+    mark_users: tuple[int, ...] = ()
+    marks_required: bool = False
+    command_uid: int = 0
 
     @property
     def write_directory(self) -> Path:
@@ -227,6 +236,9 @@ class RecordRequest:
     buffer_bytes : int
         Per CPU, 0 for the recorder's choice.
     trace_format : str
+    marks_from : str
+        Users whose programs may mark, separated by commas; ``all``, ``none``, or "" for who
+        called sudo.
     keep_raw, as_root, force : bool
     """
 
@@ -244,6 +256,7 @@ class RecordRequest:
     container: str = ""
     buffer_bytes: int = 0
     trace_format: str = "ctf-1.8"
+    marks_from: str = ""
     keep_raw: bool = False
     as_root: bool = False
     force: bool = False

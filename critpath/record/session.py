@@ -9,7 +9,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
@@ -20,6 +20,7 @@ from critpath.model.recording import COMPLETE, INTERRUPTED, QUOTA_HELD
 from critpath.record import recorder as recorders
 from critpath.record._spawn import become_subreaper
 from critpath.record.cleanup import remove_leftovers
+from critpath.record.ftrace.marks import MarkRequests
 from critpath.record.identity import (
     FOREIGN_CLOCK,
     INITIAL_PID_NAMESPACE,
@@ -53,10 +54,11 @@ from critpath.record.recorder import (
 from critpath.record.registry import register, unregister
 from critpath.record.runner import Executable, Runner, find_executable
 from critpath.record.signals import InheritedState, Signals, StopRequested
-from critpath.record.user import User, invoking_user
+from critpath.record.user import User, invoking_user, mark_users
 from critpath.units import format_ns, plural
 from critpath_marks.sessions import new_session_name, pid_namespace
 
+_NAMED: Final = 5
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 
@@ -101,6 +103,9 @@ def record(request: RecordRequest, reporter: Reporter, survey: Survey = lambda _
         buffer_bytes=request.buffer_bytes,
         trace_format=request.trace_format,
         keep_raw=request.keep_raw,
+        mark_users=mark_users(request.marks_from, user),
+        marks_required=request.marks_from not in {"", "none"},
+        command_uid=user.uid if user else 0,
     )
     with Signals(inherited, reporter.say) as signals, subreaper():
         with signals.watching():
@@ -137,6 +142,7 @@ class _Session:
     failed: CritpathError | None = None
     recorded: RecorderResult | None = None
     throttling: Throttling | None = None
+    requests: MarkRequests | None = None
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
     kept: bool = False  # for somebody else to finish
@@ -168,6 +174,8 @@ class _Session:
             raise
         finally:
             self.output.close()
+            if self.requests is not None:
+                self.requests.close()
             if not self.kept:
                 unregister(self.settings.session)
 
@@ -292,6 +300,10 @@ class _Session:
 
     def _record_machine(self) -> None:
         """Wait while the whole machine is recorded."""
+        if self.choice.name == "ftrace":  # anybody may write to LTTng's logger file
+            # A machine without the directory can be recorded all the same.
+            with contextlib.suppress(OSError, CritpathError):
+                self.requests = MarkRequests(self.settings.session)
         seconds = self.request.duration
         self.reporter.say(
             f"recording for {seconds:g} s; Ctrl-C ends it before"
@@ -304,6 +316,8 @@ class _Session:
             if left is not None and left <= 0:
                 return
             info = self.signals.wait(min(left or _LOOK, _LOOK))
+            if self.requests is not None:
+                self.requests.look()
             if self._check_failure("early"):
                 return
             if info is not None and info.si_signo != signal.SIGCHLD:
@@ -315,6 +329,8 @@ class _Session:
         with self.signals.watching():
             self.end = end = self._active_recorder().stop()
         self._check_failure("while it was stopped")
+        if self.requests is not None and self.requests.programs:
+            self._note(describe_without_access(self.requests.programs))
         if self.throttling is not None:
             self.notes += self.throttling.notes(end - self.manifests[0].begin)
         return end
@@ -429,6 +445,14 @@ class _Session:
         places = self.request.directories(self.request.output)
         recordings = tuple(Recording(p, m) for p, m in zip(places, self.manifests, strict=True))
         return Outcome(exit_code, recordings, self.output.size())
+
+
+def describe_without_access(programs: Sequence[tuple[str, str]]) -> str:
+    """Say which programs would mark executions and may not: their names and users."""
+    shown = ", ".join(f"{name} ({user})" for name, user in programs[:_NAMED])
+    shown += ", ..." * (len(programs) > _NAMED)
+    users = ",".join(dict.fromkeys(user for _, user in programs))
+    return f"marks without access: {shown}: record with --marks-from {users}"
 
 
 # Before a recording begins

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, UsageError
 from critpath.record.dirfd import identity_of
+from critpath.units import safe_text
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,40 @@ def invoking_user(environment: Mapping[bytes, bytes], *, as_root: bool) -> User 
         tuple(os.getgrouplist(known.pw_name, gid)),
         {b"HOME": os.fsencode(known.pw_dir), b"USER": name, b"LOGNAME": name},
     )
+
+
+def mark_users(text: str, user: User | None) -> tuple[int, ...]:
+    """Return the uids whose programs may mark executions, -1 for all.
+
+    Parameters
+    ----------
+    text : str
+        As for ``--marks-from``.
+    user : User or None
+        Who called sudo.
+
+    Raises
+    ------
+    UsageError
+        If there is no such user.
+    """
+    if text in {"", "none"}:
+        return (user.uid,) if user and not text else ()
+    if text == "all":
+        return (-1,)
+    found = [user.uid] if user else []
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            # int() would take other scripts' digits.
+            found.append(int(name) if name.isascii() and name.isdigit() else pwd.getpwnam(name)[2])
+        except KeyError:
+            raise UsageError(
+                f"--marks-from: there is no user {safe_text(name)}",
+                "name users of this machine, separated by commas; or all, or none",
+            ) from None
+    if not all(0 <= uid < 2**32 - 1 for uid in found):
+        raise UsageError("--marks-from: no such number of a user", "name users of this machine")
+    return tuple(sorted({uid for uid in found if uid}))
 
 
 def hand_over_fd(top: int, user: User | None) -> str:

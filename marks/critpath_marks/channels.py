@@ -7,7 +7,8 @@ one takes no more marks:
    inherited descriptor (for programs that may not open the file), ``CRITPATH_MARKER``,
    the file's path, or ``CRITPATH_RECORDER``, for LTTng;
 2. for a program that was started before the recorder (``critpath record -a``): the tracefs
-   instances of live recorders, where they may be opened, else LTTng's logger file.
+   instances of live recorders, where they may be opened, or the files that they open for other
+   users below `PLACE`, else LTTng's logger file.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ RECORDER: Final = "CRITPATH_RECORDER"
 
 LOGGER: Final = "critpath"  # what the recorder enables in LTTng's Python domain
 LOGGER_FILE: Final = "/proc/lttng-logger"
+# Files for programs whose users may not write to tracefs, and where they ask for one.
+PLACE: Final = "/run/critpath-marks"
+ASK: Final = ".ask"
 INSTANCES: Final = ("/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances")
 
 _RESCAN_S: Final = 1.0
@@ -209,6 +213,8 @@ class _Any:
         self._files = () if first else tuple(_list_instances())
         if self._logger is None and not self._files:
             self._logger = _open(LOGGER_FILE)
+        if self._logger is None and not self._files:
+            self._files = tuple(_list_markers())
 
     def write(self, message: bytes) -> bool:
         """Write to every recorder's instance; without any, to the logger file."""
@@ -264,6 +270,35 @@ def _list_instances() -> Iterator[str]:
                 if owner is not None and not owner.is_gone()
             )
             return  # the second place is the same file system
+
+
+def _list_markers() -> Iterator[str]:
+    """Yield the files that recorders opened for this user; ask for those that are for others."""
+    try:
+        names = os.listdir(PLACE)  # noqa: PTH208 - pathlib is slow to import
+    except OSError:
+        return
+    found = []
+    for name in sorted(names):
+        path = f"{PLACE}/{name}/trace_marker"
+        if not name.endswith(ASK) and os.access(path, os.W_OK):
+            found.append(name)
+            yield path
+    for name in names:
+        if name.endswith(ASK) and name[: -len(ASK)] not in found:
+            _ask(f"{PLACE}/{name}")
+
+
+def _ask(path: str) -> None:
+    """Tell a recorder that this program would mark executions, if it might."""
+    import socket  # noqa: PLC0415 - only where something records that this user may not mark for
+
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+            asking.setblocking(False)
+            asking.sendto(b"", path)
+    except OSError:
+        pass  # nobody listens, or too many ask
 
 
 class _Agent:

@@ -11,6 +11,7 @@ from critpath.errors import CritpathError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.drain import Drain
+from critpath.record.ftrace.marks import PREFIX, remove_place, session_of, sessions_with_places
 from critpath.record.ftrace.tracefs import Instance, scan_threads
 from critpath.record.identity import is_dead_session
 from critpath.record.recorder import Leftover
@@ -23,17 +24,25 @@ _BESIDE: Final = 1 << 20  # bytes of what is written beside the pages
 def find_leftovers() -> list[Leftover]:
     """Return the instances whose recorders are dead."""
     root = tracefs.find()
+    found = [
+        Leftover("marker", session, session, partial(remove_place, session))
+        for session in sessions_with_places()
+        if is_dead_session(session)
+    ]
     if root is None:
-        return []
+        return found
     try:
         names = sorted(place.name for place in (root / "instances").iterdir())
     except OSError:
-        return []
-    found = []
+        return found
     for name in names:
-        if is_dead_session(name):
+        session = session_of(name)
+        if is_dead_session(session):
             instance = Instance.at(root, name)
-            found.append(Leftover("instance", name, name, partial(_remove, instance, name)))
+            remove = (
+                instance.remove if name.startswith(PREFIX) else partial(_remove, instance, name)
+            )
+            found.append(Leftover("instance", name, session, remove))
     return found
 
 

@@ -42,6 +42,7 @@ from critpath.record.ftrace.ctf_writer import (
     format_metadata,
     packet_header,
     read_raw,
+    read_stats,
     statedump_classes,
     statedump_packet,
 )
@@ -52,6 +53,7 @@ from critpath.record.ftrace.formats import (
     read_format,
     read_page_layout,
 )
+from critpath.record.ftrace.raw import MARKS
 from critpath.units import plural
 
 # Of uuid5: a trace's identity follows from its session, so that converting twice gives
@@ -61,6 +63,8 @@ _SPACE: Final = uuid.UUID("c0a9f3a2-5f43-5d0c-9a53-0a8a2b1f6c11")
 # How far times may lie outside of the recording before a page counts as damaged (ns).
 _SLACK: Final = 10 * 10**9
 _LONGEST: Final = 400 * 86_400 * 10**9  # where the recording's end is not known
+
+_MOST_LOOKED_THROUGH: Final = 1 << 29  # bytes of pages that are searched for marks
 
 _T = TypeVar("_T")
 
@@ -83,6 +87,8 @@ class ConversionResult:
     warnings : tuple of str
     end : int
         When recording ended (ns): by the recorder's note, or else the last event.
+    marks : int
+        Marks of executions' begins and ends; -1 where the pages are too many to look.
     """
 
     events: int
@@ -91,6 +97,7 @@ class ConversionResult:
     loss: tuple[CpuLoss, ...]
     warnings: tuple[str, ...]
     end: int = 0
+    marks: int = -1
 
 
 @dataclass(frozen=True)
@@ -184,16 +191,20 @@ class _Conversion:
         self.classes = (*dump, current, *self.events.classes)
         self.identity = uuid.uuid5(_SPACE, f"{raw.session} {raw.begin} {raw.epoch}")
         end = raw.end + _SLACK if raw.end else raw.begin + _LONGEST
-        self.decoder = _pages.Pages(
-            (
-                *(self.layout.commit_offset, self.layout.commit_size),
-                *(self.layout.data_offset, self.layout.data_size, self.layout.bytes),
-                *_common_offsets(self.events.form),
-            ),
-            (max(0, raw.begin - _SLACK), end),
-            *compile_programs(self.classes),
-            large=len(self.classes) > COMPACT_IDS,
-            current=_current_arguments(current, self.events.switch),
+        self.decoder, self.marks_decoder = (
+            _pages.Pages(
+                (
+                    *(self.layout.commit_offset, self.layout.commit_size),
+                    *(self.layout.data_offset, self.layout.data_size, self.layout.bytes),
+                    *_common_offsets(self.events.form),
+                ),
+                (max(0, raw.begin - _SLACK), end),
+                *compile_programs(self.classes),
+                large=len(self.classes) > COMPACT_IDS,
+                current=arguments,
+            )
+            # Of the pages of marks alone nobody can tell who should be current.
+            for arguments in (_current_arguments(current, self.events.switch), _NONE)
         )
 
     def write(self, directory: Path) -> ConversionResult:
@@ -227,20 +238,20 @@ class _Conversion:
             with (directory / "statedump_0").open("wb") as stream:
                 stream.writelines(packet)
             events += len(raw.threads) + len(raw.cgroups) + 2
+        marked = self._convert_marks(directory, end)
+        events += sum(s.events for _, s in marked)
         warnings = [w for s in scanned for w in s.warnings]
+        warnings += [f"marks of other users: {w}" for _, s in marked for w in s.warnings]
         if raw.stats is None:
             warnings.append("the recorder did not get to its end: events may be missing at the end")
         return ConversionResult(
             events=events,
-            recorded=sum(s.events for s in scanned),
+            recorded=sum(s.events for s in scanned) + sum(s.events for _, s in marked),
             names=tuple(sorted(c.name for c in self.classes)),
-            loss=tuple(
-                CpuLoss(cpu, s.loss.events)
-                for cpu, s in zip(raw.cpus, scanned, strict=True)
-                if s.loss.events
-            ),
+            loss=_sum_losses([*zip(raw.cpus, scanned, strict=True), *marked]),
             warnings=tuple(warnings),
             end=end,
+            marks=count_marks(raw.directory),
         )
 
     def _each(self, work: Callable[[int], _T]) -> list[_T]:
@@ -255,10 +266,19 @@ class _Conversion:
                 raise
 
     def _scan(self, cpu: int, starts: array[int], words: array[int]) -> _CpuScan:
-        file = self.raw.directory / f"cpu{cpu}"
+        stats = None if self.raw.stats is None else self.raw.stats.get(cpu)
+        return self._scan_file(self.raw.directory / f"cpu{cpu}", cpu, stats, (starts, words))
+
+    def _scan_file(
+        self,
+        file: Path,
+        cpu: int,
+        stats: Mapping[str, int] | None,
+        also: tuple[array[int], array[int]],
+    ) -> _CpuScan:
         with _map_pages(file) as data, memoryview(data) as view:
             events, unknown, short, backward, _, last, missed, damaged, gathered = (
-                self.decoder.scan(view, starts, words)
+                self.decoder.scan(view, *also)
             )
             cut = len(view) % self.layout.bytes
         warnings = []
@@ -277,9 +297,34 @@ class _Conversion:
                 f"cpu {cpu}: {plural(backward, 'event')} earlier than the one before,"
                 " whose time they were given"
             )
-        stats = None if self.raw.stats is None else self.raw.stats.get(cpu)
         loss = place_losses(cpu, missed, damaged, events + unknown + short, stats)
         return _CpuScan(events, last, gathered, loss, (*warnings, *loss.warnings))
+
+    def _convert_marks(self, directory: Path, end: int) -> list[tuple[int, _CpuScan]]:
+        """Write the streams of other users' marks; return the cpus that have any or lost some."""
+        place = self.raw.directory / MARKS
+        stats = read_stats(place / "stats.json") or {}
+        found = []
+        span = self.raw.begin, max(self.raw.begin, end)
+        for number, cpu in enumerate(self.raw.cpus):
+            file = place / f"cpu{cpu}"
+            if not file.is_file():
+                continue
+            scanned = self._scan_file(file, cpu, stats.get(cpu), fork_programs(None, None))
+            if not scanned.events and not scanned.loss.events:
+                continue
+            header = packet_header(self.identity, len(self.raw.cpus) + 1 + number)
+            with (
+                _map_pages(file) as data,
+                memoryview(data) as view,
+                (directory / f"marks_{cpu}").open("wb", buffering=0) as stream,
+            ):
+                places = scanned.loss.places
+                self.marks_decoder.write(
+                    view, stream.fileno(), header, cpu, span, places, memoryview(b"")
+                )
+            found.append((cpu, scanned))
+        return found
 
     def _convert(
         self, directory: Path, cpu: int, end: int, scanned: _CpuScan, beside: bytearray
@@ -296,6 +341,32 @@ class _Conversion:
             )
 
 
+_NONE: Final = (-1, -1, -1)
+
+
+def _sum_losses(scanned: Sequence[tuple[int, _CpuScan]]) -> tuple[CpuLoss, ...]:
+    lost: dict[int, int] = {}
+    for cpu, of in scanned:
+        lost[cpu] = lost.get(cpu, 0) + of.loss.events
+    return tuple(CpuLoss(cpu, events) for cpu, events in sorted(lost.items()) if events)
+
+
+def count_marks(raw: Path) -> int:
+    """Return how many marks the pages hold, -1 where it would take long to look."""
+    files = [*raw.glob("cpu*"), *(raw / MARKS).glob("cpu*")]
+    if sum(map(_size, files)) > _MOST_LOOKED_THROUGH:
+        return -1
+    count = 0
+    for file in files:
+        with _map_pages(file) as data:
+            for word in (b"critpath:begin ", b"critpath:end "):
+                at = data.find(word)
+                while at >= 0:
+                    count += 1
+                    at = data.find(word, at + len(word))
+    return count
+
+
 def _current_arguments(
     current: CtfEventClass, switch: tuple[EventFormat, CtfEventClass] | None
 ) -> tuple[int, int, int]:
@@ -306,10 +377,10 @@ def _current_arguments(
     mostly from idle, without counting them as lost.
     """
     if switch is None:
-        return -1, -1, -1
+        return _NONE
     form, one = switch
     offset = next((f.offset for f in form.fields if f.name == "next_pid" and f.size == 4), -1)
-    return (current.id, one.number, offset) if offset >= 0 else (-1, -1, -1)
+    return (current.id, one.number, offset) if offset >= 0 else _NONE
 
 
 def _size(file: Path) -> int:

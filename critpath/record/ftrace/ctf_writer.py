@@ -179,7 +179,8 @@ def _read_cgroups(file: Path) -> tuple[Cgroup, ...]:
     return tuple(sorted(found, key=lambda cgroup: cgroup.time))
 
 
-def _read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
+def read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
+    """Read the kernel's counts by cpu; None if they were not written."""
     if not file.exists():
         return None
     try:
@@ -220,7 +221,7 @@ def read_raw(directory: Path) -> RawRecording:
         threads=_read_threads(directory / "statedump.json"),
         threads_end=_read_threads(directory / "statedump-end.json"),
         cgroups=_read_cgroups(directory / "cgroups.json"),
-        stats=_read_stats(directory / "stats.json"),
+        stats=read_stats(directory / "stats.json"),
     )
 
 

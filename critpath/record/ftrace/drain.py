@@ -177,6 +177,10 @@ class Drain:
         Called once by each thread that cannot write any more, to turn tracing off: what
         follows a gap at an unknown place is useless.  None where tracing is off already;
         the buffers are then moved as long as there is any space.
+    most_threads : int
+    most_bytes : int
+        Of all files, 0 for any: beyond it nothing is moved before the end, and the kernel
+        counts what it overwrites meanwhile.
     """
 
     def __init__(
@@ -186,12 +190,16 @@ class Drain:
         page_bytes: int,
         buffer_bytes: int,
         failed: Callable[[], None] | None,
+        *,
+        most_threads: int = THREADS,
+        most_bytes: int = 0,
     ) -> None:
         self._instance = instance
         self._enough = min(CHUNK, buffer_bytes // 2) // 4
         self._raw = raw
         self._page_bytes = page_bytes
         self._failed = failed
+        self._most_threads, self._most_bytes = most_threads, most_bytes
         self._threads: list[threading.Thread] = []
         self._streams: dict[int, Stream] = {}
         self._priorities: set[str] = set()
@@ -216,7 +224,7 @@ class Drain:
         for cpu in cpus:
             self._add(cpu)
         streams = list(self._streams.values())
-        count = min(len(streams), THREADS)
+        count = min(len(streams), self._most_threads)
         ready = threading.Barrier(count + 1)
         for number in range(count):
             mine = streams[number::count]
@@ -301,6 +309,9 @@ class Drain:
             moved = [stream.move(pipe) for stream in streams]
             if any(moved) and not self._has_room(streams[0]):
                 self._end_early()
+                return
+            if self._most_bytes and sum(s.bytes for s in streams) > self._most_bytes:
+                self._ending.wait()
                 return
             for stream in streams:
                 # A cpu without a buffer: it would never let us sleep.

@@ -4,7 +4,8 @@
 ``header_event`` and ``formats/GROUP.EVENT`` (the kernel's description of what is in a
 page), ``cpuN`` (pages), ``statedump.json`` and ``statedump-end.json`` (threads),
 ``cgroups.json`` (control groups of processes at the start),
-``stats.json`` (the kernel's counts of each buffer); while recording ``room`` (nothing: see
+``stats.json`` (the kernel's counts of each buffer), ``marks/`` (pages and counts of other users'
+marks, from buffers of their own); while recording ``room`` (nothing: see
 `reserve_space`).
 """
 
@@ -24,6 +25,7 @@ from critpath.errors import CritpathError, UnreadableError
 from critpath.record.ftrace.tracefs import Instance
 
 RAW: Final = "raw"
+MARKS: Final = "marks"
 RAW_FORMAT: Final = "critpath/raw/1"
 # What was raw/ while it is being deleted: never to be converted.
 DISCARDED: Final = ".raw-converted"

@@ -24,6 +24,7 @@ from critpath.record.ftrace.cleanup import find_leftovers, has_unsaved_pages
 from critpath.record.ftrace.convert import ConversionResult, convert
 from critpath.record.ftrace.drain import Drain, online_cpus, watermark
 from critpath.record.ftrace.events import SWITCH, EventSelection, abbreviate_groups, select_events
+from critpath.record.ftrace.marks import EVERYBODY, UserMarks
 from critpath.record.ftrace.preflight import CLOCK, buffer_bytes, missing_requirements
 from critpath.record.ftrace.tracefs import Instance, scan_threads
 from critpath.record.profiles import profile_events
@@ -76,6 +77,7 @@ class FtraceRecorder:
         self._drain: Drain | None = None
         self._watch: TracingWatchdog | None = None
         self._marker = -1
+        self._marks: UserMarks | None = None
         self._selection = EventSelection((), ())
         self._description: dict[str, object] = {}
         self._buffer_bytes = 0
@@ -105,10 +107,13 @@ class FtraceRecorder:
             raise
 
     def environment(self) -> Mapping[str, str]:
-        """Return where a command writes its markers: a path for root, and a descriptor."""
-        instance = self._active_instance()
+        """Return where a command writes its markers: a path that it may open, and a descriptor."""
+        path = self._active_instance().path / "trace_marker"
+        uid = self._settings.command_uid
+        if uid and self._marks is not None and {uid, EVERYBODY} & {*self._settings.mark_users}:
+            path = self._marks.path
         return {
-            MARKER: str(instance.path / "trace_marker"),
+            MARKER: str(path),
             DESCRIPTOR: str(self._marker),
         }
 
@@ -189,6 +194,7 @@ class FtraceRecorder:
         self._describe(root, size)
         self._drain = Drain(instance, self._raw, size, self._buffer_bytes, self._turn_off)
         self._drain.start(online_cpus())
+        self._open_marks(root, size)
         instance.write("tracing_on", "1")
         begin = time.monotonic_ns()
         raws.write_json(self._raw / "statedump.json", scan_threads())
@@ -196,6 +202,20 @@ class FtraceRecorder:
         self._description.update(begin=begin, cpus=self._drain.cpus)
         raws.write_description(self._raw, self._description)
         return begin
+
+    def _open_marks(self, root: Path, page: int) -> None:
+        """Let other users' programs mark executions, if any may."""
+        settings = self._settings
+        if not settings.mark_users:
+            return
+        try:
+            self._marks = UserMarks(
+                *(root, settings.session, settings.mark_users, self._raw / raws.MARKS, page)
+            )
+        except CritpathError as error:
+            if settings.marks_required:
+                raise
+            self._warnings.append(f"{error.what} ({error.do})")
 
     def _set_up(self, instance: Instance) -> None:
         instance.write("tracing_on", "0")
@@ -259,6 +279,8 @@ class FtraceRecorder:
         instance, drain = self._active_instance(), self._drain
         end = self._ended or time.monotonic_ns()
         instance.write("tracing_on", "0")
+        if self._marks is not None:
+            self._marks.stop()
         # An event that is just being written is in the buffer by then.
         time.sleep(_SETTLE)
         if drain is not None:
@@ -293,6 +315,7 @@ class FtraceRecorder:
                 self._instance.write("tracing_on", "0")
         if self._drain is not None:
             self._drain.abandon()
+        self._remove_marks()
         self._close_files()
         if self._instance is not None:
             instance, self._instance = self._instance, None
@@ -300,6 +323,7 @@ class FtraceRecorder:
 
     def _remove_instance(self) -> None:
         """Remove the instance before converting: it costs the machine memory and time."""
+        self._remove_marks()
         self._close_files()
         if self._instance is None:
             return
@@ -309,6 +333,11 @@ class FtraceRecorder:
         except CritpathError as error:
             # What the command left running holds the marker: no reason to lose a trace.
             self._warnings.append(f"{error.what} ({error.do})")
+
+    def _remove_marks(self) -> None:
+        marks, self._marks = self._marks, None
+        if marks is not None and (wrong := marks.remove()):
+            self._warnings.append(wrong)
 
     def _close_files(self) -> None:
         """Close what keeps the instance busy, and dismiss its watchdog."""
@@ -491,6 +520,7 @@ def recorder_facts(
         "version": recorder.get("version", "") if isinstance(recorder, dict) else "",
         "events": list(converted.names),
         "event_count": converted.recorded,
+        "marks": converted.marks,
         "missing": description.get("missing", []),
         "contexts": list(_CONTEXTS),
         "buffer_bytes": description.get("buffer_bytes", 0),

@@ -89,6 +89,30 @@ def _mounts() -> Iterator[tuple[str, Path]]:
             yield os.fsdecode(fields[2]), Path(os.fsdecode(place))
 
 
+_MS_BIND: Final = 4096
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
+
+
+def mount_marker(instance: Instance, place: Path) -> None:
+    """Let the marker file of an instance be at another place, too; raises OSError."""
+    import ctypes  # noqa: PLC0415 - rarely needed
+
+    source = os.fsencode(instance.path / "trace_marker")
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(source, os.fsencode(place), None, _MS_BIND, None) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+def unmount_marker(place: Path) -> None:
+    """Undo `mount_marker`, as often as it was done."""
+    import ctypes  # noqa: PLC0415 - as above
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    while libc.umount2(os.fsencode(place), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
+        pass
+
+
 @dataclass(frozen=True)
 class Instance:
     """A private set of ring buffers and settings, which no other tracer sees.
@@ -251,10 +275,16 @@ def parse_stats(text: str) -> dict[str, int]:
 def find_holders(path: Path) -> list[str]:
     """Return the processes that hold a file of an instance open."""
     inside = _path_fragment(path)
+    marker = path / "trace_marker"
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if any(inside in str(link.readlink()) for link in (process / "fd").iterdir()):
+            links = [(link, str(link.readlink())) for link in (process / "fd").iterdir()]
+            # Opened where it was mounted, the marker has another path, and then none.
+            if any(inside in to for _, to in links) or any(
+                (to.endswith("/" + marker.name) or to == "/") and link.samefile(marker)
+                for link, to in links
+            ):
                 name = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
                 found.append(f"process {process.name} ({name})")
     return found
