@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -9,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.errors import InconclusiveError
+from critpath.errors import InconclusiveError, UsageError
+from critpath.executions.fields import escape
 from critpath.model import CompareSettings
 from critpath.text import notes
-from critpath.units import plural
+from critpath.units import plural, safe_text, shorten
 
 if TYPE_CHECKING:
     from critpath.align.multiple import Group
@@ -77,6 +80,7 @@ def compare(
                 f"the {name} set has no execution ({path_set.specification})",
                 "check --execution, or record more: at least 10 executions, better 100",
             )
+    require_alike_processes(normal, sample)
     normal, sample, unlike = with_like_states(
         note_repaired_switches(normal), note_repaired_switches(sample)
     )
@@ -114,6 +118,7 @@ def compare(
         reasons=reasons,
         warnings=(
             *([partial] if partial else []),
+            *_note_interpreters(normal, sample),
             *judgement.warnings,
             *set_warnings(normal, sample, coder.folded),
             *unlike,
@@ -132,7 +137,72 @@ def compare(
         causes=(),
         settings=asdict(settings),
     )
-    return explain(result, coder, settings, tell)
+    return explain(name_types(result), coder, settings, tell)
+
+
+def name_types(result: Analysis) -> Analysis:
+    """Return an answer whose sentences call types by their labels, where these have some."""
+    labels: dict[int, set[str]] = {}
+    types = result.normal_clusters.labels.tolist()
+    for kind, label in zip(types, result.normal.executions.label, strict=True):
+        labels.setdefault(kind, set()).add(label)
+    names = {kind: next(iter(of)) for kind, of in labels.items() if len(of) == 1}
+    return replace(
+        result,
+        reasons=tuple(notes.with_type_names(text, names) for text in result.reasons),
+        warnings=tuple(notes.with_type_names(text, names) for text in result.warnings),
+    )
+
+
+_NAMED: Final = 3
+
+
+_INTERPRETER: Final = re.compile(r"(python|perl|ruby|node|java|php|lua)[\d.]*|(ba|da|z|k)?sh")
+
+
+def _note_interpreters(normal: PathSet, sample: PathSet) -> list[str]:
+    if sample.specification.partition(",")[0].strip() != "process":
+        return []
+    labels = {*normal.executions.label} & {*sample.executions.label}
+    found = sorted(label for label in labels if _INTERPRETER.fullmatch(label))
+    return [notes.unknown_arguments(found)] if found else []
+
+
+def require_alike_processes(normal: PathSet, sample: PathSet) -> None:
+    """Refuse processes of several programs that cannot be compared program by program.
+
+    Raises
+    ------
+    UsageError
+        With the specifications that choose one program.
+    """
+    from critpath.cluster.types import labels_are_usable
+
+    specification = sample.specification
+    # With a name the user has chosen; a recorded command's runs have no label.
+    if specification.partition(",")[0].strip() != "process" or "comm=" in specification:
+        return
+    sets = normal.executions, sample.executions
+    programs = {*sets[0].label, *sets[1].label} - {""}
+    if len(programs) < 2 or labels_are_usable(sets[0].label, sets[1].label):
+        return
+    time = dict.fromkeys(programs, 0)
+    for executions in sets:
+        for label, length in zip(
+            executions.label, (executions.end - executions.begin).tolist(), strict=True
+        ):
+            time[label] = time.get(label, 0) + length
+    both = {*sets[0].label} & {*sets[1].label} & programs
+    ranked = sorted(both or programs, key=lambda name: (-time[name], name))
+    choices = " | ".join(
+        f"--execution {shlex.quote(f'{specification},comm={escape(name)}')}"
+        for name in ranked[:_NAMED]
+    )
+    raise UsageError(
+        f"the sets have processes of {plural(len(programs), 'program')}, and not the same ones: "
+        f"{safe_text(shorten(', '.join(ranked[:10])))}" + ", ..." * (len(programs) > 10),
+        f"choose one: {safe_text(choices)}",
+    )
 
 
 # From the vectors of two sets to types, outliers and the coarse detection.

@@ -5,9 +5,12 @@ A function is one sentence, named after its subject; its arguments are the facts
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from critpath.text.phrases import quoted
 from critpath.units import format_ns, format_share, plural
 
 if TYPE_CHECKING:
@@ -41,6 +44,14 @@ def different_environments(key: str, normal: Sequence[str], sample: Sequence[str
 def different_programs(normal: Sequence[str], sample: Sequence[str]) -> str:
     """Two sets are of different programs."""
     return f"the sets are of different programs: {', '.join(normal)} and {', '.join(sample)}"
+
+
+def unknown_arguments(programs: Sequence[str]) -> str:
+    """Processes of programs that run what they are given are compared."""
+    return (
+        f"processes of {', '.join(map(quoted, programs))} are compared whatever they were given to "
+        "run: a trace has no arguments"
+    )
 
 
 def different_recordings(key: str, values: Sequence[str]) -> str:
@@ -117,6 +128,26 @@ def lossy_executions(lossy: int, total: int) -> str:
 def not_in_baseline(name: str, left_out: int, total: int) -> str:
     """A baseline does not keep every execution of a recording."""
     return f"{name}: {left_out:,} of {total:,} executions are not in the baseline (--executions)"
+
+
+_TYPE: Final = re.compile(r"(?<![\w@`/#])(type )?n(\d{1,6})\b")
+
+
+def with_type_names(text: str, names: Mapping[int, str]) -> str:
+    """Call types in one of our sentences by their labels; ``names`` are those that have one.
+
+    Of several types of one label each keeps its number.
+    """
+    shared = Counter(names.values())
+
+    def named(found: re.Match[str]) -> str:
+        label = names.get(int(found[2]), "")
+        if not label:
+            return found[0]
+        number = f" (n{found[2]})" if shared[label] > 1 else ""
+        return f"{found[1] or ''}{quoted(label)}{number}"
+
+    return _TYPE.sub(named, text)
 
 
 def partial_comparison(

@@ -280,5 +280,5 @@ def test_hostile_text_stays_text(raw, rows, tmp_path):
 
 def test_converted_is_plain_data():
     assert {f.name for f in dataclasses.fields(module.ConversionResult)} == {
-        *("events", "recorded", "names", "loss", "warnings", "end")
+        *("events", "recorded", "names", "loss", "warnings", "end", "marks")
     }
