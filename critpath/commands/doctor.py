@@ -88,10 +88,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _listen() -> tuple[MarkRequests, float] | None:
     """Let programs that mark executions say so; only root may open a place for that."""
     from critpath.record.ftrace.marks import MarkRequests  # noqa: PLC0415 - start-up time
-    from critpath_marks.sessions import new_session_name  # noqa: PLC0415 - as above
 
     try:
-        return (MarkRequests(new_session_name()), time.monotonic()) if os.geteuid() == 0 else None
+        return (MarkRequests(), time.monotonic()) if os.geteuid() == 0 else None
     except (OSError, CritpathError):
         return None
 

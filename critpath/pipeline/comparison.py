@@ -147,10 +147,15 @@ def name_types(result: Analysis) -> Analysis:
     for kind, label in zip(types, result.normal.executions.label, strict=True):
         labels.setdefault(kind, set()).add(label)
     names = {kind: next(iter(of)) for kind, of in labels.items() if len(of) == 1}
+
+    def named(texts: Sequence[str]) -> tuple[str, ...]:
+        return tuple(notes.with_type_names(text, names) for text in texts)
+
     return replace(
         result,
-        reasons=tuple(notes.with_type_names(text, names) for text in result.reasons),
-        warnings=tuple(notes.with_type_names(text, names) for text in result.warnings),
+        reasons=named(result.reasons),
+        warnings=named(result.warnings),
+        detection=replace(result.detection, notes=named(result.detection.notes)),
     )
 
 

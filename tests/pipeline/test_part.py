@@ -48,7 +48,7 @@ def test_a_sample_of_one_type_of_seven(normal):
     few = stretched(of_types(normal, kinds[:1]), 2.0)
     found = pipeline.compare(normal, few)
     part = found.warnings[0]
-    assert part.startswith("compared with 15 of 105 normal executions (type n")
+    assert part.startswith("compared with 15 of 105 normal executions (type `cpu`")
     assert found.verdict == "anomaly"
     assert part in found.reasons
     most = of_types(normal, kinds[:-1])
@@ -70,9 +70,9 @@ def test_where_the_total_alone_decides_no_state_is_named(normal, guest):
     levels = (("*", "off"), ("total", "error"))
     found = pipeline.compare(normal, sample, pipeline.CompareSettings(level=levels))
     assert found.verdict == "anomaly"
-    assert found.reasons[0].startswith("total is +8.03 ms an execution of type n0")
+    assert found.reasons[0].startswith("total is +8.03 ms an execution of type `cpu`")
     notes = [note for note in found.detection.notes if "by itself" in note]
-    assert [note.partition(" +")[0] for note in notes] == ["type n0 by itself: total"]
+    assert [note.partition(" +")[0] for note in notes] == ["type `cpu` by itself: total"]
 
 
 def counted(paths, *counts):

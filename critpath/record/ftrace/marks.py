@@ -27,7 +27,7 @@ from critpath.record.ftrace.tracefs import Instance, unmount_marker
 from critpath.record.ftrace.tracefs import mount_marker as mount
 from critpath.units import safe_text
 from critpath_marks.channels import ASK, PLACE
-from critpath_marks.sessions import owner_of
+from critpath_marks.sessions import new_session_name, owner_of
 
 PREFIX: Final = "critpath-marks-"
 EVERYBODY: Final = -1  # in place of a uid
@@ -190,9 +190,9 @@ class MarkRequests:
     the kernel refuses, ten datagrams on.
     """
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str = "") -> None:
         make_place()
-        self._path = Path(PLACE) / (session + ASK)
+        self._path = Path(PLACE) / ((session or new_session_name()) + ASK)
         self._asking: dict[tuple[str, int], None] = {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
