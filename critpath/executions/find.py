@@ -74,7 +74,7 @@ def find_executions(
         return found
     # Without a run of its own an interleaved recording has nothing but the other's.
     own = interleaved or (specification.kind == "process" and runs)
-    return select_within_runs(found, runs) if own else found
+    return select_within_runs(found, runs, interleaved=interleaved) if own else found
 
 
 def require_events(specification: Specification, known: Sequence[str]) -> None:

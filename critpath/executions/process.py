@@ -189,8 +189,13 @@ def find_command_runs(events: Events, runs: Sequence[Run]) -> Executions:
     )
 
 
-def select_within_runs(executions: Executions, runs: Sequence[Run]) -> Executions:
-    """Keep the executions that begin during one of the runs, which do not overlap."""
+def select_within_runs(
+    executions: Executions, runs: Sequence[Run], *, interleaved: bool
+) -> Executions:
+    """Keep the executions that begin during one of the runs, which do not overlap.
+
+    What an interleaved trace has besides is not left out: it is the other recording's.
+    """
     ordered = sorted(runs, key=lambda run: run.begin)
     begins = np.array([run.begin for run in ordered], np.int64)
     ends = np.array([run.end for run in ordered], np.int64)
@@ -201,6 +206,11 @@ def select_within_runs(executions: Executions, runs: Sequence[Run]) -> Execution
     if not others:
         return executions
     rows = np.flatnonzero(inside)
+    notes = (
+        ()
+        if interleaved and runs
+        else (f"{plural(others, 'execution')} outside the recording's runs",)
+    )
 
     def kept(texts: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(texts[i] for i in rows.tolist())
@@ -214,7 +224,7 @@ def select_within_runs(executions: Executions, runs: Sequence[Run]) -> Execution
         comm=kept(executions.comm),
         label=kept(executions.label),
         incomplete=executions.incomplete,
-        notes=(*executions.notes, f"{plural(others, 'execution')} outside the recording's runs"),
+        notes=(*executions.notes, *notes),
     )
 
 
