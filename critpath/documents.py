@@ -17,6 +17,7 @@ from critpath.model import State
 COMPARISON_FORMAT: Final = "critpath/comparison/1"
 PATH_FORMAT: Final = "critpath/path/1"
 CALIBRATION_FORMAT: Final = "critpath/calibration/1"
+AB_FORMAT: Final = "critpath/ab/1"
 
 SETS: Final = ("normal", "sample")
 
@@ -628,11 +629,168 @@ class CalibrationDocument(Part):
     detectable: Annotated[list[DetectableEntry], doc("smallest slow-downs that show")]
 
 
+class Sides(Part):
+    """A whole number of each command."""
+
+    a: Annotated[int, doc("of A, what is known to be good")]
+    b: Annotated[int, doc("of B, what is judged")]
+
+
+class AbBlock(Part):
+    """Four slots: each command twice, in an order that a coin has chosen."""
+
+    order: Annotated[Literal["ABBA", "BAAB"], doc("which command each slot ran")]
+    times: Annotated[list[list[int]], doc("per slot, time of every execution, exec to exit (ns)")]
+    run: Annotated[list[list[int]], doc("per slot, time on a cpu of every execution (ns)")]
+    failed: Annotated[list[int], doc("per slot, executions that failed; [] if none did")] = []
+    labels: Annotated[
+        list[list[str]], doc("per slot, the kind of every execution; [] where none is known")
+    ] = []
+    probes: Annotated[
+        dict[str, list[int]], doc("by name, time of a fixed piece of work after each slot (ns)")
+    ] = {}
+    machine: Annotated[
+        dict[str, Number],
+        doc(
+            "while it ran, in seconds: the time itself, that of all cpus (capacity), busy, own and "
+            "stolen ones (steal), and how long some task waited for a cpu (psi)"
+        ),
+    ] = {}
+
+
+class AbTail(Part):
+    """A quantile of all executions, and who exceeds it."""
+
+    q: Annotated[Number, doc("the quantile")]
+    threshold_ms: Annotated[Number, doc("its value at the end, of A and B together (ms)")]
+    above_a: Annotated[Number, doc("share of A's executions above it")]
+    above_b: Annotated[Number, doc("share of B's executions above it")]
+    e: Annotated[Number, doc("evidence that B exceeds it more often")]
+
+
+class AbEvidence(Part):
+    """Evidence, as what a stake of 1 has become; at most 1e12 is written."""
+
+    slower: Annotated[Number, doc("against: B is slower by at most half the floor")]
+    not_slower: Annotated[Number, doc("against: B is slower by the floor or more")]
+    faster: Annotated[Number, doc("against: B takes A's time or more")]
+    alarm: Annotated[Number, doc("mean of slower and the tails; the greatest so far decides")]
+    few_slow: Annotated[
+        Number, doc("against: 20 points more of B's executions are slow ones; 20 is needed")
+    ]
+
+
+class AbResult(Part):
+    """What the blocks say of one kind of time, or of one kind of execution."""
+
+    verdict: Annotated[
+        Literal["slower", "slower_in_part", "faster", "not_slower", "undecided", "too_few"],
+        doc("what is shown"),
+    ]
+    blocks: Annotated[int, doc("blocks that it rests on")]
+    executions: Annotated[Sides, doc("executions in them")]
+    typical: Annotated[Sides, doc("median time of an execution (ns)")]
+    ratio: Annotated[Maybe, doc("typical time of B over that of A: the median of the blocks'")]
+    interval: Annotated[
+        MaybePair, doc("what the ratio is at least and at most: at any look 1 - alpha")
+    ]
+    e: Annotated[AbEvidence, doc("evidence at the end")]
+    extra_slow: Annotated[
+        Number, doc("at most so much larger is B's share of slow executions (95 %)")
+    ]
+    tail: Annotated[list[AbTail], doc("quantiles that are watched")]
+
+
+class AbCarryOver(Part):
+    """How much slower an execution is right after B than right after A."""
+
+    estimate: Annotated[Maybe, doc("as a share; null with too few blocks")]
+    interval: Annotated[MaybePair, doc("99 % interval of it")]
+
+
+class AbMachine(Part):
+    """What the machine did meanwhile."""
+
+    others_share: Annotated[Maybe, doc("share of all cpus that others had")]
+    psi: Annotated[Maybe, doc("share of the time in which some task waited for a cpu")]
+    steal: Annotated[Maybe, doc("share of all cpus that the host took; null: it does not tell")]
+    speed_p90_p10: Annotated[Maybe, doc("slowest tenth of the probes over the fastest tenth")]
+    probe_r2: Annotated[
+        dict[str, Maybe], doc("share of the variance of run and wait that the probes explain")
+    ]
+    by_side: Annotated[
+        dict[str, dict[str, Number]],
+        doc("per probe: median after A and after B (ns), evidence e that they differ"),
+    ]
+
+
+class AbCause(Part):
+    """What further blocks, recorded after the verdict, say of why."""
+
+    verdict: Annotated[Verdict, doc("of critpath compare; it changes nothing here")]
+    sentences: Annotated[list[str], doc("its reasons and causes")]
+
+
+class AbPlan(Part, kw_only=True):
+    """What was asked for."""
+
+    commands: Annotated[list[list[str]], doc("A and B, with their arguments")]
+    floor: Annotated[Number, doc("slower by so much must not pass, as a share")]
+    alpha: Annotated[Number, doc("chance of a wrong alarm, and of a wrong pass")]
+    seed: Annotated[int, doc("of the order of the slots; the analysis has none")]
+    statistic: Annotated[Literal["geo", "mean", "min"], doc("what a block's times come to")]
+    of: Annotated[Literal["time", "run", "both"], doc("which time decides")]
+    tails: Annotated[list[Number], doc("quantiles that are watched")]
+    asked_tails: Annotated[list[Number], doc("those that were asked for")]
+    slot: Annotated[int, doc("executions of a slot")]
+    max_blocks: Annotated[int, doc("blocks after which it ends")]
+    failures_are_slow: Annotated[bool, doc("a failed execution counts as the slowest so far")]
+
+
+class AbDocument(AbPlan, kw_only=True):
+    """What critpath ab --json writes."""
+
+    format: Annotated[Literal["critpath/ab/1"], doc("name and version of this format")]
+    version: Annotated[str, doc("version of critpath that wrote it")]
+    verdict: Annotated[
+        Literal["slower", "slower_in_part", "not_slower", "faster", "undecided", "invalid"],
+        doc("the answer"),
+    ]
+    exit: Annotated[int, doc("exit code that goes with it")]
+    sentences: Annotated[
+        list[str], Meta(min_length=1, description="the answer in words, and what else is to know")
+    ]
+    blocks: Annotated[int, doc("blocks that count")]
+    dropped: Annotated[int, doc("blocks that do not, as an execution failed")]
+    executions: Annotated[Sides, doc("executions in the blocks that count")]
+    failures: Annotated[Sides, doc("executions that failed")]
+    discarded: Annotated[AbBlock | None, doc("warm-up executions, which do not count")]
+    ratio: Annotated[Maybe, doc("as of the time that decides")]
+    interval: Annotated[MaybePair, doc("as of the time that decides")]
+    e: Annotated[AbEvidence, doc("as of the time that decides")]
+    tail: Annotated[list[AbTail], doc("as of the time that decides")]
+    time: Annotated[AbResult, doc("of the time from exec to exit")]
+    running: Annotated[AbResult, doc("of the time on a cpu")]
+    labels: Annotated[dict[str, AbResult], doc("by kind of execution, of the time that decides")]
+    by_evidence: Annotated[
+        list[str], doc("kinds that e-BH rejects at alpha, the strongest evidence first")
+    ]
+    carry_over: Annotated[AbCarryOver, doc("what an execution leaves for the next")]
+    machine: Annotated[AbMachine, doc("what the machine did meanwhile")]
+    spent_s: Annotated[Number, doc("seconds that the blocks took")]
+    stopped_by: Annotated[
+        Literal["e", "max_blocks", "time", "user", "invalid"], doc("why it ended")
+    ]
+    cause: Annotated[AbCause | None, doc("what blocks recorded afterwards say of why")]
+    block_log: Annotated[list[AbBlock], doc("every block; all of the above follows from it")]
+
+
 # What stands for time on a thread.
 OnThread = ExecutionEntry | FindingEntry | AlignedSegment | PathSegment | PathSubject
-Document = ComparisonDocument | PathDocument | CalibrationDocument
-TYPES: Final[dict[str, type[ComparisonDocument | PathDocument | CalibrationDocument]]] = {
+Document = ComparisonDocument | PathDocument | CalibrationDocument | AbDocument
+TYPES: Final[dict[str, type[Document]]] = {
     COMPARISON_FORMAT: ComparisonDocument,
     PATH_FORMAT: PathDocument,
     CALIBRATION_FORMAT: CalibrationDocument,
+    AB_FORMAT: AbDocument,
 }

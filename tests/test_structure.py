@@ -19,7 +19,7 @@ PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 LEAVES: Final = {"model", "documents", "errors", "units", "untrusted", "processes", "text"}
 STAGES: Final = {
     *("record", "read", "timeline", "graph", "executions", "vectors"),
-    *("detect", "cluster", "align", "localize", "report"),
+    *("detect", "cluster", "align", "localize", "ab", "report"),
 }
 # What each part of the tree may import of ours, besides its own siblings.
 MAY_IMPORT: Final[dict[str, set[str]]] = {
@@ -77,7 +77,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"), ()),
 }
 # What gives facts to `text`, where every sentence of an answer is made.
-WORDLESS: Final = ("detect", "localize", "cluster", "align", "vectors", "pipeline")
+WORDLESS: Final = ("detect", "localize", "cluster", "align", "vectors", "ab", "pipeline")
 # A text with so many words in small letters is prose, not a name or a key.
 PROSE: Final = 3
 WORD: Final = re.compile(r"[a-z]{2,}[,.;:]?")

@@ -128,7 +128,7 @@ def _run(arguments: list[str]) -> int:
 
         print("\n".join(safe_text(line) for line in settings.lines()))
         return EXIT_OK
-    if parsed.verb != "record":  # its command inherits what is set here
+    if parsed.verb not in {"record", "ab", "bisect"}:  # their commands inherit what is set here
         # Threads of the linear algebra library cost 50 ms of CPU at its import and gain
         # nothing on matrices as thin as ours.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

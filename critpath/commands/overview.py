@@ -20,6 +20,7 @@ VERBS: Final[dict[str, str]] = {
     "path": "show what a thread, or every execution, spent its time on",
     "extract": "save the critical path of every execution, for compare and report",
     "compare": "compare a normal with a sample set and say what became slower, where and why",
+    "ab": "run two commands in random order until it is shown whether the second is slower",
     "calibrate": (
         "compare normal recordings with each other: how often that alarms falsely, which floor "
         "they ask for, and the smallest slow-down that would show"

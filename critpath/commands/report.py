@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SETTINGS = ()
 
 _COMPARISON: Final = "comparison"
-_KINDS: Final = {"path": "a path", "calibration": "a calibration"}
+_KINDS: Final = {"path": "a path", "calibration": "a calibration", "ab": "a run of ab"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,6 +108,10 @@ def _renderer(kind: str) -> Callable[[Any, Console], None]:
         from critpath.report.text.path import render_path  # noqa: PLC0415 - start-up time
 
         return render_path
+    if kind == "ab":
+        from critpath.report.text.ab import render_ab  # noqa: PLC0415 - start-up time
+
+        return render_ab
     from critpath.report.text.calibration import (  # noqa: PLC0415 - start-up time
         render_calibration,
     )

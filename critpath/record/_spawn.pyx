@@ -63,6 +63,8 @@ cdef extern from *:
         int death_signal;       /* 0: none */
         int nice, policy, priority;
         int set_nice, set_policy;
+        int streams[3];         /* become stdin, stdout and stderr; -1: inherited */
+        volatile int64_t *executed; /* where the child may write when it executes */
     } critpath_plan;
 
     typedef struct { int32_t step, error; } critpath_failure;
@@ -72,6 +74,12 @@ cdef extern from *:
         ssize_t ignored = write(channel, &failure, sizeof failure);
         (void)ignored;
         _exit(127);
+    }
+
+    static int64_t critpath_now(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     }
 
     static int critpath_inherit(const critpath_plan *p, int channel) {
@@ -114,6 +122,9 @@ cdef extern from *:
         }
         if (p->set_nice && setpriority(PRIO_PROCESS, 0, p->nice) != 0)
             critpath_fail(channel, STEP_PRIORITY, errno);
+        for (int fd = 0; fd < 3; fd++)
+            if (p->streams[fd] >= 0 && dup2(p->streams[fd], fd) < 0)
+                critpath_fail(channel, STEP_DESCRIPTORS, errno);
         if (critpath_inherit(p, channel) != 0)
             critpath_fail(channel, STEP_DESCRIPTORS, errno);
         if (p->change_user) {
@@ -130,6 +141,7 @@ cdef extern from *:
             if (getppid() != parent) (void)raise(SIGKILL);
         }
         (void)sigprocmask(SIG_SETMASK, &p->mask, NULL);
+        *p->executed = critpath_now();
         (void)execve(p->path, p->argv, p->envp);
         int error = errno;
         if (error == ENOEXEC && p->shell) {
@@ -139,12 +151,6 @@ cdef extern from *:
         critpath_fail(channel, STEP_EXEC, error);
     }
 
-    static int64_t critpath_now(void) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    }
-
     /* Returns the pid, or -1 with errno; the time is that just before the fork. */
     static pid_t critpath_start(const critpath_plan *p, int channel, int64_t *begin) {
         sigset_t all, before;
@@ -152,7 +158,10 @@ cdef extern from *:
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         *begin = critpath_now();
-        pid_t pid = fork();
+        /* Copying what this process has mapped would take longer than a short program. A child
+           that becomes another user gets its own copy all the same: that user could reach into
+           what it shares with us. */
+        pid_t pid = p->change_user ? fork() : vfork();
         if (pid == 0) critpath_child(p, channel, parent);
         int error = errno;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -210,6 +219,8 @@ cdef extern from *:
         int priority
         int set_nice
         int set_policy
+        int streams[3]
+        int64_t* executed
     ctypedef struct critpath_failure:
         int step
         int error
@@ -262,7 +273,7 @@ cdef char** _texts(list texts) except NULL:
 
 def spawn(bytes path not None, list argv not None, list env not None, *, bytes cwd=None,
           user=None, mask=(), ignored=(), keep=(), int death_signal=0, nice=None,
-          scheduler=None):
+          scheduler=None, streams=(-1, -1, -1)):
     """Start a program as a child of the calling thread.
 
     Parameters
@@ -282,12 +293,16 @@ def spawn(bytes path not None, list argv not None, list env not None, *, bytes c
         Sent to it when the calling thread dies; 0 for none.
     nice, scheduler : int, (policy, priority), optional
         Set in the child; else inherited.
+    streams : (int, int, int)
+        Descriptors that become its stdin, stdout and stderr; -1 for what is inherited.
 
     Returns
     -------
     pid : int
     begin : int
         Just before the fork (ns, CLOCK_MONOTONIC).
+    executed : int
+        Just before the exec; `begin` where the child runs as another user.
 
     Raises
     ------
@@ -299,6 +314,7 @@ def spawn(bytes path not None, list argv not None, list env not None, *, bytes c
     cdef critpath_plan plan
     cdef critpath_failure failure
     cdef int64_t begin = 0
+    cdef int64_t executed = 0
     cdef pid_t pid
     cdef int reader, writer, error, i
     cdef ssize_t got
@@ -346,6 +362,9 @@ def spawn(bytes path not None, list argv not None, list env not None, *, bytes c
         plan.nice = 0 if nice is None else nice
         plan.set_policy = scheduler is not None
         plan.policy, plan.priority = (0, 0) if scheduler is None else scheduler
+        plan.executed = &executed
+        for i in range(3):
+            plan.streams[i] = streams[i]
         reader, writer = os.pipe2(os.O_CLOEXEC)
         with nogil:
             pid = critpath_start(&plan, writer, &begin)
@@ -361,7 +380,7 @@ def spawn(bytes path not None, list argv not None, list env not None, *, bytes c
             wrong = SpawnError(failure.error, os.strerror(failure.error))
             wrong.step = _STEPS.get(failure.step, "exec")
             raise wrong
-        return pid, begin
+        return pid, begin, executed or begin
     finally:
         free(plan.argv)
         free(plan.envp)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import signal
 import stat
 import time
@@ -40,6 +41,10 @@ class RunResult:
     timed_out : bool
     outlived : int
         Descendants that still live.
+    executed : int
+        Just before the exec (ns, CLOCK_MONOTONIC); `begin` if it runs as another user.
+    running : int
+        Time on a cpu of the command and of all descendants that have ended (ns).
     """
 
     pid: int
@@ -48,6 +53,8 @@ class RunResult:
     exit_code: int
     timed_out: bool
     outlived: int
+    executed: int = 0
+    running: int = 0
 
 
 class Runner:
@@ -76,6 +83,7 @@ class Runner:
         environment: Mapping[str, str],
         keep: Collection[int] = (),
         timeout: float = 0.0,
+        streams: tuple[int, int, int] = (-1, -1, -1),
     ) -> RunResult:
         """Run a program to its end.
 
@@ -88,6 +96,8 @@ class Runner:
             Descriptors that it inherits beside those that critpath inherited.
         timeout : float
             Seconds after which the program and its descendants are ended; 0 for never.
+        streams : tuple of int
+            Descriptors that become its stdin, stdout and stderr; -1 for what critpath has.
 
         Raises
         ------
@@ -100,7 +110,8 @@ class Runner:
         """
         if self._others is None:
             self._helpers = self._remember_children(descendants(os.getpid()))
-        pid, begin = self._spawn(program, environment, keep)
+        before = _ended_time()
+        pid, begin, executed = self._spawn(program, environment, keep, streams)
         deadline = time.monotonic() + timeout if timeout else None
         timed_out = False
         try:
@@ -115,15 +126,20 @@ class Runner:
         left = self._collect_survivors()
         alive = sum(process.alive for process in left)
         code = EXIT_TIMED_OUT if timed_out else shell_code(status)
-        return RunResult(pid, begin, end, code, timed_out, alive)
+        running = _ended_time() - before
+        return RunResult(pid, begin, end, code, timed_out, alive, executed, running)
 
     def rescan_children(self) -> None:
         """Count the children of now, such as a recorder's helpers, as none of the next run's."""
         self._others = None
 
     def _spawn(
-        self, program: Executable, environment: Mapping[str, str], keep: Collection[int]
-    ) -> tuple[int, int]:
+        self,
+        program: Executable,
+        environment: Mapping[str, str],
+        keep: Collection[int],
+        streams: tuple[int, int, int],
+    ) -> tuple[int, int, int]:
         inherited, user = self._inherited, self._user
         variables = {**inherited.environment, **(user.environment if user else {})}
         variables.update({os.fsencode(n): os.fsencode(v) for n, v in environment.items()})
@@ -139,6 +155,7 @@ class Runner:
                 death_signal=signal.SIGKILL,
                 nice=inherited.nice if _nice() != inherited.nice else None,
                 scheduler=inherited.scheduler if _scheduler() != inherited.scheduler else None,
+                streams=streams,
             )
         except SpawnError as error:
             number = error.errno or 0
@@ -254,6 +271,8 @@ class Runner:
 
     def _collect_survivors(self) -> list[Process]:
         """Return the processes that the run left, and collect its zombies."""
+        if not self._others and not _has_children():
+            return []  # orphans would be ours, so there is none: no need to look through /proc
         found = descendants(os.getpid())
         new = _exclude(found, os.getpid(), self._others or set())
         own = os.getpid()
@@ -268,6 +287,21 @@ class Runner:
         own = os.getpid()
         self._others = {p.pid for p in found if p.parent == own and p.alive}
         return set(self._others)
+
+
+def _has_children() -> bool:
+    """Tell whether this process has any child, dead or alive."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _ended_time() -> int:
+    """Return the time on a cpu of all children that have ended, and of theirs (ns)."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round((used.ru_utime + used.ru_stime) * 1_000_000) * 1000
 
 
 def shell_code(status: int) -> int:

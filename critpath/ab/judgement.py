@@ -1,0 +1,372 @@
+"""From the log of blocks to the verdict; nothing but the log and what was asked decides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.ab.effects import carry_over, difference_change, drift, machine_summary
+from critpath.ab.evidence import (
+    LEAST_BLOCKS,
+    Evidence,
+    blocks_to_go,
+    confidence_sequence,
+    smallest_extra_share,
+)
+from critpath.documents import (
+    AB_FORMAT,
+    AbBlock,
+    AbCause,
+    AbDocument,
+    AbEvidence,
+    AbPlan,
+    AbResult,
+    AbTail,
+    Sides,
+)
+from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_UNREADABLE
+from critpath.model import F64
+from critpath.text import ab as text
+
+EXIT_CODES: Final = {
+    "slower": EXIT_ANOMALY,
+    "slower_in_part": EXIT_ANOMALY,
+    "not_slower": EXIT_OK,
+    "faster": EXIT_OK,
+    "undecided": EXIT_INCONCLUSIVE,
+    "invalid": EXIT_UNREADABLE,
+}
+_MOST_E: Final = 1e12  # documents have no larger numbers
+_ONE_SIDED: Final = 5  # failures of one side only that make a run invalid
+_DROPPED: Final = 0.05  # share of blocks that may drop out
+_DRIFT: Final = 0.1
+_COARSE: Final = 0.5
+
+
+@dataclass
+class _Series:
+    """The blocks that one question rests on: their evidence, and the times of each side."""
+
+    evidence: Evidence
+    times: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    logs: list[float] = field(default_factory=list)  # of the evidence for a pass
+
+    def add(self, a: list[list[int]], b: list[list[int]]) -> None:
+        self.evidence.add(_padded(a), _padded(b))
+        for side, slots in zip(self.times, (a, b), strict=True):
+            side += [time for slot in slots for time in slot]
+        self.logs.append(math.log(max(float(self.evidence.not_slower.wealth.value[0]), 1e-300)))
+
+
+def _padded(slots: list[list[int]]) -> F64:
+    """Return [1, slots, executions]; a kind of execution need not be in all slots as often."""
+    if len({len(slot) for slot in slots}) > 1:
+        slots = [[time] for slot in slots for time in slot]
+    # A clock that stands still gives 0, of which there is no logarithm.
+    return np.maximum(np.array(slots, np.float64), 1.0)[None, :, :]
+
+
+class Judge:
+    """Takes block after block and says whether enough is shown."""
+
+    def __init__(self, plan: AbPlan) -> None:
+        self.plan = plan
+        self.blocks: list[AbBlock] = []
+        self._time, self._run = self._series(), self._series()
+        self._labels: dict[str, _Series] = {}
+        self._failures = Sides(0, 0)
+        self._dropped = 0
+        self._slowest = 1
+
+    def _series(self) -> _Series:
+        return _Series(
+            Evidence(
+                self.plan.floor,
+                statistic=self.plan.statistic,
+                tails=tuple(float(q) for q in self.plan.tails),
+            )
+        )
+
+    def add(self, block: AbBlock) -> None:
+        """Take in a block."""
+        self.blocks.append(block)
+        failed = block.failed or [0] * len(block.order)
+        for side, count in zip(block.order, failed, strict=True):
+            if side == "A":
+                self._failures.a += count
+            else:
+                self._failures.b += count
+        if sum(failed) and not self.plan.failures_are_slow:
+            self._dropped += 1
+            return
+        times, run = block.times, block.run
+        self._slowest = max(self._slowest, *(time for slot in times for time in slot), 1)
+        if sum(failed):
+            wanted = self.plan.slot
+            times = [[*slot, *[self._slowest] * (wanted - len(slot))] for slot in times]
+            run = [[*slot, *[self._slowest] * (wanted - len(slot))] for slot in run]
+        self._time.add(*_sides(block.order, times))
+        self._run.add(*_sides(block.order, run))
+        if block.labels:
+            self._add_labels(block, run if self.plan.of == "run" else times)
+
+    def _add_labels(self, block: AbBlock, times: list[list[int]]) -> None:
+        names = sorted({name for slot in block.labels for name in slot})
+        for name in names:
+            chosen = [
+                [time for time, found in zip(slot, labels, strict=True) if found == name]
+                for slot, labels in zip(times, block.labels, strict=True)
+            ]
+            sides = _sides(block.order, chosen)
+            a, b = ([slot for slot in side if slot] for side in sides)
+            if a and b:
+                self._labels.setdefault(name, self._series()).add(a, b)
+
+    @property
+    def _deciding(self) -> list[_Series]:
+        """What decides: all must pass, one may fail."""
+        if self._labels:
+            return list(self._labels.values())
+        return {"time": [self._time], "run": [self._run]}.get(self.plan.of, [self._time, self._run])
+
+    @property
+    def failing(self) -> _Series | None:
+        """The series that has shown that B is slower."""
+        series = self._deciding
+        threshold = len(series) / self.plan.alpha
+        return next((s for s in series if s.evidence.fails(threshold)[0]), None)
+
+    @property
+    def decided(self) -> str:
+        """``slower``, ``not_slower`` or ``""``, as far as the evidence goes."""
+        if self._too_many_dropped:
+            return ""
+        if self.failing is not None:
+            return "slower"
+        usable = [s for s in self._deciding if s.evidence.blocks >= LEAST_BLOCKS]
+        passed = all(s.evidence.passes(1 / self.plan.alpha)[0] for s in usable)
+        return "not_slower" if usable and passed else ""
+
+    @property
+    def _too_many_dropped(self) -> bool:
+        return self._dropped > _DROPPED * len(self.blocks)
+
+    @property
+    def invalid(self) -> bool:
+        """Whether failures have spoiled the run for good."""
+        if self.plan.failures_are_slow:
+            return False
+        a, b = self._failures.a, self._failures.b
+        if max(a, b) >= _ONE_SIDED and min(a, b) == 0:
+            return True
+        return self._dropped >= _ONE_SIDED and self._too_many_dropped
+
+    def look(self) -> tuple[AbResult, int | None]:
+        """Return what is shown so far, and about how many more blocks it takes."""
+        series = self._deciding[0]
+        return self._result(series), blocks_to_go(series.logs, 1 / self.plan.alpha)
+
+    def document(
+        self,
+        *,
+        version: str,
+        discarded: AbBlock | None,
+        spent_s: float,
+        stopped_by: Any,
+        cause: AbCause | None = None,
+    ) -> AbDocument:
+        """Return the answer with all that it rests on."""
+        time, run = self._result(self._time), self._result(self._run)
+        labels = {name: self._result(s) for name, s in sorted(self._labels.items())}
+        failing = self.failing
+        if failing in self._labels.values():
+            name = next(n for n, s in self._labels.items() if s is failing)
+            decides = labels[name]
+        elif failing is None:
+            decides = run if self.plan.of == "run" else time
+        else:
+            decides = run if failing is self._run else time
+        verdict: Any = self._verdict(decides, stopped_by)
+        document = AbDocument(
+            **{name: getattr(self.plan, name) for name in AbPlan.__struct_fields__},
+            format=AB_FORMAT,
+            version=version,
+            verdict=verdict,
+            exit=EXIT_CODES[verdict],
+            sentences=[""],
+            blocks=self._time.evidence.blocks,
+            dropped=self._dropped,
+            executions=time.executions,
+            failures=self._failures,
+            discarded=discarded,
+            ratio=decides.ratio,
+            interval=decides.interval,
+            e=decides.e,
+            tail=decides.tail,
+            time=time,
+            running=run,
+            labels=labels,
+            by_evidence=_e_bh({n: r.e.alarm for n, r in labels.items()}, self.plan.alpha),
+            carry_over=carry_over(self._counted),
+            machine=machine_summary(self._counted),
+            spent_s=spent_s,
+            stopped_by=stopped_by,
+            cause=cause,
+            block_log=self.blocks,
+        )
+        changed = self._change_of_difference
+        if changed and document.exit == EXIT_ANOMALY and changed[1] < self.plan.floor / 2:
+            document.exit = EXIT_INCONCLUSIVE
+        document.sentences = self._sentences(document, decides)
+        return document
+
+    @cached_property
+    def _change_of_difference(self) -> tuple[float, float] | None:
+        series = self._run if self.plan.of == "run" else self._time
+        return difference_change(np.array([float(d[0]) for d in series.evidence.d]))
+
+    @property
+    def _counted(self) -> list[AbBlock]:
+        """The blocks of which no execution failed."""
+        return [block for block in self.blocks if not any(block.failed)]
+
+    def _verdict(self, decides: AbResult, stopped_by: str) -> str:
+        if stopped_by == "invalid" or self.invalid:
+            return "invalid"
+        decided = self.decided
+        if decided == "slower":
+            return "slower_in_part" if decides.verdict == "slower_in_part" else "slower"
+        if decided == "not_slower":
+            return "faster" if decides.verdict == "faster" else "not_slower"
+        if not self.plan.failures_are_slow and self._too_many_dropped:
+            return "invalid"
+        return "undecided"
+
+    def _result(self, series: _Series) -> AbResult:
+        evidence, (a, b) = series.evidence, series.times
+        d = np.array([float(value[0]) for value in evidence.d])
+        limits = confidence_sequence(d, self.plan.alpha)
+        return AbResult(
+            verdict=self._shown(series),
+            blocks=evidence.blocks,
+            executions=Sides(len(a), len(b)),
+            typical=Sides(*(round(float(np.median(side))) if side else 0 for side in (a, b))),
+            ratio=math.exp(float(np.median(d))) if len(d) else None,
+            interval=[None, None] if limits is None else [math.exp(end) for end in limits],
+            e=AbEvidence(
+                slower=_evidence(evidence.slower.wealth.value),
+                not_slower=_evidence(evidence.not_slower.wealth.value),
+                faster=_evidence(evidence.faster.wealth.value),
+                alarm=_evidence(evidence.alarm),
+                few_slow=_evidence(evidence.few_slow.wealth.value),
+            ),
+            extra_slow=smallest_extra_share(np.array([float(x[0]) for x in evidence.extra])),
+            tail=[_tail(t.quantile, t.wealth.value, a, b) for t in evidence.tails]
+            if a and b
+            else [],
+        )
+
+    def _shown(self, series: _Series) -> Any:
+        evidence, alpha = series.evidence, self.plan.alpha
+        if evidence.blocks < LEAST_BLOCKS:
+            return "too_few" if self._labels else "undecided"
+        threshold = len(self._deciding) / alpha if series in self._deciding else 1 / alpha
+        if evidence.fails(threshold)[0]:
+            # No sentence may say "more than" of a typical difference that is less.
+            typical = float(np.median([float(d[0]) for d in evidence.d]))
+            return "slower" if typical > math.log1p(self.plan.floor / 2) else "slower_in_part"
+        if evidence.passes(1 / alpha)[0]:
+            return "faster" if evidence.faster.wealth.peak[0] >= 2 / alpha else "not_slower"
+        return "undecided"
+
+    def _sentences(self, document: AbDocument, decides: AbResult) -> list[str]:
+        """Return the answer in words, then what else is to know."""
+        plan = self.plan
+        if document.verdict == "invalid":
+            return [text.invalid(document.failures, len(self.blocks))]
+        found = [text.verdict(document, decides)]
+        if plan.of == "time" and document.blocks:
+            others = document.machine.others_share
+            found.append(text.running_time(document.running, plan, others))
+        found += [text.label(name, result) for name, result in document.labels.items()]
+        found += self._tail_sentences(decides)
+        if plan.commands[0] == plan.commands[1]:
+            found.append(text.same_command())
+        if document.failures.a or document.failures.b:
+            found.append(text.failed(document.failures, slow=plan.failures_are_slow))
+        if document.stopped_by == "user":
+            found.append(text.stopped_by_user())
+        return [*found, *self._oddities(document)]
+
+    def _oddities(self, document: AbDocument) -> list[str]:
+        """Say what is odd about the run itself."""
+        found, plan = [], self.plan
+        change = drift(self._counted)
+        if abs(change) > _DRIFT:
+            found.append(text.drifted(change))
+        if self._change_of_difference:
+            found.append(text.difference_changed(*self._change_of_difference))
+        carried, (low, high) = document.carry_over.estimate, document.carry_over.interval
+        sure = carried is not None and low is not None and high is not None and low * high > 0
+        if carried is not None and sure and abs(carried) > plan.floor / 4:
+            found.append(text.carried_over(carried))
+        for probe, sides in document.machine.by_side.items():
+            if sides["e"] >= 2 / plan.alpha:
+                found.append(text.changes_machine(probe, sides["b"] / sides["a"] - 1))
+        differences = [float(d[0]) for d in self._deciding[0].evidence.d]
+        if differences and sum(d == 0 for d in differences) >= _COARSE * len(differences):
+            found.append(text.coarse_clock())
+        return found
+
+    def _tail_sentences(self, decides: AbResult) -> list[str]:
+        found = []
+        for tail in decides.tail:
+            needed = tail_blocks(float(tail.q))
+            if tail.q not in self.plan.asked_tails:
+                continue
+            if decides.blocks < needed:
+                found.append(text.tail_not_shown(float(tail.q), needed))
+                continue
+            process = next(
+                t for t in self._deciding[0].evidence.tails if t.quantile == float(tail.q)
+            )
+            extra = [float((b - a)[0]) for a, b in process.exceedances.shares]
+            found.append(text.tail_bounded(tail, smallest_extra_share(np.array(extra))))
+        return found
+
+
+def tail_blocks(q: float) -> int:
+    """Return about how many blocks a verdict on a quantile takes: 400 for p99."""
+    return max(40, round(4 / (1 - q)))
+
+
+def _sides(order: str, slots: Sequence[list[int]]) -> tuple[list[list[int]], list[list[int]]]:
+    found: dict[str, list[list[int]]] = {"A": [], "B": []}
+    for side, slot in zip(order, slots, strict=True):
+        found[side].append(slot)
+    return found["A"], found["B"]
+
+
+def _evidence(value: F64) -> float:
+    return min(float(value[0]), _MOST_E)
+
+
+def _tail(q: float, wealth: F64, a: list[int], b: list[int]) -> AbTail:
+    threshold = float(np.quantile(np.array([*a, *b], np.float64), q))
+    above = [float(np.mean(np.array(side) > threshold)) for side in (a, b)]
+    return AbTail(q, threshold / 1e6, above[0], above[1], _evidence(wealth))
+
+
+def _e_bh(evidence: dict[str, float], alpha: float) -> list[str]:
+    """Return the kinds that e-BH rejects: false discoveries are at most a share alpha."""
+    ordered = sorted(evidence, key=lambda name: (-evidence[name], name))
+    rejected = 0
+    for rank, name in enumerate(ordered, 1):
+        if evidence[name] * rank * alpha >= len(ordered):
+            rejected = rank
+    return ordered[:rejected]

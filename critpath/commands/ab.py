@@ -1,0 +1,380 @@
+"""``critpath ab``: is B slower than A, by executions in blocks of random order."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from critpath.commands.output import (
+    STDOUT,
+    Progress,
+    check_inputs,
+    check_outputs,
+    hint,
+    make_console,
+    write_output,
+)
+from critpath.commands.parser import checked
+from critpath.commands.settings import Settings, WrongValueError, number, share, whole
+from critpath.errors import CritpathError, UnreadableError, UsageError
+
+if TYPE_CHECKING:
+    from critpath.documents import AbDocument
+    from critpath.pipeline.ab import AbRequest
+
+SETTINGS = ()
+
+DOCUMENT: Final = "ab.json"
+THREADS: Final = "OPENBLAS_NUM_THREADS"
+_RECORDINGS: Final = "recordings"
+_ALARMS: Final = frozenset({"slower", "slower_in_part"})
+_UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME: Final = 600.0
+_BLOCKS: Final = 200
+_FLOOR: Final = share(10, "a share of A's time, such as 0.05 or 5%")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "--until",
+        metavar="SHARE[,pNN]",
+        type=checked(_until),
+        default=(0.05, ()),
+        help="B may be slower by less than this, and is not to be called slower below half of it "
+        "(5%%); with pNN this percentile is watched, too",
+    )
+    add_measuring(parser)
+    parser.add_argument(
+        "--seed",
+        type=checked(whole(0, 2**63 - 1)),
+        metavar="N",
+        help="of the order of the slots (drawn and printed)",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", type=Path, help="keep the blocks there, for --again"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the document (- for stdout)")
+    parser.add_argument(
+        "--again",
+        metavar="DIR",
+        type=Path,
+        help="run nothing: compute everything anew from the blocks in DIR, or a file of --json",
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line after every block")
+    parser.add_argument(
+        "command",
+        metavar="-- A ARG... -- B ARG...",
+        nargs=argparse.REMAINDER,
+        help="what is known to be good, and what is judged",
+    )
+
+
+def add_measuring(parser: argparse.ArgumentParser) -> None:
+    """Add how executions are run and judged, for this verb and for ``bisect``."""
+    parser.add_argument(
+        "--of",
+        choices=("time", "run", "both"),
+        default="time",
+        help="what decides: time from exec to exit, time on a cpu (run), or both (time)",
+    )
+    parser.add_argument(
+        "--tail",
+        metavar="pNN",
+        type=checked(_quantile),
+        action="append",
+        default=[],
+        help="a percentile that is watched beside p90, such as p99 (repeatable)",
+    )
+    parser.add_argument(
+        "--alpha",
+        metavar="SHARE",
+        type=checked(number(0, 0.5, "a share above 0 and at most 0.5")),
+        default=0.01,
+        help="chance of a wrong alarm, and of a wrong pass (1%%)",
+    )
+    parser.add_argument(
+        "--max-blocks",
+        metavar="N",
+        type=checked(whole(1, 100_000)),
+        default=_BLOCKS,
+        help=f"blocks after which it ends undecided ({_BLOCKS})",
+    )
+    parser.add_argument(
+        "--time",
+        metavar="TIME",
+        type=checked(_seconds),
+        default=_TIME,
+        help="time after which it ends undecided, such as 90s or 10m (10m)",
+    )
+    parser.add_argument(
+        "--statistic",
+        choices=("geo", "mean", "min"),
+        default="geo",
+        help="what the times of a block come to: geometric mean, mean, or least time, which says "
+        "nothing of rare slow executions (geo)",
+    )
+    parser.add_argument(
+        "--slot",
+        metavar="K",
+        type=checked(_slot),
+        default=0,
+        help="executions of a slot: a number, or auto for as many as take 20 ms (auto)",
+    )
+    parser.add_argument(
+        "--warmup",
+        metavar="N",
+        type=checked(whole(1, 1_000_000)),
+        default=2,
+        help="executions of each that are discarded before (2)",
+    )
+    parser.add_argument(
+        "--prepare", metavar="LINE", default="", help="a line for sh before every slot, not timed"
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="TIME",
+        type=checked(_seconds),
+        default=0.0,
+        help="end an execution, with all that it started, after so long: it counts as failed",
+    )
+    parser.add_argument(
+        "--failures-are-slow",
+        action="store_true",
+        help="a failed execution counts as the slowest so far; else its block is dropped",
+    )
+    parser.add_argument(
+        "--trace",
+        choices=("after", "none"),
+        default="after",
+        help="after an alarm, record 12 further blocks and say the cause, where this machine can "
+        "be recorded (after); tracing never decides",
+    )
+    parser.add_argument("--show-output", action="store_true", help="show what the commands print")
+    parser.add_argument(
+        "--as-root", action="store_true", help="under sudo: run the commands as root too"
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Compare the commands, say what is shown and return its exit code."""
+    # Before anything changes: the commands get what critpath was started with.
+    from critpath.record.signals import InheritedState  # noqa: PLC0415 - start-up time
+
+    inherited = InheritedState.capture()
+    # A thread of the linear algebra library would take signals that are meant for us.
+    os.environ.setdefault(THREADS, "1")
+    if arguments.again is not None:
+        return _run_again(arguments)
+    commands = _split_commands(arguments.command)
+    check_outputs([arguments.json])
+    if arguments.output is not None and arguments.output.exists():
+        raise UsageError(f"{arguments.output} exists already", "name another directory with -o")
+    floor, tails = arguments.until
+    request = request_of(arguments, commands, floor, (*tails, *arguments.tail))
+    quiet = settings["quiet"] or arguments.json == STDOUT
+    with kept_directory(arguments.output) as directory:
+        document = judge(request, inherited, directory, arguments, quiet=quiet)
+        if directory is not None:
+            _write_document(directory / DOCUMENT, document)
+    return _show(document, arguments.json)
+
+
+def request_of(
+    arguments: argparse.Namespace,
+    commands: tuple[tuple[str, ...], tuple[str, ...]],
+    floor: float,
+    tails: tuple[float, ...],
+) -> AbRequest:
+    """Return what was asked for, with a seed from the system if none was given."""
+    from critpath.pipeline.ab import AbRequest  # noqa: PLC0415 - numpy
+
+    if floor <= 0:
+        raise UsageError("--until 0 can never be shown", "give a share above 0, such as 5%")
+    return AbRequest(
+        commands=commands,
+        floor=floor,
+        alpha=arguments.alpha,
+        seed=secrets.randbits(32) if arguments.seed is None else arguments.seed,
+        statistic=arguments.statistic,
+        of=arguments.of,
+        tails=tails,
+        slot=arguments.slot,
+        max_blocks=arguments.max_blocks,
+        time=arguments.time,
+        warmup=arguments.warmup,
+        prepare=arguments.prepare,
+        timeout=arguments.timeout,
+        failures_are_slow=arguments.failures_are_slow,
+        as_root=arguments.as_root,
+        show_output=arguments.show_output,
+        every_block=getattr(arguments, "verbose", False),
+    )
+
+
+def judge(
+    request: AbRequest,
+    inherited: Any,
+    directory: Path | None,
+    arguments: argparse.Namespace,
+    *,
+    quiet: bool,
+) -> AbDocument:
+    """Run blocks, and after an alarm record some for the cause."""
+    from critpath.commands.record import ProgressReporter  # noqa: PLC0415 - start-up time
+    from critpath.pipeline.ab import add_cause, compare_commands, record_cause  # noqa: PLC0415
+    from critpath.text.ab import cause_unknown  # noqa: PLC0415 - start-up time
+
+    lines = _Lines(quiet=quiet, every=request.every_block)
+    try:
+        document = compare_commands(request, inherited, lines)
+    finally:
+        lines.close()
+    if (
+        document.verdict not in _ALARMS
+        or arguments.trace == "none"
+        or document.stopped_by == "user"
+    ):
+        return document
+    reporter = ProgressReporter(quiet=True)
+    place = None if directory is None else directory / _RECORDINGS
+    if THREADS.encode() not in inherited.environment:
+        os.environ.pop(THREADS, None)  # what is recorded inherits our environment
+    try:
+        with Progress(quiet=quiet) as progress:
+            progress("recording blocks for the cause")
+            return add_cause(document, record_cause(request, place, reporter, progress))
+    except CritpathError as error:
+        hint(cause_unknown(error.what), quiet=quiet)
+        return document
+    finally:
+        reporter.close()
+
+
+@contextlib.contextmanager
+def kept_directory(output: Path | None) -> Any:
+    """Give a directory that appears under its name only when it is whole; None for none."""
+    if output is None:
+        yield None
+        return
+    from critpath.store import atomic_directory  # noqa: PLC0415 - numpy
+
+    with atomic_directory(output) as place:
+        yield place
+
+
+def _run_again(arguments: argparse.Namespace) -> int:
+    from critpath.documents import AbDocument  # noqa: PLC0415 - numpy
+    from critpath.pipeline.ab import judge_again  # noqa: PLC0415 - numpy
+    from critpath.report.document.as_json import load_document  # noqa: PLC0415 - start-up time
+
+    if arguments.command:
+        raise UsageError("--again runs nothing", "leave the commands out, or --again")
+    place = arguments.again / DOCUMENT if arguments.again.is_dir() else arguments.again
+    check_inputs([place])
+    check_outputs([arguments.json], [place])
+    try:
+        content = place.read_bytes()
+    except OSError as error:
+        raise UnreadableError(f"cannot read {place}: {error.strerror}", "check the path") from None
+    document = load_document(content)
+    if not isinstance(document, AbDocument):
+        raise UnreadableError(f"{place} has no blocks", "give a directory of critpath ab -o DIR")
+    return _show(judge_again(document), arguments.json)
+
+
+def _write_document(place: Path, document: AbDocument) -> None:
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+
+    write_output(str(place), to_json(document))
+
+
+def _show(document: AbDocument, json: str | None) -> int:
+    if json is not None:
+        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+
+        write_output(json, to_json(document))
+    if json != STDOUT:
+        from critpath.report.text.ab import render_ab  # noqa: PLC0415 - start-up time
+
+        render_ab(document, make_console())
+    return document.exit
+
+
+class _Lines:
+    """What is said while blocks run, on stderr; on a terminal a look replaces the one before."""
+
+    def __init__(self, *, quiet: bool, every: bool) -> None:
+        self._quiet, self._every = quiet, every
+        self._terminal = not quiet and sys.stderr.isatty() and not every
+        self._open = False
+
+    def say(self, line: str) -> None:
+        """Show a line that stays."""
+        self.close()
+        hint(line, quiet=self._quiet)
+
+    def look(self, line: str) -> None:
+        """Show the latest state."""
+        if self._terminal:
+            columns = shutil.get_terminal_size().columns
+            sys.stderr.write(f"\r\x1b[K{line[: columns - 1]}")
+            sys.stderr.flush()
+            self._open = True
+        elif self._every:
+            hint(line, quiet=self._quiet)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._open:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._open = False
+
+
+# Values.
+
+
+def _split_commands(words: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Split ``A ARG... -- B ARG...``."""
+    if words.count("--") != 1:
+        raise UsageError(
+            "two commands are needed, with -- before each", "critpath ab -- A ARG... -- B ARG..."
+        )
+    middle = words.index("--")
+    a, b = tuple(words[:middle]), tuple(words[middle + 1 :])
+    if not a or not b:
+        raise UsageError("a command is empty", "critpath ab -- A ARG... -- B ARG...")
+    return a, b
+
+
+def _until(value: Any) -> tuple[float, tuple[float, ...]]:
+    first, *others = str(value).split(",")
+    return _FLOOR(first), tuple(_quantile(other) for other in others)
+
+
+def _quantile(value: Any) -> float:
+    found = re.fullmatch(r"p(\d{1,2}(?:\.\d+)?)", str(value).strip())
+    quantile = float(found[1]) / 100 if found else 0.0
+    if not 0.5 <= quantile < 1:
+        raise WrongValueError("a percentile from p50 to below p100, such as p99")
+    return round(quantile, 12)
+
+
+def _seconds(value: Any) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([smh]?)", str(value).strip())
+    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 0 < seconds <= 31_536_000:
+        raise WrongValueError("a time such as 90s, 10m or 1h")
+    return seconds
+
+
+def _slot(value: Any) -> int:
+    return 0 if value == "auto" else whole(1, 10_000)(value)

@@ -1,0 +1,301 @@
+"""Two commands in random blocks, until it is shown whether the second is slower."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from critpath.ab.evidence import LEAST_BLOCKS, SLOW
+from critpath.ab.judgement import Judge, tail_blocks
+from critpath.documents import AbBlock, AbCause, AbDocument, AbPlan
+from critpath.errors import CritpathError, UsageError
+from critpath.record.recorder import RecordRequest, Reporter
+from critpath.record.slots import InheritedState, SlotRunner, block_order, open_slots
+from critpath.text import ab as text
+from critpath.units import NS_PER_S, format_ns
+
+if TYPE_CHECKING:
+    from critpath.model import PathSet
+
+SLOT_NS: Final = 20_000_000  # shorter commands are executed several times in a slot
+MOST_IN_SLOT: Final = 64
+CAUSE_BLOCKS: Final = 12
+_LOOK: Final = 1.0  # seconds
+_COST: Final = 20  # a look may take one part in so many of the time
+
+
+class Teller(Protocol):
+    """Receives what there is to say while blocks run."""
+
+    def say(self, line: str) -> None:
+        """Show a line that stays."""
+
+    def look(self, line: str) -> None:
+        """Show the latest state in place of the one before."""
+
+
+@dataclass(frozen=True)
+class AbRequest:
+    """What to compare, and how.
+
+    Attributes
+    ----------
+    commands : sequence of sequence of str
+        A, which is known to be good, and B.
+    floor, alpha : float
+    tails : tuple of float
+        Quantiles that are watched; empty for the default.
+    slot : int
+        Executions of a slot, 0 for as many as take 20 ms.
+    time : float
+        Seconds after which no block begins.
+    warmup : int
+        Executions of each command that are discarded.
+    timeout : float
+        Seconds an execution may last, 0 for any time.
+    every_block : bool
+        Look after every block.
+    """
+
+    commands: Sequence[Sequence[str]]
+    floor: float = 0.05
+    alpha: float = 0.01
+    seed: int = 0
+    statistic: Literal["geo", "mean", "min"] = "geo"
+    of: Literal["time", "run", "both"] = "time"
+    tails: tuple[float, ...] = ()
+    slot: int = 0
+    max_blocks: int = 200
+    time: float = 600.0
+    warmup: int = 2
+    prepare: str = ""
+    timeout: float = 0.0
+    failures_are_slow: bool = False
+    as_root: bool = False
+    show_output: bool = False
+    every_block: bool = False
+
+    @property
+    def plan(self) -> AbPlan:
+        """The part of it that the analysis needs."""
+        return AbPlan(
+            commands=[list(command) for command in self.commands],
+            floor=self.floor,
+            alpha=self.alpha,
+            seed=self.seed,
+            statistic=self.statistic,
+            of=self.of,
+            tails=sorted({SLOW, *self.tails}),
+            asked_tails=sorted(set(self.tails)),
+            slot=self.slot,
+            max_blocks=self.max_blocks,
+            failures_are_slow=self.failures_are_slow,
+        )
+
+
+def compare_commands(request: AbRequest, inherited: InheritedState, teller: Teller) -> AbDocument:
+    """Run blocks until something is shown, or the limits are reached.
+
+    Raises
+    ------
+    CommandError
+        If a command cannot be executed.
+    UsageError
+        If the time cannot suffice.
+    """
+    with open_slots(
+        inherited,
+        request.commands,
+        prepare=request.prepare,
+        timeout=request.timeout,
+        as_root=request.as_root,
+        show_output=request.show_output,
+    ) as slots:
+        return _Run(request, slots, teller).run()
+
+
+@dataclass
+class _Run:
+    request: AbRequest
+    slots: SlotRunner
+    teller: Teller
+    looked: float = 0.0
+    look_cost: float = 0.0
+    begin: float = field(default_factory=time.monotonic)
+
+    def run(self) -> AbDocument:
+        plan, discarded = self.request.plan, self._warm_up()
+        judge = Judge(plan)
+        if discarded is not None:
+            plan.slot = self._slot(discarded)
+            self._announce(plan, discarded)
+        stopped: Any = "user" if discarded is None or self.slots.interrupted else ""
+        self.begin = time.monotonic()
+        number = 0
+        while not stopped:
+            block = self.slots.run_block(block_order(plan.seed, number), plan.slot)
+            number += 1
+            if block is None:
+                stopped = "user"
+                break
+            judge.add(block)
+            if judge.invalid:
+                stopped = "invalid"
+            elif judge.decided:
+                stopped = "e"
+            elif number >= plan.max_blocks:
+                stopped = "max_blocks"
+            elif time.monotonic() - self.begin > self.request.time:
+                stopped = "time"
+            else:
+                self._look(judge)
+        spent = round(time.monotonic() - self.begin, 3)
+        return judge.document(
+            version=version("critpath"), discarded=discarded, spent_s=spent, stopped_by=stopped
+        )
+
+    def _warm_up(self) -> AbBlock | None:
+        """Run what is discarded: by rule, never until it looks stable."""
+        found = AbBlock(order="ABBA", times=[[], [], [], []], run=[[], [], [], []])
+        for _ in range(max(1, math.ceil(self.request.warmup / 2))):
+            block = self.slots.run_block("ABBA", 1)
+            if block is None:
+                return None
+            if any(block.failed):
+                if self.request.failures_are_slow:
+                    continue
+                side = "A" if block.failed[0] or block.failed[3] else "B"
+                both = any(block.failed[i] for i in (0, 3)) and any(block.failed[1:3])
+                command = " ".join(self.request.commands["AB".index(side)])
+                raise CommandFailedError(
+                    f"{'both commands fail' if both else f'{side} fails'} before anything is "
+                    f"measured: {command}",
+                    "run it by hand to see why; where its exit code does not matter: sh -c "
+                    "'CMD || true'",
+                )
+            for slot in range(4):
+                found.times[slot] += block.times[slot]
+                found.run[slot] += block.run[slot]
+        return found
+
+    def _slot(self, discarded: AbBlock) -> int:
+        if self.request.slot:
+            return self.request.slot
+        times = [time for slot in discarded.times for time in slot]
+        if not times:
+            return 1
+        return min(MOST_IN_SLOT, max(1, math.ceil(SLOT_NS / statistics.median(times))))
+
+    def _announce(self, plan: AbPlan, discarded: AbBlock) -> None:
+        """Say how long it may take, or refuse what cannot be decided in the time."""
+        times = [time for slot in discarded.times for time in slot]
+        if not times:
+            return
+        block = 4 * plan.slot * statistics.mean(times) / NS_PER_S
+        if block * LEAST_BLOCKS > self.request.time:
+            most = self.request.time / (4 * LEAST_BLOCKS * plan.slot)
+            raise UsageError(
+                f"an execution takes {format_ns(statistics.mean(times))}: with --time "
+                f"{self.request.time:g}s nothing slower than {format_ns(most * NS_PER_S)} can be "
+                f"decided, as {LEAST_BLOCKS} blocks of 4 slots are the least",
+                f"give --time {math.ceil(block * 100)}s or more",
+            )
+        self.teller.say(text.expected(block, plan))
+        for q in plan.asked_tails:
+            self.teller.say(text.tail_takes(float(q), tail_blocks(float(q))))
+
+    def _look(self, judge: Judge) -> None:
+        now = time.monotonic()
+        since = now - self.looked
+        if not self.request.every_block and since < max(_LOOK, _COST * self.look_cost):
+            return
+        if judge.blocks and any(judge.blocks[-1].failed):
+            return
+        result, left = judge.look()
+        self.teller.look(text.progress(result, judge.plan, now - self.begin, left, None))
+        self.looked = time.monotonic()
+        self.look_cost = self.looked - now
+
+
+class CommandFailedError(CritpathError):
+    """A command fails before anything is measured (exit 4)."""
+
+    exit_code = 4
+
+
+def judge_again(document: AbDocument) -> AbDocument:
+    """Compute everything anew from a document's log of blocks."""
+    plan = AbPlan(**{name: getattr(document, name) for name in AbPlan.__struct_fields__})
+    judge = Judge(plan)
+    for block in document.block_log:
+        judge.add(block)
+    found = judge.document(
+        version=document.version,
+        discarded=document.discarded,
+        spent_s=document.spent_s,
+        stopped_by=document.stopped_by,
+    )
+    return add_cause(found, document.cause)
+
+
+# The cause: further blocks, recorded.
+
+
+def add_cause(document: AbDocument, cause: AbCause | None) -> AbDocument:
+    """Add what recorded blocks say of why; the verdict stays."""
+    document.cause = cause
+    if cause is not None:
+        document.sentences += cause.sentences
+        if cause.verdict == "ok":
+            document.sentences.append(text.cause_disagrees(cause.verdict))
+    return document
+
+
+def record_cause(
+    request: AbRequest, directory: Path | None, reporter: Reporter, progress: Callable[[str], None]
+) -> AbCause:
+    """Record blocks of both commands and compare them.
+
+    Raises CritpathError if nothing can be recorded here.
+    """
+    from critpath.record.session import record
+
+    with tempfile.TemporaryDirectory(prefix="critpath-ab-") as place:
+        target = directory or Path(place) / "recordings"
+        record(
+            RecordRequest(
+                output=target,
+                commands=tuple(tuple(command) for command in request.commands),
+                version=version("critpath"),
+                runs=2 * CAUSE_BLOCKS,
+                prepare=request.prepare,
+                timeout=request.timeout,
+                as_root=request.as_root,
+            ),
+            reporter,
+        )
+        return _compare_recordings(target, request, progress)
+
+
+def _compare_recordings(
+    target: Path, request: AbRequest, progress: Callable[[str], None]
+) -> AbCause:
+    from critpath import pipeline
+    from critpath.model import CompareSettings
+    from critpath.report.document.comparison import comparison_document
+
+    def extract(name: str) -> PathSet:
+        return pipeline.extract([target / name], specification=None, progress=progress)
+
+    settings = CompareSettings(floor=request.floor / 2)
+    analysis = pipeline.compare(extract("normal"), extract("sample"), settings)
+    document = comparison_document(analysis)
+    causes = [cause.sentence for cause in document.causes if not cause.minor]
+    return AbCause(verdict=document.verdict, sentences=[*document.reasons[:1], *causes[:3]])

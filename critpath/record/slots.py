@@ -1,0 +1,196 @@
+"""Times slots: executions of one of two commands, and what the machine did meanwhile.
+
+Nothing is traced here, so it needs no rights.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from critpath.documents import AbBlock
+from critpath.errors import CritpathError
+from critpath.record.runner import Executable, Runner, find_executable
+from critpath.record.session import subreaper
+from critpath.record.signals import InheritedState, Signals
+from critpath.record.user import User, invoking_user
+from critpath.units import NS_PER_S
+
+__all__ = ["InheritedState", "SlotRunner", "block_order", "open_slots"]
+
+_PADDING: Final = "CRITPATH_PADDING"
+_LOOPS: Final = 1500
+_CALLS: Final = 150
+_PASSES: Final = 2
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_MICROSECONDS: Final = 1_000_000
+
+
+def block_order(seed: int, block: int) -> Literal["ABBA", "BAAB"]:
+    """Return the order of a block's slots: a fair coin, the same for the same seed."""
+    coin = random.Random(f"{seed}:{block}")  # noqa: S311 - a schedule, not a secret
+    return "ABBA" if coin.random() < 0.5 else "BAAB"
+
+
+@contextmanager
+def open_slots(
+    inherited: InheritedState,
+    commands: Sequence[Sequence[str]],
+    *,
+    prepare: str,
+    timeout: float,
+    as_root: bool,
+    show_output: bool,
+) -> Iterator[SlotRunner]:
+    """Get ready to run two commands; signals are taken from here on.
+
+    Raises CommandError if one of them is not there.
+    """
+    user = invoking_user(inherited.environment, as_root=as_root)
+    programs = [find_executable(command, inherited.environment) for command in commands]
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    said: list[str] = []
+    try:
+        with Signals(inherited, said.append) as signals, subreaper():
+            runner = Runner(inherited, user, signals, said.append)
+            streams = (nothing, -1, -1) if show_output else (nothing, nothing, nothing)
+            yield SlotRunner(
+                runner, signals, dict(zip("AB", programs, strict=True)), prepare, timeout, streams,
+                user,
+            )  # fmt: skip
+    finally:
+        os.close(nothing)
+
+
+@dataclass
+class SlotRunner:
+    """Runs slots of the two commands, ``A`` and ``B``."""
+
+    runner: Runner
+    signals: Signals
+    programs: Mapping[str, Executable]
+    prepare: str
+    timeout: float
+    streams: tuple[int, int, int]
+    user: User | None
+
+    def __post_init__(self) -> None:
+        # What the kernel lays out above a program's stack is equally long for both: where the
+        # stack begins alone can change a time by some per cent.
+        lengths = {
+            side: len(program.path) + sum(len(argument) + 1 for argument in program.argv)
+            for side, program in self.programs.items()
+        }
+        longest = max(lengths.values())
+        self._environments = {
+            side: {_PADDING: "x" * (longest - length)} if len(set(lengths.values())) > 1 else {}
+            for side, length in lengths.items()
+        }
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user asked for an end."""
+        return self.signals.poll()
+
+    def run_block(self, order: Literal["ABBA", "BAAB"], executions: int) -> AbBlock | None:
+        """Run a block; None if the user ended it."""
+        block = AbBlock(order=order, times=[], run=[], probes={"loop": [], "calls": []})
+        failed = []
+        before = _read_counters()
+        for side in order:
+            times, running, wrong = self._run_slot(side, executions)
+            if self.interrupted:
+                return None
+            block.times.append(times)
+            block.run.append(running)
+            failed.append(wrong)
+            block.probes["loop"].append(_probe_loop())
+            block.probes["calls"].append(_probe_calls())
+        after = _read_counters()
+        block.machine = {key: round(after[key] - before[key], 6) for key in before if key in after}
+        if any(failed):
+            block.failed = failed
+        return block
+
+    def _run_slot(self, side: str, executions: int) -> tuple[list[int], list[int], int]:
+        times, running, failed = [], [], 0
+        if self.prepare:
+            self._run_prepare()
+        for _ in range(executions):
+            done = self.runner.run(
+                self.programs[side],
+                environment=self._environments[side],
+                timeout=self.timeout,
+                streams=self.streams,
+            )
+            if self.interrupted:
+                break
+            if done.exit_code:
+                failed += 1
+            else:
+                times.append(done.end - done.executed)
+                running.append(done.running)
+        return times, running, failed
+
+    def _run_prepare(self) -> None:
+        shell = Executable(b"/bin/sh", (b"sh", b"-c", os.fsencode(self.prepare)))
+        done = self.runner.run(shell, environment={}, streams=self.streams)
+        if done.exit_code and not self.interrupted:
+            raise CritpathError(
+                f"--prepare failed with {done.exit_code}: {self.prepare}",
+                "correct it, or end it with '|| true' if its failure does not matter",
+            )
+
+
+# The machine: two probes after each slot, and the system's counters around each block.
+
+
+def _probe_loop() -> int:
+    return min(_timed_loop() for _ in range(_PASSES))
+
+
+def _timed_loop() -> int:
+    begin = time.perf_counter_ns()
+    for _ in range(_LOOPS):
+        pass
+    return time.perf_counter_ns() - begin
+
+
+def _probe_calls() -> int:
+    return min(_timed_calls() for _ in range(_PASSES))
+
+
+def _timed_calls() -> int:
+    call = os.getppid
+    begin = time.perf_counter_ns()
+    for _ in range(_CALLS):
+        call()
+    return time.perf_counter_ns() - begin
+
+
+def _read_counters() -> dict[str, float]:
+    """Return seconds since some moment, of the machine and of us with what we started."""
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) / NS_PER_S
+    own = os.times()
+    found = {"seconds": now, "own": sum(own[:4])}
+    try:
+        with Path("/proc/stat").open(encoding="ascii") as stream:
+            fields = [int(text) / _TICKS for text in stream.readline().split()[1:9]]
+        user, nice, system, idle, iowait, irq, softirq, steal = fields
+        busy = user + nice + system + irq + softirq
+        found.update(busy=busy, steal=steal, capacity=busy + idle + iowait + steal)
+    except (OSError, ValueError):  # hidden from us
+        pass
+    try:
+        with Path("/proc/pressure/cpu").open(encoding="ascii") as stream:
+            some = stream.readline()
+        found["psi"] = int(some.rpartition("total=")[2]) / _MICROSECONDS
+    except (OSError, ValueError):  # the kernel does not tell
+        pass
+    return found

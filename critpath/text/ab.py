@@ -1,0 +1,253 @@
+"""What ``critpath ab`` says: the verdict's sentence first, then what else is to know.
+
+A function is one sentence, named after its subject; its arguments are the facts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from critpath.units import NS_PER_S, format_ns, format_share, plural
+
+if TYPE_CHECKING:
+    from critpath.documents import AbDocument, AbPlan, AbResult, AbTail, Sides
+
+_SIDES: Final = "AB"
+
+
+def verdict(document: AbDocument, decides: AbResult) -> str:
+    """Give the answer; `decides` is the evidence that it rests on."""
+    if document.verdict == "undecided":
+        return _undecided(document, decides)
+    changed = _change(decides)
+    what = _time_name(document, decides)
+    end = f"{plural(document.blocks, 'block')}, seed {document.seed}"
+    if document.verdict == "slower":
+        return (
+            f"SLOWER: B takes {changed} of A's {what}: more than "
+            f"{_percent(document.floor / 2)}, at most {_percent(document.alpha)} of such runs say "
+            f"so wrongly; {end}"
+        )
+    if document.verdict == "slower_in_part":
+        tail = max(decides.tail, key=lambda tail: tail.e)
+        return (
+            f"SLOWER IN PART: {format_share(tail.above_b)} of B's executions are above "
+            f"{_ms(tail)}, {format_share(tail.above_a)} of A's; the typical execution differs by "
+            f"{_ratio(decides)}; {end}"
+        )
+    few = (
+        f"at most {_percent(decides.extra_slow)} more of its executions are slow ones (rarer "
+        "changes would not have shown)"
+    )
+    if document.statistic == "min":
+        few += "; the least time of a block says nothing of rare slow executions"
+    word = "FASTER" if document.verdict == "faster" else "NOT SLOWER"
+    return (
+        f"{word}: B typically takes {changed} of A's {what}: less than "
+        f"{_percent(document.floor)}; {few}; {end}"
+    )
+
+
+def _undecided(document: AbDocument, decides: AbResult) -> str:
+    floor = document.floor
+    said = f"UNDECIDED: after {plural(document.blocks, 'block')}"
+    if document.blocks:
+        said += f" {_change(decides)} of A's {_time_name(document, decides)}"
+    if decides.e.not_slower >= 1 / document.alpha:
+        return (
+            f"{said}: typically less than {_percent(floor)}, but that at most 20 % more of B's "
+            f"executions are slow ones is not shown; seed {document.seed}"
+        )
+    said += (
+        f": neither more than {_percent(floor / 2)} nor less than {_percent(floor)} is shown; "
+        f"seed {document.seed}"
+    )
+    high = decides.interval[1]
+    if high is not None and high - 1 > floor:
+        said += f". More blocks would do, or --until {math.ceil(100 * (high - 1))}%"
+    return said
+
+
+def invalid(failures: Sides, blocks: int) -> str:
+    """Too many executions failed."""
+    return (
+        f"INVALID: B failed {plural(failures.b, 'time')}, A {failures.a}, in "
+        f"{plural(blocks, 'block')}: what fails cannot be timed; run the command by hand to see "
+        "why, or give --failures-are-slow"
+    )
+
+
+def failed(failures: Sides, *, slow: bool) -> str:
+    """Say that some executions failed."""
+    what = "count as the slowest" if slow else "their blocks do not count"
+    return f"A failed {plural(failures.a, 'time')}, B {failures.b}: {what}"
+
+
+def running_time(result: AbResult, plan: AbPlan, others: float | None) -> str:
+    """Say what the time on a cpu shows, beside a verdict by time."""
+    words = {
+        "slower": f"more than {_percent(plan.floor / 2)} slower",
+        "slower_in_part": "slower in part of the executions",
+        "not_slower": f"not slower than {_percent(plan.floor)}",
+        "faster": "faster",
+        "undecided": "nothing is shown",
+        "too_few": "nothing is shown",
+    }
+    waiting = f" ({format_share(others)})" if others is not None else ""
+    rest = f"; the rest is waiting, such as for cpus that others had{waiting}"
+    said = f"time on a cpu: {_change(result)} of A's: {words[result.verdict]}"
+    return said + (rest if result.verdict in {"not_slower", "faster"} else "")
+
+
+def label(name: str, result: AbResult) -> str:
+    """One kind of execution."""
+    if result.verdict == "too_few":
+        return f"{name}: too few, {plural(result.blocks, 'block')} with both"
+    shown = result.verdict.replace("_", " ")
+    return f"{name}: {shown}: {_change(result)}; {plural(result.blocks, 'block')}"
+
+
+def tail_not_shown(q: float, blocks: int) -> str:
+    """Say that a quantile that was asked for takes more blocks."""
+    return (
+        f"p{100 * q:g}: neither slower nor not slower is shown: that takes about "
+        f"{plural(blocks, 'block')}"
+    )
+
+
+def tail_bounded(tail: AbTail, extra: float) -> str:
+    """How much more often B may exceed a quantile that was asked for."""
+    return (
+        f"p{100 * tail.q:g}: the share above {_ms(tail)} rose by less than {_percent(extra)} of "
+        f"all executions ({format_share(tail.above_a)} of A's, {format_share(tail.above_b)} of B's)"
+    )
+
+
+def drifted(change: float) -> str:
+    """Both became slower or faster meanwhile."""
+    word = "slower" if change > 0 else "faster"
+    return f"both became {_percent(abs(change))} {word} during the run"
+
+
+def difference_changed(first: float, last: float) -> str:
+    """Say that the difference between the two is not the same at the end as at first."""
+    return (
+        f"the difference itself changed during the run: {_signed(first)} at first, "
+        f"{_signed(last)} at the end"
+    )
+
+
+def carried_over(share: float) -> str:
+    """Say that what ran before matters."""
+    return (
+        f"an execution right after B takes {_signed(share)} of one right after A: B leaves "
+        "something behind, which blocks do not remove; --prepare LINE can put it back before each"
+    )
+
+
+def changes_machine(probe: str, change: float) -> str:
+    """Say that a fixed piece of work takes another time after B than after A."""
+    return (
+        f"B changes the machine (frequency, caches, memory traffic): a fixed piece of work "
+        f"({probe}) takes {_signed(change)} after B"
+    )
+
+
+def same_command() -> str:
+    """Both are the same."""
+    return "A/A run: both commands are the same; what differs is the machine"
+
+
+def coarse_clock() -> str:
+    """Half of the blocks have no difference at all."""
+    return "half of the blocks have no difference at all: the clock is too coarse for these times"
+
+
+def stopped_by_user() -> str:
+    """Say that it was interrupted."""
+    return "ended by Ctrl-C; what the blocks so far show holds"
+
+
+def cause_unknown(why: str) -> str:
+    """No blocks can be recorded for the cause."""
+    return f"cause not recorded: {why}"
+
+
+def cause_disagrees(direction: str) -> str:
+    """Say that what was recorded afterwards does not show it."""
+    return (
+        f"the blocks recorded for the cause do not show it ({direction}); the verdict rests on the "
+        "blocks without tracing"
+    )
+
+
+def expected(seconds: float, plan: AbPlan) -> str:
+    """How long it may take, before it begins."""
+    whole = seconds * plan.max_blocks
+    end = f"up to {plan.max_blocks} blocks, {_span(whole)}; often {_span(seconds * 30)}"
+    return end + f"; {plural(plan.slot, 'execution')} a slot; seed {plan.seed}"
+
+
+def tail_takes(q: float, blocks: int) -> str:
+    """How many blocks a quantile takes."""
+    return f"p{100 * q:g}: about {plural(blocks, 'block')}"
+
+
+def progress(
+    result: AbResult, plan: AbPlan, seconds: float, left: int | None, others: float | None
+) -> str:
+    """Describe the blocks so far."""
+    executions = result.executions.a + result.executions.b
+    said = (
+        f"block {result.blocks}, {plural(executions, 'execution')}, {_span(seconds)}: B "
+        f"{_change(result)}; slower than {_percent(plan.floor / 2)}: E {_e(result.e.alarm)}; under "
+        f"{_percent(plan.floor)}: E {_e(result.e.not_slower)} of {1 / plan.alpha:.0f}"
+    )
+    if left is not None:
+        said += f"; about {plural(left, 'more block')}"
+    if others is not None:
+        said += f"; machine: others {format_share(others)} cpu"
+    return said
+
+
+def _time_name(document: AbDocument, decides: AbResult) -> str:
+    return "time" if decides is document.time else "time on a cpu"
+
+
+def _change(result: AbResult) -> str:
+    low, high = result.interval
+    if low is None or high is None:
+        return _ratio(result)
+    ends = " to ".join(_signed(end - 1).removesuffix(" %") for end in (low, high))
+    return f"{_ratio(result)} ({ends})"
+
+
+def _ratio(result: AbResult) -> str:
+    return "an unknown share" if result.ratio is None else _signed(result.ratio - 1)
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.{0 if abs(share) >= 9.995 else 1}f} %"
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share, 2):g} %"
+
+
+def _ms(tail: AbTail) -> str:
+    return format_ns(tail.threshold_ms * 1e6)
+
+
+def _e(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return format_ns(seconds * NS_PER_S)
+    return (
+        f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+        if seconds < 600
+        else f"{seconds / 60:.0f} min"
+    )

@@ -1,0 +1,188 @@
+"""From a log of blocks to the verdict, its sentence and its exit code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from critpath.ab.judgement import Judge
+from critpath.documents import AbBlock, AbPlan
+from critpath.pipeline.ab import AbRequest, judge_again
+from critpath.record.slots import block_order
+from critpath.report.document.as_json import load_document, to_json
+
+
+def plan_of(**options) -> AbPlan:
+    return AbRequest(commands=(("a",), ("b",)), seed=7, **options).plan
+
+
+def log_of(blocks, factor=1.0, *, slow=0.0, run_factor=None, noise=0.03, seed=1, shape=1, **more):
+    """Return blocks of a program of 10 ms, B of which takes `factor` of A's."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for number in range(blocks):
+        order = block_order(7, number)
+        times, run = [], []
+        for side in order:
+            one = 1e7 * np.exp(rng.normal(0, noise, shape))
+            run.append([int(x * (run_factor or factor if side == "B" else 1)) for x in one])
+            one = one * (factor if side == "B" else 1)
+            one = one + 3e7 * (rng.random(shape) < slow) * (side == "B")
+            times.append([int(x) for x in one])
+        found.append(AbBlock(order=order, times=times, run=run, **more))
+    return found
+
+
+def judged(plan, log, stopped_by="max_blocks"):
+    judge = Judge(plan)
+    for block in log:
+        judge.add(block)
+        if judge.decided:
+            stopped_by = "e"
+            break
+    return judge.document(version="1", discarded=None, spent_s=1.0, stopped_by=stopped_by)
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict", "code", "begins"),
+    [
+        ({"factor": 1.1}, "slower", 1, "SLOWER: B takes +"),
+        ({"factor": 1.0}, "not_slower", 0, "NOT SLOWER: B typically takes "),
+        ({"factor": 0.8}, "faster", 0, "FASTER: B typically takes -2"),
+        ({"slow": 0.12}, "slower_in_part", 1, "SLOWER IN PART: "),
+        ({"noise": 1.0}, "undecided", 3, "UNDECIDED: after 200 blocks "),
+    ],
+)
+def test_verdicts(options, verdict, code, begins):
+    document = judged(plan_of(), log_of(200, **options))
+    assert (document.verdict, document.exit) == (verdict, code)
+    assert document.sentences[0].startswith(begins)
+    assert "seed 7" in document.sentences[0]
+
+
+def test_the_figures_of_a_slower_program():
+    document = judged(plan_of(), log_of(200, 1.1))
+    low, high = document.interval
+    assert low < 1.1 < high
+    assert document.ratio == pytest.approx(1.1, abs=0.03)
+    assert document.e.alarm >= 100
+    assert document.executions.a == document.executions.b == 2 * document.blocks
+
+
+@pytest.mark.parametrize("options", [{}, {"factor": 1.1}, {"noise": 1.0}, {"slow": 0.2}])
+def test_again_gives_the_same_bytes(options):
+    text = to_json(judged(plan_of(), log_of(120, **options)))
+    assert to_json(judge_again(load_document(text))) == text
+
+
+def test_running_time_decides_where_waiting_hides_it():
+    log = log_of(200, run_factor=1.1, factor=1.0)
+    assert judged(plan_of(of="time"), log).verdict == "not_slower"
+    assert judged(plan_of(of="run"), log).verdict == "slower"
+    assert judged(plan_of(of="both"), log).verdict == "slower"
+
+
+def test_the_running_time_is_said_where_time_does_not_tell():
+    log = log_of(60, noise=0.6)
+    rng = np.random.default_rng(2)
+    for block in log:
+        block.run = [[int(1e7 * np.exp(rng.normal(0, 0.01)))] for _ in range(4)]
+    document = judged(plan_of(), log)
+    assert document.exit == 3
+    assert "time on a cpu" in document.sentences[1]
+    assert "not slower than 5 %" in document.sentences[1]
+
+
+def test_failures_of_one_side_make_it_invalid():
+    log = log_of(10)
+    for block in log:
+        block.failed = [int(side == "B") for side in block.order]
+    judge = Judge(plan_of())
+    for block in log[:3]:
+        judge.add(block)
+    assert judge.invalid
+    document = judge.document(version="1", discarded=None, spent_s=1.0, stopped_by="invalid")
+    assert (document.verdict, document.exit) == ("invalid", 4)
+    assert document.sentences[0].startswith("INVALID: B failed 6 times, A 0")
+
+
+def test_a_rare_failure_drops_its_block():
+    log = log_of(60, 1.0)
+    log[3].failed = [1, 0, 0, 0]
+    document = judged(plan_of(), log)
+    assert document.verdict == "not_slower"
+    assert document.dropped == 1
+    assert any("do not count" in sentence for sentence in document.sentences)
+
+
+def test_failures_can_count_as_slow():
+    log = log_of(200)
+    for block in log[5::2]:
+        block.failed = [int(side == "B") for side in block.order]
+        block.times = [
+            [] if side == "B" else t for side, t in zip(block.order, block.times, strict=True)
+        ]
+    document = judged(plan_of(failures_are_slow=True, slot=1), log)
+    assert document.exit == 1
+
+
+def test_labels_are_judged_each_by_itself():
+    log = log_of(100, shape=2, labels=[["buy", "look"]] * 4)
+    for block in log:
+        block.times = [
+            [t[0], int(t[1] * (1.2 if side == "B" else 1))]
+            for side, t in zip(block.order, block.times, strict=True)
+        ]
+    document = judged(plan_of(slot=2), log)
+    assert document.exit == 1
+    assert document.labels["look"].verdict == "slower"
+    assert document.labels["buy"].verdict != "slower"
+    assert document.by_evidence == ["look"]
+
+
+def test_a_difference_that_went_away_is_no_alarm():
+    log = log_of(40, 1.4) + log_of(80, 1.0, seed=3)
+    judge = Judge(plan_of())
+    for block in log:
+        judge.add(block)
+    document = judge.document(version="1", discarded=None, spent_s=1.0, stopped_by="e")
+    assert document.verdict.startswith("slower")
+    assert document.exit == 3
+    assert any("the difference itself changed" in s for s in document.sentences)
+
+
+def test_drift_is_told_and_cancelled():
+    log = log_of(60, 1.0)
+    for number, block in enumerate(log):
+        block.times = [[int(t * (1 + number / 100)) for t in slot] for slot in block.times]
+    document = judged(plan_of(), log)
+    assert document.verdict == "not_slower"
+    assert any("both became" in sentence for sentence in document.sentences)
+
+
+def test_carry_over_is_estimated():
+    log = log_of(120, noise=0.01)
+    for block in log:
+        block.times = [
+            [int(t * (1.1 if i and block.order[i - 1] == "B" else 1)) for t in slot]
+            for i, slot in enumerate(block.times)
+        ]
+    judge = Judge(plan_of())
+    for block in log:
+        judge.add(block)
+    document = judge.document(version="1", discarded=None, spent_s=1.0, stopped_by="e")
+    assert document.carry_over.estimate == pytest.approx(0.1, abs=0.01)
+    assert any("right after B" in sentence for sentence in document.sentences)
+    # It biases the difference: by nothing in ABBA, by half of it in BAAB.
+    assert 0.94 < document.ratio < 1.0
+
+
+def test_a_percentile_that_was_asked_for_is_not_claimed_early():
+    document = judged(plan_of(tails=(0.99,)), log_of(60))
+    assert any(s.startswith("p99: neither") for s in document.sentences)
+
+
+def test_a_clock_that_stands_still_is_told():
+    log = [AbBlock(order=block_order(7, i), times=[[10]] * 4, run=[[0]] * 4) for i in range(30)]
+    document = judged(plan_of(), log)
+    assert any("too coarse" in sentence for sentence in document.sentences)

@@ -1,0 +1,151 @@
+"""The command critpath ab: what it runs, prints, writes and exits with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+@pytest.fixture
+def ab(critpath_process):
+    """Run it as a process: it takes signals and has children of its own."""
+
+    def call(*arguments):
+        return critpath_process("ab", "--trace", "none", *arguments)
+
+    return call
+
+
+def counting(place):
+    """Return a command that appends a line to a file."""
+    return "sh", "-c", f"echo x >> {place}"
+
+
+def test_a_clear_difference(ab, tmp_path):
+    done = ab("--seed", "5", "-o", tmp_path / "kept", "--json", tmp_path / "ab.json",
+              "--", "sleep", "0.005", "--", "sleep", "0.05")  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("SLOWER: B takes +")
+    assert "seed 5" in done.stdout
+    assert "up to 200 blocks" in done.stderr
+    document = json.loads((tmp_path / "ab.json").read_text())
+    assert document["verdict"] == "slower"
+    assert document["stopped_by"] == "e"
+    assert len(document["block_log"]) == document["blocks"]
+    kept = (tmp_path / "kept" / "ab.json").read_bytes()
+    assert kept == (tmp_path / "ab.json").read_bytes()
+    again = ab("--again", tmp_path / "kept", "--json", tmp_path / "again.json")
+    assert again.returncode == 1
+    assert again.stdout == done.stdout
+    assert (tmp_path / "again.json").read_bytes() == kept
+
+
+def test_both_sides_run_as_often_and_nothing_more(ab, tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    done = ab(
+        "--max-blocks", "3", "--slot", "2", "--json", "-", "--", *counting(a), "--", *counting(b)
+    )
+    assert done.returncode == 3, done.stderr
+    document = json.loads(done.stdout)
+    assert document["stopped_by"] == "max_blocks"
+    assert document["executions"] == {"a": 12, "b": 12}
+    # Two of the warm-up, and two slots of two executions in each block.
+    assert len(a.read_text().split()) == len(b.read_text().split()) == 14
+
+
+def test_what_commands_print_is_not_shown(ab):
+    done = ab("--max-blocks", "1", "--slot", "1", "--", "echo", "said", "--", "echo", "said")
+    assert "said" not in done.stdout + done.stderr
+    assert "A/A run" in done.stdout
+    shown = ab(
+        "--max-blocks", "1", "--slot", "1", "--show-output", "--", "echo", "said", "--", "true"
+    )
+    assert "said" in shown.stdout
+
+
+def test_a_command_that_fails_at_once(ab, tmp_path):
+    done = ab("-o", tmp_path / "kept", "--", "true", "--", "false")
+    assert done.returncode == 4
+    assert "B fails before anything is measured: false" in done.stderr
+    assert not (tmp_path / "kept").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_that_fails_later(ab, tmp_path):
+    place = tmp_path / "n"
+    line = f"echo x >> {place}; test $(wc -l < {place}) -lt 4"
+    done = ab("--slot", "1", "--", "true", "--", "sh", "-c", line)
+    assert done.returncode == 4
+    assert done.stdout.startswith("INVALID: B failed")
+
+
+def test_a_timeout_is_a_failure_and_ends_the_whole_tree(ab, tmp_path):
+    line = f"test -e {tmp_path}/hang && sleep 60 & wait; touch {tmp_path}/hang"
+    begin = time.monotonic()
+    done = ab("--timeout", "0.2s", "--slot", "1", "--", "true", "--", "sh", "-c", f"{line}; wait")
+    assert time.monotonic() - begin < 30
+    assert done.returncode in {3, 4}
+
+
+def test_prepare_runs_before_every_slot(ab, tmp_path):
+    done = ab("--max-blocks", "2", "--slot", "3", "--prepare", f"echo x >> {tmp_path}/n",
+              "--", "true", "--", "true")  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert len((tmp_path / "n").read_text().split()) == 4 + 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--", "true"), "two commands are needed"),
+        (("--", "true", "--"), "a command is empty"),
+        (("--until", "0", "--", "true", "--", "true"), "can never be shown"),
+        (("--until", "10", "--", "true", "--", "true"), "did you mean"),
+        (("--tail", "99", "--", "true", "--", "true"), "a percentile"),
+        (("--time", "soon", "--", "true", "--", "true"), "a time such as"),
+    ],
+)
+def test_usage(ab, arguments, says):
+    done = ab(*arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_a_time_that_cannot_suffice_is_refused_with_the_arithmetic(ab):
+    done = ab("--time", "1s", "--slot", "1", "--", "sleep", "0.1", "--", "sleep", "0.1")
+    assert done.returncode == 2
+    assert "9 blocks of 4 slots" in done.stderr
+
+
+def test_a_command_that_is_not_there(ab):
+    done = ab("--", "true", "--", "no-such-command")
+    assert done.returncode == 127
+    assert "command not found" in done.stderr
+
+
+def test_again_of_something_else(ab, tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    assert ab("--again", tmp_path / "x.json").returncode == 4
+    assert ab("--again", tmp_path / "none").returncode == 4
+    assert ab("--again", tmp_path / "x.json", "--", "true", "--", "true").returncode == 2
+
+
+def test_ctrl_c_gives_the_verdict_so_far(tmp_path):
+    command = [sys.executable, "-m", "critpath", "ab", "--trace", "none", "--max-blocks", "100000",
+               "--time", "1h", "--json", str(tmp_path / "ab.json"), "-v",
+               "--", "sleep", "0.03", "--", "sleep", "0.031"]  # fmt: skip
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        for line in run.stderr:
+            if line.startswith("block 2,"):
+                run.send_signal(2)
+                break
+        out, _ = run.communicate(timeout=60)
+    assert run.returncode == 3
+    assert out.startswith("UNDECIDED: after ")
+    assert json.loads((tmp_path / "ab.json").read_text())["stopped_by"] == "user"
