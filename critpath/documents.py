@@ -652,8 +652,7 @@ class AbBlock(Part):
     machine: Annotated[
         dict[str, Number],
         doc(
-            "while it ran, in seconds: the time itself, that of all cpus (capacity), busy, own and "
-            "stolen ones (steal), and how long some task waited for a cpu (psi)"
+            "seconds: the time itself, capacity of all cpus, busy, own, steal, tasks waiting (psi)"
         ),
     ] = {}
 

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
-from critpath.documents import TYPES
+from critpath.ab.judgement import Judge
+from critpath.documents import TYPES, AbBlock
 from critpath.errors import UnreadableError
+from critpath.pipeline.ab import AbRequest
 from critpath.report.ci.as_github import annotate
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.ci.as_markdown import render_markdown
@@ -89,11 +91,23 @@ def calibration():
     }
 
 
+def ab_run():
+    """A run of two blocks."""
+    judge = Judge(AbRequest(commands=(("a",), ("b", "x")), slot=1).plan)
+    for order in ("ABBA", "BAAB"):
+        probes = {"loop": [15, 16, 17, 18]}
+        times = [[10], [11], [12], [13]]
+        judge.add(AbBlock(order=order, times=times, run=times, probes=probes))
+    return judge.document(version="1", discarded=None, spent_s=0.1, stopped_by="max_blocks")
+
+
 @pytest.fixture(scope="module")
 def documents(factory):
     comparison = factory.comparison(columns=8, normals=3, samples=2, anomalous=1)
     path = path_document(comparison.sample.paths, 0, tid=1, comm="w", losses=(), execution="1")
-    found = [json.loads(to_json(made)) for made in (comparison_document(comparison), path)]
+    found = [
+        json.loads(to_json(made)) for made in (comparison_document(comparison), path, ab_run())
+    ]
     return {document["format"]: document for document in [*found, calibration()]}
 
 

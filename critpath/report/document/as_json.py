@@ -10,6 +10,7 @@ import msgspec
 
 from critpath.documents import (
     TYPES,
+    AbDocument,
     AlignedEntry,
     CalibrationDocument,
     ComparisonDocument,
@@ -195,6 +196,8 @@ def _check_consistency(document: Document) -> None:
         _check_references(document)
     elif isinstance(document, CalibrationDocument):
         _check_calibration(document)
+    elif isinstance(document, AbDocument):
+        _check_blocks(document)
 
 
 def _check_references(document: ComparisonDocument) -> None:
@@ -235,6 +238,29 @@ def _check_aligned(aligned: AlignedEntry, symbols: int, place: str) -> None:
         counted = len(loop.iterations) == len(aligned.rows)
         within = all(0 <= n < 2**31 for n in loop.iterations)
         _expect(counted and within, f"{place}.loops.iterations", "a number per row")
+
+
+def _check_blocks(document: AbDocument) -> None:
+    """Raise `InvalidError` where blocks could not be judged again."""
+    _expect(len(document.commands) == 2, "document.commands", "two commands")
+    shares = [document.alpha, document.floor, *(1 - q for q in document.tails)]
+    _expect(all(share > 0 for share in shares), "document", "shares above 0")
+    _expect(all(q > 0 for q in document.tails), "document.tails", "quantiles")
+    _expect(0 <= document.slot <= 10_000, "document.slot", "a number of executions")
+    for i, block in enumerate(document.block_log):
+        place = f"block_log[{i}]"
+        sizes = [len(slot) for slot in block.times]
+        _expect(len(sizes) == 4, f"{place}.times", "four slots")
+        _expect([len(s) for s in block.run] == sizes, f"{place}.run", "as many times")
+        whole = any(block.failed) or all(sizes)
+        _expect(whole, f"{place}.times", "an execution in every slot")
+        _expect(len(block.failed) in {0, 4}, f"{place}.failed", "four numbers")
+        labelled = not block.labels or [len(s) for s in block.labels] == sizes
+        _expect(labelled, f"{place}.labels", "a label per execution")
+        positive = all(t >= 0 for slots in (block.times, block.run) for slot in slots for t in slot)
+        _expect(positive, f"{place}.times", "times from 0")
+        probed = all(len(times) == 4 and min(times) > 0 for times in block.probes.values())
+        _expect(probed, f"{place}.probes", "four times")
 
 
 def _check_calibration(document: CalibrationDocument) -> None:
