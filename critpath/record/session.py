@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run, StreamFacts
-from critpath.model.recording import COMPLETE, INTERRUPTED, QUOTA_HELD
+from critpath.model.recording import COMPLETE, INTERRUPTED
 from critpath.record import recorder as recorders
 from critpath.record._spawn import become_subreaper
 from critpath.record.cleanup import remove_leftovers
@@ -29,6 +28,7 @@ from critpath.record.identity import (
     has_foreign_clock,
     lacks_proc,
 )
+from critpath.record.limits import Limits
 from critpath.record.manifests import (
     append_run,
     complete_manifests,
@@ -55,7 +55,7 @@ from critpath.record.registry import register, unregister
 from critpath.record.runner import Executable, Runner, find_executable
 from critpath.record.signals import InheritedState, Signals, StopRequested
 from critpath.record.user import User, invoking_user, mark_users
-from critpath.units import format_ns, plural
+from critpath.units import plural
 from critpath_marks.sessions import new_session_name, pid_namespace
 
 _NAMED: Final = 5
@@ -141,7 +141,7 @@ class _Session:
     notes: list[str] = field(default_factory=list)
     failed: CritpathError | None = None
     recorded: RecorderResult | None = None
-    throttling: Throttling | None = None
+    limits: Limits | None = None
     requests: MarkRequests | None = None
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
@@ -176,6 +176,8 @@ class _Session:
             self.output.close()
             if self.requests is not None:
                 self.requests.close()
+            if self.limits is not None:
+                self.limits.stop()
             if not self.kept:
                 unregister(self.settings.session)
 
@@ -240,7 +242,8 @@ class _Session:
         self._write()
         with self.signals.watching():
             begin = self.recorder.start()
-        self.throttling = Throttling()
+        self.limits = Limits()
+        self.limits.start()
         self.runner.rescan_children()
         self.manifests = [replace(m, begin=begin) for m in self.manifests]
         self._write()
@@ -331,8 +334,8 @@ class _Session:
         self._check_failure("while it was stopped")
         if self.requests is not None and self.requests.programs:
             self._note(describe_without_access(self.requests.programs))
-        if self.throttling is not None:
-            self.notes += self.throttling.notes(end - self.manifests[0].begin)
+        if self.limits is not None:
+            self.notes += self.limits.notes(end - self.manifests[0].begin)
         return end
 
     def _finish(self, end: int) -> None:
@@ -547,85 +550,3 @@ def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
     raise CritpathError(
         f"nothing can record here: {why}", "critpath doctor says how to mend each of these"
     )
-
-
-# CPU quotas that throttled control groups meanwhile
-
-
-_MOUNTS: Final = Path("/proc/self/mountinfo")
-_FILE: Final = "cpu.stat"
-_MOST: Final = 3  # groups that are named
-_WORTH: Final = 0.01  # of the time recorded: less is not reported
-# Version 1 counts in nanoseconds, version 2 in microseconds.
-_UNITS: Final = {"throttled_time": 1, "throttled_usec": 1000}
-
-
-class Throttling:
-    """CPU quotas that throttle control groups from construction on.
-
-    `mounts` is a file like ``/proc/self/mountinfo``.
-    """
-
-    def __init__(self, mounts: Path = _MOUNTS) -> None:
-        self._mounts = mounts
-        self._before = _read_throttling(mounts)
-
-    def notes(self, duration: int) -> tuple[str, ...]:
-        """Return a line for each group that was throttled since, the longest first.
-
-        Groups throttled for less than 1 % of `duration` (ns) are left out.
-        """
-        since = []
-        for group, (count, time_now) in _read_throttling(self._mounts).items():
-            count_before, time_before = self._before.get(group, (0, 0))
-            if time_now - time_before >= max(1, _WORTH * duration):
-                since.append((time_now - time_before, group, count - count_before))
-        since.sort(key=lambda x: (-x[0], x[1]))
-        lines = [
-            f"{QUOTA_HELD} the control group {group} back {plural(count, 'time')}, "
-            f"{format_ns(time)} in all: who ran then did not keep it off the cpu"
-            for time, group, count in since[:_MOST]
-        ]
-        if len(since) > _MOST:
-            left = plural(len(since) - _MOST, "other control group")
-            lines.append(f"CPU quotas held back {left}, too")
-        return tuple(lines)
-
-
-def _read_throttling(mounts: Path) -> Mapping[str, tuple[int, int]]:
-    """Return for every group how often and how long (ns) it was throttled."""
-    found: dict[str, tuple[int, int]] = {}
-    for root in _cpu_hierarchies(mounts):
-        for place, _, files in os.walk(root):
-            if _FILE in files:
-                counted = _read_cpu_stat(Path(place) / _FILE)
-                if counted is not None:
-                    found["/" + os.path.relpath(place, root).removeprefix(".")] = counted
-    return found
-
-
-def _cpu_hierarchies(mounts: Path) -> Iterator[Path]:
-    """Yield the mount points of hierarchies with the cpu controller."""
-    try:
-        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()
-        if len(fields) < 5 or len(kind) < 3:
-            continue
-        if kind[0] == "cgroup2" or (kind[0] == "cgroup" and "cpu" in kind[2].split(",")):
-            # Blanks and such are written as \040.
-            yield Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
-
-
-def _read_cpu_stat(file: Path) -> tuple[int, int] | None:
-    """Return how often and how long (ns) a group was throttled, None if never."""
-    try:
-        pairs = dict(line.split() for line in file.read_text().splitlines())
-        count = int(pairs.get("nr_throttled", 0))
-        time = sum(int(pairs.get(name, 0)) * unit for name, unit in _UNITS.items())
-    except (OSError, ValueError):  # it may be gone by now
-        return None
-    return (count, time) if count else None

@@ -1,0 +1,327 @@
+"""Limits of control groups that were reached while something was recorded: cpu, memory, disk.
+
+The kernel counts them by group, in files of both versions of control groups.  A look at all
+groups takes a while, so it is repeated seldom enough to cost little; a group that is made and
+removed between two looks is not seen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from critpath.model.recording import QUOTA_HELD
+from critpath.units import NS_PER_S, format_ns, plural, safe_text
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_MOST: Final = 3  # groups of a kind that are named
+_WORTH: Final = 0.01  # of the time recorded: less is not reported
+_FULL: Final = 0.8  # of a limit to a disk's rate, between two looks: more is the limit
+_PAUSE: Final = 0.25  # seconds between two looks
+_SHARE: Final = 50  # a pause is so many times as long as a look at least
+_UNLIMITED: Final = 1 << 60  # bytes of memory; version 1 has a number for no limit
+# Version 1 counts in nanoseconds, version 2 in microseconds.
+_THROTTLED: Final = {"throttled_time": 1, "throttled_usec": 1000}
+_RATE_NAMES: Final = {"rbps": "read", "wbps": "written", "riops": "reads", "wiops": "writes"}
+_DISK: Final = re.compile(r"\d{1,9}:\d{1,9}")
+# Version 1's files of limits and of what was done, by rate.
+_FILES_1: Final = {
+    "rbps": ("blkio.throttle.read_bps_device", "blkio.throttle.io_service_bytes", "Read"),
+    "wbps": ("blkio.throttle.write_bps_device", "blkio.throttle.io_service_bytes", "Write"),
+    "riops": ("blkio.throttle.read_iops_device", "blkio.throttle.io_serviced", "Read"),
+    "wiops": ("blkio.throttle.write_iops_device", "blkio.throttle.io_serviced", "Write"),
+}
+
+Counts = Mapping[str, int]  # by name; of disks ``MAJOR:MINOR RATE``
+
+
+@dataclass
+class _Group:
+    """What a group had counted at first, and last; its limits, and how long they were full."""
+
+    first: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=dict)
+    full: dict[str, int] = field(default_factory=dict)  # ns, of limits to a disk's rate
+    seen: int = 0  # when it was last looked at (ns)
+
+    def since(self, name: str) -> int:
+        """Return how much more there is of something."""
+        return self.last.get(name, 0) - self.first.get(name, 0)
+
+    def update(self, counts: Counts, limits: Counts, now: int) -> None:
+        """Take what was read anew."""
+        again = any(count < self.last.get(name, 0) for name, count in counts.items())
+        if again:  # another group of the same name, which counts from 0
+            self.first = {name: self.first.get(name, 0) - last for name, last in self.last.items()}
+            self.last = {}
+        for name, limit in limits.items():
+            if _DISK.match(name) and limit and now > self.seen > 0:
+                done = counts.get(name, 0) - self.last.get(name, counts.get(name, 0))
+                if done * NS_PER_S >= _FULL * limit * (now - self.seen):
+                    self.full[name] = self.full.get(name, 0) + now - self.seen
+        self.last.update(counts)
+        self.limits.update(limits)
+        self.seen = now
+
+
+class Limits:
+    """Limits that control groups reach from construction on.
+
+    `mounts` is a file like ``/proc/self/mountinfo``.
+    """
+
+    def __init__(
+        self, mounts: Path = _MOUNTS, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._mounts, self._clock = mounts, clock
+        self._groups: dict[str, _Group] = {}
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._look()
+        for group in self._groups.values():
+            group.first = dict(group.last)
+
+    def start(self) -> None:
+        """Look again and again, for groups that come and go."""
+        self._thread = threading.Thread(target=self._run, name="critpath-limits", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End looking; idempotent."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        took = 0.0
+        while not self._ending.wait(max(_PAUSE, _SHARE * took)):
+            before = time.thread_time()
+            self._look()
+            took = time.thread_time() - before
+
+    def _look(self) -> None:
+        for name, counts, limits in _look(self._mounts):
+            self._groups.setdefault(name, _Group()).update(counts, limits, self._clock())
+
+    def notes(self, duration: int) -> tuple[str, ...]:
+        """Return a line for each group that reached a limit since, of each kind the worst first.
+
+        Groups throttled, or at a disk's limit, for less than 1 % of `duration` (ns) are left
+        out.
+        """
+        self.stop()
+        self._look()
+        groups = self._groups.items()
+        quotas = [
+            (time_, _quota_note(name, of, time_))
+            for name, of in groups
+            if (time_ := of.since("throttled")) >= max(1, _WORTH * duration)
+        ]
+        memory = [
+            (of.since("memory"), _memory_note(name, of))
+            for name, of in groups
+            if of.since("memory") > 0
+        ]
+        disks = [found for name, of in groups for found in _disk_notes(name, of, duration)]
+        return (
+            *_worst(quotas, "CPU quotas held back"),
+            *_worst(memory, "memory limits were reached by"),
+            *_worst(disks, "limits of disks were reached by"),
+        )
+
+
+def _worst(found: list[tuple[int, str]], what: str) -> list[str]:
+    lines = [line for _, line in sorted(found, key=lambda x: (-x[0], x[1]))]
+    beyond = len(lines) - _MOST
+    more = [f"{what} {plural(beyond, 'other control group')}, too"] if beyond > 0 else []
+    return [*lines[:_MOST], *more]
+
+
+def _quota_note(name: str, of: _Group, time_: int) -> str:
+    periods, count = of.since("periods"), of.since("throttles")
+    quota, period = of.limits.get("quota", 0), of.limits.get("period", 0)
+    facts = [f"in {count:,} of {plural(periods, 'period')}"] if periods else []
+    if quota and period:
+        facts.append(f"{format_ns(quota)} of cpu time in each {format_ns(period)}")
+    rests = f" ({'; '.join(facts)})" if facts else ""
+    return (
+        f"{QUOTA_HELD} the control group {name} back {plural(count, 'time')}, "
+        f"{format_ns(time_)} in all{rests}: who ran then did not keep it off the cpu"
+    )
+
+
+def _memory_note(name: str, of: _Group) -> str:
+    limit = of.limits.get("memory", 0)
+    size = f" of {limit / 2**20:,.0f} MiB" if limit else ""
+    facts = [
+        f"{plural(of.since(key), noun)} {what}"
+        for key, noun, what in (
+            ("refaults", "page", "read again that had been dropped"),
+            ("killed", "process", "killed"),
+        )
+        if of.since(key) > 0
+    ]
+    rests = f" ({', '.join(facts)})" if facts else ""
+    return (
+        f"the control group {name} reached its memory limit{size} "
+        f"{plural(of.since('memory'), 'time')}{rests}: its threads then freed memory themselves "
+        "or waited for the disk"
+    )
+
+
+def _disk_notes(name: str, of: _Group, duration: int) -> Iterator[tuple[int, str]]:
+    for key, time_ in sorted(of.full.items()):
+        disk, _, rate = key.partition(" ")
+        if time_ < max(1, _WORTH * duration):
+            continue
+        limit = of.limits.get(key, 0)
+        amount = f"{limit / 2**20:,.1f} MiB" if rate.endswith("bps") else f"{limit:,}"
+        yield (
+            time_,
+            (
+                f"the control group {name} was at the limit of its disk {disk} for "
+                f"{format_ns(time_)} ({amount} {_RATE_NAMES[rate]} a second): who waited for the "
+                "disk waited for that"
+            ),
+        )
+
+
+# Reading control groups
+
+
+def _look(mounts: Path) -> Iterator[tuple[str, Counts, Counts]]:
+    """Yield each group's name, what it has counted, and its limits, by hierarchy."""
+    for root, version, controllers in _hierarchies(mounts):
+        for place, _, files in os.walk(root):
+            name = safe_text("/" + os.path.relpath(place, root).removeprefix("."))
+            counts: dict[str, int] = {}
+            limits: dict[str, int] = {}
+            here = Path(place)
+            if "cpu.stat" in files and "cpu" in controllers:
+                _read_cpu(here, counts, limits)
+            if version == 1 and "memory" in controllers:
+                _read_memory_1(here, counts, limits)
+            if version == 1 and "blkio" in controllers:
+                _read_disks_1(here, counts, limits)
+            if version == 2:
+                _read_2(here, files, counts, limits)
+            if counts or limits:
+                yield name, counts, limits
+
+
+def _hierarchies(mounts: Path) -> Iterator[tuple[Path, int, frozenset[str]]]:
+    """Yield the mount points of hierarchies, their version, and controllers of version 1."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if len(fields) < 5 or len(kind) < 3:
+            continue
+        # Blanks and such are written as \040.
+        place = Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
+        if kind[0] == "cgroup2":
+            yield place, 2, frozenset({"cpu"})
+        elif kind[0] == "cgroup":
+            controllers = frozenset(kind[2].split(",")) & {"cpu", "memory", "blkio"}
+            if controllers:
+                yield place, 1, controllers
+
+
+def _read_cpu(place: Path, counts: dict[str, int], limits: dict[str, int]) -> None:
+    found = _read_pairs(place / "cpu.stat")
+    if not found.get("nr_throttled"):
+        return
+    counts["throttles"] = found["nr_throttled"]
+    counts["periods"] = found.get("nr_periods", 0)
+    counts["throttled"] = sum(found.get(name, 0) * unit for name, unit in _THROTTLED.items())
+    words = _read(place / "cpu.max").split()
+    if not words:
+        words = [_read(place / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+    if len(words) == 2 and all(map(_is_count, words)):
+        limits["quota"], limits["period"] = (int(word) * 1000 for word in words)
+
+
+def _read_memory_1(place: Path, counts: dict[str, int], limits: dict[str, int]) -> None:
+    failed = _read(place / "memory.failcnt").strip()
+    if _is_count(failed) and int(failed):
+        counts["memory"] = int(failed)
+        limit = _read(place / "memory.limit_in_bytes").strip()
+        limits["memory"] = int(limit) if _is_count(limit) and int(limit) < _UNLIMITED else 0
+        _read_refaults(place, counts)
+
+
+def _read_2(place: Path, files: list[str], counts: dict[str, int], limits: dict[str, int]) -> None:
+    events = "memory.events.local"  # without those of the groups below, which are named
+    if events in files or "memory.events" in files:
+        found = _read_pairs(place / (events if events in files else "memory.events"))
+        reached = found.get("max", 0) + found.get("high", 0)
+        if reached:
+            counts["memory"] = reached
+            counts["killed"] = found.get("oom_kill", 0)
+            texts = [_read(place / f"memory.{name}").strip() for name in ("high", "max")]
+            limits["memory"] = min((int(t) for t in texts if _is_count(t)), default=0)
+            _read_refaults(place, counts)
+    if "io.max" in files:
+        done = {words[0]: words[1:] for words in map(str.split, _lines(place / "io.stat")) if words}
+        # io.stat's names of what io.max limits.
+        stat = {"rbps": "rbytes", "wbps": "wbytes", "riops": "rios", "wiops": "wios"}
+        for disk, *settings in filter(None, map(str.split, _lines(place / "io.max"))):
+            for rate, value in (word.partition("=")[::2] for word in settings):
+                if _DISK.fullmatch(disk) and rate in stat and _is_count(value):
+                    pairs = dict(word.partition("=")[::2] for word in done.get(disk, []))
+                    limits[f"{disk} {rate}"] = int(value)
+                    count = pairs.get(stat[rate], "")
+                    counts[f"{disk} {rate}"] = int(count) if _is_count(count) else 0
+
+
+def _read_disks_1(place: Path, counts: dict[str, int], limits: dict[str, int]) -> None:
+    for rate, (file, done, direction) in _FILES_1.items():
+        for words in map(str.split, _lines(place / file)):
+            if len(words) == 2 and _DISK.fullmatch(words[0]) and _is_count(words[1]):
+                key = f"{words[0]} {rate}"
+                limits[key] = int(words[1])
+                counts[key] = sum(
+                    int(w[2])
+                    for w in map(str.split, _lines(place / done))
+                    if len(w) == 3 and w[:2] == [words[0], direction] and _is_count(w[2])
+                )
+
+
+def _read_refaults(place: Path, counts: dict[str, int]) -> None:
+    found = _read_pairs(place / "memory.stat")
+    counts["refaults"] = sum(
+        value for name, value in found.items() if name.startswith("workingset_refault")
+    )
+
+
+def _read_pairs(file: Path) -> dict[str, int]:
+    """Return the numbers of a file of names and numbers."""
+    pairs = (line.split() for line in _lines(file))
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and _is_count(pair[1])}
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
+
+
+def _lines(file: Path) -> list[str]:
+    return _read(file).splitlines()
+
+
+def _read(file: Path) -> str:
+    """Return a file's text, "" where there is none: the group may be gone by now."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
