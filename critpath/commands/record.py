@@ -22,7 +22,7 @@ from critpath.model.recording import MANIFEST_RUNS
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
 if TYPE_CHECKING:
-    from critpath.model import Manifest, Run, StreamFacts
+    from critpath.model import Gap, Manifest, Run, StreamFacts
     from critpath.record.recorder import Outcome, RecordRequest
 
 SETTINGS = ("execution", *RECORDING)
@@ -307,6 +307,10 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
     if manifest.state != "complete":
         yield "warning: the recording was interrupted; only what its manifest lists is in it"
     yield from _loss(manifest)
+    for gap in manifest.gaps[:_SHOWN]:
+        yield f"warning: {_gap(gap, manifest)}"
+    if len(manifest.gaps) > _SHOWN:
+        yield f"warning: and {plural(len(manifest.gaps) - _SHOWN, 'more gap')} like these"
     for text in manifest.warnings[:_SHOWN]:
         yield f"warning: {text}"
     if len(manifest.warnings) > _SHOWN:
@@ -394,6 +398,12 @@ def _loss(manifest: Manifest) -> Iterator[str]:
     now = f" (it was {_bytes(used)} per cpu)" if isinstance(used, int) and used else ""
     yield f"warning: {what}: record again with a larger --buffer-size{now}"
     yield "warning: executions during a loss cannot be judged; compare will not"
+
+
+def _gap(gap: Gap, manifest: Manifest) -> str:
+    cpu = f" on cpu {gap.cpu}" if gap.cpu >= 0 else ""
+    since, span = format_ns(gap.begin - manifest.begin), format_ns(gap.end - gap.begin)
+    return f"not everything was recorded{cpu} for {span}, {since} after the begin: {gap.what}"
 
 
 def _worth(manifest: Manifest) -> Iterator[str]:

@@ -103,6 +103,7 @@ def complete_manifests(
     """Write the final manifest of each recording and remove the lists of runs."""
     loss = tuple(loss for loss in recorded.loss if loss.events or loss.packets)
     changes: dict[str, Any] = {"state": state, "end": end, "loss": loss, "streams": streams}
+    changes["gaps"] = recorded.gaps
     changes["warnings"] = tuple(dict.fromkeys(warnings))
     done = []
     for directory, manifest in manifests.items():

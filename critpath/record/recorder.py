@@ -11,7 +11,7 @@ from critpath.errors import CritpathError
 from critpath.model import Manifest
 
 if TYPE_CHECKING:
-    from critpath.model import CpuLoss
+    from critpath.model import CpuLoss, Gap
 
 
 class UnfinishedError(CritpathError):
@@ -99,6 +99,8 @@ class RecorderResult:
         recorder that is killed before must not lose the counts of the loss.
     end : int
         When the trace of a recording ends that is finished later (ns); 0 if unknown.
+    gaps : tuple of Gap
+        When somebody kept the tracer from recording.
     """
 
     loss: tuple[CpuLoss, ...] = ()
@@ -106,6 +108,7 @@ class RecorderResult:
     warnings: tuple[str, ...] = ()
     release: Callable[[], None] = field(default=_nothing, compare=False)
     end: int = 0
+    gaps: tuple[Gap, ...] = ()
 
 
 class Recorder(Protocol):

@@ -189,6 +189,7 @@ def _complete_manifest(directory: Path, manifest: Manifest, recorded: RecorderRe
         runs=tuple(runs[number] for number in sorted(runs)),
         end=manifest.end or recorded.end or max((r.end for r in runs.values()), default=begin),
         loss=tuple(x for x in recorded.loss if x.events or x.packets) or manifest.loss,
+        gaps=recorded.gaps or manifest.gaps,
         recorder={**manifest.recorder, **recorded.facts},
         warnings=tuple(dict.fromkeys((*manifest.warnings, note, *recorded.warnings))),
     )

@@ -19,12 +19,12 @@ import uuid
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 from critpath.errors import CritpathError
-from critpath.model import CpuLoss
+from critpath.model import CpuLoss, Gap
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace.ctf_events import (
     FORK_BESIDE,
@@ -53,6 +53,7 @@ from critpath.record.ftrace.formats import (
     read_format,
     read_page_layout,
 )
+from critpath.record.ftrace.hands import BEAT, find_missing_beats
 from critpath.record.ftrace.raw import MARKS
 from critpath.units import plural
 
@@ -89,6 +90,8 @@ class ConversionResult:
         When recording ended (ns): by the recorder's note, or else the last event.
     marks : int
         Marks of executions' begins and ends; -1 where the pages are too many to look.
+    gaps : tuple of Gap
+        When the tracer was kept from recording.
     """
 
     events: int
@@ -98,6 +101,7 @@ class ConversionResult:
     warnings: tuple[str, ...]
     end: int = 0
     marks: int = -1
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ class _RecordedEvents:
     fork: tuple[EventFormat, CtfEventClass] | None
     newtask: tuple[EventFormat, CtfEventClass] | None
     switch: tuple[EventFormat, CtfEventClass] | None
+    beat: tuple[EventFormat, CtfEventClass] | None
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,7 @@ def _read_events(directory: Path, first: int) -> _RecordedEvents:
         fork=by_name.get("sched.sched_process_fork"),
         newtask=by_name.get("task.task_newtask"),
         switch=by_name.get("sched.sched_switch"),
+        beat=by_name.get("ftrace.raw_data"),
     )
 
 
@@ -224,7 +230,7 @@ class _Conversion:
             environment=environment,
         )
         (directory / "metadata").write_text(text, encoding="utf-8")
-        also = fork_programs(self.events.fork, self.events.newtask)
+        also = gathering_programs(self.events.fork, self.events.newtask, self.events.beat)
         scanned = self._each(lambda cpu: self._scan(cpu, *also))
         end = raw.end or max((s.last for s in scanned), default=0)
         beside = resolve_forks([s.gathered for s in scanned], raw.threads, raw.threads_end)
@@ -252,7 +258,23 @@ class _Conversion:
             warnings=tuple(warnings),
             end=end,
             marks=count_marks(raw.directory),
+            gaps=tuple(self._find_gaps(scanned, end)),
         )
+
+    def _find_gaps(self, scanned: Sequence[_CpuScan], end: int) -> Iterator[Gap]:
+        """Yield what the recorder noticed, and what its beats tell."""
+        for gap in self.raw.gaps:
+            yield replace(gap, begin=max(gap.begin, self.raw.begin), end=min(gap.end, end))
+        for cpu, one in zip(self.raw.cpus, scanned, strict=True):
+            found = [
+                (time, number & 0xFFFF_FFFF)
+                for time, which, tag, number, _ in _GATHERED.iter_unpack(one.gathered)
+                if which == _BEAT and tag == BEAT
+            ]
+            # A recorder that was killed could not say how many there were.
+            written = self.raw.beats.get(cpu, 0 if self.raw.end else None)
+            if written != 0 or found:
+                yield from find_missing_beats(cpu, found, written, self.raw.begin, end)
 
     def _each(self, work: Callable[[int], _T]) -> list[_T]:
         """Do `work` for every CPU, as many at once as may run here."""
@@ -588,21 +610,38 @@ def _count_lost(
 CLONE_THREAD: Final = 0x00010000
 CLONE_NEWPID: Final = 0x20000000
 
-_NEWTASK, _FORK = 0, 1
+_NEWTASK, _FORK, _BEAT = 0, 1, 2
 _GATHERED: Final = struct.Struct("<QIiiQ")  # time, which, parent, child, clone flags
 _BESIDE: Final = struct.Struct("<iIiI")
 assert _BESIDE.size == FORK_BESIDE  # noqa: S101 - two modules agree on one record
 
 
-def fork_programs(
+def gathering_programs(
     fork: tuple[EventFormat, CtfEventClass] | None,
     newtask: tuple[EventFormat, CtfEventClass] | None,
+    beat: tuple[EventFormat, CtfEventClass] | None = None,
 ) -> tuple[array[int], array[int]]:
-    """Return the programs that gather forks and new tasks, see `ctf_events.compile_programs`.
+    """Return the programs that gather forks, new tasks and beats of the recorder.
 
-    `fork` and `newtask` are the two events, None where they were not recorded.
+    See `ctf_events.compile_programs`; None stands for an event that was not recorded.
     """
     wanted = []
+    if beat is not None:
+        form, of = beat
+        tag = next((f.offset for f in form.fields if f.name == "id" and f.size == 4), -1)
+        if tag >= 0:
+            wanted.append(
+                CtfEventClass(
+                    *(of.name, _BEAT, (), form.number, tag + 8),
+                    steps=(
+                        (Step.CONSTANT32, _BEAT, 0, 0),
+                        (Step.COPY, tag, 4, 0),
+                        (Step.COPY, tag + 4, 4, 0),
+                        (Step.CONSTANT32, 0, 0, 0),
+                        (Step.CONSTANT32, 0, 0, 0),
+                    ),
+                )
+            )
     if newtask is not None:
         form, of = newtask
         at = {f.name: f for f in form.fields}
@@ -643,6 +682,8 @@ def fork_programs(
 
 def _parse_forks(gathered: bytes, cpu: int) -> Iterator[tuple[int, int, int, int, int, int]]:
     for time, which, parent, child, flags in _GATHERED.iter_unpack(gathered):
+        if which == _BEAT:
+            continue
         yield time, cpu, which, parent, child, flags
 
 

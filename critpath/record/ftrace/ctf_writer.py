@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import CritpathError
+from critpath.model import Gap
 from critpath.record.ftrace.ctf_events import CtfEventClass, declare_characters, declare_integer
 from critpath.record.ftrace.raw import RAW_FORMAT
 from critpath.record.identity import INITIAL_PID_NAMESPACE
@@ -91,6 +93,10 @@ class RawRecording:
         The kernel's counts by CPU; None if they were not written.
     cgroups : tuple of Cgroup
         At the start.
+    gaps : tuple of Gap
+        What the recorder noticed itself.
+    beats : mapping of int to int
+        How many beats each cpu wrote; nothing where they were not counted.
     """
 
     directory: Path
@@ -106,6 +112,8 @@ class RawRecording:
     threads_end: tuple[ThreadState, ...]
     stats: Mapping[int, Mapping[str, int]] | None
     cgroups: tuple[Cgroup, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    beats: Mapping[int, int] = field(default_factory=dict)
 
 
 def _broken(file: Path, what: str) -> CritpathError:
@@ -194,6 +202,14 @@ def read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
     }
 
 
+def _read_gaps(rows: Any) -> Iterator[Gap]:
+    """Yield what the recorder noticed; what is malformed is left out."""
+    for row in rows if isinstance(rows, list) else ():
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            begin, end, cpu = (int(row[key]) for key in ("begin", "end", "cpu"))
+            yield Gap(begin, end, cpu, str(row["what"]))
+
+
 def read_raw(directory: Path) -> RawRecording:
     """Read a raw directory's descriptions; raises CritpathError if ``raw.json`` is unusable."""
     file = directory / "raw.json"
@@ -222,6 +238,12 @@ def read_raw(directory: Path) -> RawRecording:
         threads_end=_read_threads(directory / "statedump-end.json"),
         cgroups=_read_cgroups(directory / "cgroups.json"),
         stats=read_stats(directory / "stats.json"),
+        gaps=tuple(_read_gaps(about.get("gaps"))),
+        beats={
+            int(cpu): count
+            for cpu, count in _mapping(about.get("beats")).items()
+            if cpu.isdecimal() and isinstance(count, int)
+        },
     )
 
 

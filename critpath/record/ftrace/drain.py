@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
+from critpath.record._pulse import name_thread
 from critpath.record.ftrace.raw import FULL
 from critpath.record.ftrace.tracefs import Instance
 
@@ -231,7 +232,7 @@ class Drain:
             thread = threading.Thread(
                 target=self._run,
                 args=(mine, ready, number == 0),
-                name=f"critpath-drain-{mine[0].cpu}",
+                name=f"critpath-drain{mine[0].cpu}",
                 daemon=True,
             )
             self._threads.append(thread)
@@ -285,7 +286,8 @@ class Drain:
         return stream
 
     def _run(self, streams: list[Stream], ready: threading.Barrier, first: bool) -> None:
-        self._priorities.add(_raise_priority())
+        name_thread(threading.current_thread().name[:15].encode())
+        self._priorities.add(raise_priority())
         with contextlib.suppress(threading.BrokenBarrierError):
             ready.wait()
         try:
@@ -377,7 +379,7 @@ def _pipe() -> Iterator[Pipe]:
         os.close(ends[1])
 
 
-def _raise_priority() -> str:
+def raise_priority() -> str:
     """Give the calling thread priority over the traced ones; return what was permitted."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))

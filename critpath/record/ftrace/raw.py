@@ -38,6 +38,7 @@ _PAGE: Final = re.compile(r"field: char data;\s*offset:(\d+);\s*size:(\d+);")
 
 # trace_marker's records, which are in every buffer without being asked for.
 MARKER_EVENT: Final = "ftrace/print"
+BEAT_EVENT: Final = "ftrace/raw_data"
 
 
 def page_bytes(header_page: str) -> int:
@@ -133,9 +134,14 @@ def copy_descriptions(instance: Instance, raw: Path, events: Iterable[str]) -> N
         (raw / name).write_bytes(instance.read_bytes(f"events/{name}"))
     formats = raw / "formats"
     formats.mkdir(mode=0o700)
-    for event in (*events, MARKER_EVENT):
+    for event in (*events, MARKER_EVENT, BEAT_EVENT):
         group, _, name = event.partition("/")
-        text = instance.read_bytes(f"events/{event}/format")
+        try:
+            text = instance.read_bytes(f"events/{event}/format")
+        except CritpathError:
+            if event == BEAT_EVENT:  # a kernel without it takes no beats
+                continue
+            raise
         (formats / f"{group}.{name}").write_bytes(text)
 
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +25,7 @@ from critpath.record.ftrace.cleanup import find_leftovers, has_unsaved_pages
 from critpath.record.ftrace.convert import ConversionResult, convert
 from critpath.record.ftrace.drain import Drain, online_cpus, watermark
 from critpath.record.ftrace.events import SWITCH, EventSelection, abbreviate_groups, select_events
+from critpath.record.ftrace.hands import Pulse, Watch
 from critpath.record.ftrace.marks import EVERYBODY, UserMarks
 from critpath.record.ftrace.preflight import CLOCK, buffer_bytes, missing_requirements
 from critpath.record.ftrace.tracefs import Instance, scan_threads
@@ -76,6 +78,8 @@ class FtraceRecorder:
         self._instance: Instance | None = None
         self._drain: Drain | None = None
         self._watch: TracingWatchdog | None = None
+        self._hands: Watch | None = None
+        self._pulse: Pulse | None = None
         self._marker = -1
         self._marks: UserMarks | None = None
         self._selection = EventSelection((), ())
@@ -159,7 +163,7 @@ class FtraceRecorder:
         release = partial(
             raws.discard_raw, self._settings.write_directory, keep=self._settings.keep_raw
         )
-        return RecorderResult(converted.loss, facts, tuple(warnings), release)
+        return RecorderResult(converted.loss, facts, tuple(warnings), release, gaps=converted.gaps)
 
     def abort(self) -> None:
         """Turn tracing off and remove the instance and the raw data; idempotent.
@@ -197,6 +201,10 @@ class FtraceRecorder:
         self._open_marks(root, size)
         instance.write("tracing_on", "1")
         begin = time.monotonic_ns()
+        self._pulse = Pulse(instance, self._drain.cpus)
+        self._hands = Watch(instance, self._selection.events)
+        if not self._hands.watched:
+            self._warnings.append("the kernel does not tell who writes to the tracer's files")
         raws.write_json(self._raw / "statedump.json", scan_threads())
         raws.write_json(self._raw / "cgroups.json", scan_cgroups())
         self._description.update(begin=begin, cpus=self._drain.cpus)
@@ -277,6 +285,7 @@ class FtraceRecorder:
 
     def _stop(self) -> int:
         instance, drain = self._active_instance(), self._drain
+        self._end_watching()
         end = self._ended or time.monotonic_ns()
         instance.write("tracing_on", "0")
         if self._marks is not None:
@@ -296,6 +305,16 @@ class FtraceRecorder:
         raws.write_json(self._raw / "statedump-end.json", scan_threads())
         return end
 
+    def _end_watching(self) -> None:
+        """End the watch and the beats, and note what they tell; idempotent."""
+        hands, self._hands = self._hands, None
+        if hands is not None:
+            gaps = hands.stop(self._ended or time.monotonic_ns())
+            self._description["gaps"] = [asdict(gap) for gap in gaps]
+        pulse, self._pulse = self._pulse, None
+        if pulse is not None:
+            self._description["beats"] = {str(cpu): n for cpu, n in pulse.stop().items()}
+
     def _keep_unfinished(self, error: Exception) -> UnfinishedError:
         """Take everything down but the raw data, from which a trace can be made later."""
         wrong = self.failure or error
@@ -310,6 +329,7 @@ class FtraceRecorder:
 
     def _take_down(self) -> None:
         """Turn tracing off, close every file and remove the instance; the raw data stays."""
+        self._end_watching()
         if self._instance is not None:
             with contextlib.suppress(CritpathError):
                 self._instance.write("tracing_on", "0")
@@ -499,6 +519,7 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderRes
     converted = convert(raw, trace, report)
     return RecorderResult(
         loss=converted.loss,
+        gaps=converted.gaps,
         facts=recorder_facts(description, converted),
         warnings=converted.warnings,
         release=partial(raws.discard_raw, directory),

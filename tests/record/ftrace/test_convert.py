@@ -20,7 +20,7 @@ from critpath.model import CpuLoss, EventRequest, Kind
 from critpath.read.recording import read_events
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace import convert as module
-from critpath.record.ftrace.convert import convert, fork_programs
+from critpath.record.ftrace.convert import convert, gathering_programs
 from critpath.record.ftrace.ctf_events import compile_event
 from critpath.record.ftrace.formats import read_format
 
@@ -247,7 +247,7 @@ def test_forks_with_threads_of_another_size_are_not_gathered(raw):
     file.write_text("\n".join(odd))
     form = read_format(file)
     one = compile_event("sched", form, 1)
-    assert set(fork_programs((form, one), None)[0]) == {-1}
+    assert set(gathering_programs((form, one), None)[0]) == {-1}
 
 
 def test_an_existing_trace_is_not_touched(raw, tmp_path):
@@ -280,5 +280,5 @@ def test_hostile_text_stays_text(raw, rows, tmp_path):
 
 def test_converted_is_plain_data():
     assert {f.name for f in dataclasses.fields(module.ConversionResult)} == {
-        *("events", "recorded", "names", "loss", "warnings", "end", "marks")
+        *("events", "recorded", "names", "loss", "warnings", "end", "marks", "gaps")
     }
