@@ -79,6 +79,23 @@ class Window(Part):
     end: Annotated[int, doc("end of the last execution")]
 
 
+class MachineEntry(Part):
+    """What the machine was like while the recordings of a set were made: medians over them."""
+
+    probes: Annotated[dict[str, float], doc("median time of each kind of probe (ns)")]
+    pressure: Annotated[
+        dict[str, float], doc("share of the time in which something waited for it (PSI)")
+    ]
+    others_cpu: Annotated[
+        float | None, doc("share of all cpus that neither the command nor the recorder had")
+    ] = None
+    recorder_cpu: Annotated[float | None, doc("share of all cpus that the recorder had")] = None
+    steal: Annotated[
+        float | None,
+        doc("share of all cpus that the host gave others; null: not told"),
+    ] = None
+
+
 class SetEntry(Part):
     """One of the two sets: where it came from and what is missing."""
 
@@ -106,6 +123,9 @@ class SetEntry(Part):
     recorded: Annotated[
         list[str], doc("per source, when its first execution began (UTC); '' if not known")
     ] = []
+    machine: Annotated[
+        MachineEntry | None, doc("what the machine was like; null where nothing measured it")
+    ] = None
 
 
 class Sets(Part):

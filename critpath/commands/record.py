@@ -93,6 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for option, what in (
         ("--keep-raw", "keep what the trace was converted from"),
         ("--as-root", "under sudo: run the command as root too"),
+        ("--no-probe", "do not measure meanwhile how fast the machine is"),
         ("--force", "replace a recording that is there"),
     ):
         parser.add_argument(option, action="store_true", help=what)
@@ -156,6 +157,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         trace_format=settings["trace-format"],
         marks_from=arguments.marks_from,
         keep_raw=arguments.keep_raw,
+        probe=not arguments.no_probe,
         as_root=arguments.as_root,
         force=arguments.force,
     )
@@ -306,6 +308,7 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
     yield f"{_trace(manifest)}, {_bytes(outcome.size)}, recorder {_recorder(manifest)}"
     if manifest.state != "complete":
         yield "warning: the recording was interrupted; only what its manifest lists is in it"
+    yield from _cost(manifest)
     yield from _loss(manifest)
     for gap in manifest.gaps[:_SHOWN]:
         yield f"warning: {_gap(gap, manifest)}"
@@ -398,6 +401,14 @@ def _loss(manifest: Manifest) -> Iterator[str]:
     now = f" (it was {_bytes(used)} per cpu)" if isinstance(used, int) and used else ""
     yield f"warning: {what}: record again with a larger --buffer-size{now}"
     yield "warning: executions during a loss cannot be judged; compare will not"
+
+
+def _cost(manifest: Manifest) -> Iterator[str]:
+    """Say what share of the machine recording it took."""
+    summary = manifest.machine.get("summary")
+    own = summary.get("recorder_cpu") if isinstance(summary, dict) else None
+    if isinstance(own, int):
+        yield f"recording cost {own / 10_000:.1f} % of the machine's cpu time"
 
 
 def _gap(gap: Gap, manifest: Manifest) -> str:

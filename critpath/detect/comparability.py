@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from critpath.detect.verdict import LOSSY_SHARE
-from critpath.model import I64, PathSet
+from critpath.model import I64, PathSet, summarize_machine
 from critpath.text import notes
 
 # Beyond this the comparison is about the smaller part of the normal set.
@@ -33,6 +33,7 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ..
         own = [text for text in dict.fromkeys(path_set.warnings) if text not in result]
         result += [notes.of_one_set(name, text) for text in own]
     result += environment_differences(normal, sample)
+    result += machine_differences(normal, sample)
     result += _common_executions(normal, sample)
     result += _other_partners(normal, sample)
     if folded:
@@ -55,6 +56,38 @@ def environment_differences(normal: PathSet, sample: PathSet) -> list[str]:
     if all(programs) and programs[0] != programs[1] and not _sessions(normal) & _sessions(sample):
         result.append(notes.different_programs(*programs))
     return result
+
+
+# Beyond these the machine was another: two kinds of probes, and points of shares
+# (specification of `ab`, section 9).
+_PROBE_APART: Final = 0.05
+_KINDS_APART: Final = 2
+_PRESSURE_APART: Final = 0.03
+_OTHERS_APART: Final = 0.20
+
+
+def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
+    """Return a line if the machine differed while the sets were recorded: why, not whether."""
+    before, after = (summarize_machine(s.environment) for s in (normal, sample))
+    if not (before.known and after.known):
+        return []
+    ratios = {
+        kind: after.probes[kind] / before.probes[kind]
+        for kind in before.probes.keys() & after.probes.keys()
+        if before.probes[kind] > 0 and after.probes[kind] > 0
+    }
+    apart = {kind: r for kind, r in ratios.items() if max(r, 1 / r) > 1 + _PROBE_APART}
+    found = []
+    if len(apart) >= _KINDS_APART:
+        found += [notes.probe_differed(kind, apart[kind]) for kind in sorted(apart)]
+    shares = (
+        ("cpu pressure", before.pressure.get("cpu"), after.pressure.get("cpu"), _PRESSURE_APART),
+        ("cpu time of others", before.others_cpu, after.others_cpu, _OTHERS_APART),
+    )
+    for what, one, other, most in shares:
+        if one is not None and other is not None and abs(one - other) > most:
+            found.append(notes.share_differed(what, one, other))
+    return [notes.machine_differed(found)] if found else []
 
 
 def missing_runs(normal: PathSet, sample: PathSet) -> list[str]:

@@ -243,6 +243,8 @@ class RecordRequest:
         Users whose programs may mark, separated by commas; ``all``, ``none``, or "" for who
         called sudo.
     keep_raw, as_root, force : bool
+    probe : bool
+        Measure how fast the machine is meanwhile.
     """
 
     output: Path
@@ -263,6 +265,7 @@ class RecordRequest:
     keep_raw: bool = False
     as_root: bool = False
     force: bool = False
+    probe: bool = True
 
     def directories(self, top: Path) -> tuple[Path, ...]:
         """Return the directories of the recordings below `top`; the first has the trace."""

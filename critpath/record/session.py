@@ -29,6 +29,7 @@ from critpath.record.identity import (
     lacks_proc,
 )
 from critpath.record.limits import Limits
+from critpath.record.machine import Machine, make_probes
 from critpath.record.manifests import (
     append_run,
     complete_manifests,
@@ -143,6 +144,7 @@ class _Session:
     recorded: RecorderResult | None = None
     limits: Limits | None = None
     requests: MarkRequests | None = None
+    machine: Machine | None = None
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
     kept: bool = False  # for somebody else to finish
@@ -240,10 +242,13 @@ class _Session:
             for index in range(len(self.directories))
         ]
         self._write()
+        machine = Machine(make_probes() if self.request.probe else {})
         with self.signals.watching():
             begin = self.recorder.start()
         self.limits = Limits()
         self.limits.start()
+        self.machine = machine
+        machine.start()
         self.runner.rescan_children()
         self.manifests = [replace(m, begin=begin) for m in self.manifests]
         self._write()
@@ -329,6 +334,7 @@ class _Session:
     def _stop(self) -> int:
         self.reporter("stopping the recorder")
         self.output.check_unchanged()
+        self._end_machine()
         with self.signals.watching():
             self.end = end = self._active_recorder().stop()
         self._check_failure("while it was stopped")
@@ -337,6 +343,13 @@ class _Session:
         if self.limits is not None:
             self.notes += self.limits.notes(end - self.manifests[0].begin)
         return end
+
+    def _end_machine(self) -> None:
+        """Note what the machine was like; idempotent."""
+        machine, self.machine = self.machine, None
+        if machine is not None:
+            measured = machine.stop(alone=bool(self.programs))
+            self.manifests = [replace(m, machine=measured) for m in self.manifests]
 
     def _finish(self, end: int) -> None:
         """Put the trace into place and complete the manifests."""
@@ -413,6 +426,7 @@ class _Session:
         return Outcome(self.signals.exit_code)
 
     def _abort(self) -> None:
+        self._end_machine()
         recorder, self.recorder = self.recorder, None
         if recorder is None:
             return

@@ -430,6 +430,22 @@ def lossy_set(name: str, losses: Sequence[Loss], affected: int, total: int) -> s
     )
 
 
+def machine_differed(differences: Sequence[str]) -> str:
+    """The machine was not the same while the two sets were recorded."""
+    return "the machine differed: " + ", ".join(differences) + " in the sample"
+
+
+def probe_differed(kind: str, ratio: float) -> str:
+    """A probe took longer, or less long, in the sample."""
+    change = f"{100 * abs(ratio - 1):.0f} % {'slower' if ratio > 1 else 'faster'}"
+    return f"probe {kind} {change}"
+
+
+def share_differed(what: str, before: float, after: float) -> str:
+    """A share of the machine was another in the sample."""
+    return f"{what} {100 * before:.0f} % -> {100 * after:.0f} %"
+
+
 def missing_runs(name: str, missing: int, total: int) -> str:
     """A set's traces lack runs that its recorder counted."""
     return (

@@ -52,6 +52,10 @@ KINDS: Final[dict[str, str]] = {
     "shorter": "shorter",
     "loop-count": "other rounds",
 }
+# Threads that record: critpath's own, and LTTng's daemons.
+_RECORDERS: Final = re.compile(
+    r"critpath-(drain|beat)\d*|critpath-(hands|probe|watch)|lttng-(consumerd|sessiond)"
+)
 # Nothing was seen that could be the reason.
 UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
 
@@ -63,7 +67,8 @@ def quoted(name: str) -> str:
 
 def thread_name(comm: str, tid: int = -1) -> str:
     """Return how a thread is called: its name, and its id where that is one and known."""
-    return quoted(comm) + (f" (tid {tid})" if tid > 0 else "")
+    whose = " of the recorder" if _RECORDERS.fullmatch(comm) else ""
+    return quoted(comm) + whose + (f" (tid {tid})" if tid > 0 else "")
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -106,4 +111,4 @@ def _times(count: float) -> str:
 def _rival(detail: str) -> str:
     """Return who ran instead: a segment's detail has the thread's name and its id."""
     known = re.fullmatch(r"(.+) \((\d+)\)", detail)
-    return thread_name(known[1], int(known[2])) if known else quoted(detail)
+    return thread_name(known[1], int(known[2])) if known else thread_name(detail)

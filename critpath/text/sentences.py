@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.text import verdict
 from critpath.text.phrases import KINDS
-from critpath.units import plural, safe_text
+from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.documents import (
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ComparisonDocument,
         FindingEntry,
         OnThread,
+        SetEntry,
         StateEntry,
     )
 
@@ -40,6 +41,21 @@ def state_sentence(state: StateEntry) -> str:
         f"{state.state} is {effect} an execution{between}, "
         f"p {verdict.probability(state.p_value)}: {normal} normally, {sample} here"
     )
+
+
+def machine_line(one: SetEntry) -> str:
+    """Return what the machine was like while a set was recorded, "" where nobody measured."""
+    if one.machine is None:
+        return ""
+    shares = [
+        ("cpu pressure", one.machine.pressure.get("cpu")),
+        ("others' cpu", one.machine.others_cpu),
+        ("recorder's cpu", one.machine.recorder_cpu),
+        ("steal", one.machine.steal),
+    ]
+    said = [f"{name} {100 * share:.1f} %" for name, share in shares if share is not None]
+    said += [f"{kind} {format_ns(time)}" for kind, time in sorted(one.machine.probes.items())]
+    return ", ".join(said)
 
 
 def sentences_about(document: ComparisonDocument, state: StateEntry) -> list[str]:

@@ -332,7 +332,7 @@ class _Conversion:
             file = place / f"cpu{cpu}"
             if not file.is_file():
                 continue
-            scanned = self._scan_file(file, cpu, stats.get(cpu), fork_programs(None, None))
+            scanned = self._scan_file(file, cpu, stats.get(cpu), gathering_programs(None, None))
             if not scanned.events and not scanned.loss.events:
                 continue
             header = packet_header(self.identity, len(self.raw.cpus) + 1 + number)

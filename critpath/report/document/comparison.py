@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import pairwise
@@ -37,6 +38,7 @@ from critpath.documents import (
     LoopEntry,
     LossPlace,
     LossSummary,
+    MachineEntry,
     OutliersEntry,
     PairEntry,
     Plane,
@@ -62,6 +64,7 @@ from critpath.model import (
     State,
     StateTest,
     VectorTable,
+    summarize_machine,
 )
 from critpath.report.palette import choose_letters
 from critpath.units import NS_PER_S
@@ -173,6 +176,12 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
     )
 
 
+def _machine(paths: PathSet) -> MachineEntry | None:
+    """Return what the machine was like, None where no recorder measured it."""
+    found = summarize_machine(paths.environment)
+    return MachineEntry(**asdict(found)) if found.known else None
+
+
 def describe_set(paths: PathSet) -> SetEntry:
     """Return what a document says of one set; losses are listed up to 200."""
     executions = paths.executions
@@ -216,6 +225,7 @@ def describe_set(paths: PathSet) -> SetEntry:
         commands=_from_environment(paths, "recorded_command"),
         epochs=_epochs(paths),
         recorded=begin_dates(paths),
+        machine=_machine(paths),
     )
 
 

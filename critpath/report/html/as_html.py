@@ -43,7 +43,7 @@ from critpath.report.html.marks import define_patterns
 from critpath.report.html.page_data import render_data
 from critpath.report.palette import BLUE, LOOKS, VERMILLION
 from critpath.text import verdict
-from critpath.text.sentences import thread_of
+from critpath.text.sentences import machine_line, thread_of
 from critpath.units import format_ns, format_share, plural, shorten
 
 _SIGNS: Final = {"ok": "✓", "anomaly": "▲", "inconclusive": "?"}
@@ -282,6 +282,7 @@ _OWN: Final[tuple[tuple[str, Callable[[SetEntry], str]], ...]] = (
     ("without begin or end", lambda s: f"{s.incomplete:,}"),
     ("events", lambda s: f"{s.events:,}"),
     ("first begin to last end", lambda s: _window(s.window)),
+    ("machine", lambda s: machine_line(s) or "not measured"),
 )
 
 _LOST: Final[tuple[tuple[str, Callable[[SetEntry], int]], ...]] = (
@@ -296,6 +297,8 @@ def render_sets(document: ComparisonDocument) -> str:
     both = [document.sets[which] for which in SETS]
     commands = any(one.commands for one in both)
     own = [(name, say) for name, say in _OWN if commands or name != "command"]
+    if not any(one.machine for one in both):
+        own = own[:-1]
     rows = [[text(name), *(text(say(s)) for s in both), ""] for name, say in own]
     for name, known in _ALIKE:
         values = [known(s) for s in both]
