@@ -81,8 +81,8 @@ def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
     if len(apart) >= _KINDS_APART:
         found += [notes.probe_differed(kind, apart[kind]) for kind in sorted(apart)]
     shares = (
-        ("cpu pressure", before.pressure.get("cpu"), after.pressure.get("cpu"), _PRESSURE_APART),
-        ("cpu time of others", before.others_cpu, after.others_cpu, _OTHERS_APART),
+        (notes.PRESSURE, before.pressure.get("cpu"), after.pressure.get("cpu"), _PRESSURE_APART),
+        (notes.OTHERS_CPU, before.others_cpu, after.others_cpu, _OTHERS_APART),
     )
     for what, one, other, most in shares:
         if one is not None and other is not None and abs(one - other) > most:

@@ -28,6 +28,8 @@ ENVIRONMENT: Final = {
     "recorded_profile": "profiles",
 }
 _SHOWN_TYPES: Final = 4
+PRESSURE: Final = "cpu pressure"
+OTHERS_CPU: Final = "cpu time of others"
 
 
 def of_one_set(name: str, warning: str) -> str:
