@@ -37,6 +37,7 @@ from critpath.read.streams import describe_streams
 # gets its share of them within bounds.
 _WAITING = 32768
 _SMALLEST_BATCH, _LARGEST_BATCH = 128, 2048
+_ASIDE = ("statedump_", "marks_")
 _DESCRIPTORS = 128  # left to others
 
 
@@ -440,8 +441,8 @@ class Summary:
                 tracer,
                 self.hosts.index(t.host),
                 t.domain == "kernel",
-                # The recorder's list of threads is a stream of no cpu.
-                [file for file in of if not file.name.endswith("/statedump_0")],
+                # The recorder's list of threads and users' marks say nothing of a cpu.
+                [f for f in of if not f.name.rpartition("/")[2].startswith(_ASIDE)],
             )
             for t, tracer, of in zip(self.traces, tracers, self.files, strict=True)
         ]
