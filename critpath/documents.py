@@ -204,6 +204,49 @@ class DurationTest(Part):
     p_value: Annotated[Maybe, doc("of a test of everything, whatever its level")]
 
 
+class SignEntry(Part):
+    """Something that a slow machine does not make: a sign that the program changed."""
+
+    kind: Annotated[
+        Literal["count", "new", "share", "kind", "rare", "quota"],
+        doc(
+            "a state occurs more often; one that was not there; one longer than the pace of the "
+            "others makes it; one kind of execution slower than others; in some executions "
+            "alone; a limit"
+        ),
+    ]
+    name: Annotated[str, doc("name of the symbol or of the kind of execution, '' for neither")]
+    label: Annotated[str, doc("the kind of execution that it is in, '' for all")]
+    before: Annotated[Maybe, doc("count, share of the executions or time (ns), normally")]
+    after: Annotated[Maybe, doc("the same of the sample")]
+    effect: Annotated[Maybe, doc("what it comes to in the mean of all sample executions (ns)")]
+    sentence: Annotated[str, doc("the same in words")]
+
+
+class PercentileEntry(Part):
+    """A quantile of both sets' durations."""
+
+    label: Annotated[str, doc("of which executions, '' for all")]
+    name: Annotated[str, doc("p50, p95, p99")]
+    q: Annotated[Number, doc("the quantile, 0 to 1")]
+    normal: Annotated[Maybe, doc("of the normal set (ns), null without executions")]
+    sample: Annotated[Maybe, doc("of the sample (ns)")]
+    low: Annotated[
+        Maybe,
+        doc("lower end of the difference's 99 % interval (ns), null where the sets are too small"),
+    ]
+    high: Annotated[Maybe, doc("upper end of it")]
+    executions: Annotated[list[int], doc("of the normal set and of the sample")]
+    needed: Annotated[int, doc("executions of each set that give both ends")]
+
+
+class SlowShown(Part):
+    """Few executions that would have shown by how slow they are."""
+
+    executions: Annotated[int, doc("how many")]
+    by: Annotated[Maybe, doc("how much slower than usual (ns)")]
+
+
 class DetectionEntry(Part):
     """The tests as a whole."""
 
@@ -225,6 +268,25 @@ class DetectionEntry(Part):
         DurationTest | None,
         doc("duration with the states that levels leave out of the total; null where none is"),
     ] = None
+    apart: Annotated[
+        bool,
+        doc("the sets were recorded at different times: an anomaly needs a sign or a spread"),
+    ] = False
+    signs: Annotated[
+        list[SignEntry], doc("signs that the program changed, and not the machine")
+    ] = []
+    slow: Annotated[
+        int, doc("sample executions that are slower than their number can be by chance")
+    ] = 0
+    slow_shown: Annotated[
+        SlowShown | None, doc("few executions that would have shown; null for none")
+    ] = None
+    percentiles: Annotated[
+        list[PercentileEntry], doc("of all executions, then of every kind that has a label")
+    ] = []
+    gate: Annotated[PercentileEntry | None, doc("the percentile that decides, null for none")] = (
+        None
+    )
 
 
 class ClusterEntry(Part):

@@ -40,7 +40,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -64,6 +64,9 @@ _GROUP_FLOOR = 2.0
 _GROUP_LEVEL = 0.5
 # Values that exact conformal p-values may cost to compute: some ten seconds.
 EXACT_LIMIT = 50_000_000
+# Robust standard deviations that an execution is above the others of its own recording.
+_OWN = 3.0
+_FEW_OVER = 0.7  # twice the time: where there are too few others to tell
 BAG_LIMIT = 4_000_000  # of them at once: half a gigabyte
 
 
@@ -164,6 +167,46 @@ def outliers(
             *_novel_notes(pairs.novel[sample_clusters.labels], anomalous),
         ),
     )
+
+
+def confirm_marks(found: Outliers, sample: VectorTable, partner: I64, *, trusted: bool) -> Outliers:
+    """Keep the marks that the sample's other executions bear out.
+
+    A slow hour makes all of a recording's executions stand out from those of another hour.
+    So an execution has to stand out from the others of its type in the sample, too: by
+    `_OWN` robust standard deviations of logarithms.  Where the sample is slower as a whole
+    and that is the program's (``trusted``), those stay that are nearer to the slow ones.
+
+    Parameters
+    ----------
+    found : Outliers
+    sample : VectorTable
+        Of the executions that ``found`` is about.
+    partner : int64 [sample]
+        Type of each.
+    trusted : bool
+    """
+    total = np.log(np.maximum(sample.total, 1).astype(np.float64))
+    usual = sample.total - found.excess
+    over = total - np.log(np.maximum(usual, 1).astype(np.float64))
+    stays = np.zeros(len(total), np.bool_)
+    for kind in np.unique(partner):
+        rows = partner == kind
+        stays[rows] = _stand_out(over[rows], trusted=trusted)
+    return replace(found, anomalous=found.anomalous & stays)
+
+
+def _stand_out(over: F64, *, trusted: bool) -> Bool:
+    """Return which of a type's executions stand out, by the logarithm of what they are over."""
+    if len(over) < LOW_SUPPORT:
+        return np.ones(len(over), np.bool_) if trusted else over > _FEW_OVER
+    middle = float(np.median(over))
+    spread = math.hypot(1.4826 * float(np.median(np.abs(over - middle))), _SHRINK)
+    own = over > middle + _OWN * spread
+    if trusted:
+        # Half of the way up to those that are slow: who is not is none of them.
+        own |= over >= max(float(np.quantile(over, 0.9)), middle) / 2
+    return np.asarray(own, dtype=np.bool_)
 
 
 def _p_values(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.detect.effects import WHOLE, effects, large, standard_errors, unusual
+from critpath.detect.effects import RANKED, WHOLE, effects, large, standard_errors, unusual
 from critpath.detect.gate import (
     SIGMAS,
     SLACK,
@@ -395,11 +395,11 @@ class Trial:
         if not enough[:, [*changed, -1]].any():
             return False
         whole = self._p_values(self._whole(shift)).min(axis=1)
-        if ((whole <= self._alpha * WHOLE) & enough[:, -1]).any():
+        if ((whole <= self._alpha * WHOLE * RANKED) & enough[:, -1]).any():
             return True
         if not enough[:, changed].any():
             return False
-        rejected = whole.min() <= self._alpha * WHOLE
+        rejected = whole.min() <= self._alpha * WHOLE * RANKED
         level = self._alpha if rejected else self._alpha * (1 - WHOLE)
         states = self._p_values(self._with(shift, changed))
         return bool(((states <= level) & enough[:, :-1])[:, changed].any())
@@ -429,7 +429,7 @@ class Trial:
 
     def _family(self, values: I64) -> Family:
         # Both families are tested at half the level, see `critpath.detect.effects`.
-        return family_of(values, self._members, self._chosen, None, self._alpha * WHOLE)
+        return family_of(values, self._members, self._chosen, None, self._alpha * WHOLE * RANKED)
 
     def _sums(self, values: I64) -> _Sums:
         """Standardise the sums of some columns as the gate does."""

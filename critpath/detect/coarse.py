@@ -9,15 +9,28 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from critpath.detect.effects import WHOLE, changes, detectable_shift, effects, flag, two_families
+from critpath.detect.effects import (
+    RANKED,
+    REGARDLESS,
+    SLOW,
+    WHOLE,
+    Families,
+    changes,
+    detectable_shift,
+    effects,
+    flag,
+    two_families,
+)
 from critpath.detect.gate import GateTest, floor_share, permutable, seed, ways
+from critpath.detect.machine import find_signs
 from critpath.detect.rules import RULES, Evidence
+from critpath.detect.tails import percentiles
 from critpath.errors import InconclusiveError, UsageError
 from critpath.model import (
     F64,
@@ -164,6 +177,8 @@ def detect(
     normal_session: I64 | None = None,
     sample_session: I64 | None = None,
     judged: tuple[VectorTable, VectorTable] | None = None,
+    labels: tuple[Sequence[str], Sequence[str]] | None = None,
+    percentile: float | None = None,
     screening: bool = True,
 ) -> Detection:
     """Decide whether the sample set is slower than the normal set, and in which states.
@@ -189,6 +204,10 @@ def detect(
         Recording session of every execution.
     judged : tuple of VectorTable, optional
         The sets with interrupts folded into running time; themselves by default.
+    labels : tuple of sequence of str, optional
+        What the program says each execution is, "" where it does not.
+    percentile : float, optional
+        The quantile that decides.
     screening : bool
         Find out how often the paper's rules alarm; costs more than the rest.
 
@@ -211,11 +230,11 @@ def detect(
     names = (*(s.name for s in normal.symbols), "total")
     by_paper = partial(algorithm1, t1=t1, t2=t2, y_reference=y_reference, alpha=alpha)
     paper = by_paper(x, y, names=names)
-    least = alpha * min(WHOLE, 1 - WHOLE)
+    least = alpha * min(WHOLE * (RANKED - REGARDLESS), 1 - WHOLE)
     sessions, why_not = permutable(normal_session, sample_session, least)
     families = two_families(
         x, y, judged or (normal, sample), strata,
-        alpha=alpha, permutations=permutations, sessions=sessions,
+        alpha=alpha, permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels),
     )  # fmt: skip
     whole = families.whole
     if RULES[rule].permutation_test and not whole.exact:
@@ -228,18 +247,22 @@ def detect(
     evidence = Evidence(paper, families, found, flags, floor_ns)
     flagged = RULES[rule].flag(evidence)
     ordinal = ordinal_effects(x, y, *strata) if screening else None
-    slower, slight = changes(families, found, flags, names, alpha=alpha, floor=share)
+    types = _type_names(strata[0], labels)
+    slower, slight = changes(
+        families, found, flags, names, alpha=alpha, floor=share, labels=types
+    )  # fmt: skip
     remarks = [*paper.notes, *([why_not] if why_not else []), *_test_notes(whole, permutations)]
     remarks += [notes.raised_floor(floor, share)] if share > floor else []
     remarks += _notes(evidence, strata, slower, names, alpha, enough=enough)
     known = enough and len(x) > 1
+    table = percentiles(x[:, -1], y[:, -1], labels, (percentile,) if percentile else ())
     return Detection(
         rule=rule,
         states=_states(normal, evidence, t2, flagged, ordinal),
         flagged=bool(flagged.any()),
         alpha=alpha,
         floor=floor_ns,
-        detectable=detectable_shift(x[:, -1], *strata, whole.critical, floor_ns) if known else None,
+        detectable=_detectable(evidence, x, strata) if known else None,
         permutations=whole.permutations,
         enough=enough,
         needed=0 if enough else _needed(*strata, least),
@@ -247,7 +270,71 @@ def detect(
         slower=slower,
         slight=slight,
         notes=tuple(remarks),
-    )
+        slow=_slow(families, len(y), alpha),
+        slow_shown=_slow_shown(families, len(y), floor_ns) if known else None,
+        signs=find_signs(
+            normal, sample, strata, types, families.p_value[:-1] <= alpha, share
+        ),
+        percentiles=table,
+        floor_share=share,
+        gate=next((p for p in table if p.q == percentile and not p.label), None),
+    )  # fmt: skip
+
+
+def _slow(families: Families, m: int, alpha: float) -> int:
+    """Return how many executions are the slow ones, 0 where that may be all of them."""
+    slow = families.slow
+    fires = slow.p_value <= alpha * WHOLE * SLOW and not families.whole.by_session
+    return slow.slow if fires and slow.slow < m // 2 else 0
+
+
+def _detectable(evidence: Evidence, x: I64, strata: tuple[I64, I64]) -> float:
+    error = max(float(evidence.effects.error[-1]), _usual_error(x, strata))
+    return detectable_shift(error, evidence.families.whole.critical, evidence.floor)
+
+
+def _usual_error(x: I64, strata: tuple[I64, I64]) -> float:
+    """Return the standard error of the total's mean if the sample varied as the normal set."""
+    if len(x) < 2:
+        return 0.0
+    many = np.unique(strata[1], return_counts=True)[1]
+    residual = x[:, -1].astype(np.float64)
+    for s in np.unique(strata[0]):
+        residual[strata[0] == s] -= residual[strata[0] == s].mean()
+    variance = float((residual**2).sum()) / max(len(x) - len(np.unique(strata[0])), 1)
+    return math.sqrt(variance * (1 / int(many.sum()) + 1 / len(x)))
+
+
+def _slow_shown(families: Families, m: int, floor: float) -> tuple[int, float] | None:
+    """Return how many slow executions would have shown; their mean must reach the floor, too."""
+    shown = families.slow.shown
+    if shown is None or families.whole.by_session:
+        return None
+    return shown[0], max(shown[1], floor * m / shown[0])
+
+
+def _kinds(
+    strata: tuple[I64, I64], labels: tuple[Sequence[str], Sequence[str]] | None
+) -> tuple[I64, I64]:
+    """Return the types that labels tell, or one for all, where every one has normal executions."""
+    nothing = tuple(np.zeros(len(each), np.int64) for each in strata)
+    if labels is None or not set(labels[1]) <= set(labels[0]):
+        return nothing[0], nothing[1]
+    code = {text: i for i, text in enumerate(sorted(set(labels[0])))}
+    ours, theirs = (np.array([code[text] for text in each], np.int64) for each in labels)
+    return ours, theirs
+
+
+def _type_names(kind: I64, labels: tuple[Sequence[str], Sequence[str]] | None) -> list[str]:
+    """Return what to call types: their label where it tells them, else as tables do."""
+    names = [f"type n{s}" for s in range(int(kind.max(initial=-1)) + 1)]
+    if labels is None or not any(labels[0]):
+        return names
+    for s in range(len(names)):
+        mine = {labels[0][i] for i in np.flatnonzero(kind == s).tolist()}
+        if len(mine) == 1:
+            names[s] = mine.pop()
+    return names
 
 
 def _check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,9 @@ from critpath.text import notes
 
 # Beyond this the comparison is about the smaller part of the normal set.
 _MOST_UNUSED: Final = 0.5
+# Changes from one set to the other, per execution of the smaller: by chance there are almost
+# two, in blocks of four one.
+_TURNS: Final = 0.5
 
 
 def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ...]:
@@ -121,14 +125,33 @@ def recording_differences(normal: PathSet) -> tuple[str, ...]:
     return tuple(result)
 
 
-def differs_by_session(normal: PathSet, sample: PathSet) -> bool:
-    """Tell whether each set is one session, and not the same one as the other.
+def recorded_apart(normal: PathSet, sample: PathSet) -> bool:
+    """Tell whether two sets were recorded at different times, whatever each is made of.
 
-    What sessions of the program differ by is then in no figure.
+    Not what `critpath record --interleave` recorded, nor executions that take turns on one
+    clock; nor sets that come from no recording.
     """
-    if any(len(np.unique(s.session)) != 1 for s in (normal, sample)):
+    recorded = [any(set(e) - {"domain"} for e in s.environment) for s in (normal, sample)]
+    if not all(recorded):
+        return False  # drawn or made up: nobody recorded them
+    return not _sessions(normal) & _sessions(sample) and not _take_turns(normal, sample)
+
+
+def _take_turns(normal: PathSet, sample: PathSet) -> bool:
+    """Tell whether the executions of both sets take turns, on one clock."""
+    moments = [_moments(each) for each in (normal, sample)]
+    if not all(moments) or not all(epoch for each in moments for epoch, *_ in each):
         return False
-    return not _sessions(normal) & _sessions(sample)
+    hosts = [set(_values(each, "hostname")) for each in (normal, sample)]
+    if hosts[0] != hosts[1]:
+        return False
+    order = sorted(
+        (int(epoch) + begin, which)
+        for which, each in enumerate(moments)
+        for epoch, begin, *_ in each
+    )
+    turns = sum(before != after for (_, before), (_, after) in pairwise(order))
+    return turns >= _TURNS * min(map(len, moments))
 
 
 def _sessions(path_set: PathSet) -> set[str | int]:
@@ -148,7 +171,7 @@ def _common_executions(normal: PathSet, sample: PathSet) -> list[str]:
 def _moments(path_set: PathSet) -> list[tuple[int | str, int, int, str]]:
     """Return what identifies every execution, nothing where clocks are unknown."""
     epochs = [e["clock_epoch"] for e in path_set.environment if "clock_epoch" in e]
-    if len(epochs) != len(path_set.sources):
+    if len(epochs) != len(path_set.sources) or not epochs:
         return []
     executions = path_set.executions
     return [

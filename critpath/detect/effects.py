@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from critpath.detect.gate import GateTest, gate
+from critpath.detect.tails import SlowEnd, slow_end
 from critpath.model import F64, I64, Bool, Change, VectorTable
 
 _REPLICATES, _LEAST_REPLICATES = 999, 199
@@ -153,23 +155,13 @@ def _resampled_means(rng: np.random.Generator, rows: F64, replicates: int) -> F6
     return result
 
 
-def detectable_shift(
-    normal_total: I64, normal_stratum: I64, sample_stratum: I64, critical: float, floor: float
-) -> float:
-    """Smallest shift of the mean total that these sets would show four times in five."""
-    m = len(sample_stratum)
-    values = normal_total.astype(np.float64)
-    residual = values.copy()
-    for s in np.unique(normal_stratum):
-        residual[normal_stratum == s] -= values[normal_stratum == s].mean()
-    freedom = max(len(values) - len(np.unique(normal_stratum)), 1)
-    pooled = float((residual**2).sum()) / freedom
-    error = 0.0
-    for s, k in zip(*np.unique(sample_stratum, return_counts=True), strict=True):
-        mine = residual[normal_stratum == s]
-        variance = float((mine**2).sum()) / (len(mine) - 1) if len(mine) >= 5 else pooled
-        error += (k / m) ** 2 * variance * (1 / k + 1 / max(len(mine), 1))
-    return max(floor + _POWER * math.sqrt(error), (critical + _POWER) * math.sqrt(error))
+def detectable_shift(error: float, critical: float, floor: float) -> float:
+    """Smallest shift of the mean total that these sets would show four times in five.
+
+    ``error`` is of the difference of the means, by the spread of both sets: what makes the
+    sample vary hides a shift of it as well.
+    """
+    return max(floor + _POWER * error, (critical + _POWER) * error)
 
 
 # What the gate flags: significant, large enough, and surely so.
@@ -229,6 +221,7 @@ def changes(
     *,
     alpha: float,
     floor: float,
+    labels: Sequence[str] = (),
 ) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
     """Return what is flagged, and what is significant all the same; the largest first."""
     whole = effects.sample_mean - effects.normal_mean
@@ -245,7 +238,7 @@ def changes(
         for i in np.flatnonzero((p_value <= alpha) & (effect > 0)):
             change = Change(
                 names[i], kind, float(effect[i]), float(p_value[i]), floor * float(mean),
-                float(mean),
+                float(mean), labels[kind] if 0 <= kind < len(labels) else "",
             )  # fmt: skip
             (slower if flagged[i] else slight).append(change)
     return tuple(_ordered(slower)), tuple(_ordered(slight))
@@ -262,6 +255,12 @@ def _ordered(found: list[Change]) -> list[Change]:
 # Share of the level that the family of the whole (the total and the unusualness) is
 # tested at; the family of the states has the rest, and all of it once the whole fires.
 WHOLE = 0.5
+# Of that, the share of the test of few slow executions, which is of their size and not of
+# their ranks, and where types were found (not told by labels) that of the total regardless
+# of them: types that are too small to test must not hide a change that everything shows.
+SLOW = 0.1
+REGARDLESS = 0.1
+RANKED = 1 - SLOW
 
 
 @dataclass(frozen=True)
@@ -277,12 +276,15 @@ class Families:
         Of each type by itself.
     whole, states : GateTest
         As tested, not adjusted for one another.
+    slow : SlowEnd
+        Whether few executions are slower than their number can be by chance.
     """
 
     p_value: F64
     stratum_p_value: F64
     whole: GateTest
     states: GateTest
+    slow: SlowEnd
 
 
 def two_families(
@@ -294,14 +296,23 @@ def two_families(
     alpha: float,
     permutations: int,
     sessions: tuple[I64, I64] | None = None,
+    kinds: tuple[I64, I64] | None = None,
 ) -> Families:
-    """Test the whole executions and every state of them, at one level together."""
+    """Test the whole executions and every state of them, at one level together.
+
+    ``kinds`` are types that are surer than ``strata`` and coarser: the labels.
+    """
     scores = unusual(*judged, *strata)
+    total = normal[:, -1], sample[:, -1]
+    level = alpha * WHOLE
+    # Of whole sessions only an exchange of these is a test.
+    divided = kinds is not None and sessions is None and _divided(strata, kinds)
+    share = RANKED - REGARDLESS if divided else RANKED
     whole = gate(
-        np.column_stack([normal[:, -1], scores[0]]),
-        np.column_stack([sample[:, -1], scores[1]]),
+        np.column_stack([total[0], scores[0]]),
+        np.column_stack([total[1], scores[1]]),
         *strata,
-        alpha=alpha * WHOLE,
+        alpha=level * share,
         permutations=permutations,
         sessions=sessions,
     )
@@ -309,20 +320,33 @@ def two_families(
         normal[:, :-1], sample[:, :-1], *strata,
         alpha=alpha * (1 - WHOLE), permutations=permutations, sessions=sessions,
     )  # fmt: skip
-    first = min(float(whole.p_value.min()), float(whole.stratum_p_value.min())) / WHOLE
+    slow = slow_end(*total, *strata, level * SLOW)
+    over_all = [float(whole.p_value.min()) / share]
+    if sessions is None:
+        over_all.append(slow.p_value / SLOW)
+    if divided and kinds is not None:
+        regardless = gate(
+            total[0][:, None], total[1][:, None], *kinds,
+            alpha=level * REGARDLESS, permutations=permutations,
+        )  # fmt: skip
+        over_all.append(float(regardless.p_value.min()) / REGARDLESS)
+    by_type = whole.stratum_p_value.min(axis=1) / share
+    first = min(*over_all, float(by_type.min()), math.inf) / WHOLE
     return Families(
-        p_value=np.append(
-            _adjusted(states.p_value, first), min(1.0, float(whole.p_value.min()) / WHOLE)
-        ),
+        p_value=np.append(_adjusted(states.p_value, first), min(1.0, min(over_all) / WHOLE)),
         stratum_p_value=np.column_stack(
-            [
-                _adjusted(states.stratum_p_value, first),
-                np.minimum(whole.stratum_p_value.min(axis=1) / WHOLE, 1.0),
-            ]
+            [_adjusted(states.stratum_p_value, first), np.minimum(by_type / WHOLE, 1.0)]
         ),
         whole=whole,
         states=states,
+        slow=slow,
     )
+
+
+def _divided(strata: tuple[I64, I64], kinds: tuple[I64, I64]) -> bool:
+    """Tell whether some kind has several types."""
+    pairs = {*zip(kinds[0].tolist(), strata[0].tolist(), strict=True)}
+    return len(pairs) > len({kind for kind, _ in pairs})
 
 
 def _adjusted(p_value: F64, first: float) -> F64:

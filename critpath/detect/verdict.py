@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -11,11 +12,13 @@ import numpy as np
 
 from critpath.detect.rules import RULES
 from critpath.model import (
+    INTERFERENCE,
     Bool,
     Change,
     Detection,
     Loss,
     Outliers,
+    Rival,
     State,
     StateTest,
     Symbol,
@@ -26,10 +29,8 @@ from critpath.text import notes as reasons
 
 # A set that lost more of its executions than this cannot speak for the others.
 LOSSY_SHARE: Final = 0.05
-# Share of the mean that two sessions of one program can differ by: with a per-session
-# deviation of 5 %, a floor of 10 % holds the false alarms at 0 to 1.3 %
-# (docs/evaluation-simulated.md).
-SESSION_SHARE: Final = 0.10
+_MOSTLY: Final = 0.5
+_SIGNS: Final = 3  # that are told
 
 ERROR: Final = "error"
 WARN: Final = "warn"
@@ -38,13 +39,54 @@ TOTAL: Final = "total"
 Levels = Sequence[tuple[str, str]]
 
 
+@dataclass(frozen=True)
+class Apart:
+    """What is known of sets that were recorded at different times.
+
+    Attributes
+    ----------
+    slower : float
+        How much longer the sample's recordings take: a factor less 1.
+    beyond : float
+        What recordings of the program differ by at the most; inf where that is not known.
+    recordings : (int, int)
+        Of the normal and of the sample set.
+    rival : Rival or None
+        Who had the cpu when executions waited longer for one.
+    """
+
+    slower: float
+    beyond: float
+    recordings: tuple[int, int]
+    rival: Rival | None = None
+
+
+def is_alarm(detection: Detection, apart: Apart | None) -> bool:
+    """Tell whether what the rule flags is the program's.
+
+    Sets that were recorded together share the machine.  Of others the machine may have made
+    the difference, unless there is a sign that it did not.
+    """
+    slower = detection.flagged if detection.gate is None else _quantile_slower(detection)
+    if apart is None or not RULES[detection.rule].permutation_test:
+        return slower
+    return slower and (bool(detection.signs) or apart.slower > apart.beyond)
+
+
+def _quantile_slower(detection: Detection) -> bool:
+    gate = detection.gate
+    if gate is None or gate.low is None or not gate.normal:
+        return False
+    return gate.low > 0 and gate.effect >= detection.floor_share * gate.normal
+
+
 def decide(
     detection: Detection,
     outliers: Outliers,
     lossy: tuple[Bool, Bool],
     losses: tuple[Sequence[Loss], Sequence[Loss]],
     *,
-    single_sessions: bool = False,
+    apart: Apart | None = None,
     minimum: int = 0,
     differences: Sequence[str] = (),
     note: str = "",
@@ -61,8 +103,9 @@ def decide(
     lossy : (bool array, bool array)
         Executions of the normal and of the sample set whose window overlaps a loss.
     losses : (losses of the normal set, of the sample set)
-    single_sessions : bool
-        Each set is one session, and not the same: what sessions differ by is unknown.
+    apart : Apart or None
+        The sets were recorded at different times: an anomaly needs a sign that the machine
+        did not make it.
     minimum : int
         Fewest executions of either set that a verdict may rest on.
     differences : sequence of str
@@ -78,24 +121,71 @@ def decide(
         One sentence each, the decisive one first.
     """
     doubts = _doubts(outliers, lossy, losses, minimum, differences)
+    doubts = doubts or _lacks(detection)
     if doubts:
         return "inconclusive", tuple(doubts)
     if not any(s.level == ERROR for s in detection.states):
         return "ok", (reasons.nothing_decides(),)
     rule = RULES[detection.rule]
-    if not detection.enough and rule.permutation_test:
-        if not detection.needed:
-            return "inconclusive", (reasons.nothing_in_common(),)
-        return "inconclusive", (reasons.too_few_executions(detection.alpha, detection.needed),)
     marked, total = int(outliers.anomalous.sum()), len(outliers.anomalous)
-    if detection.flagged:
-        found = [rule.slower(detection), reasons.outlying_executions(marked, total)]
-        shares = [c.effect / c.mean for c in detection.slower if c.mean > 0]
-        if single_sessions and shares and max(shares) < SESSION_SHARE:
-            found.append(reasons.within_sessions(max(shares)))
-        return "anomaly", (*found, *([note] if note else []))
     alone = [reasons.outliers_alone(marked, total)] if marked else []
-    return "ok", (rule.not_slower(detection), *alone)
+    slower = detection.flagged
+    said = rule.slower(detection) if slower else rule.not_slower(detection)
+    if detection.gate is not None:
+        slower, said = _quantile_slower(detection), reasons.quantile(detection.gate)
+    if not slower:
+        if detection.gate is None and rule.floor and _contradicts(detection):
+            return "inconclusive", (reasons.unconfirmed(detection), *alone)
+        return "ok", (said, *alone)
+    if apart is not None and not is_alarm(detection, apart):
+        return "inconclusive", (*_as_machine(detection, apart), said)
+    found = [said]
+    if apart is not None and rule.permutation_test:
+        found += [reasons.sign(sign) for sign in detection.signs[:_SIGNS]]
+        if apart.slower > apart.beyond:
+            found.append(reasons.beyond_recordings(apart.slower, apart.beyond, apart.recordings))
+    found.append(reasons.outlying_executions(marked, total))
+    return "anomaly", (*found, *([note] if note else []))
+
+
+def _lacks(detection: Detection) -> list[str]:
+    """Return what the sets lack for a verdict, nothing where they have it."""
+    if not any(s.level == ERROR for s in detection.states):
+        return []
+    if not detection.enough and RULES[detection.rule].permutation_test:
+        if not detection.needed:
+            return [reasons.nothing_in_common()]
+        return [reasons.too_few_executions(detection.alpha, detection.needed)]
+    gate = detection.gate
+    if gate is not None and None in {gate.low, gate.high}:
+        return [reasons.unbounded_quantile(gate)]
+    return []
+
+
+def _contradicts(detection: Detection) -> bool:
+    """Tell whether the figures of a verdict of OK would speak against it."""
+    total = detection.states[-1]
+    if total.level != ERROR:
+        return False
+    shown = detection.detectable is not None and total.effect >= detection.detectable
+    return shown or total.effect_low > detection.floor
+
+
+def _as_machine(detection: Detection, apart: Apart) -> Iterator[str]:
+    """Yield why a slow-down is not known to be the program's, the answer first."""
+    mean = detection.states[-1].normal_mean
+    waits = [s for s in detection.states[:-1] if s.symbol and s.symbol.state in INTERFERENCE]
+    waited, whole = sum(max(s.effect, 0.0) for s in waits), detection.states[-1].effect
+    rival = apart.rival
+    by_others = whole > 0 and waited >= _MOSTLY * whole
+    if by_others and rival is not None and rival.after - rival.before >= _MOSTLY * waited:
+        yield reasons.rival_had_cpu(rival, whole / mean if mean else 0.0)
+    elif mean and whole > 0:
+        yield reasons.slower_as_machine(whole / mean, waiting=by_others)
+    else:
+        yield reasons.states_as_machine()
+    if math.isfinite(apart.beyond):
+        yield reasons.within_recordings(apart.slower, apart.beyond, apart.recordings)
 
 
 def _doubts(

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
         ClusterPairs,
         Detection,
         Outliers,
+        Percentile,
+        Rival,
+        Sign,
         StateTest,
     )
     from critpath.model.kinds import INTERFERENCE, RUNNING, STATES, Kind, State
@@ -103,7 +106,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
     "comparison": ("CompareSettings", "Analysis"),
-    "judgement": ("Change", "ClusterPairs", "Clustering", "Detection", "Outliers", "StateTest"),
+    "judgement": (
+        *("Change", "ClusterPairs", "Clustering", "Detection", "Outliers", "Percentile"),
+        *("Rival", "Sign", "StateTest"),
+    ),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": (
         *("Aligned", "Alignment", "Cause", "Charge", "ColumnStatistics", "Context", "Facts"),
@@ -201,11 +207,14 @@ __all__ = [
     "PackedBlock",
     "PackedBlocks",
     "PathSet",
+    "Percentile",
     "Piece",
     "Rate",
     "ReplayedRecording",
+    "Rival",
     "Rows",
     "Run",
+    "Sign",
     "State",
     "StateTest",
     "Step",

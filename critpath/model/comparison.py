@@ -27,6 +27,13 @@ class CompareSettings:
         Least effect of interest, as a share of the normal mean.
     minimum_executions : int
         Fewest executions of either set that a verdict may rest on.
+    percentile : float or None
+        The quantile of the durations that decides, instead of the tests; None for these.
+    sessions : bool
+        Sets of different times need a sign that the machine did not make a slow-down.
+    session_spread : float or None
+        What recordings of the program are known to differ by: a standard deviation, as a
+        share of the mean; None for what the recordings themselves tell.
     strict_environment : bool
         Sets of other kernels, machines, processors, tracers or programs are inconclusive.
     level : tuple of (str, str)
@@ -66,6 +73,9 @@ class CompareSettings:
     alpha: float = 0.01
     floor: float = 0.05
     minimum_executions: int = 0
+    percentile: float | None = None
+    sessions: bool = True
+    session_spread: float | None = None
     strict_environment: bool = False
     level: tuple[tuple[str, str], ...] = ()
     t1: float = 1.5
@@ -97,6 +107,8 @@ class Analysis:
         What a reader must know about the input (loss, differing kernels...).
     settings : mapping
         Everything that could change the outcome, as used.
+    apart : bool
+        The sets were recorded at different times, and that counts.
     """
 
     verdict: str
@@ -115,3 +127,4 @@ class Analysis:
     findings: tuple[Finding, ...]
     causes: tuple[Cause, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    apart: bool = False

@@ -259,6 +259,8 @@ class Change:
         Least effect that is flagged there (ns).
     mean : float
         Normal mean duration of the executions there (ns).
+    label : str
+        What the program calls the type, "" where it does not.
     """
 
     name: str
@@ -267,6 +269,85 @@ class Change:
     p_value: float
     floor: float
     mean: float
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Something that a slow machine does not make: a sign that the program changed.
+
+    Attributes
+    ----------
+    kind : str
+        ``count``: a state occurs more often; ``new``: a state or a peer that was not there;
+        ``share``: a state longer than the pace of the others makes it; ``kind``: one kind of
+        execution slower than that of the others makes it; ``rare``: some executions slower
+        by what the machine does not do; ``quota``: a limit that held; ``sessions``: more
+        than recordings of this program differ by.
+    name : str
+        The symbol's name, a type's, or "".
+    label : str
+        The type that it is in, "" for all of them.
+    before, after : float
+        Mean count, share of executions, time (ns) or factor, as the kind has it.
+    effect : float
+        What it comes to in the mean of all sample executions (ns).
+    """
+
+    kind: str
+    name: str
+    label: str
+    before: float
+    after: float
+    effect: float
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A thread that had the cpu while executions waited for one (mean ns an execution)."""
+
+    name: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """A quantile of both sets' durations.
+
+    Attributes
+    ----------
+    label : str
+        Of the executions, "" for all.
+    q : float
+    normal, sample : float or None
+        The quantile (ns), None for a set without executions.
+    low, high : float or None
+        99 % interval of the difference (ns); None where the sets are too small to bound it.
+    executions : (int, int)
+        Of the normal and of the sample set.
+    needed : int
+        Executions of each set that bound it on both sides.
+    """
+
+    label: str
+    q: float
+    normal: float | None
+    sample: float | None
+    low: float | None
+    high: float | None
+    executions: tuple[int, int]
+    needed: int
+
+    @property
+    def name(self) -> str:
+        """``p99``, ``p99.9``."""
+        return f"p{100 * self.q:g}"
+
+    @property
+    def effect(self) -> float:
+        """The difference, 0 where there is none."""
+        return (self.sample or 0.0) - (self.normal or 0.0)
 
 
 @dataclass(frozen=True)
@@ -301,6 +382,19 @@ class Detection(Table):
     notes : tuple of str
     whole : StateTest or None
         The total of all states, where the last of ``states`` is that of some.
+    slow : int
+        Sample executions that are slower than their number can be by chance, where no more
+        than these are; 0 for none.
+    slow_shown : tuple of (int, float) or None
+        That many executions, slower by so many ns, would have shown, whatever the mean.
+    signs : tuple of Sign
+        That the program changed; the largest first.
+    percentiles : tuple of Percentile
+        Of all executions, then by label.
+    gate : Percentile or None
+        The one that decides, where one does.
+    floor_share : float
+        The floor, as a share.
     """
 
     rule: str
@@ -317,6 +411,12 @@ class Detection(Table):
     slight: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     whole: StateTest | None = None
+    slow: int = 0
+    slow_shown: tuple[int, float] | None = None
+    signs: tuple[Sign, ...] = ()
+    percentiles: tuple[Percentile, ...] = ()
+    gate: Percentile | None = None
+    floor_share: float = 0.0
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per state, and last the total."""

@@ -38,7 +38,7 @@ _NEGLIGIBLE = 0.25
 # Of each test: with this many over alpha, less one, the level is exact; more make p-values
 # finer, which a rate over hundreds of splits gains nothing from.
 _REACH = 6
-_PERMUTATIONS = 199
+_PERMUTATIONS = 299
 
 
 @dataclass(frozen=True, eq=False)

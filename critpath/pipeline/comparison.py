@@ -19,6 +19,7 @@ from critpath.units import plural, safe_text, shorten
 
 if TYPE_CHECKING:
     from critpath.align.multiple import Group
+    from critpath.detect.verdict import Apart
     from critpath.localize.counts import StepCounts
     from critpath.localize.segments import Segments
     from critpath.model import (
@@ -62,10 +63,10 @@ def compare(
     changed mix of types is no slow-down; the verdict comes from a permutation test.
     """
     from critpath.detect.comparability import (
-        differs_by_session,
         environment_differences,
         missing_runs,
         partial_comparison_note,
+        recorded_apart,
         set_warnings,
     )
     from critpath.detect.verdict import decide
@@ -94,8 +95,10 @@ def compare(
         settings,
         labels=(normal.executions.label, sample.executions.label),
         sessions=(normal.session, sample.session),
+        apart=settings.sessions and recorded_apart(normal, sample),
         progress=tell,
     )
+    judgement = _with_rivals(judgement, normal, sample)
     partial = partial_comparison_note(
         judgement.normal_clusters.labels,
         judgement.pairs.pair[judgement.sample_clusters.labels],
@@ -105,7 +108,7 @@ def compare(
         judgement.outliers,
         (normal.lossy, sample.lossy),
         (normal.losses, sample.losses),
-        single_sessions=differs_by_session(normal, sample),
+        apart=judgement.apart,
         minimum=settings.minimum_executions,
         differences=(
             *missing_runs(normal, sample),
@@ -136,6 +139,7 @@ def compare(
         findings=(),
         causes=(),
         settings=asdict(settings),
+        apart=judgement.apart is not None,
     )
     return explain(name_types(result), coder, settings, tell)
 
@@ -223,6 +227,24 @@ class Judgement:
     outliers: Outliers
     detection: Detection
     warnings: tuple[str, ...] = ()
+    apart: Apart | None = None
+
+
+def _with_rivals(judgement: Judgement, normal: PathSet, sample: PathSet) -> Judgement:
+    """Add who had the cpu, and whether a limit held threads back, where that may matter."""
+    from critpath.detect.machine import find_limit, find_rival
+    from critpath.localize.segments import is_throttled
+
+    if judgement.apart is None or not judgement.detection.flagged:
+        return judgement
+    rival = find_rival(normal, sample)
+    detection = judgement.detection
+    limit = find_limit(rival, detection, told=is_throttled(normal, sample))
+    return replace(
+        judgement,
+        apart=replace(judgement.apart, rival=rival),
+        detection=replace(detection, signs=(*detection.signs, *limit)),
+    )
 
 
 def judge(
@@ -232,14 +254,21 @@ def judge(
     *,
     labels: tuple[Sequence[str], Sequence[str]],
     sessions: tuple[I64 | None, I64 | None],
+    apart: bool = False,
     progress: Callable[[str], None] | None = None,
     screening: bool = True,
 ) -> Judgement:
     """Find the types of two sets, their outliers, and whether the sample is slower."""
-    from critpath.cluster.outliers import outliers
+    from critpath.cluster.outliers import confirm_marks, outliers
     from critpath.cluster.types import find_types, labels_are_usable
     from critpath.detect.coarse import detect
-    from critpath.detect.verdict import ERROR, apply_levels, select_deciding, symbol_levels
+    from critpath.detect.verdict import (
+        ERROR,
+        apply_levels,
+        is_alarm,
+        select_deciding,
+        symbol_levels,
+    )
     from critpath.vectors.table import fold_interrupts
 
     tell = progress or (lambda _: None)
@@ -274,19 +303,46 @@ def judge(
         sample_type=pairs.pair[sample_clusters.labels],
         normal_session=sessions[0],
         sample_session=sessions[1],
+        labels=labels,
+        percentile=settings.percentile,
         screening=screening,
     )
     detection = gate(normal, sample, judged=judged)
     levels = symbol_levels(normal.symbols, settings.level)
-    if set(levels) == {ERROR}:
-        return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection)
-    # Interrupts are folded into what is left, so that a state that is left out cannot
-    # come back by that way.
-    rest = select_deciding(normal, levels), select_deciding(sample, levels)
-    folded = fold_interrupts(rest[0]), fold_interrupts(rest[1])
-    decided = gate(*rest, judged=folded) if rest[0].symbols else None
-    detection, warnings = apply_levels(detection, decided, levels)
-    return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings)
+    warnings: tuple[str, ...] = ()
+    if set(levels) != {ERROR}:
+        # Interrupts are folded into what is left, so that a state that is left out cannot
+        # come back by that way.
+        rest = select_deciding(normal, levels), select_deciding(sample, levels)
+        folded = fold_interrupts(rest[0]), fold_interrupts(rest[1])
+        decided = gate(*rest, judged=folded) if rest[0].symbols else None
+        detection, warnings = apply_levels(detection, decided, levels)
+    types = normal_clusters.labels, pairs.pair[sample_clusters.labels]
+    known = _apart(normal, sample, types, sessions, settings) if apart else None
+    outlying = confirm_marks(outlying, judged[1], types[1], trusted=is_alarm(detection, known))
+    return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings, known)
+
+
+def _apart(
+    normal: VectorTable,
+    sample: VectorTable,
+    types: tuple[I64, I64],
+    sessions: tuple[I64 | None, I64 | None],
+    settings: CompareSettings,
+) -> Apart:
+    """Hold the difference of sets of different times against what recordings differ by."""
+    from critpath.detect.machine import beyond_sessions
+    from critpath.detect.verdict import Apart
+
+    ours, theirs = (
+        np.zeros(len(table), np.int64) if given is None else given
+        for table, given in zip((normal, sample), sessions, strict=True)
+    )
+    slower, beyond = beyond_sessions(
+        (normal.total, sample.total), types, (ours, theirs), settings.session_spread,
+        settings.alpha,
+    )  # fmt: skip
+    return Apart(slower, beyond, (len(np.unique(ours)), len(np.unique(theirs))))
 
 
 # From the executions that stand out to findings and causes.

@@ -14,7 +14,7 @@ from critpath.text.phrases import quoted
 from critpath.units import format_ns, format_share, plural
 
 if TYPE_CHECKING:
-    from critpath.model import Change, Detection, Loss
+    from critpath.model import Change, Detection, Loss, Percentile, Rival, Sign
 
 # The sets and how they were recorded.
 
@@ -504,11 +504,113 @@ def _of_sample(count: int, total: int) -> str:
     return f"{count} of {plural(total, 'sample execution')}"
 
 
-def within_sessions(share: float) -> str:
-    """A change is no larger than what two sessions can differ by."""
+# Sets of different times: what the machine may have made, and what it cannot have made.
+
+_ASK: Final = "`critpath ab` or `--interleave` can tell"
+
+
+def slower_as_machine(share: float, *, waiting: bool) -> str:
+    """A slow-down is such as a slower machine makes (share of the mean)."""
+    what = "waiting for a cpu made everything take" if waiting else "everything took"
+    how = "busier" if waiting else "slower"
+    return f"{what} {format_share(share)} longer, as a {how} machine would make it: {_ASK}"
+
+
+def states_as_machine() -> str:
+    """States are longer, the whole is not, and a machine can make that."""
+    return f"single states took longer, as another machine would make them: {_ASK}"
+
+
+def rival_had_cpu(rival: Rival, share: float) -> str:
+    """A slow-down is that somebody else had the cpu (share of the mean)."""
+    more = format_ns(rival.after - rival.before, sign=True)
+    there = ", not there before," if rival.before < _HARDLY * rival.after else ""
+    name = "nobody, for all that is seen," if rival.name == "idle" else f"`{rival.name}`{there}"
     return (
-        f"{format_share(share)} is not beyond what two sessions of one program can "
-        "differ by: record them with --interleave, or give several normal recordings"
+        f"{name} had the cpu ({more} an execution), and everything took {format_share(share)} "
+        f"longer, as a busier machine would make it: {_ASK}"
+    )
+
+
+_HARDLY: Final = 0.05
+
+
+def beyond_recordings(slower: float, beyond: float, recordings: tuple[int, int]) -> str:
+    """Recordings of one program do not differ by so much."""
+    return (
+        f"{format_share(slower)} longer is more than recordings of this program differ by, "
+        f"{format_share(beyond)} at the most ({_recordings(recordings)})"
+    )
+
+
+def within_recordings(slower: float, beyond: float, recordings: tuple[int, int]) -> str:
+    """Recordings of one program can differ by so much."""
+    return (
+        f"{format_share(slower)} is not beyond what recordings of this program differ by, "
+        f"up to {format_share(beyond)} ({_recordings(recordings)})"
+    )
+
+
+def _recordings(recordings: tuple[int, int]) -> str:
+    return f"{recordings[0]} normal against {recordings[1]}"
+
+
+def sign(found: Sign) -> str:
+    """Something that a slow machine does not make."""
+    where = f" of {found.label}" if found.label else ""
+    name = found.name
+    said = {
+        "count": f"{name} {_times(found.before)} -> {_times(found.after)} times an "
+        f"execution{where}",
+        "new": f"{name} in {format_share(found.after)} of the executions{where}, "
+        f"{format_share(found.before)} before",
+        "share": f"{name}{where} {_ratio(found)} as long, which the pace of the rest does not make",
+        "kind": f"{name} {_ratio(found)} as long, other kinds of execution are not",
+        "rare": f"{name} in {format_share(found.after)} of the executions alone",
+        "quota": f"{name or 'a limit'} held threads back that no other thread kept from the cpu",
+    }
+    return f"not the machine's doing: {said[found.kind]} ({format_ns(found.effect, sign=True)})"
+
+
+def _times(count: float) -> str:
+    return f"{count:.3g}" if count < 100 else f"{count:,.0f}"
+
+
+def _ratio(found: Sign) -> str:
+    ratio = found.after / found.before if found.before > 0 else 0.0
+    return f"{ratio:.2g} times" if 0 < ratio < 1000 else "many times"
+
+
+# A verdict that its own figures would speak against.
+
+
+def unconfirmed(detection: Detection) -> str:
+    """A difference is too large to be called none, and no test confirms it."""
+    total = detection.states[-1]
+    ends = " to ".join(format_ns(x, sign=True) for x in (total.effect_low, total.effect_high))
+    return (
+        f"the mean is {format_ns(total.effect, sign=True)} (95 % interval {ends}), and no test "
+        f"confirms it at alpha {detection.alpha:g}: record more executions"
+    )
+
+
+# Percentiles.
+
+
+def quantile(found: Percentile) -> str:
+    """A percentile decides: how the sets differ in it."""
+    ends = " to ".join(
+        "?" if x is None else format_ns(x, sign=True) for x in (found.low, found.high)
+    )
+    return f"{found.name} is {format_ns(found.effect, sign=True)} (99 % interval {ends})"
+
+
+def unbounded_quantile(found: Percentile) -> str:
+    """The sets are too small for an interval of a percentile."""
+    few = " and ".join(f"{n:,}" for n in found.executions)
+    return (
+        f"{found.name} of {few} executions cannot be bounded: each set needs "
+        f"{plural(found.needed, 'execution')}"
     )
 
 
@@ -529,7 +631,10 @@ def not_flagged_by_rule(detection: Detection) -> str:
 
 def flagged_by_gate(detection: Detection) -> str:
     """The gate fires: the largest change, its type and its p."""
-    return f"{format_change(detection.slower[0])}; {_flagged(detection)}"
+    few = ""
+    if detection.slow:
+        few = f" ({plural(detection.slow, 'execution')} slower than any normal one by far)"
+    return f"{format_change(detection.slower[0])}{few}; {_flagged(detection)}"
 
 
 def not_flagged_by_gate(detection: Detection) -> str:
@@ -549,7 +654,7 @@ def not_flagged_by_gate(detection: Detection) -> str:
 
 def format_change(change: Change) -> str:
     """Return what is slower, by how much, in which type, and its p."""
-    of = f" of type n{change.kind}" if change.kind >= 0 else ""
+    of = f" of {change.label or f'type n{change.kind}'}" if change.kind >= 0 else ""
     return f"{format_effect(change.name, change.effect)}{of} (p = {change.p_value:.2g})"
 
 
@@ -582,7 +687,11 @@ def _detectable(detection: Detection) -> str:
     share = f" ({format_share(detection.detectable / mean)})" if mean else ""
     size = format_ns(detection.detectable, sign=True)
     where = "mean" if detection.whole is None else "total of what decides"
-    return f"; a change of {size}{share} in the {where} would have shown"
+    rare = ""
+    if detection.slow_shown is not None and detection.whole is None:
+        count, least = detection.slow_shown
+        rare = f", or of {format_ns(least, sign=True)} in {plural(count, 'execution')}"
+    return f"; a change of {size}{share} in the {where}{rare} would have shown"
 
 
 def _faster(detection: Detection) -> str:

@@ -23,19 +23,33 @@ if TYPE_CHECKING:
 
 Ranked = TypeVar("Ranked", "ExecutionEntry", "AlignedEntry")
 
+_BORNE_OUT: Final = 2  # executions of a cause that heads a difference of sets
 _ALL = 1.05  # a share up to this is all of it: what else there is varies, too
 
 
 def headline(document: ComparisonDocument) -> str:
     """Return the verdict in one sentence, for example ``OK: no anomaly in ...``.
 
-    An anomaly is told by its largest cause, everything else by its first reason;
-    text of the trace in it is not yet safe to show.
+    An anomaly is told by its first cause that can be it (`heads`), everything else by its
+    first reason; text of the trace in it is not yet safe to show.
     """
     verdict = document.verdict
-    told = [cause.sentence for cause in document.causes] if verdict == "anomaly" else []
-    told += document.reasons
+    told = [c.sentence for c in document.causes if heads(document, c)]
+    told = [*(told if verdict == "anomaly" else []), *document.reasons]
     return f"{verdict.upper()}: {told[0] if told else _without_reason(document)}"
+
+
+def heads(document: ComparisonDocument, cause: CauseEntry) -> bool:
+    """Tell whether a cause can be what an anomaly is told by.
+
+    What became shorter made nothing slower; and where the sets differ, not only some
+    executions, one execution of many is not what they differ by.
+    """
+    if cause.contribution is not None and cause.contribution <= 0:
+        return False
+    if not document.detection.flagged or document.detection.slow:
+        return True
+    return len(cause.positions) >= min(_BORNE_OUT, document.sets.sample.executions)
 
 
 def further_reasons(document: ComparisonDocument) -> list[str]:
@@ -68,9 +82,14 @@ def sensitivity(document: ComparisonDocument) -> str | None:
     mean = total.normal_mean if total else None
     share = f" ({format_share(detection.detectable / mean)})" if mean else ""
     what = "total of what decides" if detection.whole else "mean duration"
+    few = detection.slow_shown
+    rare = ""
+    if few is not None and few.by is not None:
+        executions = plural(few.executions, "execution")
+        rare = f", or {format_ns(few.by, sign=True)} in {executions}"
     return (
         f"The smallest change of the {what} that would have shown: "
-        f"{format_ns(detection.detectable, sign=True)}{share}."
+        f"{format_ns(detection.detectable, sign=True)}{share}{rare}."
     )
 
 

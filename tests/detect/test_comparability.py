@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from critpath.detect.comparability import (
-    differs_by_session,
     missing_runs,
     partial_comparison_note,
+    recorded_apart,
     recording_differences,
     set_warnings,
 )
@@ -92,9 +92,18 @@ def test_sets_of_one_session_are_not_apart():
             lossy=np.zeros(1, np.bool_),
         )
 
-    assert differs_by_session(of(0), of(0))
-    assert differs_by_session(of(0, recorded_session="a"), of(0, recorded_session="b"))
-    assert not differs_by_session(of(0, recorded_session="a"), of(0, recorded_session="a"))
+    assert not recorded_apart(of(0), of(0))  # of no recording
+    assert recorded_apart(of(0, hostname="a"), of(0, hostname="a"))
+    assert recorded_apart(of(0, recorded_session="a"), of(0, recorded_session="b"))
+    assert not recorded_apart(of(0, recorded_session="a"), of(0, recorded_session="a"))
+
+
+def test_sets_that_take_turns_on_one_clock_are_not_apart():
+    turns = recorded([10, 30, 50], hostname="a"), recorded([20, 40, 60], hostname="a")
+    assert not recorded_apart(*turns)
+    later = recorded([110, 130, 150], hostname="a")
+    assert recorded_apart(turns[0], later)
+    assert recorded_apart(turns[0], recorded([20, 40, 60], hostname="b"))
 
 
 def recorded(begins, epoch=5, **environment) -> PathSet:

@@ -42,7 +42,7 @@ def test_false_alarms_stay_near_the_level():
     alarms = 0
     for _ in range(200):
         normal, sample = table(lognormal(rng, 30, 4)), table(lognormal(rng, 10, 4))
-        alarms += detect(normal, sample, alpha=0.05, floor=0.0, permutations=199).flagged
+        alarms += detect(normal, sample, alpha=0.05, floor=0.0, permutations=299).flagged
     assert alarms <= 20
 
 
@@ -56,7 +56,7 @@ def test_stratified_false_alarms_stay_near_the_level():
         normal[normal_type == 0] *= 7
         sample[sample_type == 0] *= 7
         alarms += detect(
-            table(normal), table(sample), alpha=0.05, floor=0.0, permutations=199,
+            table(normal), table(sample), alpha=0.05, floor=0.0, permutations=299,
             normal_type=normal_type, sample_type=sample_type,
         ).flagged  # fmt: skip
     assert alarms <= 12
@@ -110,11 +110,11 @@ def test_strata_are_enumerated_within_themselves():
 def test_equal_data_give_equal_answers_in_any_order():
     rng = np.random.default_rng(6)
     normal, sample = lognormal(rng, 40), lognormal(rng, 20)
-    one = detect(table(normal), table(sample), permutations=199)
-    assert one == detect(table(normal), table(sample), permutations=199)
+    one = detect(table(normal), table(sample), permutations=299)
+    assert one == detect(table(normal), table(sample), permutations=299)
     a, b = rng.permutation(40), rng.permutation(20)
     assert seed(normal[a]) == seed(normal)
-    again = detect(table(normal[a]), table(sample[b]), permutations=199)
+    again = detect(table(normal[a]), table(sample[b]), permutations=299)
     assert [s.p_value for s in again.states] == [s.p_value for s in one.states]
     for field in ("effect", "effect_low", "effect_high"):
         assert [getattr(s, field) for s in again.states] == pytest.approx(
@@ -196,12 +196,12 @@ def test_sessions_raise_the_floor_and_are_permuted_whole():
     sample = (lognormal(rng, 50) * 1.1).astype(np.int64)
     session = np.arange(60) % 6
     few = detect(table(normal), table(sample), normal_session=session,
-                 sample_session=np.arange(50) % 2, permutations=199)  # fmt: skip
+                 sample_session=np.arange(50) % 2, permutations=299)  # fmt: skip
     assert few.floor > 0.2 * normal.sum(axis=1).mean()
     assert any("effect floor raised" in note for note in few.notes)
     assert any("too few to permute whole" in note for note in few.notes)
     many = detect(table(normal), table(sample), normal_session=session,
-                  sample_session=np.arange(50) % 5, permutations=199)  # fmt: skip
+                  sample_session=np.arange(50) % 5, permutations=299)  # fmt: skip
     assert many.permutations == math.comb(11, 5)
     assert many.enough
 
@@ -220,7 +220,7 @@ def test_sessions_raise_the_floor_and_are_permuted_whole():
 )
 @pytest.mark.parametrize("rule", RULES)
 def test_degenerate_sets_have_finite_answers(normal, sample, rule):
-    found = detect(table(normal), table(sample), rule=rule, permutations=199)
+    found = detect(table(normal), table(sample), rule=rule, permutations=299)
     finite(found)
     assert all(0 < s.p_value <= 1 for s in found.states)
     if normal[0] == sample[0]:
@@ -307,7 +307,7 @@ def test_what_is_needed_keeps_the_mix_of_types():
     types = np.repeat([0, 1], [100, 3]), np.ones(3, np.int64)
     found = detect(table(normal), table(sample), normal_type=types[0], sample_type=types[1])
     assert not found.enough
-    assert math.comb(3 + found.needed, 3) >= 200 > math.comb(2 + found.needed, 3)
+    assert math.comb(3 + found.needed, 3) >= 250 > math.comb(2 + found.needed, 3)
     assert detect(table([[10]]), table([[10]])).needed == 5
     apart = detect(table(normal), table(sample), normal_type=np.zeros(103, np.int64),
                    sample_type=types[1])  # fmt: skip

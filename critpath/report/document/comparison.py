@@ -41,10 +41,13 @@ from critpath.documents import (
     MachineEntry,
     OutliersEntry,
     PairEntry,
+    PercentileEntry,
     Plane,
     SetEntry,
     SetName,
     Sets,
+    SignEntry,
+    SlowShown,
     StateEntry,
     SymbolEntry,
     Verdict,
@@ -61,12 +64,14 @@ from critpath.model import (
     Facts,
     Finding,
     PathSet,
+    Percentile,
     State,
     StateTest,
     VectorTable,
     summarize_machine,
 )
 from critpath.report.palette import choose_letters
+from critpath.text.notes import sign
 from critpath.units import NS_PER_S
 
 # Values as JSON can hold them.
@@ -294,6 +299,39 @@ def _detection(comparison: Analysis) -> DetectionEntry:
             LevelEntry(pattern=pattern, level=level) for pattern, level in settings.get("level", ())
         ],
         whole=None if detection.whole is None else _duration_test(detection.whole),
+        apart=comparison.apart,
+        signs=[
+            SignEntry(
+                kind=cast("Any", one.kind),
+                name=one.name,
+                label=one.label,
+                before=number(one.before),
+                after=number(one.after),
+                effect=number(one.effect),
+                sentence=sign(one),
+            )
+            for one in detection.signs
+        ],
+        slow=detection.slow,
+        slow_shown=None
+        if detection.slow_shown is None
+        else SlowShown(executions=detection.slow_shown[0], by=number(detection.slow_shown[1])),
+        percentiles=[_percentile(one) for one in detection.percentiles],
+        gate=None if detection.gate is None else _percentile(detection.gate),
+    )
+
+
+def _percentile(one: Percentile) -> PercentileEntry:
+    return PercentileEntry(
+        label=one.label,
+        name=one.name,
+        q=one.q,
+        normal=number(one.normal),
+        sample=number(one.sample),
+        low=number(one.low),
+        high=number(one.high),
+        executions=list(one.executions),
+        needed=one.needed,
     )
 
 

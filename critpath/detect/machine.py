@@ -1,0 +1,389 @@
+"""What a slow machine makes of a program, and what it cannot: signs that the program changed.
+
+Two recordings of different times differ by the machine: its speed, and who else had its cpus.
+That makes a program's running time longer (all of it alike), its waits for a cpu, interrupts,
+and waits for a disk.  It does not make another number of trips to a peer, a wait or a peer that
+was not there, one kind of request slower while the others are not, or a sleep longer.  A sign is
+one of these, large enough to count.  The limits were set on recordings of real servers, healthy
+and with faults (docs/evaluation.md), not derived.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from critpath.model import (
+    F64,
+    I64,
+    INTERFERENCE,
+    RUNNING,
+    Bool,
+    Detection,
+    PathSet,
+    Rival,
+    Sign,
+    State,
+    Symbol,
+    VectorTable,
+    hypergeometric_tail,
+    mid_ranks,
+    student_tails,
+)
+from critpath.text.phrases import IDLE, LATE_NS
+
+# Kernel threads that work for whoever comes: to meet one is no change of the program.
+_HELPERS: Final = ("kworker", "ksoftirqd", "migration", "rcu", "kcompactd", "kswapd", "swapper")
+_UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
+# How many times as long a state may last on a slow machine: the shares of the cpu and of the
+# caches that neighbours have, measured as up to 1.6; disks that others use.
+_PACE: Final = 2.0
+_APART: Final = 1.5  # of a thread's running time, over that of all others
+_DISK: Final = 3.0
+_SLEEP: Final = 1.25
+_OTHER: Final = 2.0
+_MORE: Final = 1.5  # a count that rose, as a ratio
+_LEAST_RISE: Final = 0.6  # and by so many an execution that has it
+_KIND: Final = 1.4  # one kind of request, over what the pace of the others makes of it
+_LEVEL: Final = 0.005
+_NEW: Final = 0.05  # share of the executions that may have a state that counts as new
+_GROUP: Final = 4  # executions of a type in either set, for signs within it
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Executions that are compared, and what a sign in them comes to over the whole sample."""
+
+    label: str
+    counts: tuple[I64, I64]  # normal, sample: [executions, symbols]
+    durations: tuple[F64, F64]
+    share: float  # of the sample
+
+    @property
+    def mean(self) -> float:
+        return float(self.durations[0].sum(axis=1).mean())
+
+
+def find_signs(
+    normal: VectorTable,
+    sample: VectorTable,
+    strata: tuple[I64, I64],
+    names: Sequence[str],
+    significant: Bool,
+    floor: float,
+) -> tuple[Sign, ...]:
+    """Return the signs that the program changed, the largest first.
+
+    Parameters
+    ----------
+    normal, sample : VectorTable
+        Over the same symbols.
+    strata : (int64 array, int64 array)
+        Type of every execution.
+    names : sequence of str
+        What each type is called.
+    significant : bool [symbols]
+        The symbols that are slower by the permutation tests.
+    floor : float
+        Least effect that counts, as a share of the mean duration.
+    """
+    symbols = normal.symbols
+    found: list[Sign] = []
+    for group in _groups(normal, sample, strata, names):
+        least = floor * group.mean
+        found += _counts(group, symbols, least)
+        found += _new_states(group, symbols, least)
+        found += _longer_states(group, symbols, significant, least)
+    found += _kinds(normal, sample, strata, names, floor)
+    best: dict[tuple[str, str], Sign] = {}
+    for sign in sorted(found, key=lambda s: -s.effect):
+        best.setdefault((sign.kind, sign.name), sign)
+    return tuple(best.values())
+
+
+def _groups(
+    normal: VectorTable, sample: VectorTable, strata: tuple[I64, I64], names: Sequence[str]
+) -> Iterator[_Group]:
+    """Yield every type that is large enough, and all together where there are several."""
+    known = np.isin(strata[1], strata[0])
+    types, sizes = np.unique(strata[1][known], return_counts=True)
+    for s, size in zip(types.tolist(), sizes.tolist(), strict=True):
+        ours, theirs = strata[0] == s, strata[1] == s
+        if ours.sum() < _GROUP or size < _GROUP:
+            continue
+        yield _Group(
+            names[s] if len(types) > 1 else "",
+            (normal.structure[ours], sample.structure[theirs]),
+            (
+                normal.durations[ours].astype(np.float64),
+                sample.durations[theirs].astype(np.float64),
+            ),
+            size / len(sample),
+        )
+
+
+def _counts(group: _Group, symbols: Sequence[Symbol], least: float) -> Iterator[Sign]:
+    """More segments of a state, and time that they brought."""
+    before, after = (c.mean(axis=0) for c in group.counts)
+    longer = group.durations[1].mean(axis=0) - group.durations[0].mean(axis=0)
+    waits = np.array([symbol.state in INTERFERENCE for symbol in symbols])
+    # Each trip costs a wait for a cpu besides, which is no state of its own here.
+    brought = longer.clip(min=0) + _shared_out(longer[waits].clip(min=0).sum(), after - before)
+    for i, symbol in enumerate(symbols):
+        rise = after[i] - before[i]
+        if symbol.state in INTERFERENCE or symbol.state in _UNSEEN or _helps(symbol):
+            continue
+        if rise < _LEAST_RISE or after[i] < _MORE * before[i] or longer[i] <= 0:
+            continue
+        if brought[i] >= least and _surely_more(group.counts[0][:, i], group.counts[1][:, i]):
+            yield Sign(
+                "count", symbol.name, group.label, float(before[i]), float(after[i]),
+                float(brought[i]) * group.share,
+            )  # fmt: skip
+
+
+def _shared_out(time: float, rise: F64) -> F64:
+    positive = rise.clip(min=0)
+    return np.asarray(time * positive / max(float(positive.sum()), 1e-9), dtype=np.float64)
+
+
+def _new_states(group: _Group, symbols: Sequence[Symbol], least: float) -> Iterator[Sign]:
+    """States that hardly any normal execution has, and some sample executions have."""
+    n, m = len(group.counts[0]), len(group.counts[1])
+    for i, symbol in enumerate(symbols):
+        if symbol.state in INTERFERENCE or symbol.state in _UNSEEN or _helps(symbol):
+            continue
+        before, after = (int((c[:, i] > 0).sum()) for c in group.counts)
+        longer = float(group.durations[1][:, i].mean() - group.durations[0][:, i].mean())
+        if before > _NEW * n or after < _GROUP - 1 or longer < least:
+            continue
+        if hypergeometric_tail(before + after, m, n, after) <= _LEVEL:
+            yield Sign("new", symbol.name, group.label, before / n, after / m, longer * group.share)
+
+
+def _longer_states(
+    group: _Group, symbols: Sequence[Symbol], significant: Bool, least: float
+) -> Iterator[Sign]:
+    """States that last longer than the pace of a machine makes them."""
+    before, after = (d.mean(axis=0) for d in group.durations)
+    running = np.array([symbol.state in RUNNING for symbol in symbols])
+    for i, symbol in enumerate(symbols):
+        if symbol.state in INTERFERENCE or symbol.state in _UNSEEN or not significant[i]:
+            continue
+        longer = after[i] - before[i]
+        if _helps(symbol):
+            continue
+        others = running & (np.arange(len(symbols)) != i)
+        pace, known = 1.0, False
+        if before[others].sum() > _NEW * before.sum():
+            pace, known = max(1.0, after[others].sum() / before[others].sum()), True
+        usual = before[i] * _most(symbol.state, pace, known=known)
+        if after[i] <= usual or longer < least or after[i] - pace * before[i] < least:
+            continue
+        if not _surely_more(*(d[:, i] for d in group.durations)):
+            continue
+        yield Sign(
+            "share", symbol.name, group.label, float(before[i]), float(after[i]),
+            float(longer) * group.share,
+        )  # fmt: skip
+
+
+def _most(state: State, pace: float, *, known: bool) -> float:
+    """Return how many times as long a state can last on a machine of that pace."""
+    if state in RUNNING:
+        return min(pace * _APART, max(_PACE, pace)) if known else _PACE
+    if state == State.WAIT_TIMER:
+        return _SLEEP
+    if state in {State.WAIT_DISK, State.WAIT_DEVICE}:
+        return _DISK * pace
+    return _OTHER * pace
+
+
+def _kinds(
+    normal: VectorTable,
+    sample: VectorTable,
+    strata: tuple[I64, I64],
+    names: Sequence[str],
+    floor: float,
+) -> Iterator[Sign]:
+    """One kind of request slower than the others' pace makes it: difference of differences."""
+    classes = _classes(normal.symbols)
+    groups = [
+        (s, normal.durations[strata[0] == s] @ classes, sample.durations[strata[1] == s] @ classes)
+        for s in np.unique(strata[1]).tolist()
+        if (strata[0] == s).sum() >= _GROUP
+    ]
+    groups = [(s, x.astype(np.float64), y.astype(np.float64)) for s, x, y in groups]
+    if len(groups) < 2:
+        return
+    for s, x, y in groups:
+        if len(y) < _GROUP:
+            continue
+        others = [(a.mean(axis=0), b.mean(axis=0)) for t, a, b in groups if t != s]
+        before = np.sum([a for a, _ in others], axis=0)
+        after = np.sum([b for _, b in others], axis=0)
+        pace = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(min=1.0)
+        # What the others hardly do tells no pace of its own: the highest there is.
+        seen = before > _NEW * before.sum()
+        pace = np.where(seen, pace, max(1.0, float(pace[seen].max(initial=1.0))))
+        expected = x * pace
+        whole = float(x.sum(axis=1).mean())
+        predicted, found = float(expected.sum(axis=1).mean()), float(y.sum(axis=1).mean())
+        if found < _KIND * predicted or found - predicted < floor * whole:
+            continue
+        if _surely_more(expected.sum(axis=1), y.sum(axis=1)):
+            yield Sign(
+                "kind", names[s], names[s], whole, found,
+                (found - whole) * len(y) / len(sample),
+            )  # fmt: skip
+
+
+def _classes(symbols: Sequence[Symbol]) -> I64:
+    """Mark which symbols are of a class that one machine slows alike; interference is none."""
+    marks = np.zeros((len(symbols), 3), np.int64)
+    for i, symbol in enumerate(symbols):
+        if symbol.state in RUNNING:
+            marks[i, 0] = 1
+        elif symbol.state in {State.WAIT_DISK, State.WAIT_DEVICE, State.WAIT_SOFTIRQ}:
+            marks[i, 1] = 1
+        elif symbol.state not in INTERFERENCE:
+            marks[i, 2] = 1
+    return marks
+
+
+def _helps(symbol: Symbol) -> bool:
+    return symbol.role.startswith(_HELPERS)
+
+
+def _surely_more(before: I64 | F64, after: I64 | F64) -> bool:
+    """Test whether values rose: by their ranks, or by how many are above all of the others."""
+    n, m = len(before), len(after)
+    both = np.concatenate([after, before]).astype(np.float64)
+    above = int((after > before.max(initial=0)).sum())
+    if above and hypergeometric_tail(above, m, n, above) <= _LEVEL:
+        return True
+    ranks = mid_ranks(both[:, None])[:, 0]
+    deviation = math.sqrt(m * n / (n + m) * float(ranks.var(ddof=1)))
+    return deviation > 0 and float(ranks[:m].sum() - m * ranks.mean()) > 2.576 * deviation
+
+
+# What several recordings of either set tell.
+
+
+def beyond_sessions(
+    total: tuple[I64, I64],
+    strata: tuple[I64, I64],
+    sessions: tuple[I64, I64],
+    known: float | None,
+    level: float,
+) -> tuple[float, float]:
+    """Return by how much the sample's recordings are slower, and what recordings differ by.
+
+    Both are factors less 1: the estimate, and the least that is beyond what recordings of one
+    program differ by; inf where there are too few to know.
+
+    Parameters
+    ----------
+    total : (int64 array, int64 array)
+        Durations of the normal and of the sample executions.
+    strata, sessions : (int64 array, int64 array)
+        Type and recording of each.
+    known : float or None
+        Standard deviation of recordings as a share, where it is known from elsewhere.
+    level : float
+        One-sided.
+    """
+    ours, theirs = _session_means(total, strata, sessions)
+    k, m = len(ours), len(theirs)
+    apart = float(theirs.mean() - ours.mean()) if k and m else 0.0
+    if known is not None:
+        # A spread from eight recordings or more: see `critpath calibrate`.
+        limit = _student_quantile(1 - level, 7) * math.log1p(known) * math.sqrt(1 / k + 1 / m)
+        return math.expm1(apart), math.expm1(limit)
+    freedom = k + m - 2
+    if k < 3 or freedom < 2:
+        return math.expm1(apart), math.inf
+    squares = float(((ours - ours.mean()) ** 2).sum() + ((theirs - theirs.mean()) ** 2).sum())
+    limit = _student_quantile(1 - level, freedom) * math.sqrt(squares / freedom * (1 / k + 1 / m))
+    if m >= 3:
+        # Nor without a distribution: most of the exchanges of whole recordings must be less.
+        limit = max(limit, apart * (1 + 1e-9)) if float(theirs.min()) <= ours.max() else limit
+    return math.expm1(apart), math.expm1(limit)
+
+
+def _student_quantile(probability: float, freedom: int) -> float:
+    low, high = 0.0, 1e6
+    for _ in range(80):
+        middle = (low + high) / 2
+        tails = float(student_tails(np.array([middle]), freedom)[0])
+        low, high = (middle, high) if tails > 2 * (1 - probability) else (low, middle)
+    return high
+
+
+def _session_means(
+    total: tuple[I64, I64], strata: tuple[I64, I64], sessions: tuple[I64, I64]
+) -> tuple[F64, F64]:
+    """Return the mean logarithm of every recording's durations over their types' medians."""
+    middle = {
+        s: math.log(max(float(np.median(total[0][strata[0] == s])), 1.0))
+        for s in np.unique(strata[0]).tolist()
+    }
+    result = []
+    for values, kinds, session in zip(total, strata, sessions, strict=True):
+        known = np.isin(kinds, list(middle))
+        logs = np.log(np.maximum(values[known], 1)) - np.array(
+            [middle[s] for s in kinds[known].tolist()]
+        )
+        of = session[known]
+        result.append(np.array([float(np.median(logs[of == s])) for s in np.unique(of)]))
+    return result[0], result[1]
+
+
+# Who had the cpu.
+
+
+def find_rival(normal: PathSet, sample: PathSet) -> Rival | None:
+    """Return who had the cpu meanwhile, if waits for a cpu grew most by one thread."""
+    before, after = (_waits_by_rival(paths) for paths in (normal, sample))
+    more = {name: time - before.get(name, 0.0) for name, time in after.items()}
+    if not more:
+        return None
+    name = max(more, key=lambda each: (more[each], each))
+    return Rival(name, before.get(name, 0.0), after[name]) if more[name] > 0 else None
+
+
+def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tuple[Sign, ...]:
+    """Return a sign if a limit held threads back: a quota, by the recorder's word or by the cpu.
+
+    A thread that waits long for a cpu which has nobody on it is not kept from it by anybody.
+    """
+    least = detection.floor
+    if rival is None or rival.name != IDLE:
+        more = detection.states[-1].effect
+        return (Sign("quota", "", "", 0.0, 1.0, more),) if told and more >= least else ()
+    more = rival.after - rival.before
+    if more < least or (rival.after < _OTHER * rival.before and not told):
+        return ()
+    return (Sign("quota", "", "", rival.before, rival.after, more),)
+
+
+def _waits_by_rival(paths: PathSet) -> dict[str, float]:
+    """Return the mean time an execution waits for a cpu, by who had it."""
+    sums: dict[str, float] = {}
+    for chunk in paths.chunks():
+        table = chunk.paths
+        rows = np.flatnonzero(table.state == State.WAIT_CPU)
+        idle = np.array([text == IDLE for text in table.strings], np.bool_)
+        # An idle cpu takes its time to start a thread, and longer on a slow machine.
+        rows = rows[~idle[table.detail[rows]] | (table.duration[rows] >= LATE_NS)]
+        time = np.bincount(
+            table.detail[rows], table.duration[rows].astype(np.float64), len(table.strings)
+        )
+        for code in np.flatnonzero(time).tolist():
+            name = table.strings[code].rpartition(" (")[0] or table.strings[code]
+            sums[name] = sums.get(name, 0.0) + float(time[code])
+    return {name: time / len(paths) for name, time in sums.items()}

@@ -1,0 +1,237 @@
+"""The slow end of two sets: a few executions that are very slow, and percentiles.
+
+Ranks cannot tell that six of 24 executions are slower than all 24 normal ones at a level of
+1 %, whatever they are slower by: the six largest of 48 are on one side in one assignment of
+91.  Their size can, where the normal executions bear out what a size is: beyond the upper
+tenth of them a Pareto tail (Hill 1975), whose index is its upper 95 % bound and never
+lighter than `_LIGHTEST`.  The assumption is checked: where the largest normal execution is
+farther out than such a tail would have it, that is a mixture, and only ranks decide.  Ranks
+have a say in any case (`_RANKS`): that none of 24 executions was slow is likely even where one
+in ten of them is, and tells nothing of three in another 24.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from critpath.model import F64, I64, Percentile, hypergeometric_tail
+
+LEAST_SLOW = 3  # a stall of the machine hits one execution, or two that are neighbours
+_TAIL = 0.1  # share of the normal executions that the tail is fitted to
+_LEAST_TAIL = 10
+_LIGHTEST = 0.1  # a tail is never believed to be lighter than a Pareto tail of index 10
+_FARTHEST = 4.0  # what the largest of a tail's logarithms may have over that of their number
+_RANKS = 0.03  # p of so many executions above all normal ones
+_BELIEVED = 1e-6  # no p that rests on the tail's form is less
+_COUNTS = 20  # numbers of slow executions that are tried
+_LEAST_NORMAL = 5  # of a type, for its median to be one
+
+
+@dataclass(frozen=True)
+class SlowEnd:
+    """How improbable the slowest sample executions are among the normal ones.
+
+    Attributes
+    ----------
+    p_value : float
+        Adjusted for how many were taken for the slow ones.
+    slow : int
+        How many are.
+    shown : tuple of (int, float) or None
+        That many executions, slower by so many ns, would have shown; None for none.
+    members : int64
+        Positions of the slow sample executions.
+    """
+
+    p_value: float
+    slow: int
+    shown: tuple[int, float] | None
+    members: I64
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """Pareto tail of ratios in logarithms; ``index`` 0 where the assumption does not hold."""
+
+    start: float
+    index: float
+    share: float
+    largest: float
+
+    def beyond(self, at: float) -> float:
+        return min(1.0, self.share * math.exp(-(at - self.start) / self.index))
+
+
+def slow_end(
+    normal: I64, sample: I64, normal_stratum: I64, sample_stratum: I64, level: float
+) -> SlowEnd:
+    """Test whether some sample executions are slower than their number can be by chance."""
+    ours, theirs, middle = _ratios(normal, sample, normal_stratum, sample_stratum)
+    nobody = np.zeros(0, np.int64)
+    if len(ours) < 2 * _LEAST_TAIL or len(theirs) < 2 * LEAST_SLOW:
+        return SlowEnd(1.0, 0, None, nobody)
+    tail = _fit(ours)
+    order = np.argsort(-np.where(np.isfinite(theirs), theirs, -np.inf), kind="stable")
+    ordered = theirs[order]
+    most = int(np.isfinite(ordered).sum()) // 2
+    tried = np.geomspace(LEAST_SLOW, max(most, LEAST_SLOW), _COUNTS).astype(np.int64)
+    counts = sorted({k for k in tried.tolist() if k <= most})
+    best, slow = 1.0, 0
+    for k in counts:
+        p = _p_value(tail, len(ours), len(theirs), k, float(ordered[k - 1])) * len(counts)
+        if p < best:
+            best, slow = p, k
+    shown = _shown(tail, len(ours), len(theirs), level / max(len(counts), 1))
+    return SlowEnd(
+        p_value=max(best, _BELIEVED) if best < 1 else 1.0,
+        slow=slow,
+        shown=None if shown is None else (shown[0], middle * math.expm1(shown[1])),
+        members=np.sort(order[:slow]),
+    )
+
+
+def _ratios(
+    normal: I64, sample: I64, normal_stratum: I64, sample_stratum: I64
+) -> tuple[F64, F64, float]:
+    """Logarithms of durations over the median of their type, NaN of unknown types."""
+    theirs = np.full(len(sample), np.nan)
+    ours = []
+    for s in np.unique(sample_stratum):
+        mine = normal[normal_stratum == s]
+        if len(mine) < _LEAST_NORMAL:
+            continue
+        middle = max(float(np.median(mine)), 1.0)
+        ours.append(np.log(np.maximum(mine, 1) / middle))
+        rows = sample_stratum == s
+        theirs[rows] = np.log(np.maximum(sample[rows], 1) / middle)
+    known = np.isfinite(theirs)
+    middle = float(np.median(sample[known])) if known.any() else 0.0
+    return np.concatenate([np.zeros(0), *ours]), theirs, middle
+
+
+def _fit(ours: F64) -> _Tail:
+    ordered = np.sort(ours)
+    top = max(_LEAST_TAIL, round(_TAIL * len(ordered)))
+    start = float(ordered[-top - 1])
+    over = ordered[-top:] - start
+    index = max(float(over.mean()), 1e-6)
+    # The largest of so many exponential times is their number's logarithm and a little.
+    holds = float(over[-1]) <= index * (math.log(top) + _FARTHEST) or over[-1] < _LIGHTEST
+    upper = max(index * (1 + 1.645 / math.sqrt(top)), _LIGHTEST)
+    return _Tail(start, upper if holds else 0.0, top / len(ordered), float(ordered[-1]))
+
+
+def _p_value(tail: _Tail, n: int, m: int, slow: int, least: float) -> float:
+    by_rank = hypergeometric_tail(slow, m, n, slow)
+    if least <= tail.largest or by_rank > _RANKS:
+        return 1.0
+    return min(by_rank, _binomial_tail(m, slow, tail.beyond(least))) if tail.index else by_rank
+
+
+def _binomial_tail(m: int, least: int, share: float) -> float:
+    """Return how likely at least so many of m are, 1 where as many are to be expected."""
+    if share * m >= least:
+        return 1.0
+    if share <= 0:
+        return 0.0
+    logs = math.lgamma(m + 1) - math.lgamma(least + 1) - math.lgamma(m - least + 1)
+    term = math.exp(logs + least * math.log(share) + (m - least) * math.log1p(-share))
+    total = term
+    for k in range(least, m):  # the terms only become smaller
+        term *= (m - k) / (k + 1) * share / (1 - share)
+        total += term
+        if term < total * 1e-12:
+            break
+    return min(1.0, total)
+
+
+def _shown(tail: _Tail, n: int, m: int, level: float) -> tuple[int, float] | None:
+    """Return how many executions would have shown, and at which ratio (a logarithm)."""
+    fewest = (k for k in range(LEAST_SLOW, m // 2 + 1) if hypergeometric_tail(k, m, n, k) <= _RANKS)
+    slow = next(fewest, None)
+    low, high = tail.largest, tail.largest + 40.0
+    if slow is None or not tail.index or _binomial_tail(m, slow, tail.beyond(high)) > level:
+        return None
+    for _ in range(60):
+        at = (low + high) / 2
+        enough = _binomial_tail(m, slow, tail.beyond(at)) <= level
+        low, high = (low, at) if enough else (at, high)
+    return slow, high
+
+
+# Percentiles of both sets, by label, and the gate on one of them.
+
+
+QUANTILES = (0.5, 0.95, 0.99)
+_LEVEL = 0.99  # of the interval of the difference: half of the rest for either set
+
+
+def percentiles(
+    normal: I64,
+    sample: I64,
+    labels: tuple[Sequence[str], Sequence[str]] | None,
+    extra: Sequence[float] = (),
+) -> tuple[Percentile, ...]:
+    """Describe both sets' distributions: of all executions, and of every label."""
+    groups = [("", normal, sample)]
+    named = sorted({*labels[0], *labels[1]}) if labels else []
+    if labels and len(named) > 1:
+        ours, theirs = np.array(labels[0], object), np.array(labels[1], object)
+        groups += [(text, normal[ours == text], sample[theirs == text]) for text in named]
+    return tuple(
+        compare_quantile(label, q, x, y)
+        for label, x, y in groups
+        for q in sorted({*QUANTILES, *extra})
+    )
+
+
+def compare_quantile(label: str, q: float, normal: I64, sample: I64) -> Percentile:
+    """Compare a quantile of two sets, with an interval that assumes nothing of their shapes.
+
+    Either set's is between two of its order statistics with the probability that a binomial
+    distribution says (Thompson 1936); the difference is then between the differences of these.
+    """
+    low, high = _between(normal, q), _between(sample, q)
+    return Percentile(
+        label=label,
+        q=q,
+        normal=float(np.quantile(normal, q)) if len(normal) else None,
+        sample=float(np.quantile(sample, q)) if len(sample) else None,
+        low=None if high[0] is None or low[1] is None else high[0] - low[1],
+        high=None if high[1] is None or low[0] is None else high[1] - low[0],
+        executions=(len(normal), len(sample)),
+        needed=_needed(q),
+    )
+
+
+def _between(values: I64, q: float) -> tuple[float | None, float | None]:
+    """Order statistics around a quantile, None where the set is too small for one."""
+    ordered = np.sort(values)
+    n = len(ordered)
+    each = (1 - _LEVEL) / 4
+    below = _binomial_cdf(n, q)
+    # P(the quantile is below the i-th smallest) = P(Bin(n, q) < i), and so on.
+    lower = int(np.searchsorted(below, each, "right"))
+    upper = int(np.searchsorted(below, 1 - each, "left")) + 1
+    return (
+        float(ordered[lower - 1]) if lower >= 1 else None,
+        float(ordered[upper - 1]) if upper <= n else None,
+    )
+
+
+def _needed(q: float) -> int:
+    """Return how many executions give a quantile both an upper and a lower bound."""
+    each = (1 - _LEVEL) / 4
+    return max(math.ceil(math.log(each) / math.log(max(q, 1 - q))), 1)
+
+
+def _binomial_cdf(n: int, q: float) -> F64:
+    k = np.arange(n + 1)
+    logs = np.array([math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in k])
+    return np.asarray(
+        np.cumsum(np.exp(logs + k * math.log(q) + (n - k) * math.log1p(-q))), dtype=np.float64
+    )
