@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -187,27 +187,20 @@ def detect(
     ----------
     normal, sample : VectorTable
         Over the same symbols.
-    rule : str
-        A key of `critpath.detect.rules.RULES`: the one that decides.
-    alpha : float
-        Family-wise level of the gate, in (0, 1).
-    floor : float
-        Least effect that counts, as a share of the normal mean total; see `floor_share`.
+    rule, alpha, floor
+        A key of `critpath.detect.rules.RULES`; family-wise level of the gate, in (0, 1); least
+        effect that counts, as a share of the normal mean total, see `floor_share`.
     t1, t2, y_reference
         Settings of the paper's rules; see `critpath.detect.coarse.algorithm1`.
     permutations : int
         Random assignments, where enumerating all of them is too much.
-    normal_type, sample_type : int64, optional
-        Execution types, those of the sample as paired with normal ones: a different mix
-        of them is no slow-down, and a slow-down of one type is found.
-    normal_session, sample_session : int64, optional
-        Recording session of every execution.
+    normal_type, sample_type, normal_session, sample_session : int64, optional
+        Execution types, those of the sample as paired with normal ones: a different mix of
+        them is no slow-down, and a slow-down of one type is found; recording sessions.
     judged : tuple of VectorTable, optional
         The sets with interrupts folded into running time; themselves by default.
-    labels : tuple of sequence of str, optional
-        What the program says each execution is, "" where it does not.
-    percentile : float, optional
-        The quantile that decides.
+    labels, percentile : optional
+        What the program says each execution is; the quantile that decides.
     screening : bool
         Find out how often the paper's rules alarm; costs more than the rest.
 
@@ -219,10 +212,8 @@ def detect(
 
     Raises
     ------
-    InconclusiveError
-        If a set is empty.
-    UsageError
-        If so few permutations could never reach the level.
+    InconclusiveError, UsageError
+        If a set is empty; if so few permutations could never reach the level.
     """
     _check(normal, sample, rule, alpha, floor, permutations)
     x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
@@ -233,36 +224,32 @@ def detect(
     least = alpha * min(WHOLE * (RANKED - REGARDLESS), 1 - WHOLE)
     sessions, why_not = permutable(normal_session, sample_session, least)
     families = two_families(
-        x, y, judged or (normal, sample), strata,
-        alpha=alpha, permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels),
+        x, y, judged or (normal, sample), strata, alpha=alpha, permutations=permutations,
+        sessions=sessions, kinds=_kinds(strata, labels),
     )  # fmt: skip
     whole = families.whole
-    if RULES[rule].permutation_test and not whole.exact:
-        _require_permutations(permutations, alpha, least)
+    if RULES[rule].permutation_test:
+        _require_permutations(whole, permutations, alpha, least)
     found = effects(x, y, *strata, seed(y, x))
     share = floor_share(floor, x[:, -1], strata[0], normal_session)
     enough = whole.ways * least >= 1
-    flags = flag(families, found, alpha=alpha, floor=share)
-    floor_ns = share * float(found.normal_mean[-1])
-    evidence = Evidence(paper, families, found, flags, floor_ns)
+    flags, least_ns = flag(families, found, alpha=alpha, floor=share), share * found.normal_mean[-1]
+    evidence = Evidence(paper, families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
-    ordinal = ordinal_effects(x, y, *strata) if screening else None
     types = _type_names(strata[0], labels)
-    slower, slight = changes(
-        families, found, flags, names, alpha=alpha, floor=share, labels=types
-    )  # fmt: skip
-    remarks = [*paper.notes, *([why_not] if why_not else []), *_test_notes(whole, permutations)]
+    slower, slight = changes(families, found, flags, names, types, alpha=alpha, floor=share)
+    remarks = [*paper.notes, *_test_notes(whole, permutations, why_not)]
     remarks += [notes.raised_floor(floor, share)] if share > floor else []
     remarks += _notes(evidence, strata, slower, names, alpha, enough=enough)
-    known = enough and len(x) > 1
-    table = percentiles(x[:, -1], y[:, -1], labels, (percentile,) if percentile else ())
-    return Detection(
+    signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share)
+    ordinal = ordinal_effects(x, y, *strata) if screening else None
+    detection = Detection(
         rule=rule,
         states=_states(normal, evidence, t2, flagged, ordinal),
         flagged=bool(flagged.any()),
         alpha=alpha,
-        floor=floor_ns,
-        detectable=_detectable(evidence, x, strata) if known else None,
+        floor=evidence.floor,
+        detectable=_detectable(evidence, x, strata) if enough and len(x) > 1 else None,
         permutations=whole.permutations,
         enough=enough,
         needed=0 if enough else _needed(*strata, least),
@@ -270,15 +257,29 @@ def detect(
         slower=slower,
         slight=slight,
         notes=tuple(remarks),
-        slow=_slow(families, len(y), alpha),
-        slow_shown=_slow_shown(families, len(y), floor_ns) if known else None,
-        signs=find_signs(
-            normal, sample, strata, types, families.p_value[:-1] <= alpha, share
-        ),
-        percentiles=table,
+        signs=signs,
         floor_share=share,
-        gate=next((p for p in table if p.q == percentile and not p.label), None),
-    )  # fmt: skip
+    )
+    return _with_tails(detection, families, (x[:, -1], y[:, -1]), labels, percentile)
+
+
+def _with_tails(
+    detection: Detection,
+    families: Families,
+    total: tuple[I64, I64],
+    labels: tuple[Sequence[str], Sequence[str]] | None,
+    percentile: float | None,
+) -> Detection:
+    """Add what the totals' slow ends say."""
+    table = percentiles(*total, labels, percentile)
+    known = detection.detectable is not None
+    return replace(
+        detection,
+        slow=_slow(families, len(total[1]), detection.alpha),
+        slow_shown=_slow_shown(families, len(total[1]), detection.floor) if known else None,
+        percentiles=table,
+        gate=table[0] if percentile else None,
+    )
 
 
 def _slow(families: Families, m: int, alpha: float) -> int:
@@ -359,17 +360,18 @@ def _check(
             )
 
 
-def _require_permutations(permutations: int, alpha: float, least: float) -> None:
-    if (permutations + 1) * least < 1:
+def _require_permutations(whole: GateTest, permutations: int, alpha: float, least: float) -> None:
+    if not whole.exact and (permutations + 1) * least < 1:
         raise UsageError(
             f"{permutations} permutations cannot reach the level {alpha:g}",
             f"give --permutations {math.ceil(1 / least)} or more",
         )
 
 
-def _test_notes(whole: GateTest, permutations: int) -> list[str]:
+def _test_notes(whole: GateTest, permutations: int, why_not: str) -> list[str]:
     """Return how the permutations were drawn, where that is not as usual."""
-    result = [notes.sessions_permuted()] if whole.by_session else []
+    result = [why_not] if why_not else []
+    result += [notes.sessions_permuted()] if whole.by_session else []
     if not whole.exact and whole.permutations < permutations:
         result.append(notes.few_permutations(whole.permutations))
     return result

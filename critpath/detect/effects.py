@@ -218,10 +218,10 @@ def changes(
     effects: Effects,
     flags: Flags,
     names: tuple[str, ...],
+    labels: Sequence[str],
     *,
     alpha: float,
     floor: float,
-    labels: Sequence[str] = (),
 ) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
     """Return what is flagged, and what is significant all the same; the largest first."""
     whole = effects.sample_mean - effects.normal_mean

@@ -174,19 +174,19 @@ def percentiles(
     normal: I64,
     sample: I64,
     labels: tuple[Sequence[str], Sequence[str]] | None,
-    extra: Sequence[float] = (),
+    first: float | None = None,
 ) -> tuple[Percentile, ...]:
-    """Describe both sets' distributions: of all executions, and of every label."""
+    """Describe both sets' distributions: of all executions, and of every label.
+
+    ``first`` is a quantile of all executions that comes before all others.
+    """
     groups = [("", normal, sample)]
     named = sorted({*labels[0], *labels[1]}) if labels else []
     if labels and len(named) > 1:
         ours, theirs = np.array(labels[0], object), np.array(labels[1], object)
         groups += [(text, normal[ours == text], sample[theirs == text]) for text in named]
-    return tuple(
-        compare_quantile(label, q, x, y)
-        for label, x, y in groups
-        for q in sorted({*QUANTILES, *extra})
-    )
+    usual = [compare_quantile(label, q, x, y) for label, x, y in groups for q in QUANTILES]
+    return (*([] if first is None else [compare_quantile("", first, normal, sample)]), *usual)
 
 
 def compare_quantile(label: str, q: float, normal: I64, sample: I64) -> Percentile:
