@@ -209,11 +209,7 @@ class SignEntry(Part):
 
     kind: Annotated[
         Literal["count", "new", "share", "kind", "rare", "quota"],
-        doc(
-            "a state occurs more often; one that was not there; one longer than the pace of the "
-            "others makes it; one kind of execution slower than others; in some executions "
-            "alone; a limit"
-        ),
+        doc("count, new, share, kind, rare or quota: more often, not there before, ..."),
     ]
     name: Annotated[str, doc("name of the symbol or of the kind of execution, '' for neither")]
     label: Annotated[str, doc("the kind of execution that it is in, '' for all")]

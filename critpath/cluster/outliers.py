@@ -66,6 +66,7 @@ _GROUP_LEVEL = 0.5
 EXACT_LIMIT = 50_000_000
 # Robust standard deviations that an execution is above the others of its own recording.
 _OWN = 3.0
+_PART = 0.25
 _FEW_OVER = 0.7  # twice the time: where there are too few others to tell
 BAG_LIMIT = 4_000_000  # of them at once: half a gigabyte
 
@@ -204,8 +205,8 @@ def _stand_out(over: F64, *, trusted: bool) -> Bool:
     spread = math.hypot(1.4826 * float(np.median(np.abs(over - middle))), _SHRINK)
     own = over > middle + _OWN * spread
     if trusted:
-        # Half of the way up to those that are slow: who is not is none of them.
-        own |= over >= max(float(np.quantile(over, 0.9)), middle) / 2
+        # Part of the way up to those that are slow: who is not is none of them.
+        own |= over >= _PART * max(float(np.quantile(over, 0.9)), middle)
     return np.asarray(own, dtype=np.bool_)
 
 
