@@ -209,7 +209,7 @@ class SignEntry(Part):
 
     kind: Annotated[
         Literal["count", "new", "share", "kind", "rare", "quota"],
-        doc("count, new, share, kind, rare or quota: more often, not there before, ..."),
+        doc("more often, not there before, longer than its like, of one kind, in some, a limit"),
     ]
     name: Annotated[str, doc("name of the symbol or of the kind of execution, '' for neither")]
     label: Annotated[str, doc("the kind of execution that it is in, '' for all")]

@@ -66,7 +66,6 @@ _GROUP_LEVEL = 0.5
 EXACT_LIMIT = 50_000_000
 # Robust standard deviations that an execution is above the others of its own recording.
 _OWN = 3.0
-_PART = 0.25
 _FEW_OVER = 0.7  # twice the time: where there are too few others to tell
 BAG_LIMIT = 4_000_000  # of them at once: half a gigabyte
 
@@ -170,13 +169,12 @@ def outliers(
     )
 
 
-def confirm_marks(found: Outliers, sample: VectorTable, partner: I64, *, trusted: bool) -> Outliers:
+def confirm_marks(found: Outliers, sample: VectorTable, partner: I64) -> Outliers:
     """Keep the marks that the sample's other executions bear out.
 
     A slow hour makes all of a recording's executions stand out from those of another hour.
     So an execution has to stand out from the others of its type in the sample, too: by
-    `_OWN` robust standard deviations of logarithms.  Where the sample is slower as a whole
-    and that is the program's (``trusted``), those stay that are nearer to the slow ones.
+    `_OWN` robust standard deviations of logarithms.
 
     Parameters
     ----------
@@ -185,29 +183,23 @@ def confirm_marks(found: Outliers, sample: VectorTable, partner: I64, *, trusted
         Of the executions that ``found`` is about.
     partner : int64 [sample]
         Type of each.
-    trusted : bool
     """
-    total = np.log(np.maximum(sample.total, 1).astype(np.float64))
-    usual = sample.total - found.excess
-    over = total - np.log(np.maximum(usual, 1).astype(np.float64))
-    stays = np.zeros(len(total), np.bool_)
+    usual = np.maximum(sample.total - found.excess, 1).astype(np.float64)
+    over = np.log(np.maximum(sample.total, 1).astype(np.float64)) - np.log(usual)
+    stays = np.zeros(len(over), np.bool_)
     for kind in np.unique(partner):
         rows = partner == kind
-        stays[rows] = _stand_out(over[rows], trusted=trusted)
+        stays[rows] = _stand_out(over[rows])
     return replace(found, anomalous=found.anomalous & stays)
 
 
-def _stand_out(over: F64, *, trusted: bool) -> Bool:
+def _stand_out(over: F64) -> Bool:
     """Return which of a type's executions stand out, by the logarithm of what they are over."""
     if len(over) < LOW_SUPPORT:
-        return np.ones(len(over), np.bool_) if trusted else over > _FEW_OVER
+        return np.asarray(over > _FEW_OVER, dtype=np.bool_)
     middle = float(np.median(over))
     spread = math.hypot(1.4826 * float(np.median(np.abs(over - middle))), _SHRINK)
-    own = over > middle + _OWN * spread
-    if trusted:
-        # Part of the way up to those that are slow: who is not is none of them.
-        own |= over >= _PART * max(float(np.quantile(over, 0.9)), middle)
-    return np.asarray(own, dtype=np.bool_)
+    return np.asarray(over > middle + _OWN * spread, dtype=np.bool_)
 
 
 def _p_values(

@@ -319,7 +319,8 @@ def judge(
         detection, warnings = apply_levels(detection, decided, levels)
     types = normal_clusters.labels, pairs.pair[sample_clusters.labels]
     known = _apart(normal, sample, types, sessions, settings) if apart else None
-    outlying = confirm_marks(outlying, judged[1], types[1], trusted=is_alarm(detection, known))
+    if not is_alarm(detection, known):
+        outlying = confirm_marks(outlying, judged[1], types[1])
     return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings, known)
 
 
