@@ -99,15 +99,12 @@ def compare(
         progress=tell,
     )
     judgement = _with_rivals(judgement, normal, sample)
-    partial = partial_comparison_note(
-        judgement.normal_clusters.labels,
-        judgement.pairs.pair[judgement.sample_clusters.labels],
-    )
+    types = judgement.pairs.pair[judgement.sample_clusters.labels]
+    partial = partial_comparison_note(judgement.normal_clusters.labels, types)
     verdict, reasons = decide(
         judgement.detection,
         judgement.outliers,
-        (normal.lossy, sample.lossy),
-        (normal.losses, sample.losses),
+        *((normal.lossy, sample.lossy), (normal.losses, sample.losses)),
         apart=judgement.apart,
         minimum=settings.minimum_executions,
         differences=(
@@ -135,9 +132,7 @@ def compare(
         sample_clusters=judgement.sample_clusters,
         pairs=judgement.pairs,
         outliers=judgement.outliers,
-        aligned=(),
-        findings=(),
-        causes=(),
+        **dict.fromkeys(("aligned", "findings", "causes"), ()),
         settings=asdict(settings),
         apart=judgement.apart is not None,
     )
