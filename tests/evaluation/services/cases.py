@@ -502,7 +502,7 @@ CASES: Final = (
         "limited",
         b("quota:us=9000"),
         b("quota:us=3500"),
-        (Answer(CPU, device="quota"), Answer(CPU, ("",)), Answer(("WAIT_THROTTLED", "WAIT_QUOTA"))),
+        (Answer(CPU, device="quota"), Answer(CPU, device='"certainty": "inferred"')),
         (Answer(CPU),),
         common=p("cpu=12"),
         kind=True,

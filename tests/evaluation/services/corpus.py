@@ -155,6 +155,7 @@ def neighbour(seed: int, *, on: bool) -> Iterator[None]:
                 ["stress-ng", "--cpu", "1", "--cpu-load", "50", "-t", "60", "-q"],
                 start_new_session=True,
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
             running[:] = [noise.pid]
             time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""The evaluation on real servers: ``python run.py DIR [--rounds N] [--judge-only]``.
+"""The evaluation on real servers: ``python run.py DIR [--rounds N] [--judge-only] [CASE ...]``.
 
 Makes an interpreter with the servers' packages (``DIR/python``), starts them (`park.py`), records
 faults and healthy pairs (`corpus.py`) into ``DIR/corpus``, ends them, and judges (`judge.py`).
@@ -17,7 +17,6 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 PACKAGES: Final = ("flask", "gunicorn", "waitress", "aiohttp", "redis", "psycopg2-binary")
-STRENGTHS: Final = ("clear", "mild")
 
 
 def main() -> None:
@@ -28,16 +27,17 @@ def main() -> None:
         "--rounds", type=int, default=3, help="healthy pairs of each kind a request"
     )
     parser.add_argument("--judge-only", action="store_true")
-    given = parser.parse_args()
+    parser.add_argument("names", nargs="*", help="cases of cases.py (default: all)")
+    given = parser.parse_intermixed_args()
     place: Path = given.place.resolve()
     critpath = str(Path(sys.executable).with_name("critpath"))
     if not given.judge_only:
-        record(place, critpath, given.rounds)
+        record(place, critpath, given.rounds, given.names)
     results = ["--json", str(place / "services.json"), "--markdown", str(place / "services.md")]
     run(sys.executable, "judge.py", str(place / "corpus"), "--critpath", critpath, *results)
 
 
-def record(place: Path, critpath: str, rounds: int) -> None:
+def record(place: Path, critpath: str, rounds: int, names: list[str]) -> None:
     """Record the whole corpus; the servers run meanwhile, and no longer."""
     python = place / "python/bin/python"
     if not python.exists():
@@ -46,7 +46,7 @@ def record(place: Path, critpath: str, rounds: int) -> None:
     # Not below `place`: PostgreSQL's user has to get there.
     park = Path(tempfile.mkdtemp(prefix="critpath-services-", dir="/var/tmp")) / "park"
     park.parent.chmod(0o755)
-    corpus = [str(place / "corpus"), "--critpath", critpath, "--park", str(park)]
+    corpus = [str(place / "corpus"), "--critpath", critpath, "--park", str(park), *names]
     try:
         run(str(python), "park.py", str(park), "up")
         run(str(python), "corpus.py", *corpus)
