@@ -435,6 +435,8 @@ def _next(outcome: Outcome, request: RecordRequest) -> str:
         return f"next: critpath compare {' '.join(places)}"
     other = "other" if request.output.name != "other" else "sample"
     marked = bool(request.commands or request.execution or request.container)
+    marks = outcome.recordings[0].manifest.recorder.get("marks")
+    marked |= isinstance(marks, int) and marks > 0
     return (
         f"next: record the other state with -o {other}, then: critpath compare {places[0]} {other}"
         + " (--execution SPEC where nothing there is marked by critpath)" * (not marked)

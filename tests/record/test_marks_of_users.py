@@ -105,7 +105,8 @@ def test_marks_arrive_from_the_users_who_were_told_and_the_others_are_named(tmp_
     facts = json.loads((tmp_path / "rec" / "critpath.json").read_text())["recorder"]
     assert facts["marks"] >= 2 * len(found)
     assert f"{facts['marks']} marks seen" in done.stderr
-    assert not [*PLACE.iterdir()]
+    assert "--execution SPEC" not in done.stderr
+    assert not [*PLACE.glob(f"*-{os.getpid()}-*")]
     assert not [*INSTANCES.glob(f"{marks.PREFIX}*")]
 
 
