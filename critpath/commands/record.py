@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interleave",
         nargs=2,
         metavar=("A", "B"),
-        help="two commands in alternation, into DIR/normal and DIR/sample",
+        help="two commands in turn, in blocks of random order, into DIR/normal and DIR/sample",
     )
     parser.add_argument(
         "--marks-from",

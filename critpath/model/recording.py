@@ -165,6 +165,9 @@ class Manifest:
         Seconds a run may last, 0 for any time.
     interleaved : str
         Name of the other recording's directory beside this one, "" without one.
+    order : str
+        Which of two interleaved commands each run was of, ``A`` the one in ``normal``: blocks
+        ABBA or BAAB by a coin; "" without a second command, and in older recordings.
     container : int
         Pid namespace that executions are chosen by, 0 for none.
     trace : str
@@ -194,6 +197,7 @@ class Manifest:
     prepare: str = ""
     timeout: float = 0.0
     interleaved: str = ""
+    order: str = ""
     container: int = 0
     trace: str = "trace"
     warnings: tuple[str, ...] = ()

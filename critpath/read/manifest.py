@@ -87,6 +87,7 @@ def _build_manifest(data: Mapping[str, Any]) -> Manifest:
         prepare=_text(data, "prepare"),
         timeout=_number(data, "timeout"),
         interleaved=_text(data, "interleaved"),
+        order=_text(data, "order"),
         container=_whole(data, "container"),
         trace=_text(data, "trace"),
         warnings=_texts(data, "warnings"),

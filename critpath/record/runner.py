@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import resource
 import signal
 import stat
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from critpath.errors import CritpathError
 from critpath.record._spawn import SpawnError, collect, spawn
@@ -287,6 +288,12 @@ class Runner:
         own = os.getpid()
         self._others = {p.pid for p in found if p.parent == own and p.alive}
         return set(self._others)
+
+
+def block_order(seed: int, block: int) -> Literal["ABBA", "BAAB"]:
+    """Return the order of a block's slots: a fair coin, the same for the same seed."""
+    coin = random.Random(f"{seed}:{block}")  # noqa: S311 - a schedule, not a secret
+    return "ABBA" if coin.random() < 0.5 else "BAAB"
 
 
 def _has_children() -> bool:

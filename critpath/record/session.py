@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import secrets
 import shutil
 import signal
 import time
@@ -53,7 +54,7 @@ from critpath.record.recorder import (
     UnfinishedError,
 )
 from critpath.record.registry import register, unregister
-from critpath.record.runner import Executable, Runner, find_executable
+from critpath.record.runner import Executable, Runner, block_order, find_executable
 from critpath.record.signals import InheritedState, Signals, StopRequested
 from critpath.record.user import User, invoking_user, mark_users
 from critpath.units import plural
@@ -258,14 +259,19 @@ class _Session:
             write_manifest(directory, manifest)
 
     def _record_runs(self) -> None:
-        """Run the commands in turn: ABAB for two."""
+        """Run the command; two in blocks of four, each in an order that a coin has chosen."""
         recorder = self._active_recorder()
         environment = {**recorder.environment(), SESSION_VARIABLE: self.settings.session}
         initial = pid_namespace() == INITIAL_PID_NAMESPACE
         total = self.request.runs * len(self.programs)
-        for number in range(total):
-            index = number % len(self.programs)
-            own = number // len(self.programs) + 1
+        order = "A" * total
+        if len(self.programs) > 1:
+            order = self._draw_order(total)
+        done_of = [0] * len(self.programs)
+        for number, which in enumerate(order):
+            index = "AB".index(which)
+            done_of[index] += 1
+            own = done_of[index]
             self.reporter.run(number + 1, total)
             self._prepare(f"run {own}")
             if self.signals.poll():
@@ -288,6 +294,16 @@ class _Session:
             )
             if self.signals.poll() or self._check_failure(f"in run {own}"):
                 return
+
+    def _draw_order(self, total: int) -> str:
+        """Draw the order of two commands and note it: what comes back in turns is then noise."""
+        seed = secrets.randbits(32)
+        order = "".join(block_order(seed, block) for block in range(total // 4))
+        if total % 4:  # an odd number of runs of each
+            order += block_order(seed, total)[:2]
+        self.manifests = [replace(manifest, order=order) for manifest in self.manifests]
+        self._write()
+        return order
 
     def _check_failure(self, where: str) -> bool:
         """Return whether the recorder has given up, so that further runs would not be recorded."""

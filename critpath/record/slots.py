@@ -6,7 +6,6 @@ Nothing is traced here, so it needs no rights.
 from __future__ import annotations
 
 import os
-import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import Final, Literal
 
 from critpath.documents import AbBlock
 from critpath.errors import CritpathError
-from critpath.record.runner import Executable, Runner, find_executable
+from critpath.record.runner import Executable, Runner, block_order, find_executable
 from critpath.record.session import subreaper
 from critpath.record.signals import InheritedState, Signals
 from critpath.record.user import User, invoking_user
@@ -30,12 +29,6 @@ _CALLS: Final = 150
 _PASSES: Final = 2
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _MICROSECONDS: Final = 1_000_000
-
-
-def block_order(seed: int, block: int) -> Literal["ABBA", "BAAB"]:
-    """Return the order of a block's slots: a fair coin, the same for the same seed."""
-    coin = random.Random(f"{seed}:{block}")  # noqa: S311 - a schedule, not a secret
-    return "ABBA" if coin.random() < 0.5 else "BAAB"
 
 
 @contextmanager

@@ -191,22 +191,26 @@ def test_a_prepare_that_fails_ends_it(box):
     assert box.calls() == ["start", "abort"]
 
 
-def test_interleaved_recordings_alternate(box):
+def test_interleaved_recordings_run_in_blocks_of_random_order(box):
     done = box.record(
-        "-n", "3", "--interleave", "sh -c 'echo A >>order'", "sh -c 'echo \"B B\" >>order; exit 2'"
+        "-n", "7", "--interleave", "sh -c 'echo A >>order'", "sh -c 'echo \"B B\" >>order; exit 2'"
     )
     assert done.code == 2, done.err
-    assert (box.place / "order").read_text() == "A\nB B\n" * 3
     normal, sample = box.manifest("rec/normal"), box.manifest("rec/sample")
+    order = normal["order"]
+    assert sample["order"] == order
+    assert [order[i : i + 4] in {"ABBA", "BAAB"} for i in (0, 4, 8)] == [True] * 3
+    assert order[12:] in {"AB", "BA"}
+    ran = (box.place / "order").read_text().replace("B B", "B").split()
+    assert ran == list(order)
     assert (normal["interleaved"], sample["interleaved"]) == ("sample", "normal")
     assert normal["session"] == sample["session"]
-    assert (
-        [r["number"] for r in normal["runs"]] == [r["number"] for r in sample["runs"]] == [1, 2, 3]
-    )
+    assert [r["number"] for r in normal["runs"]] == list(range(1, 8))
+    assert [r["number"] for r in sample["runs"]] == list(range(1, 8))
     assert normal["command"] == ["sh", "-c", "echo A >>order"]
     assert {r["exit_code"] for r in sample["runs"]} == {2}
     starts = sorted((r["begin"], k) for k, m in ((0, normal), (1, sample)) for r in m["runs"])
-    assert [k for _, k in starts] == [0, 1] * 3
+    assert "".join("AB"[k] for _, k in starts) == order
     files = [box.output / k / "trace/kernel/channel0_0" for k in ("normal", "sample")]
     assert files[0].samefile(files[1])
     assert "next: critpath compare rec/normal rec/sample" in done.err
