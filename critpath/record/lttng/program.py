@@ -123,6 +123,25 @@ def list_sessions() -> dict[str, str]:
     }
 
 
+def describe_session(session: str) -> dict[str, str]:
+    """Return what decides what a session records: each part by name, and its state."""
+    found = {}
+    for one in query("list", session).iterfind(".//{*}session"):
+        found["the session"] = child_text(one, "enabled")
+        for domain in one.iterfind(".//{*}domain"):
+            kind = child_text(domain, "type").lower()
+            trackers = domain.find("{*}process_attr_trackers")
+            if trackers is not None:
+                found[f"the tracked processes ({kind})"] = ET.tostring(trackers, "unicode")
+            for channel in domain.iterfind(".//{*}channel"):
+                name = child_text(channel, "name")
+                found[f"the channel {name}"] = child_text(channel, "enabled")
+                for event in channel.iterfind(".//{*}event"):
+                    state = child_text(event, "enabled"), child_text(event, "filter_expression")
+                    found[f"the event {child_text(event, 'name')}"] = " ".join(state)
+    return found
+
+
 def list_channels(session: str, limit: float = LIMIT) -> list[ChannelCounts]:
     """Return a session's channels with their counts."""
     return [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
-from critpath.model import CpuLoss
+from critpath.model import CpuLoss, Gap
 from critpath.record.dirfd import path_for_children
 from critpath.record.identity import is_dead_session
 from critpath.record.lttng import program
@@ -74,6 +74,9 @@ class LttngRecorder:
         self._version = self._modules = ""
         self._agent = self._made = False
         self._warnings: list[str] = []
+        self._begin = 0
+        self._state: dict[str, str] = {}
+        self._gaps: tuple[Gap, ...] = ()
 
     def start(self) -> int:
         """Load the profile into a new session and start it."""
@@ -91,11 +94,13 @@ class LttngRecorder:
             self._python_agent()
             program.run_lttng("start", self._settings.session)
             self._modules = program.modules_version()
-            return time.monotonic_ns()
+            self._state = self._describe()
+            self._begin = time.monotonic_ns()
         except BaseException:
             with contextlib.suppress(CritpathError):
                 self.abort()
             raise
+        return self._begin
 
     def environment(self) -> Mapping[str, str]:
         """Return the variable that tells marks which way to take."""
@@ -114,6 +119,7 @@ class LttngRecorder:
         """Stop the session, and wait for the consumer daemon to write the trace."""
         try:
             end = time.monotonic_ns()
+            self._gaps = tuple(self._find_changes(end))
             warning = stop_session(self._settings.session)
         except CritpathError as error:
             raise self._keep_unfinished(error) from error
@@ -147,7 +153,24 @@ class LttngRecorder:
             loss=sum_losses(counted),
             facts=self._facts(counted, written),
             warnings=tuple(self._warnings),
+            gaps=self._gaps,
         )
+
+    def _describe(self) -> dict[str, str]:
+        """Return the session's own state; nothing where LTTng does not tell."""
+        with contextlib.suppress(program.LttngError):
+            return program.describe_session(self._settings.session)
+        return {}
+
+    def _find_changes(self, end: int) -> Iterator[Gap]:
+        """Yield a gap over everything for each part that is no longer as it was begun.
+
+        LTTng does not say since when.
+        """
+        now = self._describe()
+        for name, was in self._state.items() if now else ():
+            if now.get(name) != was:
+                yield Gap(self._begin, end, -1, f"LTTng: {name} was changed by somebody else")
 
     def _keep_unfinished(self, error: CritpathError) -> UnfinishedError:
         """Destroy the session at once, and keep what LTTng has written."""

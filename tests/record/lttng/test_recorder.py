@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -142,6 +143,33 @@ def test_a_daemon_of_ours_that_others_use_stays_and_that_is_said(machine, settin
     assert machine.daemon_runs()
     assert machine.sessions() == ["theirs"]
     assert any("it stays" in warning for warning in recorded.warnings)
+
+
+def test_a_session_that_somebody_changed_is_said(machine, settings, monkeypatch):
+    machine.start_foreign_daemon()
+    recorder = open_recorder(settings())
+    begin = recorder.start()
+    assert end(recorder).gaps == ()
+    listed = Path(__file__).with_name("list-session.xml").read_text()
+    answers = [listed, listed.replace("sched_waking", "x", 1)]
+    answers.append(
+        listed.replace("<name>kernel</name><enabled>true", "<name>kernel</name><enabled>no")
+    )
+    found = []
+    for text in answers:
+        monkeypatch.setattr(program, "query", lambda *_, text=text: ET.fromstring(text))  # noqa: S314 - our own
+        found.append(program.describe_session("demo"))
+    assert found[0]["the session"] == "false"
+    assert found[0]["the event sched_switch"].startswith("true")
+    monkeypatch.undo()
+    for changed, what in zip(
+        found[1:], ("the event sched_waking", "the channel kernel"), strict=True
+    ):
+        recorder._begin, recorder._state = begin, found[0]
+        monkeypatch.setattr(program, "describe_session", lambda _, now=changed: now)
+        [gap] = recorder._find_changes(begin + 5)
+        assert (gap.begin, gap.end, gap.cpu) == (begin, begin + 5, -1)
+        assert gap.what == f"LTTng: {what} was changed by somebody else"
 
 
 def test_what_was_lost_is_read_back_before_the_session_is_gone(machine, settings):
