@@ -70,7 +70,7 @@ def test_where_the_total_alone_decides_no_state_is_named(normal, guest):
     levels = (("*", "off"), ("total", "error"))
     found = pipeline.compare(normal, sample, pipeline.CompareSettings(level=levels))
     assert found.verdict == "anomaly"
-    assert found.reasons[0].startswith("total is +8.03 ms an execution of type `cpu`")
+    assert found.reasons[0].startswith("total is +8.03 ms an execution of cpu (p = ")
     notes = [note for note in found.detection.notes if "by itself" in note]
     assert [note.partition(" +")[0] for note in notes] == ["type `cpu` by itself: total"]
 
