@@ -72,7 +72,7 @@ def main() -> None:
             pace = {}
             for on in (number % 2 == 0, number % 2 == 1):
                 pulse = Pulse(again._instance, online_cpus()) if on else None
-                pace[on] = work(0.25)
+                pace[on] = work(0.5)
                 if pulse is not None:
                     pulse.stop()
             ratios.append(pace[False] / pace[True])
