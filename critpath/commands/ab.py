@@ -254,6 +254,9 @@ def judge(
     except CritpathError as error:
         hint(cause_unknown(error.what), quiet=quiet)
         return document
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the verdict must not be lost for its cause
+        hint(cause_unknown(f"{type(error).__name__} {error}"), quiet=quiet)
+        return document
     finally:
         reporter.close()
 

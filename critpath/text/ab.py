@@ -127,7 +127,7 @@ def tail_bounded(tail: AbTail, extra: float) -> str:
 def drifted(change: float) -> str:
     """Both became slower or faster meanwhile."""
     word = "slower" if change > 0 else "faster"
-    return f"both became {_percent(abs(change))} {word} during the run"
+    return f"both became {format_share(abs(change))} {word} during the run"
 
 
 def difference_changed(first: float, last: float) -> str:
