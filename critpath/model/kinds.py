@@ -76,6 +76,7 @@ class Kind(IntEnum):
     VECTOR_EXIT = 20
     CURRENT = 21  # the thread that has the cpu, where no switch was written
     SOFTIRQ_RAISE = 22  # by a thread, where no interrupt is open
+    TIMER_FUNCTION = 23, Qualifier("function", "{:.0f}")  # which the softirq TIMER calls next
 
 
 class State(IntEnum):

@@ -93,6 +93,11 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
         (("hrtimer",),),
     ),
     EventRequest(
+        Kind.TIMER_FUNCTION,
+        _with_group("timer", "timer_expire_entry"),
+        (("function",),),
+    ),
+    EventRequest(
         Kind.STATEDUMP,
         ("lttng_statedump_process_state",),
         (("tid",), ("pid",), ("name",), ("status",), ("cpu",), ("ns_inum",)),

@@ -43,6 +43,16 @@ _WHAT: Final[dict[State, str]] = {
 _SOFTIRQS: Final = frozenset(
     {"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
 )
+# Timers that the kernel runs for somebody, by their function.
+_TIMERS: Final = {
+    "tcp_delack_timer": "waiting for the peer's delayed ACK (TCP_NODELAY is not set)",
+    "tcp_write_timer": "waiting for TCP to send a packet again (retransmission)",
+    "tcp_keepalive_timer": "waiting for TCP's keep-alive timer",
+    "reqsk_timer_handler": "waiting for TCP to repeat a connection's handshake",
+    "neigh_timer_handler": "waiting for a neighbour's address to be asked for again (ARP)",
+    "process_timeout": "waiting for a timer (time-out)",
+    "delayed_work_timer_fn": "waiting for the kernel's delayed work",
+}
 # How a finding differs from the normal executions.
 KINDS: Final[dict[str, str]] = {
     "new-state": "new here",
@@ -82,11 +92,17 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
     if state == State.UNKNOWN:
         return f"{thread} {_WHAT[state]}".strip()
     if state != State.WAIT_CPU:
-        if detail in _SOFTIRQS:
+        phrase = _WHAT[state]
+        if state == State.WAIT_TIMER:
+            phrase = _TIMERS.get(detail, phrase)
+        if state == State.WAIT_NET and detail in _SOFTIRQS:
+            # Of the machine itself, or of another: not to be called the network.
+            phrase = f"waiting for a packet (softirq {detail}; whose it was is not known)"
+        elif detail in _SOFTIRQS:
             detail = f"softirq {detail}"
         elif state == State.WAIT_FUTEX and detail == "futex":
             detail = ""
-        return _WHAT[state].format(f" ({detail})" if detail else "") + where
+        return phrase.format(f" ({detail})" if detail else "") + where
     what = f"waiting{where} for a cpu"
     if detail == IDLE:
         why = THROTTLED if longest >= LATE_NS else LATE

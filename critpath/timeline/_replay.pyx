@@ -745,6 +745,10 @@ cdef class Replay:
                 self.enter(p, t, C_TIMER, 0, self.timer_state, self.timer_detail, STATE_IRQ)
             elif kind == KIND_TIMER_EXIT:
                 self.leave(p, t, C_TIMER, 0)
+            elif kind == KIND_TIMER_FUNCTION:
+                if not self.qualify(semantics, v, &qualifier):
+                    return i
+                name_timer(p, t, qualifier.detail)
             elif kind == KIND_VECTOR_ENTRY:
                 p.interrupted = NEVER_LOST
                 self.enter(p, t, C_VECTOR, semantics.detail, semantics.state, semantics.detail,

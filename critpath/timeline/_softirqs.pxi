@@ -86,6 +86,17 @@ cdef inline void on_softirq(const Softirqs* softirqs, const ThreadTable* table, 
     top.answers = top.cause.known and vec <= BLOCK
 
 
+cdef inline void name_timer(Processor* p, int64_t t, int32_t function) noexcept nogil:
+    """Say which function the softirq TIMER calls until the next."""
+    cdef Context* top = &p.stack[p.depth - 1]
+    if p.depth and not p.overflow and top.kind == C_SOFTIRQ and top.state == STATE_WAIT_TIMER:
+        top.cause.known = top.answers = 1
+        top.cause.at = t
+        top.cause.worker = -1
+        top.cause.state = STATE_WAIT_TIMER
+        top.cause.detail = function
+
+
 cdef inline void after_softirq(Processor* p, int64_t t, int64_t vec) noexcept nogil:
     p.left = <int32_t>vec
     p.interrupted = t + SAME_BATCH if p.interrupted == NEVER_LOST else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -82,6 +83,7 @@ class Replayer:
         has_syscalls: bool,
     ) -> None:
         self._code, self._text = code, text
+        self._functions = timer_functions(environment)
         self._core = Replay(
             len(hosts),
             has_waking=int(has_waking),
@@ -132,7 +134,11 @@ class Replayer:
                 self._core.name_ksoftirqd(semantics.host, cpu, self._code(f"ksoftirqd/{cpu}"))
             else:
                 value = int(chunk.values[chunk.offset[at] + semantics.qualifier])
-                meaning = qualify(semantics.kind, value, self._code, self._text)
+                if semantics.kind == Kind.TIMER_FUNCTION:
+                    name = self._functions.get(value, "TIMER")
+                    meaning = self._code(name), int(State.WAIT_TIMER)
+                else:
+                    meaning = qualify(semantics.kind, value, self._code, self._text)
                 self._core.add_qualifier(semantics.kind, value, *meaning)
             at = self._core.feed(*columns, at)
         self.last = int(chunk.timestamp[-1])
@@ -329,6 +335,8 @@ def event_semantics(event_class: EventClass, code: Callable[[str], int]) -> Even
     detail, state, qualifier = 0, 0, -1
     if kind == Kind.IRQ_ENTRY:
         detail, state = code("irq"), int(device_state("irq"))
+    if kind == Kind.TIMER_FUNCTION:
+        detail = code("TIMER")
     if kind.qualifier is not None and types.get(kind.qualifier.field) in kind.qualifier.types:
         qualifier = event_class.fields.index(kind.qualifier.field)
     return EventSemantics(kind, host, detail, state, qualifier)
@@ -375,6 +383,18 @@ def prev_states(
             [meaning.dead, meaning.stopped, *runnable, *[runnable[0]] * (5 - len(runnable))]
         )
     return np.array(rows, np.int64)
+
+
+def timer_functions(environment: Sequence[Mapping[str, str | int]]) -> dict[int, str]:
+    """Return the names of timers' functions by address, as far as recorders have noted them."""
+    names = {}
+    for env in environment:
+        for entry in str(env.get("timer_functions", "")).split(","):
+            address, _, name = entry.partition("=")
+            if re.fullmatch("[0-9a-f]{1,16}", address) and re.fullmatch(r"\w{1,100}", name):
+                number = int(address, 16)
+                names[number - (number >> 63 << 64)] = name
+    return names
 
 
 def loss_table(losses: Sequence[Loss]) -> I64:

@@ -58,10 +58,10 @@ class Thread:
 
 
 def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are written
-    events, runnable=(0, 256), dead=16 | 32, end=None, ksoftirqd=None
+    events, runnable=(0, 256), dead=16 | 32, end=None, ksoftirqd=None, functions=None
 ):
-    """Replay; ``ksoftirqd`` has each such thread's cpu, by tid."""
-    ksoftirqd = ksoftirqd or {}
+    """Replay; ``ksoftirqd`` has each such thread's cpu by tid, ``functions`` names by address."""
+    ksoftirqd, functions = ksoftirqd or {}, functions or {}
     threads: dict[int, Thread] = {}
     lives: list[tuple[int, Thread]] = []
     current: dict[int, int] = {}
@@ -84,7 +84,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
         """Who wakes from here (None: no thread), since when, state and detail of the sleeper."""
         if contexts.get(cpu):
             entry = contexts[cpu][-1]
-            if not (entry.cause and entry.key[1] in FOLLOWED):
+            if not (entry.cause and (entry.key[1] in FOLLOWED or entry.state == State.WAIT_TIMER)):
                 return None, time, entry.state, entry.detail
             # Of a thread that still runs the softirq is its own work; else it was since the raise.
             waker, life, at, state, detail = entry.cause
@@ -265,6 +265,10 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             pending = raised.setdefault(cpu, {})
             if vec in RAISED and (vec not in pending or (pending[vec] and pending[vec][0])):
                 pending[vec] = cause_of(cpu, vec, flags)
+        elif kind == Kind.TIMER_FUNCTION:
+            top = contexts[cpu][-1] if contexts.get(cpu) else None
+            if top and top.key[0] == "softirq" and top.state == State.WAIT_TIMER:
+                top.cause = None, None, time, State.WAIT_TIMER, functions.get(f[0], "TIMER")
         elif kind in {Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY, Kind.VECTOR_ENTRY}:
             entry = Context()
             if kind == Kind.IRQ_ENTRY:

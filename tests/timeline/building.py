@@ -2,8 +2,9 @@
 
 Fields: SWITCH (prev, prev_state, next), WAKING / WAKEUP / WAKEUP_NEW (tid[, target cpu]),
 FORK (parent, child), EXIT, EXEC and CURRENT (tid), IRQ_ENTRY (irq, name), IRQ_EXIT (irq),
-SOFTIRQ (vec), SOFTIRQ_RAISE (vec, flags of ftrace), TIMER (), VECTOR (name),
-STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT (), NET_SEND and NET_RECEIVE (buffer).
+SOFTIRQ (vec), SOFTIRQ_RAISE (vec, flags of ftrace), TIMER (), TIMER_FUNCTION (address),
+VECTOR (name), STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT (),
+NET_SEND and NET_RECEIVE (buffer).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from critpath.read.event_names import KERNEL_EVENTS
 
 TEXT = {"prev_comm", "next_comm", "comm", "parent_comm", "child_comm", "name", "filename"}
 KSOFTIRQD = {90: 0, 91: 1}  # tid -> cpu
+FUNCTIONS = {-4096: "tcp_delack_timer", 8192: "process_timeout"}
 WAKES = {Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW}
 
 
@@ -95,7 +97,13 @@ def build(rows, *, kernel="6.1.0", losses=(), end=None, success=False):
         begin=times[0],
         end=times[-1] if end is None else end,
         total=len(rows),
-        environment=({"hostname": "host", "kernel_release": kernel},),
+        environment=(
+            {
+                "hostname": "host",
+                "kernel_release": kernel,
+                "timer_functions": "fffffffffffff000=tcp_delack_timer,2000=process_timeout,=x,1",
+            },
+        ),
     )
 
 

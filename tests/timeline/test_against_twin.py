@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import replay as twin
-from building import KSOFTIRQD, build, find_lifetimes
+from building import FUNCTIONS, KSOFTIRQD, build, find_lifetimes
 from twin_rows import find_ksoftirqd, rows_of
 
 from critpath.model import Kind
@@ -93,6 +93,8 @@ class Machine:
             self.add(cpu, EXITS[more % 4], *fields)
         elif action == "raise":
             self.add(cpu, Kind.SOFTIRQ_RAISE, (1, 2, 3, 3, 4, 6)[pick % 6], (0, 1, 9)[more % 3])
+        elif action == "expire":
+            self.add(cpu, Kind.TIMER_FUNCTION, (*FUNCTIONS, 7)[pick % 3])
         elif action == "softirq":
             # A packet, often a thread's own, and perhaps another that it causes.
             if self.depth[cpu] < 12:
@@ -122,6 +124,7 @@ ACTIONS = (
     "leave",
     "raise",
     "raise",
+    "expire",
     "softirq",
     "softirq",
     "exec",
@@ -146,7 +149,7 @@ def schedules(draw):
 
 
 def expected(rows, *, ksoftirqd=None, **options):
-    lives = twin.replay(rows, ksoftirqd=ksoftirqd or KSOFTIRQD, **options)
+    lives = twin.replay(rows, ksoftirqd=ksoftirqd or KSOFTIRQD, functions=FUNCTIONS, **options)
     return [(tid, thread.intervals) for tid, thread in lives]
 
 

@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import replay as twin
-from building import KSOFTIRQD, build, drawn, find_lifetimes
+from building import FUNCTIONS, KSOFTIRQD, build, drawn, find_lifetimes
 
 from critpath.graph.execution_graph import critical_paths
 from critpath.model import Kind, Loss, State
@@ -50,7 +50,7 @@ def wait_of(rows, **options):
     """What thread 1 slept for, as text; the twin says the same."""
     timelines = replay(build(rows, **options))
     if not options:
-        lives = twin.replay(rows, ksoftirqd=KSOFTIRQD)
+        lives = twin.replay(rows, ksoftirqd=KSOFTIRQD, functions=FUNCTIONS)
         assert find_lifetimes(timelines) == [(tid, thread.intervals) for tid, thread in lives]
     (text,) = drawn(timelines, 1)
     return text.split(", ")[1].partition(" ")[2]
@@ -127,6 +127,19 @@ def test_a_packet_that_a_packet_causes_is_of_the_same_thread():
 def test_a_packet_that_a_timer_sends_is_the_timers():
     one = ((ENTRY, (TIMER,)), (RAISE, (NET_RX, 0x10)), (EXIT, (TIMER,)))
     assert wait_of(sleeping(*at(20, *one, *packet()[1:]))) == "WAIT_TIMER(TIMER)<@24"
+
+
+def test_the_timers_function_is_named_where_the_recording_knows_it():
+    """A delayed acknowledgement lets the peer send, which wakes this thread."""
+    expired = (Kind.TIMER_FUNCTION, (-4096,))
+    one = ((ENTRY, (TIMER,)), expired, (RAISE, (NET_RX, 0x10)), (EXIT, (TIMER,)), (ENTRY, (3,)))
+    two = ((RAISE, (NET_RX, 0x10)), (EXIT, (3,)), *packet()[1:])
+    rows = sleeping(*at(20, *one, *two))
+    assert wait_of(rows) == "WAIT_TIMER(tcp_delack_timer)<@28"
+    woken = ((ENTRY, (TIMER,)), expired, (Kind.TIMER_FUNCTION, (8192,)), (WAKING, (1,)))
+    assert wait_of(sleeping(*at(20, *woken))) == "WAIT_TIMER(process_timeout)<@23"
+    woken = ((ENTRY, (TIMER,)), expired, (Kind.TIMER_FUNCTION, (7,)), (WAKING, (1,)))
+    assert wait_of(sleeping(*at(20, *woken))) == "WAIT_TIMER(TIMER)<@23"
 
 
 def test_nobody_is_blamed_for_what_may_be_a_devices():

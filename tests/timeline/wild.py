@@ -30,6 +30,7 @@ FIELDS = {
     Kind.SOFTIRQ_ENTRY: st.sampled_from([(1,), (3,)]),
     Kind.SOFTIRQ_EXIT: st.sampled_from([(1,), (3,)]),
     Kind.SOFTIRQ_RAISE: st.tuples(st.sampled_from((1, 3, 4)), st.sampled_from((0, 1, 9))),
+    Kind.TIMER_FUNCTION: st.sampled_from([(-4096,), (8192,), (7,)]),
     Kind.TIMER_ENTRY: st.just(()),
     Kind.TIMER_EXIT: st.just(()),
     Kind.SYSCALL_ENTRY: st.sampled_from([("futex",), ("recvfrom",), ("read",)]),

@@ -430,6 +430,7 @@ def _read_layout(raw: RawRecording) -> PageLayout:
 
 
 def _environment(raw: RawRecording) -> Mapping[str, object]:
+    known = {key: raw.host[key] for key in ("timer_functions",) if raw.host.get(key)}
     version = str(raw.recorder.get("version", "0"))
     numbers = [int(part) if part.isdecimal() else 0 for part in version.split(".")[:3]]
     major, minor, patch = [*numbers, 0, 0, 0][:3]
@@ -447,6 +448,7 @@ def _environment(raw: RawRecording) -> Mapping[str, object]:
         "architecture_bit_width": 64,
         "trace_buffering_scheme": "global",
         "trace_name": raw.session,
+        **known,
     }
 
 

@@ -6,9 +6,11 @@ fields: it is converted by its format file alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -107,6 +109,24 @@ def lttng_name(group: str, event: str) -> str:
             if "*" in source and fnmatchcase(whole, source):
                 return name.replace("*", whole[source.index("*") :])
     return event
+
+
+# The kernel's functions for timers that a sentence can say more of than that they are timers.
+_TIMER_FUNCTIONS: Final = (
+    *("tcp_delack_timer", "tcp_write_timer", "tcp_keepalive_timer", "reqsk_timer_handler"),
+    *("neigh_timer_handler", "process_timeout", "delayed_work_timer_fn"),
+)
+
+
+def find_timer_functions(place: Path = Path("/proc/kallsyms")) -> str:
+    """Return where these functions are, ``address=name,...``: events have the address only."""
+    try:
+        symbols = place.read_bytes()
+    except OSError:
+        return ""
+    names = "|".join(_TIMER_FUNCTIONS).encode()
+    found = re.findall(rb"^([0-9a-f]+) [tT] (%s)$" % names, symbols, re.MULTILINE)
+    return ",".join(f"{a.decode()}={n.decode()}" for a, n in found if a.strip(b"0"))
 
 
 # The kernel's events that a profile selects

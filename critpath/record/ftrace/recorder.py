@@ -24,7 +24,13 @@ from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.cleanup import find_leftovers, has_unsaved_pages
 from critpath.record.ftrace.convert import ConversionResult, convert
 from critpath.record.ftrace.drain import Drain, online_cpus, watermark
-from critpath.record.ftrace.events import SWITCH, EventSelection, abbreviate_groups, select_events
+from critpath.record.ftrace.events import (
+    SWITCH,
+    EventSelection,
+    abbreviate_groups,
+    find_timer_functions,
+    select_events,
+)
 from critpath.record.ftrace.hands import Pulse, Watch
 from critpath.record.ftrace.marks import EVERYBODY, UserMarks
 from critpath.record.ftrace.preflight import CLOCK, buffer_bytes, missing_requirements
@@ -271,7 +277,12 @@ class FtraceRecorder:
             "buffer_bytes": self._buffer_bytes,
             "tracefs": str(root),
             "begin": time.monotonic_ns(),
-            "host": {"name": host.nodename, "kernel": host.release, "machine": host.machine},
+            "host": {
+                "name": host.nodename,
+                "kernel": host.release,
+                "machine": host.machine,
+                "timer_functions": find_timer_functions(),
+            },
             "recorder": {"name": "ftrace", "version": _version()},
         }
         raws.write_description(self._raw, self._description)
