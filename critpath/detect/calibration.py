@@ -36,6 +36,7 @@ LEAST_FLOOR = 0.05
 # Two means have a distance, no spread that a floor could be set by.
 LEAST_SESSIONS = 3
 _LEVEL = 0.95
+_MOST_ALARMS = 0.1
 # The size that the first reason is about, if the recordings allow it.
 _USUAL_SIZE = 30
 # Above this floor a gate would miss what most people would call a slow-down.
@@ -64,7 +65,8 @@ def conclude(
     Returns
     -------
     verdict : str
-        ``alarming`` if the lower bound of a rate of false alarms is above the level.
+        ``alarming`` if the lower bound of a rate of false alarms is above the level, or a
+        rate of recordings against each other is above 10 %.
     reasons : tuple of str
     """
     rule = RULES[settings.rule]
@@ -83,7 +85,9 @@ def conclude(
     ]
     if (floor.floor or floor.in_force) > _BLUNT_FLOOR and floor.spread is not None:
         reasons.append(text.blunt_floor())
-    return ("alarming" if too_many else "calibrated"), tuple(reasons)
+    # Few recordings prove no rate, but nobody calls one of these calibrated.
+    alarming = too_many or any(a.alarms.share > _MOST_ALARMS for a in doubtful)
+    return ("alarming" if alarming else "calibrated"), tuple(reasons)
 
 
 def _at_usual_size(alarms: Sequence[FalseAlarms], kind: str) -> list[FalseAlarms]:

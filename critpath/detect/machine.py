@@ -47,7 +47,7 @@ _DISK: Final = 3.0
 _SLEEP: Final = 1.25
 _OTHER: Final = 2.0
 _MORE: Final = 1.5  # a count that rose, as a ratio
-_LEAST_RISE: Final = 0.6  # and by so many an execution that has it
+_LEAST_RISE: Final = 0.9  # and by so many an execution: less is a wait that was met or not
 _KIND: Final = 1.4  # one kind of request, over what the pace of the others makes of it
 _LEVEL: Final = 0.005
 _NEW: Final = 0.05  # share of the executions that may have a state that counts as new
@@ -175,7 +175,7 @@ def _longer_states(
         if symbol.state in INTERFERENCE or symbol.state in _UNSEEN or not significant[i]:
             continue
         longer = after[i] - before[i]
-        if _helps(symbol):
+        if _helps(symbol) or _met_or_not(*(float(c[:, i].mean()) for c in group.counts)):
             continue
         others = running & (np.arange(len(symbols)) != i)
         pace, known = 1.0, False
@@ -190,6 +190,11 @@ def _longer_states(
             "share", symbol.name, group.label, float(before[i]), float(after[i]),
             float(longer) * group.share,
         )  # fmt: skip
+
+
+def _met_or_not(before: float, after: float) -> bool:
+    """Tell whether a state only is in more of the executions: who comes first is chance."""
+    return _NEW < before < _LEAST_RISE and after - before < _LEAST_RISE
 
 
 def _most(state: State, pace: float, *, known: bool) -> float:

@@ -65,6 +65,7 @@ class _Pool:
             settings,
             labels=([self.label[i] for i in rows[0]], [self.label[i] for i in rows[1]]),
             sessions=(self.session[rows[0]], self.session[rows[1]]) if across else (None, None),
+            apart=across and settings.sessions,
             screening=False,
         )
 
@@ -200,6 +201,7 @@ def _false_alarms(
     """Judge every split; return the rates, and what was decided of the first splits."""
     from critpath.detect.calibration import rate
     from critpath.detect.rules import RULES
+    from critpath.detect.verdict import is_alarm
     from critpath.model import FalseAlarms
 
     across = kind == "sessions"
@@ -222,12 +224,13 @@ def _false_alarms(
         deciding = [state for state in detection.states if state.level == "error"]
         bare += any(state.p_value <= detection.alpha for state in deciding)
         marked += bool(judgement.outliers.anomalous.any())
-        alarms += detection.flagged
+        alarm = is_alarm(detection, judgement.apart)
+        alarms += alarm
         # With a higher floor only what alarmed can alarm.
         lower = floor.floor is not None and floor.floor < (in_force or settings.floor)
-        if floor.floor is not None and (detection.flagged or lower):
+        if floor.floor is not None and (alarm or lower):
             again = pool.judge(split, across=across, floor=floor.floor)
-            recommended += again.detection.flagged
+            recommended += is_alarm(again.detection, again.apart)
     units = len({split.unit for split in splits})
 
     def of(count: int) -> Any:

@@ -1,0 +1,123 @@
+"""What a slow machine makes of two recordings is no alarm; what it cannot make is one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from critpath.detect.machine import beyond_sessions
+from critpath.detect.tails import compare_quantile, slow_end
+from critpath.detect.verdict import decide
+from critpath.model import CompareSettings, State, Symbol, VectorTable
+from critpath.pipeline.comparison import judge
+
+SYMBOLS = (
+    *(Symbol(State.RUN), Symbol(State.RUN, "server"), Symbol(State.WAIT_CPU)),
+    *(Symbol(State.WAIT_DISK), Symbol(State.WAIT_TIMER)),
+)
+COUNTS = np.array([3, 2, 1, 1, 0])
+TIMES = np.array([4e6, 2e6, 2e5, 1e6, 0])
+
+
+def drawn(seed, n=30, times=1.0, counts=(0, 0, 0, 0, 0), more=(0, 0, 0, 0, 0)) -> VectorTable:
+    rng = np.random.default_rng(seed)
+    durations = TIMES * np.asarray(times) * np.exp(rng.normal(0, 0.05, (n, 5))) + np.asarray(more)
+    return VectorTable(
+        SYMBOLS, np.tile(COUNTS + counts, (n, 1)), np.rint(durations).astype(np.int64)
+    )
+
+
+def verdict(normal, sample, *, apart=True, labels=None):
+    n, m = len(normal), len(sample)
+    found = judge(
+        normal, sample, CompareSettings(permutations=999), labels=labels or (("",) * n, ("",) * m),
+        sessions=(np.zeros(n, np.int64), np.zeros(m, np.int64)), apart=apart, screening=False,
+    )  # fmt: skip
+    whole = np.zeros(n, np.bool_), np.zeros(m, np.bool_)
+    return decide(found.detection, found.outliers, whole, ((), ()), apart=found.apart)
+
+
+def test_a_pace_that_changed_everywhere_alike_is_inconclusive():
+    said, reasons = verdict(drawn(1), drawn(2, times=1.4))
+    assert said == "inconclusive"
+    assert "longer, as a slower machine would make it: `critpath ab`" in reasons[0]
+    assert verdict(drawn(1), drawn(2, times=1.4), apart=False)[0] == "anomaly"
+
+
+def test_waits_for_a_cpu_that_others_had_are_inconclusive():
+    said, reasons = verdict(drawn(1), drawn(2, times=(1.1, 1.1, 20, 1, 1)))
+    assert said == "inconclusive"
+    assert "busier machine" in reasons[0]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"counts": (20, 20, 0, 0, 0), "times": (2, 2, 3, 1, 1)},  # more trips
+        {"counts": (0, 0, 0, 5, 0), "times": (1, 1, 1, 6, 1)},  # more syncs
+        {"counts": (0, 0, 0, 0, 1), "more": (0, 0, 0, 0, 5e6)},  # a sleep
+        {"times": (1, 3, 1, 1, 1)},  # one thread alone
+    ],
+)
+def test_what_a_machine_does_not_make_is_an_anomaly_on_a_slower_one_too(fault):
+    for pace in (1.0, 1.3):
+        slower = {**fault, "times": np.asarray(fault.get("times", 1.0)) * pace}
+        assert verdict(drawn(1), drawn(2, **slower))[0] == "anomaly"
+
+
+def test_one_kind_of_request_slower_than_the_others_is_an_anomaly():
+    kinds = ("a",) * 15 + ("b",) * 15
+    times = np.ones((30, 5)) * 1.2
+    times[:15] *= 1.8
+    said, _ = verdict(drawn(1), drawn(2, times=times), labels=(kinds, kinds))
+    assert said == "anomaly"
+    alike = verdict(drawn(1), drawn(2, times=1.5), labels=(kinds, kinds))
+    assert alike[0] == "inconclusive"
+
+
+def test_six_of_24_executions_with_a_timeout_are_found_by_their_size():
+    rng, zero = np.random.default_rng(3), np.zeros(24, np.int64)
+    normal, sample = (
+        np.rint(5e6 * np.exp(rng.normal(0, 0.2, 24))).astype(np.int64) for _ in range(2)
+    )
+    healthy = slow_end(normal, sample, zero, zero, 0.0005)
+    assert healthy.p_value == 1
+    assert healthy.shown is not None
+    sample[:6] += 132_000_000
+    found = slow_end(normal, sample, zero, zero, 0.0005)
+    assert (found.slow, found.p_value) == (6, 1e-6)
+
+
+def test_recordings_count_and_executions_do_not():
+    rng = np.random.default_rng(5)
+
+    def recordings(k, first, factor=1.0):
+        paces = np.exp(rng.normal(0, 0.06, k)) * factor
+        session = np.repeat(np.arange(k), 24)
+        return np.rint(1e7 * paces[session]).astype(np.int64), session + first
+
+    alarms = found = 0
+    for _ in range(200):
+        normal, sample, slow = recordings(4, 0), recordings(4, 0), recordings(4, 0, 1.5)
+        for other, which in ((sample, 0), (slow, 1)):
+            zeros = np.zeros(96, np.int64), np.zeros(96, np.int64)
+            apart = beyond_sessions((normal[0], other[0]), zeros, (normal[1], other[1]), None, 0.01)
+            alarms += which == 0 and apart[0] > apart[1]
+            found += which == 1 and apart[0] > apart[1]
+    assert alarms <= 8
+    assert found >= 190
+    zeros = np.zeros(24, np.int64), np.zeros(24, np.int64)
+    one = beyond_sessions((normal[0][:24], slow[0][:24]), zeros, zeros, None, 0.01)
+    assert one[1] == np.inf
+
+
+def test_a_percentile_has_an_interval_only_where_the_sets_are_large_enough():
+    few = compare_quantile("", 0.99, np.arange(100), np.arange(100))
+    assert few.high is None
+    assert few.low is None
+    rng = np.random.default_rng(7)
+    missed = 0
+    for _ in range(200):
+        found = compare_quantile("", 0.95, *(rng.exponential(1, 300) for _ in range(2)))
+        missed += not found.low <= 0 <= found.high
+    assert missed <= 4
