@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from critpath.localize.counts import StepCounts
+from critpath.localize.counts import StepCounts, rival_name
 from critpath.localize.findings import LEAST_NORMALS, ORDINARY
 from critpath.localize.segments import detail_family
 from critpath.model import (
@@ -20,6 +20,7 @@ from critpath.model import (
     Facts,
     Finding,
     Member,
+    Reason,
     State,
     Step,
     Symbol,
@@ -134,10 +135,12 @@ def group_causes(
         seen = UNSEEN_COUNTS if main_member(members).counts_as.state in UNSEEN else 1.0
         # fsum: the same whatever the order of the executions.
         net = math.fsum(m.finding.contribution * ordinary(m.finding) for m in members)
+        reason = find_reason(members, counts)
+        trust = weigh_evidence(members, reason, counts)
         if not any(m.moved for m in members):
             # Of what may have moved, half: it may also be what made room for the other.
             net -= math.fsum(m.finding.offset * ordinary(m.finding) for m in members) / 2
-        return net * math.sqrt(borne_out) * (seen if net > 0 else 1.0)
+        return net * math.sqrt(borne_out) * (seen * trust if net > 0 else 1.0)
 
     def rank(members: list[Member]) -> tuple[bool, float]:
         weighs = weight(members)
@@ -146,7 +149,15 @@ def group_causes(
 
     groups.sort(key=rank)
     causes = [
-        _cause(members, normals, of_all, excess, first=not number, quota=quota)
+        _cause(
+            members,
+            normals,
+            of_all,
+            excess,
+            first=not number,
+            quota=quota,
+            reason=find_reason(members, counts),
+        )
         for number, members in enumerate(groups)
     ]
     return tuple(
@@ -191,19 +202,91 @@ def _cause(
     *,
     first: bool,
     quota: bool,
+    reason: Reason | None,
 ) -> Cause:
     executions = sorted({m.finding.execution for m in members})
     whole = math.fsum(m.finding.contribution for m in members)
     each = whole / len(executions)
     return Cause(
-        sentence=cause_sentence(members, normals, of_all, each=each, quota=quota),
+        sentence=cause_sentence(members, normals, of_all, each=each, quota=quota, reason=reason),
         findings=tuple(m.place for m in members),
         executions=tuple(executions),
         contribution=each,
         share=whole / excess if excess > 0 else float("nan"),
-        main=main_member(members).place,
+        main=main_member(members, reason).place,
         minor=not first and abs(whole) < MINOR * excess,
     )
+
+
+# What of a cause is the program's doing.
+
+
+_WEATHER = 0.1  # a wait for a cpu that anybody had explains so much of its time
+_SHARED = 0.3  # and ranks as if it were so much of itself
+_UNSURE = 0.1  # what is not apart from normal executions ranks as so much at least
+
+
+def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason | None:
+    """Return what growth is behind a cause: a state on one of its threads.
+
+    A thread that computes longer waits longer for a cpu on a busy machine, and one that
+    sleeps more often waits for a cpu more often: that wait is brought along, by whoever
+    has the cpu at the time, unless that is somebody who is not there normally.
+    """
+    if counts is None or math.fsum(m.finding.contribution for m in members) <= 0:
+        return None
+    executions = sorted({m.finding.execution for m in members})
+    symbols = {m.counts_as for m in members if not m.moved and m.finding.contribution > 0}
+    roles = {s.role for s in symbols if s.role}
+    if rise := count_rise(members):
+        roles = {rise.step.role} if rise.step.role else set()
+        state = rise.step.state
+        symbols = {Symbol(state, rise.step.role)} if state is not None else set()
+    if not rise or rise.step.state is None:
+        symbols |= {Symbol(s.state, s.role) for s in counts.steps if s.state and s.role in roles}
+    score: dict[Symbol, float] = {}
+    growth = {symbol: counts.growth(symbol, executions) for symbol in symbols}
+    for symbol, found in growth.items():
+        sure = max(0.0, 2 * found.apart - 1) ** 2
+        if symbol.state == State.WAIT_CPU and not _new_rival(members, symbol, counts):
+            sure *= _WEATHER
+        elif symbol.state in UNSEEN:
+            sure *= UNSEEN_COUNTS
+        score[symbol] = (found.after - found.before) * sure
+    best = max(sorted(score), key=score.__getitem__, default=None)
+    if best is None or score[best] <= 0:
+        return None
+    return Reason(best, growth[best].after - growth[best].before)
+
+
+def weigh_evidence(
+    members: Sequence[Member], reason: Reason | None, counts: StepCounts | None
+) -> float:
+    """Return how much of a cause's time tells for it: what shared weather makes tells little."""
+    if counts is None:
+        return 1.0
+    if reason is None:
+        return _UNSURE
+    executions = sorted({m.finding.execution for m in members})
+    apart = counts.growth(reason.symbol, executions).apart
+    weather = reason.symbol.state == State.WAIT_CPU
+    shared = weather and not _new_rival(members, reason.symbol, counts)
+    return max(_UNSURE, 2 * apart - 1) * (_SHARED if shared else 1.0)
+
+
+def _new_rival(members: Sequence[Member], symbol: Symbol, counts: StepCounts) -> bool:
+    """Tell whether most of a wait for a cpu is for who does not have it normally, or throttled."""
+    waits = [
+        m.finding for m in members if m.finding.symbol == symbol and m.finding.contribution > 0
+    ]
+    new = whole = 0.0
+    for f in waits:
+        late = f.detail == IDLE and (math.isnan(f.longest) or f.longest < LATE_NS)
+        for detail, share in f.details or ((f.detail, 1.0),):
+            whole += f.contribution * share
+            known = late if detail == IDLE else counts.is_known_rival(rival_name(detail))
+            new += 0.0 if known else f.contribution * share
+    return new > whole / 2
 
 
 # What a cause says, for programs.
@@ -226,15 +309,15 @@ def state_facts(
     quota: bool,
 ) -> Facts:
     """Return what a cause says."""
-    main = main_member(members).finding
+    reason = find_reason(members, counts)
+    main = main_member(members, reason).finding
     rise = count_rise(members)
-    # Of a step that was done more often, what it does itself, whoever else lost time by it.
-    symbol = main.symbol if rise is None else rise.content
+    symbol = reason.symbol if reason else main.symbol
     named = [m.finding for m in members if not m.moved]
     alike = [f for f in named if f.symbol == symbol] or [main]
     state = symbol.state
     detail = most_detail(alike).removeprefix(OTHERS) if alike[0].symbol == symbol else ""
-    who = re.sub(r" \(\d+\)$", "", detail)
+    who = rival_name(detail)
     names = {f.comm for f in alike if f.comm and f.symbol == symbol}
     if len(names) > 1:
         names = {detail_family(name) for name in names}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,11 +24,23 @@ from critpath.model import (
     VectorTable,
 )
 
-LEAST: Final = 2  # once more than never is a new wait, and no rise in count
+KNOWN: Final = 0.25  # of the share it has in the sample: a rival that is not new
 RATIO: Final = 1.25  # a smaller rise changes little
 SPREAD: Final = 2.0  # standard deviations of the normal counts
 RARE: Final = 0.05  # of the normal executions may count as many
 _NO_STEPS: Final = RUNNING | INTERFERENCE | {State.UNKNOWN}
+
+
+class Growth(NamedTuple):
+    """How long some executions are in a symbol: normally, they, and how far apart that is.
+
+    ``apart`` is the share of normal executions that are in it for less time: 1 where all
+    are, a half where it is chance.
+    """
+
+    before: float
+    after: float
+    apart: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,18 +54,47 @@ class StepCounts:
     groups : tuple of int64 arrays
         Per sample execution the normal ones it is held against: those with its label
         or, where labels tell nothing, of its type.
+    times : (int64, int64) [executions, symbols]
+        Nanoseconds of the normal set and the sample in every symbol; those of `steps`
+        come first there, in the same order.
+    rivals : mapping of str to (float, float)
+        Share of the time that was run or waited for a cpu in which a thread of that name
+        had it instead: in the normal set, and in the sample.
     """
 
     steps: tuple[Step, ...]
     normal: I64
     sample: I64
     groups: Mapping[int, I64]
+    times: tuple[I64, I64]
+    rivals: Mapping[str, tuple[float, float]]
 
     def of(self, execution: int) -> dict[Step, tuple[float, float]]:
         """Return how often an execution does every step: normally, and it."""
         before = self.normal[self.groups[execution]].mean(axis=0).tolist()
         after = self.sample[execution].tolist()
         return {s: (b, a) for s, b, a in zip(self.steps, before, after, strict=True)}
+
+    def growth(self, symbol: Symbol, executions: Sequence[int]) -> Growth:
+        """Return how much longer executions are in a symbol, and how surely."""
+        step = Step(symbol.state, symbol.role)
+        if step not in self.steps:
+            return Growth(0.0, 0.0, 0.5)
+        column = self.steps.index(step)
+        normal, sample = (time[:, column] for time in self.times)
+        before, after, apart = 0.0, 0.0, 0.0
+        for execution in executions:
+            usual, mine = normal[self.groups[execution]], sample[execution]
+            before += float(usual.mean())
+            after += float(mine)
+            apart += float((usual < mine).mean() + (usual == mine).mean() / 2)
+        n = len(executions)
+        return Growth(before / n, after / n, apart / n)
+
+    def is_known_rival(self, name: str) -> bool:
+        """Tell whether a thread had the cpu of normal executions about as much as of these."""
+        before, after = self.rivals.get(name, (0.0, 0.0))
+        return before >= KNOWN * after
 
     def risen(self, execution: int) -> dict[Step, tuple[float, float]]:
         """Return the steps that an execution does more often than normal ones vary."""
@@ -61,7 +103,7 @@ class StepCounts:
             return {}
         mine = self.sample[execution]
         mean, spread = normal.mean(axis=0), normal.std(axis=0)
-        more = (mine >= LEAST) & (mine >= mean + 1) & (mine >= RATIO * mean)
+        more = (mine >= mean + 1) & (mine >= RATIO * mean)
         more &= (mine > mean + SPREAD * spread) & ((normal >= mine).mean(axis=0) <= RARE)
         counts = self.of(execution)
         chosen = [self.steps[i] for i in np.flatnonzero(more).tolist()]
@@ -74,6 +116,7 @@ def count_steps(
     roles: Sequence[str],
     trips: tuple[I64, I64],
     groups: Mapping[int, I64],
+    rivals: Mapping[str, tuple[float, float]],
 ) -> StepCounts:
     """Put together how often all executions of the normal set and the sample do what."""
     # Interrupts and waits for a cpu are no part of what the program does.
@@ -83,7 +126,28 @@ def count_steps(
         for table, of_trips in zip(vectors, trips, strict=True)
     )
     steps = (*(Step(s.state, s.role) for s in symbols), *(Step(None, role) for role in roles))
-    return StepCounts(steps, normal, sample, groups)
+    times = vectors[0].durations, vectors[1].durations
+    return StepCounts(steps, normal, sample, groups, times, rivals)
+
+
+def measure_rivals(path_set: PathSet) -> dict[str, float]:
+    """Return who had the cpu instead, as a share of the time run or waited for a cpu."""
+    time: defaultdict[str, float] = defaultdict(float)
+    whole = 0
+    for paths in path_set.paths.chunks():
+        lengths = paths.end - paths.begin
+        waits = paths.state == State.WAIT_CPU
+        runs = np.isin(paths.state, [int(state) for state in RUNNING])
+        whole += int(lengths[waits | runs].sum())
+        of_detail = np.bincount(paths.detail[waits], weights=lengths[waits])
+        for code in np.flatnonzero(of_detail).tolist():
+            time[rival_name(paths.strings[code])] += float(of_detail[code])
+    return {name: ns / whole for name, ns in time.items()}
+
+
+def rival_name(detail: str) -> str:
+    """Return the name of who had the cpu, without its id."""
+    return re.sub(r" \(\d+\)$", "", detail)
 
 
 # What a step costs: on one path, what there would not be if it were done less often.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Finding,
         Loop,
         Member,
+        Reason,
         Step,
         label_duration,
     )
@@ -113,7 +114,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": (
         *("Aligned", "Alignment", "Cause", "Charge", "ColumnStatistics", "Context", "Facts"),
-        *("Finding", "LETTERS", "Loop", "Member", "Step", "label_duration"),
+        *("Finding", "LETTERS", "Loop", "Member", "Reason", "Step", "label_duration"),
     ),
     "kinds": ("INTERFERENCE", "Kind", "RUNNING", "STATES", "State"),
     "packing": ("PackedBlock", "PackedBlocks"),
@@ -210,6 +211,7 @@ __all__ = [
     "Percentile",
     "Piece",
     "Rate",
+    "Reason",
     "ReplayedRecording",
     "Rival",
     "Rows",

@@ -413,6 +413,21 @@ class Charge:
 
 
 @dataclass(frozen=True)
+class Reason:
+    """What of a cause is the program's doing, where it brought other time along.
+
+    Attributes
+    ----------
+    symbol : Symbol
+    time : float
+        Nanoseconds that an execution is longer in it.
+    """
+
+    symbol: Symbol
+    time: float
+
+
+@dataclass(frozen=True)
 class Facts:
     """What a cause's sentence says, for programs.
 

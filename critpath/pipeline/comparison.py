@@ -407,7 +407,7 @@ def explain(
 def _count_steps(comparison: Analysis, coder: Coder, chosen: list[int]) -> StepCounts:
     """Count what all executions do; those to explain are held against the normal ones like them."""
     from critpath.cluster.types import labels_are_usable, normal_group
-    from critpath.localize.counts import count_steps
+    from critpath.localize.counts import count_steps, measure_rivals
     from critpath.vectors.table import trips_of
 
     normal, sample = comparison.normal, comparison.sample
@@ -421,7 +421,10 @@ def _count_steps(comparison: Analysis, coder: Coder, chosen: list[int]) -> StepC
         groups = {e: normal_group(*clusters, comparison.pairs, e) for e in chosen}
     roles, trips = trips_of(normal, coder)
     vectors = comparison.normal_vectors, comparison.sample_vectors
-    return count_steps(coder.symbols, vectors, roles, (trips, trips_of(sample, coder)[1]), groups)
+    had = measure_rivals(normal), measure_rivals(sample)
+    rivals = {name: (had[0].get(name, 0.0), had[1].get(name, 0.0)) for name in {*had[0], *had[1]}}
+    both = trips, trips_of(sample, coder)[1]
+    return count_steps(coder.symbols, vectors, roles, both, groups, rivals)
 
 
 class _Groups:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TypeVar
 
-from critpath.model import Charge, Context, Finding, Member, State, Symbol
+from critpath.model import Charge, Context, Finding, Member, Reason, State, Symbol
 from critpath.text.phrases import IDLE, OTHERS, doing, listed, often, quoted, thread_name
 from critpath.units import format_ns, plural
 
@@ -29,6 +29,7 @@ def cause_sentence(
     *,
     each: float,
     quota: bool = False,
+    reason: Reason | None = None,
 ) -> str:
     """Say how many, how much, what, in which thread, where, and what is normal there.
 
@@ -44,6 +45,8 @@ def cause_sentence(
         Mean contribution of an execution (ns).
     quota : bool
         Whoever had the cpu may have had it because of a CPU quota.
+    reason : Reason
+        What of it is named first.
     """
     size = len({m.finding.execution for m in members})
     apiece = " each" if size > 1 else ""
@@ -61,10 +64,10 @@ def cause_sentence(
             call, after = "", ""  # it would qualify the last of what the loop does
     elif waited:
         theirs = [m for m in members if m.finding.symbol.role or m.moved]
-        what = less + _waiting(theirs, size, call)
+        what = less + _waiting(theirs, size, call, reason)
     else:
-        what = less + _own(members, size)
-    main = main_member(members).finding
+        what = less + _own(members, size, reason)
+    main = main_member(members, reason).finding
     if quota and each > 0 and main.symbol.state == State.WAIT_CPU and main.detail != IDLE:
         what += ", or a CPU quota held it back: see the warnings"
     # The same thread or state again tells nothing.
@@ -80,13 +83,12 @@ def cause_sentence(
     )
 
 
-def main_member(members: Sequence[Member]) -> Member:
+def main_member(members: Sequence[Member], reason: Reason | None = None) -> Member:
     """Return the member that stands for all: the largest in the state named first."""
-    if rise := count_rise(members):
-        # What it brought along may be more, but is not what happened.
-        itself = [m for m in members if m.finding.symbol == rise.content and not m.moved]
-        if itself:
-            return max(itself, key=lambda m: (abs(m.finding.contribution), -m.place))
+    # What it brought along may be more, but is not what happened.
+    itself = [m for m in members if reason and m.finding.symbol == reason.symbol and not m.moved]
+    if itself:
+        return max(itself, key=lambda m: (abs(m.finding.contribution), -m.place))
     weight = _weights(members, _state)
     first = max(sorted(weight), key=weight.__getitem__)
     named = [m for m in members if _state(m) == first and not m.moved]
@@ -109,10 +111,12 @@ def _weights(members: Sequence[Member], of: Callable[[Member], _Key]) -> dict[_K
     return {key: max(sign * math.fsum(ns), 0.0) for key, ns in sums.items()}
 
 
-def _own(members: Sequence[Member], size: int) -> str:
+def _own(members: Sequence[Member], size: int, reason: Reason | None) -> str:
     """Say what the time was spent on, in the subject's own thread for a part at least."""
     weight = _weights(members, _state)
     state = min(weight, key=lambda s: (-weight[s], s))
+    if reason and any(m.finding.symbol == reason.symbol and not m.moved for m in members):
+        state = reason.symbol.state
     named = [m.finding for m in members if not m.moved]
     part = [m.finding for m in members if _state(m) == state and not m.moved]
     mine = [f for f in part if not f.symbol.role] or [f for f in named if not f.symbol.role]
@@ -124,7 +128,7 @@ def _own(members: Sequence[Member], size: int) -> str:
     return text
 
 
-def _waiting(members: Sequence[Member], size: int, call: str) -> str:
+def _waiting(members: Sequence[Member], size: int, call: str, reason: Reason | None) -> str:
     """Say which threads it waited for, in parts where no part is nearly all of the time."""
     weight = _weights(members, _state)
     ranked = sorted(weight, key=lambda s: (-weight[s], s))
@@ -134,13 +138,16 @@ def _waiting(members: Sequence[Member], size: int, call: str) -> str:
     where = f" in system call {call}" if call else ""
     were = "were" if threads.startswith("threads") else "was"
     text = f"waiting{where} for {threads}, which {were}"
-    if weight[ranked[0]] >= NEARLY_ALL * whole:
-        return f"{text} {_doing(parts[ranked[0]])}"
+    first = reason.symbol.state if reason else ranked[0]
+    if first == ranked[0] and weight[first] >= NEARLY_ALL * whole:
+        return f"{text} {_doing(parts[first])}"
     named = [
         f"{_doing(parts[s])} ({format_ns(weight[s] / size)})"
-        for s in ranked
-        if weight[s] >= WORTH_NAMING * whole
+        for s in sorted(ranked, key=lambda s: s != first)
+        if parts[s] and (weight[s] >= WORTH_NAMING * whole or s == first)
     ]
+    if reason and first not in weight:
+        named.insert(0, f"{doing(first, '')} ({format_ns(reason.time)})")
     return f"{text} {listed(named)}"
 
 

@@ -121,7 +121,7 @@ def often(state: State, thread: str, before: float, after: float) -> str:
 
 def _times(count: float) -> str:
     shown = f"{count:.3g}"
-    return {"1": "once", "2": "twice"}.get(shown, f"{shown} times")
+    return {"0": "never", "1": "once", "2": "twice"}.get(shown, f"{shown} times")
 
 
 def _rival(detail: str) -> str:
