@@ -69,6 +69,7 @@ def group_causes(
     flagged: Collection[str] = (),
     charges: Mapping[int, Sequence[Charge]] | None = None,
     counts: StepCounts | None = None,
+    faster: bool = False,
 ) -> tuple[Cause, ...]:
     """Make a cause of every group of findings.
 
@@ -96,6 +97,8 @@ def group_causes(
         By execution, what it took longer because it did something more often.
     counts : StepCounts
         Of the same executions.
+    faster : bool
+        They took less time, and what took less comes first.
 
     Returns
     -------
@@ -107,7 +110,8 @@ def group_causes(
         enough of them were aligned to tell.
     """
     normals = {e.execution: e.normals for e in executions}
-    excess = sum(e.excess for e in executions if e.excess > 0)
+    sign = -1 if faster else 1
+    excess = sum(e.excess for e in executions if sign * e.excess > 0)
     of_all = plural(total, f"{kind} execution".strip())
     charged = charge_findings(findings, charges or {})
     groups = [
@@ -130,40 +134,32 @@ def group_causes(
     def ordinary(finding: Finding) -> float:
         return ORDINARY if finding.execution in enough and not finding.abnormal else 1.0
 
-    def weight(members: list[Member]) -> float:
+    def weight(members: list[Member], reason: Reason | None) -> float:
         borne_out = len({m.finding.execution for m in members})
         seen = UNSEEN_COUNTS if main_member(members).counts_as.state in UNSEEN else 1.0
         # fsum: the same whatever the order of the executions.
         net = math.fsum(m.finding.contribution * ordinary(m.finding) for m in members)
-        reason = find_reason(members, counts)
         trust = weigh_evidence(members, reason, counts)
         if not any(m.moved for m in members):
             # Of what may have moved, half: it may also be what made room for the other.
             net -= math.fsum(m.finding.offset * ordinary(m.finding) for m in members) / 2
         return net * math.sqrt(borne_out) * (seen * trust if net > 0 else 1.0)
 
-    def rank(members: list[Member]) -> tuple[bool, float]:
-        weighs = weight(members)
+    def rank(group: tuple[list[Member], Reason | None]) -> tuple[bool, float]:
+        members, reason = group
+        weighs = weight(members, reason)
         decisive = weighs > 0 and any(m.finding.symbol.name in flagged for m in members)
-        return not decisive, -weighs
+        return not decisive, weighs if faster else -weighs
 
-    groups.sort(key=rank)
-    causes = [
-        _cause(
-            members,
-            normals,
-            of_all,
-            excess,
-            first=not number,
-            quota=quota,
-            reason=find_reason(members, counts),
+    ranked = sorted(((group, find_reason(group, counts)) for group in groups), key=rank)
+    causes = []
+    for number, (members, reason) in enumerate(ranked):
+        cause = _cause(
+            members, normals, of_all, excess, first=not number, quota=quota, reason=reason
         )
-        for number, members in enumerate(groups)
-    ]
-    return tuple(
-        replace(cause, facts=state_facts(cause, members, total, counts, quota=quota))
-        for cause, members in zip(causes, groups, strict=True)
-    )
+        facts = state_facts(cause, members, total, counts, quota=quota, reason=reason)
+        causes.append(replace(cause, facts=facts))
+    return tuple(causes)
 
 
 def in_order_of_causes(
@@ -214,7 +210,7 @@ def _cause(
         contribution=each,
         share=whole / excess if excess > 0 else float("nan"),
         main=main_member(members, reason).place,
-        minor=not first and abs(whole) < MINOR * excess,
+        minor=not first and abs(whole) < MINOR * abs(excess),
     )
 
 
@@ -222,7 +218,10 @@ def _cause(
 
 
 _WEATHER = 0.1  # a wait for a cpu that anybody had explains so much of its time
+_NEWCOMER = 0.3  # one that somebody had who was not there before, so much
 _SHARED = 0.3  # and ranks as if it were so much of itself
+_MORE_OFTEN = 5.0  # no machine makes a program wait more often: that tells so much more
+_A_GOOD_PART = 0.25  # of a wait for a cpu, that a new thread had it
 _UNSURE = 0.1  # what is not apart from normal executions ranks as so much at least
 
 
@@ -248,15 +247,18 @@ def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason 
     growth = {symbol: counts.growth(symbol, executions) for symbol in symbols}
     for symbol, found in growth.items():
         sure = max(0.0, 2 * found.apart - 1) ** 2
-        if symbol.state == State.WAIT_CPU and not _new_rival(members, symbol, counts):
-            sure *= _WEATHER
+        if symbol.state == State.WAIT_CPU:
+            sure *= _NEWCOMER if find_rival(members, symbol, counts) else _WEATHER
         elif symbol.state in UNSEEN:
             sure *= UNSEEN_COUNTS
+        elif counts.is_more_often(symbol, executions):
+            sure *= _MORE_OFTEN
         score[symbol] = (found.after - found.before) * sure
     best = max(sorted(score), key=score.__getitem__, default=None)
     if best is None or score[best] <= 0:
         return None
-    return Reason(best, growth[best].after - growth[best].before)
+    rival = find_rival(members, best, counts) if best.state == State.WAIT_CPU else ""
+    return Reason(best, growth[best].after - growth[best].before, rival)
 
 
 def weigh_evidence(
@@ -270,23 +272,26 @@ def weigh_evidence(
     executions = sorted({m.finding.execution for m in members})
     apart = counts.growth(reason.symbol, executions).apart
     weather = reason.symbol.state == State.WAIT_CPU
-    shared = weather and not _new_rival(members, reason.symbol, counts)
+    shared = weather and not reason.rival
     return max(_UNSURE, 2 * apart - 1) * (_SHARED if shared else 1.0)
 
 
-def _new_rival(members: Sequence[Member], symbol: Symbol, counts: StepCounts) -> bool:
-    """Tell whether most of a wait for a cpu is for who does not have it normally, or throttled."""
-    waits = [
-        m.finding for m in members if m.finding.symbol == symbol and m.finding.contribution > 0
-    ]
-    new = whole = 0.0
-    for f in waits:
+def find_rival(members: Sequence[Member], symbol: Symbol, counts: StepCounts) -> str:
+    """Return who had the cpu for a good part of a wait and normally has not; "" for nobody.
+
+    A cpu that stood idle for long is one that nobody may use: a quota's doing.
+    """
+    held: defaultdict[str, float] = defaultdict(float)
+    whole = 0.0
+    findings = (m.finding for m in members if m.finding.symbol == symbol)
+    for f in (f for f in findings if f.contribution > 0):
         late = f.detail == IDLE and (math.isnan(f.longest) or f.longest < LATE_NS)
         for detail, share in f.details or ((f.detail, 1.0),):
             whole += f.contribution * share
             known = late if detail == IDLE else counts.is_known_rival(rival_name(detail))
-            new += 0.0 if known else f.contribution * share
-    return new > whole / 2
+            held[rival_name(detail)] += 0.0 if known else f.contribution * share
+    most = max(sorted(held), key=held.__getitem__, default="")
+    return most if most and held[most] >= _A_GOOD_PART * whole else ""
 
 
 # What a cause says, for programs.
@@ -307,9 +312,9 @@ def state_facts(
     counts: StepCounts | None,
     *,
     quota: bool,
+    reason: Reason | None,
 ) -> Facts:
     """Return what a cause says."""
-    reason = find_reason(members, counts)
     main = main_member(members, reason).finding
     rise = count_rise(members)
     symbol = reason.symbol if reason else main.symbol
@@ -325,7 +330,7 @@ def state_facts(
     peer = comm if symbol.role else ""
     idle = state == State.WAIT_CPU and detail == IDLE
     if state == State.WAIT_CPU and not idle:
-        peer = who or peer
+        peer = (reason.rival if reason else "") or who or peer
     late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < LATE_NS
     certainty = "observed"
     if state in UNSEEN:
@@ -386,7 +391,7 @@ def _counted(
 # Which findings share a cause.
 
 
-_BROUGHT = 0.5  # of a symbol's growth: as much is due to what was done more often
+_BROUGHT = 0.4  # of a symbol's growth: as much is due to what was done more often
 _AS_MUCH = 0.9  # of two that brought about as much, the one that holds the other is named
 
 
@@ -394,19 +399,29 @@ def charge_findings(
     findings: Sequence[Finding], charges: Mapping[int, Sequence[Charge]]
 ) -> dict[int, Charge]:
     """Return the findings that are there because something was done more often, and what."""
-    grown: defaultdict[tuple[int, Symbol], list[int]] = defaultdict(list)
+    grown: defaultdict[Symbol, dict[int, list[int]]] = defaultdict(dict)
     for place, finding in enumerate(findings):
         if finding.contribution > 0:
-            grown[finding.execution, finding.symbol].append(place)
+            grown[finding.symbol].setdefault(finding.execution, []).append(place)
     result: dict[int, Charge] = {}
-    for (execution, symbol), places in grown.items():
-        mine = [c for c in charges.get(execution, ()) if c.time.get(symbol)]
-        whole = math.fsum(findings[place].contribution for place in places)
-        most = max((c.time[symbol] for c in mine), default=0.0)
-        if most < _BROUGHT * whole:
-            continue
-        charge = next(c for c in mine if c.time[symbol] >= _AS_MUCH * most)
-        result.update(dict.fromkeys(places, charge))
+    for symbol, places in grown.items():
+        # By step, what it brought in all executions that do it more often, and their growth.
+        brought: defaultdict[Step, list[tuple[float, float]]] = defaultdict(list)
+        for execution, mine in places.items():
+            whole = math.fsum(findings[place].contribution for place in mine)
+            for charge in charges.get(execution, ()):
+                brought[charge.step].append((charge.time.get(symbol, 0.0), whole))
+        sums = {s: tuple(map(math.fsum, zip(*of, strict=True))) for s, of in brought.items()}
+        most = max((part for part, _ in sums.values()), default=0.0)
+        chosen = [
+            step
+            for step, (part, whole) in sums.items()
+            if part and part >= _BROUGHT * whole and part >= _AS_MUCH * most
+        ]
+        for execution, mine in places.items():
+            for charge in charges.get(execution, ()):
+                if charge.step in chosen[:1]:
+                    result.update(dict.fromkeys(mine, charge))
     return result
 
 

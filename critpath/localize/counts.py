@@ -24,7 +24,7 @@ from critpath.model import (
     VectorTable,
 )
 
-KNOWN: Final = 0.25  # of the share it has in the sample: a rival that is not new
+KNOWN: Final = 0.1  # of the share it has in the sample: a rival that is not new
 RATIO: Final = 1.25  # a smaller rise changes little
 SPREAD: Final = 2.0  # standard deviations of the normal counts
 RARE: Final = 0.05  # of the normal executions may count as many
@@ -68,6 +68,7 @@ class StepCounts:
     groups: Mapping[int, I64]
     times: tuple[I64, I64]
     rivals: Mapping[str, tuple[float, float]]
+    _risen: dict[int, dict[Step, tuple[float, float]]] = field(default_factory=dict)
 
     def of(self, execution: int) -> dict[Step, tuple[float, float]]:
         """Return how often an execution does every step: normally, and it."""
@@ -91,6 +92,11 @@ class StepCounts:
         n = len(executions)
         return Growth(before / n, after / n, apart / n)
 
+    def is_more_often(self, symbol: Symbol, executions: Sequence[int]) -> bool:
+        """Tell whether most of some executions do a wait more often than normal ones."""
+        step = Step(symbol.state, symbol.role)
+        return 2 * sum(step in self.risen(e) for e in executions) > len(executions)
+
     def is_known_rival(self, name: str) -> bool:
         """Tell whether a thread had the cpu of normal executions about as much as of these."""
         before, after = self.rivals.get(name, (0.0, 0.0))
@@ -98,6 +104,11 @@ class StepCounts:
 
     def risen(self, execution: int) -> dict[Step, tuple[float, float]]:
         """Return the steps that an execution does more often than normal ones vary."""
+        if execution not in self._risen:
+            self._risen[execution] = self._find_risen(execution)
+        return self._risen[execution]
+
+    def _find_risen(self, execution: int) -> dict[Step, tuple[float, float]]:
         normal: F64 = self.normal[self.groups[execution]].astype(np.float64)
         if not len(normal):
             return {}
@@ -159,6 +170,7 @@ class _Cost:
 
     time: defaultdict[Symbol, float] = field(default_factory=lambda: defaultdict(float))
     content: defaultdict[Symbol, float] = field(default_factory=lambda: defaultdict(float))
+    behind: defaultdict[Symbol, float] = field(default_factory=lambda: defaultdict(float))
     leads: list[dict[Symbol, int]] = field(default_factory=list)
 
 
@@ -191,7 +203,14 @@ def charge_steps(
         if step not in risen or not cost.content:
             continue
         before, after = risen[step]
-        time = dict(cost.time)
+        # Where a trip goes on to another thread no more often, that one has its own reasons.
+        time = {
+            symbol: ns
+            for symbol, ns in cost.time.items()
+            if symbol.role in {"", step.role} or Step(None, symbol.role) in risen
+        }
+        for symbol, ns in cost.behind.items():
+            time[symbol] = time.get(symbol, 0.0) + ns
         # The typical preparation: one long computation before a wait is not its doing.
         sums = [sum(lead.values()) for lead in cost.leads]
         # What normal executions never do says nothing of how they prepare it.
@@ -234,7 +253,7 @@ def _costs(one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]) -> dic
                 costs[within].content[symbol] += ns  # type: ignore[index]  # as above
         if symbol.state == State.WAIT_CPU:
             if here in back:
-                costs[back[here]].time[symbol] += ns
+                costs[back[here]].behind[symbol] += ns
         elif symbol.state in RUNNING:
             back.pop(here, None)
             lead[here][symbol] = lead[here].get(symbol, 0) + ns

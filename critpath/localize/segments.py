@@ -148,18 +148,31 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
     the slowest alone would show what is rare, not what most have in common.
     Executions that overlap a loss are none: what it tore out of a path is no cause.
     Where the sets differ but no execution stands out alone, the slowest against
-    their own type show what the difference is made of.
+    their own type show what the difference is made of; where the sample is faster, the
+    fastest do.
     """
     outliers = comparison.outliers
     whole = ~comparison.sample.lossy
     marked = np.flatnonzero(outliers.anomalous & whole)
-    if not len(marked) and comparison.detection.flagged:
+    # A few that stand out do not tell why all of them became slower.
+    alone = 2 * outliers.excess[marked].sum() >= outliers.excess[whole].sum()
+    if comparison.detection.flagged and not (len(marked) and alone):
         marked = np.flatnonzero((outliers.excess > 0) & whole)
-    order = marked[np.argsort(-outliers.excess[marked], kind="stable")].tolist()
+    sign = -1 if len(marked) or not is_faster(comparison) else 1
+    if sign > 0:
+        marked = np.flatnonzero((outliers.excess < 0) & whole)
+    order = marked[np.argsort(sign * outliers.excess[marked], kind="stable")].tolist()
     if len(order) <= limit:
         return order, 0
     spread = np.linspace(0, len(order) - 1, limit).round().astype(np.int64)
     return [order[i] for i in spread.tolist()], len(order) - limit
+
+
+def is_faster(comparison: Analysis) -> bool:
+    """Tell whether the sample takes less time, surely and by more than the floor."""
+    detection = comparison.detection
+    total = detection.states[-1]
+    return not detection.flagged and total.effect_high < 0 and -total.effect >= detection.floor
 
 
 def is_throttled(normal: PathSet, sample: PathSet) -> bool:

@@ -421,10 +421,13 @@ class Reason:
     symbol : Symbol
     time : float
         Nanoseconds that an execution is longer in it.
+    rival : str
+        Who had the cpu that was waited for and does not have it normally; "" for nobody.
     """
 
     symbol: Symbol
     time: float
+    rival: str = ""
 
 
 @dataclass(frozen=True)

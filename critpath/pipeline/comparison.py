@@ -351,7 +351,12 @@ def explain(
     from critpath.detect.verdict import ERROR
     from critpath.localize.causes import Explained, group_causes, in_order_of_causes
     from critpath.localize.counts import charge_steps
-    from critpath.localize.segments import find_context, is_throttled, select_executions
+    from critpath.localize.segments import (
+        find_context,
+        is_faster,
+        is_throttled,
+        select_executions,
+    )
 
     chosen, left_out = select_executions(comparison, settings.explain_limit)
     counts = _count_steps(comparison, coder, chosen)
@@ -381,7 +386,7 @@ def explain(
         codes = coder.codes(path).tolist()
         charges[execution] = charge_steps(path, codes, coder.symbols, counts.risen(execution))
     quota = is_throttled(comparison.normal, comparison.sample)
-    alone = comparison.outliers.anomalous.any()
+    alone = comparison.outliers.anomalous[chosen].any()
     causes = group_causes(
         findings,
         explained,
@@ -392,6 +397,7 @@ def explain(
         flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
         charges=charges,
         counts=counts,
+        faster=not alone and is_faster(comparison),
     )
     if settings.level:
         # Causes of what the verdict rests on come first.

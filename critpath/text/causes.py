@@ -55,21 +55,23 @@ def cause_sentence(
     rounds = _rounds(members) if rise is None else _more_often(rise)
     call, after = where_in(members)
     # The own wait for a cpu that a trip to another thread ends with is of that trip.
-    waited = not rounds and all(
-        m.finding.symbol.role or (m.charge and m.charge.step.role) for m in members if not m.moved
-    )
+    theirs = [m for m in members if m.finding.symbol.role or m.moved]
+    own = [m for m in members if not m.finding.symbol.role and not m.moved]
+    waited = not rounds and any(m.finding.symbol.role and not m.moved for m in members)
+    waited = waited and all(m.charge and m.charge.step.role for m in own)
     if rounds:
         what = rounds + _parts(members, size)
         if len({m.counts_as for m in members}) > 1:
             call, after = "", ""  # it would qualify the last of what the loop does
     elif waited:
-        theirs = [m for m in members if m.finding.symbol.role or m.moved]
         what = less + _waiting(theirs, size, call, reason)
     else:
         what = less + _own(members, size, reason)
     main = main_member(members, reason).finding
     if quota and each > 0 and main.symbol.state == State.WAIT_CPU and main.detail != IDLE:
         what += ", or a CPU quota held it back: see the warnings"
+    if reason and reason.rival not in {"", IDLE}:
+        what += _newly_there(reason.rival, what)
     # The same thread or state again tells nothing.
     if any(after == _woke(m.finding.comm) for m in members) or after.split(" (")[0] in what:
         after = ""
@@ -81,6 +83,12 @@ def cause_sentence(
         f"{size} of {of_all}, {format_ns(each, sign=True)}{apiece}: {what}"
         f"{where} ({_difference(members, size, normals)})"
     )
+
+
+def _newly_there(rival: str, said: str) -> str:
+    """Say that who had the cpu normally has not."""
+    there = quoted(rival) in said
+    return ", normally not there" if there else f", {quoted(rival)} among them, normally not there"
 
 
 def main_member(members: Sequence[Member], reason: Reason | None = None) -> Member:

@@ -58,6 +58,14 @@ def machine_line(one: SetEntry) -> str:
     return ", ".join(said)
 
 
+def counts_of(state: StateEntry) -> str:
+    """Return how often executions are in a state, normally and now: ``2.4 -> 22.6``."""
+    if state.normal_count is None or state.sample_count is None:
+        return "-"
+    normal, sample = (f"{count:.3g}" for count in (state.normal_count, state.sample_count))
+    return normal if normal == sample else f"{normal} -> {sample}"
+
+
 def sentences_about(document: ComparisonDocument, state: StateEntry) -> list[str]:
     """Return the causes whose main finding is of a state; of the total, the main ones."""
     causes = verdict.main_causes(document, _MOST_NAMES)

@@ -241,9 +241,10 @@ def account(document: ComparisonDocument, shown: int) -> tuple[Amount, tuple[Amo
     if not excess or len(excess) < len(document.aligned):
         return None
     listed = main_causes(document, shown)
+    way = -1 if sum(excess) < 0 else 1
     sums: dict[str, list[float]] = {
-        "listed": [_in_all(c) for c in listed if _in_all(c) >= 0],
-        "that went the other way": [_in_all(c) for c in listed if _in_all(c) < 0],
+        "listed": [_in_all(c) for c in listed if way * _in_all(c) >= 0],
+        "that went the other way": [_in_all(c) for c in listed if way * _in_all(c) < 0],
         "in smaller differences": [_in_all(c) for c in document.causes if c not in listed],
     }
     parts = [(words, sum(found)) for words, found in sums.items() if found]

@@ -156,13 +156,14 @@ def _state_table(states: list[StateEntry], *, flags: bool) -> str:
             verdict.duration(state.normal_mean),
             verdict.duration(state.sample_mean),
             verdict.duration(state.effect, sign=True),
+            sentences.counts_of(state),
             verdict.interval(state),
             verdict.probability(state.p_value),
             *([verdict.flag(state)] if flags else []),
         )
         for state in states
     ]
-    headers = ("state", ">normal", ">sample", ">effect", ">95 % interval", ">p")
+    headers = ("state", ">normal", ">sample", ">effect", ">times", ">95 % interval", ">p")
     return table((*headers, "flagged") if flags else headers, rows)
 
 

@@ -43,7 +43,7 @@ from critpath.report.html.marks import define_patterns
 from critpath.report.html.page_data import render_data
 from critpath.report.palette import BLUE, LOOKS, VERMILLION
 from critpath.text import verdict
-from critpath.text.sentences import machine_line, thread_of
+from critpath.text.sentences import counts_of, machine_line, thread_of
 from critpath.units import format_ns, format_share, plural, shorten
 
 _SIGNS: Final = {"ok": "✓", "anomaly": "▲", "inconclusive": "?"}
@@ -400,6 +400,13 @@ _STATE_TERMS: Final = (
             "as the sample set has its like, so it is not the plain mean of the normal set."
         ),
     ),
+    (
+        "times",
+        (
+            "how often an execution is in the state, on average: normally and in the sample. What "
+            "interrupts a state does not divide it."
+        ),
+    ),
     ("effect", "sample mean less normal mean, per execution, of like types of executions."),
     (
         "95 % interval",
@@ -445,7 +452,7 @@ def render_states(document: ComparisonDocument) -> str:
     # Everything fails a build by itself where the settings say nothing else.
     levels = any(s.level != "error" for s in document.states)
     headers = ["state", "~the path is", ">normal", ">sample", ">effect", "flagged"]
-    headers += [*(["level"] if levels else []), ">p", "~>95 % interval", "~drawn"]
+    headers += [*(["level"] if levels else []), ">p", "~>95 % interval", "~drawn", "~>times"]
 
     def cells(state: StateEntry) -> list[str]:
         flagged = [text(_flagged(document.detection, state))]
@@ -512,6 +519,7 @@ def _cells(state: StateEntry, words: str, reach: float, flagged: list[str]) -> l
         text(verdict.probability(state.p_value)),
         text(verdict.interval(state)),
         _interval(state, reach),
+        text(counts_of(state)),
     ]
 
 

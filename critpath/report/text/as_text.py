@@ -105,6 +105,7 @@ def _print_states(document: ComparisonDocument, console: Console) -> None:
                 verdict.duration(state.normal_mean),
                 verdict.duration(state.sample_mean),
                 verdict.duration(state.effect, sign=True),
+                sentences.counts_of(state),
                 verdict.interval(state),
                 verdict.probability(state.p_value),
                 verdict.flag(state),
@@ -115,10 +116,10 @@ def _print_states(document: ComparisonDocument, console: Console) -> None:
     ]
     print_table(
         console,
-        ("state", ">normal", ">sample", ">effect", ">95 % interval", ">p", "flagged"),
+        ("state", ">normal", ">sample", ">effect", ">times", ">95 % interval", ">p", "flagged"),
         rows,
         folding=("state",),
-        spare=("95 % interval", "normal", "sample", "p"),
+        spare=("95 % interval", "normal", "sample", "p", "times"),
     )
     _left_out(console, len(states) - _MOST_STATES, "state")
     for sentence in (verdict.difference(document), verdict.by_the_paper(document)):
