@@ -134,11 +134,16 @@ def group_causes(
     def ordinary(finding: Finding) -> float:
         return ORDINARY if finding.execution in enough and not finding.abnormal else 1.0
 
+    def told(member: Member) -> float:
+        f = member.finding
+        shared = f.symbol.state == State.WAIT_CPU and f.contribution > 0 and not member.charge
+        return _SHARED if counts and shared and not find_rival(f, counts)[0] else 1.0
+
     def weight(members: list[Member], reason: Reason | None) -> float:
         borne_out = len({m.finding.execution for m in members})
         seen = UNSEEN_COUNTS if main_member(members).counts_as.state in UNSEEN else 1.0
         # fsum: the same whatever the order of the executions.
-        net = math.fsum(m.finding.contribution * ordinary(m.finding) for m in members)
+        net = math.fsum(m.finding.contribution * ordinary(m.finding) * told(m) for m in members)
         trust = weigh_evidence(members, reason, counts)
         if not any(m.moved for m in members):
             # Of what may have moved, half: it may also be what made room for the other.
@@ -221,7 +226,7 @@ _WEATHER = 0.1  # a wait for a cpu that anybody had explains so much of its time
 _NEWCOMER = 0.3  # one that somebody had who was not there before, so much
 _SHARED = 0.3  # and ranks as if it were so much of itself
 _MORE_OFTEN = 5.0  # no machine makes a program wait more often: that tells so much more
-_A_GOOD_PART = 0.25  # of a wait for a cpu, that a new thread had it
+_A_GOOD_PART = 0.1  # of a wait for a cpu, that a new thread had it
 _UNSURE = 0.1  # what is not apart from normal executions ranks as so much at least
 
 
@@ -235,30 +240,48 @@ def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason 
     if counts is None or math.fsum(m.finding.contribution for m in members) <= 0:
         return None
     executions = sorted({m.finding.execution for m in members})
-    symbols = {m.counts_as for m in members if not m.moved and m.finding.contribution > 0}
-    roles = {s.role for s in symbols if s.role}
-    if rise := count_rise(members):
-        roles = {rise.step.role} if rise.step.role else set()
-        state = rise.step.state
-        symbols = {Symbol(state, rise.step.role)} if state is not None else set()
-    if not rise or rise.step.state is None:
-        symbols |= {Symbol(s.state, s.role) for s in counts.steps if s.state and s.role in roles}
+    brought = _brought_along(members)
     score: dict[Symbol, float] = {}
-    growth = {symbol: counts.growth(symbol, executions) for symbol in symbols}
+    candidates = _candidates(members, counts)
+    growth = {symbol: counts.growth(symbol, executions) for symbol in candidates}
     for symbol, found in growth.items():
         sure = max(0.0, 2 * found.apart - 1) ** 2
         if symbol.state == State.WAIT_CPU:
-            sure *= _NEWCOMER if find_rival(members, symbol, counts) else _WEATHER
+            sure *= _NEWCOMER if _find_newcomer(members, symbol, counts) else _WEATHER
         elif symbol.state in UNSEEN:
             sure *= UNSEEN_COUNTS
         elif counts.is_more_often(symbol, executions):
             sure *= _MORE_OFTEN
-        score[symbol] = (found.after - found.before) * sure
+        more = found.after - found.before
+        if more > 0:
+            score[symbol] = (more + brought.get(symbol, 0.0) / len(executions)) * sure
     best = max(sorted(score), key=score.__getitem__, default=None)
-    if best is None or score[best] <= 0:
+    if best is None or not score[best]:
         return None
-    rival = find_rival(members, best, counts) if best.state == State.WAIT_CPU else ""
+    rival = _find_newcomer(members, best, counts) if best.state == State.WAIT_CPU else ""
     return Reason(best, growth[best].after - growth[best].before, rival)
+
+
+def _candidates(members: Sequence[Member], counts: StepCounts) -> set[Symbol]:
+    """Return the states that may be behind a cause: what it is about, and its threads' others."""
+    symbols = {m.counts_as for m in members if not m.moved and m.finding.contribution > 0}
+    roles = {s.role for s in symbols if s.role}
+    if rise := count_rise(members):
+        state, role = rise.step
+        if state is not None:
+            return {Symbol(state, role)}
+        roles, symbols = {role}, set()
+    return symbols | {Symbol(s.state, s.role) for s in counts.steps if s.state and s.role in roles}
+
+
+def _brought_along(members: Sequence[Member]) -> dict[Symbol, float]:
+    """Return what steps brought along, by what they do themselves."""
+    result: defaultdict[Symbol, float] = defaultdict(float)
+    for m in members:
+        state, role = m.finding.symbol.state, m.finding.symbol.role
+        if m.charge and (role != m.charge.step.role or state == State.WAIT_CPU):
+            result[m.charge.content] += m.finding.contribution
+    return result
 
 
 def weigh_evidence(
@@ -270,26 +293,34 @@ def weigh_evidence(
     if reason is None:
         return _UNSURE
     executions = sorted({m.finding.execution for m in members})
-    apart = counts.growth(reason.symbol, executions).apart
-    weather = reason.symbol.state == State.WAIT_CPU
-    shared = weather and not reason.rival
-    return max(_UNSURE, 2 * apart - 1) * (_SHARED if shared else 1.0)
+    return max(_UNSURE, 2 * counts.growth(reason.symbol, executions).apart - 1)
 
 
-def find_rival(members: Sequence[Member], symbol: Symbol, counts: StepCounts) -> str:
-    """Return who had the cpu for a good part of a wait and normally has not; "" for nobody.
+def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
+    """Return who had the cpu for a part of a wait and normally has not, and that part.
 
     A cpu that stood idle for long is one that nobody may use: a quota's doing.
     """
     held: defaultdict[str, float] = defaultdict(float)
+    late = math.isnan(finding.longest) or finding.longest < LATE_NS
+    for detail, share in finding.details or ((finding.detail, 1.0),):
+        name = rival_name(detail)
+        if not late if detail == IDLE else counts.is_newcomer(name):
+            held[name] += share
+    most = max(sorted(held), key=held.__getitem__, default="")
+    return (most, held[most]) if most and held[most] >= _A_GOOD_PART else ("", 0.0)
+
+
+def _find_newcomer(members: Sequence[Member], symbol: Symbol, counts: StepCounts) -> str:
+    """Return who took most of a cause's waits for a cpu and normally does not, "" for nobody."""
+    held: defaultdict[str, float] = defaultdict(float)
     whole = 0.0
-    findings = (m.finding for m in members if m.finding.symbol == symbol)
-    for f in (f for f in findings if f.contribution > 0):
-        late = f.detail == IDLE and (math.isnan(f.longest) or f.longest < LATE_NS)
-        for detail, share in f.details or ((f.detail, 1.0),):
-            whole += f.contribution * share
-            known = late if detail == IDLE else counts.is_known_rival(rival_name(detail))
-            held[rival_name(detail)] += 0.0 if known else f.contribution * share
+    for m in members:
+        if m.finding.symbol == symbol and m.finding.contribution > 0:
+            whole += m.finding.contribution
+            rival, share = find_rival(m.finding, counts)
+            held[rival] += share * m.finding.contribution
+    held.pop("", None)
     most = max(sorted(held), key=held.__getitem__, default="")
     return most if most and held[most] >= _A_GOOD_PART * whole else ""
 

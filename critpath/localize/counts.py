@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -24,7 +24,10 @@ from critpath.model import (
     VectorTable,
 )
 
-KNOWN: Final = 0.1  # of the share it has in the sample: a rival that is not new
+LONGER: Final = 3  # times as long may one of several trips be
+ENOUGH: Final = 4  # for a mean without the longest
+MANY: Final = 0.3  # of the executions
+FEW: Final = 0.1  # of as many
 RATIO: Final = 1.25  # a smaller rise changes little
 SPREAD: Final = 2.0  # standard deviations of the normal counts
 RARE: Final = 0.05  # of the normal executions may count as many
@@ -58,8 +61,8 @@ class StepCounts:
         Nanoseconds of the normal set and the sample in every symbol; those of `steps`
         come first there, in the same order.
     rivals : mapping of str to (float, float)
-        Share of the time that was run or waited for a cpu in which a thread of that name
-        had it instead: in the normal set, and in the sample.
+        Share of the executions in which a thread of that name had the cpu that was waited
+        for: of the normal set, and of the sample.
     """
 
     steps: tuple[Step, ...]
@@ -68,6 +71,7 @@ class StepCounts:
     groups: Mapping[int, I64]
     times: tuple[I64, I64]
     rivals: Mapping[str, tuple[float, float]]
+    own: frozenset[str] = frozenset()
     _risen: dict[int, dict[Step, tuple[float, float]]] = field(default_factory=dict)
 
     def of(self, execution: int) -> dict[Step, tuple[float, float]]:
@@ -92,15 +96,24 @@ class StepCounts:
         n = len(executions)
         return Growth(before / n, after / n, apart / n)
 
+    def usual(self, execution: int) -> dict[Symbol, float]:
+        """Return how long normal executions like one are in every symbol."""
+        mean = self.times[0][self.groups[execution]].mean(axis=0).tolist()
+        states = ((step.state, step.role) for step in self.steps[: len(mean)])
+        return {Symbol(s, r): ns for (s, r), ns in zip(states, mean, strict=True) if s is not None}
+
     def is_more_often(self, symbol: Symbol, executions: Sequence[int]) -> bool:
         """Tell whether most of some executions do a wait more often than normal ones."""
         step = Step(symbol.state, symbol.role)
         return 2 * sum(step in self.risen(e) for e in executions) > len(executions)
 
-    def is_known_rival(self, name: str) -> bool:
-        """Tell whether a thread had the cpu of normal executions about as much as of these."""
+    def is_newcomer(self, name: str) -> bool:
+        """Tell whether a thread has the cpu instead in many of these, and normally in none.
+
+        A thread that normal executions wait for is none: it is part of the program.
+        """
         before, after = self.rivals.get(name, (0.0, 0.0))
-        return before >= KNOWN * after
+        return after >= MANY and before <= FEW * after and name not in self.own
 
     def risen(self, execution: int) -> dict[Step, tuple[float, float]]:
         """Return the steps that an execution does more often than normal ones vary."""
@@ -138,22 +151,21 @@ def count_steps(
     )
     steps = (*(Step(s.state, s.role) for s in symbols), *(Step(None, role) for role in roles))
     times = vectors[0].durations, vectors[1].durations
-    return StepCounts(steps, normal, sample, groups, times, rivals)
+    there = times[0].sum(axis=0).tolist()
+    own = {s.role for s, time in zip(symbols, there, strict=True) if time and s.role}
+    return StepCounts(steps, normal, sample, groups, times, rivals, frozenset(own))
 
 
-def measure_rivals(path_set: PathSet) -> dict[str, float]:
-    """Return who had the cpu instead, as a share of the time run or waited for a cpu."""
-    time: defaultdict[str, float] = defaultdict(float)
-    whole = 0
+def count_rivals(path_set: PathSet) -> dict[str, float]:
+    """Return who had the cpu that was waited for, and in what share of the executions."""
+    tally: Counter[str] = Counter()
     for paths in path_set.paths.chunks():
-        lengths = paths.end - paths.begin
-        waits = paths.state == State.WAIT_CPU
-        runs = np.isin(paths.state, [int(state) for state in RUNNING])
-        whole += int(lengths[waits | runs].sum())
-        of_detail = np.bincount(paths.detail[waits], weights=lengths[waits])
-        for code in np.flatnonzero(of_detail).tolist():
-            time[rival_name(paths.strings[code])] += float(of_detail[code])
-    return {name: ns / whole for name, ns in time.items()}
+        waits = np.flatnonzero(paths.state == State.WAIT_CPU)
+        path = np.searchsorted(paths.start, waits, side="right")
+        pairs = np.unique(np.stack([path, paths.detail[waits]]), axis=1)
+        names = {(i, rival_name(paths.strings[code])) for i, code in pairs.T.tolist()}
+        tally.update(name for _, name in names)
+    return {name: count / max(len(path_set), 1) for name, count in tally.items()}
 
 
 def rival_name(detail: str) -> str:
@@ -179,6 +191,7 @@ def charge_steps(
     codes: Sequence[int],
     symbols: Sequence[Symbol],
     risen: Mapping[Step, tuple[float, float]],
+    usual: Mapping[Symbol, float],
 ) -> tuple[Charge, ...]:
     """Return what the additional occurrences of steps brought with them on one path.
 
@@ -194,6 +207,8 @@ def charge_steps(
     symbols : sequence of Symbol
     risen : mapping
         Steps that it does more often, with how often normally and how often it does.
+    usual : mapping
+        Nanoseconds of a normal execution in every symbol.
     """
     if not risen:
         return ()
@@ -215,13 +230,21 @@ def charge_steps(
         sums = [sum(lead.values()) for lead in cost.leads]
         # What normal executions never do says nothing of how they prepare it.
         if before and (whole := sum(sums)):
-            scale = min(1.0, median(sums) * len(sums) / whole)
+            n = len(sums)
+            typical = (whole - max(sums)) / (n - 1) if n >= ENOUGH else median(sums)
+            scale = min(1.0, typical * n / whole)
             for lead in cost.leads:
                 for symbol, ns in lead.items():
                     time[symbol] = time.get(symbol, 0.0) + scale * ns
         surplus = (after - before) / after
-        own = max(sorted(cost.content), key=cost.content.__getitem__)
+        own = max(
+            sorted(cost.content), key=lambda s: (s.state not in INTERFERENCE, cost.content[s])
+        )
         charged = {symbol: surplus * ns for symbol, ns in time.items()}
+        for symbol in [s for s in charged if s.role and s.state in RUNNING and before]:
+            # A thread that computes longer each time does so for its own reasons.
+            most = LONGER * (after - before) * usual.get(symbol, 0.0) / before
+            charged[symbol] = min(charged[symbol], most)
         charges.append(Charge(step, before, after, own, charged))
     return tuple(charges)
 

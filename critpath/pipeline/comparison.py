@@ -384,7 +384,8 @@ def explain(
     for execution in chosen:
         path = _one(comparison.sample, execution)
         codes = coder.codes(path).tolist()
-        charges[execution] = charge_steps(path, codes, coder.symbols, counts.risen(execution))
+        risen, usual = counts.risen(execution), counts.usual(execution)
+        charges[execution] = charge_steps(path, codes, coder.symbols, risen, usual)
     quota = is_throttled(comparison.normal, comparison.sample)
     alone = comparison.outliers.anomalous[chosen].any()
     causes = group_causes(
@@ -413,7 +414,7 @@ def explain(
 def _count_steps(comparison: Analysis, coder: Coder, chosen: list[int]) -> StepCounts:
     """Count what all executions do; those to explain are held against the normal ones like them."""
     from critpath.cluster.types import labels_are_usable, normal_group
-    from critpath.localize.counts import count_steps, measure_rivals
+    from critpath.localize.counts import count_rivals, count_steps
     from critpath.vectors.table import trips_of
 
     normal, sample = comparison.normal, comparison.sample
@@ -427,7 +428,7 @@ def _count_steps(comparison: Analysis, coder: Coder, chosen: list[int]) -> StepC
         groups = {e: normal_group(*clusters, comparison.pairs, e) for e in chosen}
     roles, trips = trips_of(normal, coder)
     vectors = comparison.normal_vectors, comparison.sample_vectors
-    had = measure_rivals(normal), measure_rivals(sample)
+    had = count_rivals(normal), count_rivals(sample)
     rivals = {name: (had[0].get(name, 0.0), had[1].get(name, 0.0)) for name in {*had[0], *had[1]}}
     both = trips, trips_of(sample, coder)[1]
     return count_steps(coder.symbols, vectors, roles, both, groups, rivals)
