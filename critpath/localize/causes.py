@@ -131,28 +131,9 @@ def group_causes(
 
     enough = {e.execution for e in executions if e.normals >= LEAST_NORMALS}
 
-    def ordinary(finding: Finding) -> float:
-        return ORDINARY if finding.execution in enough and not finding.abnormal else 1.0
-
-    def told(member: Member) -> float:
-        f = member.finding
-        shared = f.symbol.state == State.WAIT_CPU and f.contribution > 0 and not member.charge
-        return _SHARED if counts and shared and not find_rival(f, counts)[0] else 1.0
-
-    def weight(members: list[Member], reason: Reason | None) -> float:
-        borne_out = len({m.finding.execution for m in members})
-        seen = UNSEEN_COUNTS if main_member(members).counts_as.state in UNSEEN else 1.0
-        # fsum: the same whatever the order of the executions.
-        net = math.fsum(m.finding.contribution * ordinary(m.finding) * told(m) for m in members)
-        trust = weigh_evidence(members, reason, counts)
-        if not any(m.moved for m in members):
-            # Of what may have moved, half: it may also be what made room for the other.
-            net -= math.fsum(m.finding.offset * ordinary(m.finding) for m in members) / 2
-        return net * math.sqrt(borne_out) * (seen * trust if net > 0 else 1.0)
-
     def rank(group: tuple[list[Member], Reason | None]) -> tuple[bool, float]:
         members, reason = group
-        weighs = weight(members, reason)
+        weighs = weigh_cause(members, reason, counts, enough)
         decisive = weighs > 0 and any(m.finding.symbol.name in flagged for m in members)
         return not decisive, weighs if faster else -weighs
 
@@ -282,6 +263,36 @@ def _brought_along(members: Sequence[Member]) -> dict[Symbol, float]:
         if m.charge and (role != m.charge.step.role or state == State.WAIT_CPU):
             result[m.charge.content] += m.finding.contribution
     return result
+
+
+def weigh_cause(
+    members: Sequence[Member],
+    reason: Reason | None,
+    counts: StepCounts | None,
+    enough: Collection[int],
+) -> float:
+    """Return what a cause ranks by: its time, as far as it tells something, and who bears it out.
+
+    ``enough`` are the executions with normal ones enough to tell what is ordinary.
+    """
+
+    def ordinary(finding: Finding) -> float:
+        return ORDINARY if finding.execution in enough and not finding.abnormal else 1.0
+
+    def told(member: Member) -> float:
+        f = member.finding
+        shared = f.symbol.state == State.WAIT_CPU and f.contribution > 0 and not member.charge
+        return _SHARED if counts and shared and not find_rival(f, counts)[0] else 1.0
+
+    borne_out = len({m.finding.execution for m in members})
+    seen = UNSEEN_COUNTS if main_member(members).counts_as.state in UNSEEN else 1.0
+    # fsum: the same whatever the order of the executions.
+    net = math.fsum(m.finding.contribution * ordinary(m.finding) * told(m) for m in members)
+    if not any(m.moved for m in members):
+        # Of what may have moved, half: it may also be what made room for the other.
+        net -= math.fsum(m.finding.offset * ordinary(m.finding) for m in members) / 2
+    trust = weigh_evidence(members, reason, counts)
+    return net * math.sqrt(borne_out) * (seen * trust if net > 0 else 1.0)
 
 
 def weigh_evidence(

@@ -1,0 +1,73 @@
+"""What executions do more often heads the answer, with what it brings along; facts say it."""
+
+from __future__ import annotations
+
+import random
+
+from critpath.model import State
+from critpath.pipeline.comparison import compare
+from critpath.report.document.comparison import comparison_document
+
+from .drawn_sets import draw
+
+
+def executions(count, unit, times, rest="r3000", seed=1):
+    """Return executions of a rest and so many units, every duration within a tenth."""
+    chance = random.Random(seed)  # noqa: S311 - durations, no secrets
+
+    def vary(word):
+        return f"{word[0]}{float(word[1:]) * chance.uniform(0.95, 1.05):.3f}"
+
+    return [" ".join(map(vary, f"{rest} {f'{unit} ' * times}r50".split())) for _ in range(count)]
+
+
+def first(normal, sample):
+    document = comparison_document(compare(draw(normal), draw(sample)))
+    assert document.causes, document.reasons
+    return document.verdict, document.causes[0]
+
+
+def test_more_trips_to_a_thread_are_one_cause_with_what_each_brings_along():
+    unit = "r60 h20 i90"  # prepared, done, waited for a cpu
+    verdict, cause = first(executions(20, unit, 2), executions(20, unit, 22, seed=2))
+    assert verdict == "anomaly"
+    assert "20 more trips to `helper` (2 -> 22 an execution)" in cause.sentence
+    facts = cause.facts
+    assert (facts.state, facts.role, facts.peer) == ("RUN", "helper", "helper")
+    assert (facts.counted, facts.count_before, facts.count_after) == ("trips", 2, 22)
+    assert (facts.executions, facts.of, facts.certainty) == (20, 20, "observed")
+    assert facts.share > 0.9
+
+
+def test_more_waits_are_told_by_their_number():
+    unit = "r20 d40 i90"
+    verdict, cause = first(executions(20, unit, 1), executions(20, unit, 6, seed=2))
+    assert verdict == "anomaly"
+    assert "waits for the disk 6 times instead of once" in cause.sentence
+    facts = cause.facts
+    assert (facts.state, facts.counted) == ("WAIT_DISK", "waits")
+    assert (facts.count_before, facts.count_after) == (1, 6)
+
+
+def test_a_wait_that_everybody_makes_longer_is_no_cause_before_what_grew():
+    normal = executions(20, "h200 k300", 2)
+    sample = executions(20, "h700 k900", 2, seed=2)
+    _, cause = first(normal, sample)
+    assert (cause.facts.state, cause.facts.role) == ("RUN", "helper")
+
+
+def test_a_sample_that_is_faster_is_explained_as_well():
+    unit = "r20 T900"
+    verdict, cause = first(executions(20, unit, 6), executions(20, unit, 1, seed=2))
+    assert verdict == "ok"
+    assert cause.contribution < 0
+    assert cause.facts.state == State.WAIT_TIMER.name
+    assert "waiting for a timer in `helper`" in cause.sentence
+
+
+def test_every_state_says_how_often_executions_are_in_it():
+    normal, sample = executions(20, "r20 d40", 1), executions(20, "r20 d40", 6, seed=2)
+    document = comparison_document(compare(draw(normal), draw(sample)))
+    counts = {s.state: (s.normal_count, s.sample_count) for s in document.states}
+    assert counts["WAIT_DISK"] == (1, 6)
+    assert counts["total"] == (None, None)
