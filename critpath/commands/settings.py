@@ -190,6 +190,24 @@ def check_pattern(pattern: str) -> None:
     raise WrongValueError(f"about a state: there is no state {state!r}, {listed}")
 
 
+def as_gate(value: Any) -> tuple[str, str]:
+    """Accept ``pNN``, a percentile that decides, or ``sessions=on`` or ``off``."""
+    text = str(value)
+    if text in {"sessions=on", "sessions=off"}:
+        return "sessions", text.partition("=")[2]
+    found = re.fullmatch(r"p(\d{1,2}(?:\.\d{1,3})?)", text, re.ASCII)
+    if found is None or not 0 < float(found[1]) < 100:
+        raise WrongValueError("a percentile such as p99, or sessions=off")
+    return "percentile", text
+
+
+def as_gates(value: Any) -> tuple[tuple[str, str], ...]:
+    """Accept a list of what `as_gate` does."""
+    if not isinstance(value, list):
+        raise WrongValueError('a list such as ["p99"]')
+    return tuple(dict(map(as_gate, value)).items())
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting: the option ``--NAME``, the key ``NAME``.
@@ -309,6 +327,24 @@ SETTINGS: Final[dict[str, Setting]] = {
             "STATE=LEVEL",
             repeated=True,
         ),
+        Setting(
+            "gate",
+            as_gate,
+            (),
+            "p99: that percentile decides, by an interval that assumes nothing; sessions=off: what "
+            "a slow machine could have made is an anomaly, too (repeatable; in a settings file: "
+            "the list on of the table gate)",
+            "WHAT",
+            repeated=True,
+        ),
+        Setting(
+            "session-spread",
+            auto_or(share(10, "a share of the mean, such as 0.12 or 12%")),
+            None,
+            "standard deviation that recordings of the program are known to have, of eight or "
+            "more (calibrate says it), or auto",
+            "SHARE",
+        ),
         Setting("t1", _POSITIVE, 1.5, "paper's average rule: mean + T1 * std", "T1"),
         Setting("t2", auto_or(_POSITIVE), None, _T2, "T2"),
         Setting(
@@ -396,6 +432,7 @@ RECORDING: Final = ("recorder", "profile", "buffer-size", "trace-format")
 # What a table [gate] may hold, besides its states.
 GATE: Final = ("alpha", "floor", "minimum-executions", "strict-environment")
 _STATES: Final = "gate.states"
+_ON: Final = "gate.on"
 COMPARING: Final = tuple(n for n in SETTINGS if n not in {*READING, *RUNNING, *RECORDING, "quiet"})
 
 
@@ -426,9 +463,12 @@ def _as_toml(name: str, value: Any) -> str:
     if name == "level":
         pairs = ", ".join(f"{json.dumps(p)} = {json.dumps(level)}" for p, level in value)
         return f"{_STATES} = {{{f' {pairs} ' if pairs else ''}}}"
-    if name in {"t2", "jobs"} and value is None:
+    if name == "gate":
+        listed = [text if kind == "percentile" else f"{kind}={text}" for kind, text in value]
+        return f"{_ON} = {json.dumps(listed)}"
+    if name in {"t2", "jobs", "session-spread"} and value is None:
         value = "auto"
-    if name == "floor" and value >= 1:
+    if name in {"floor", "session-spread"} and not isinstance(value, str) and value >= 1:
         value = f"{100 * value:g}%"  # as it can be read back
     return f"{name} = {json.dumps(value)}" if value is not None else f"# {name} is not set"
 
@@ -438,7 +478,13 @@ def compare_settings(settings: Settings) -> CompareSettings:
     from critpath.model import CompareSettings  # noqa: PLC0415 - numpy
 
     options = {name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")}
-    return CompareSettings(**options)
+    gates = dict(options.pop("gate"))
+    percentile = gates.get("percentile")
+    return CompareSettings(
+        **options,
+        percentile=None if percentile is None else float(percentile[1:]) / 100,
+        sessions=gates.get("sessions") != "off",
+    )
 
 
 def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Settings:
@@ -468,7 +514,8 @@ def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Set
             do = "keep one of them" if place != places[name] else "keep one of - and _ in its name"
             raise UsageError(f"{file}: {name} is set twice, as {both}", do)
         try:
-            values[name] = as_levels(value) if name == "level" else SETTINGS[name].parse(value)
+            parse = {"level": as_levels, "gate": as_gates}.get(name, SETTINGS[name].parse)
+            values[name] = parse(value)
         except WrongValueError as error:
             shown = json.dumps(value, default=str)
             raise UsageError(f"{file}: {place} = {shown} is not {error}", "correct it") from None
@@ -499,15 +546,19 @@ def _entries(section: Mapping[str, Any], file: Path | None) -> Iterator[tuple[st
                 name = inner.replace("_", "-")
                 if name == "states":
                     yield _STATES, "level", given
+                elif name == "on":
+                    yield _ON, "gate", given
                 elif name in GATE:
                     yield f"gate.{inner}", name, given
-                elif name in SETTINGS and name != "level":
+                elif name in SETTINGS and name not in {"level", "gate"}:
                     raise UsageError(
                         f"{file}: {inner} is no setting of the gate",
                         "write it above [tool.critpath.gate], in [tool.critpath]",
                     )
                 else:
-                    raise _unknown(f"{file}: unknown setting gate.{inner}", name, (*GATE, "states"))
+                    raise _unknown(
+                        f"{file}: unknown setting gate.{inner}", name, (*GATE, "states", "on")
+                    )
             continue
         name = key.replace("_", "-")
         if name not in SETTINGS or name == "level":

@@ -27,7 +27,7 @@ def test_defaults(run):
     assert "# execution is not set" in done.out
     assert len(done.out.splitlines()) == len(SETTINGS)
     assert set(tomllib.loads(done.out)) == {*SETTINGS, "gate"} - {"execution", "level"}
-    assert tomllib.loads(done.out)["gate"] == {"states": {}}
+    assert tomllib.loads(done.out)["gate"] == {"states": {}, "on": []}
 
 
 def test_the_command_line_wins_over_the_file(run, tmp_path):
@@ -164,7 +164,9 @@ def test_the_pipeline_has_the_same_defaults(tmp_path):
     pipeline = pytest.importorskip("critpath.pipeline", reason="critpath.pipeline is not here yet")
     fields = {f.name: f.default for f in dataclasses.fields(pipeline.CompareSettings)}
     values = effective({}, None, tmp_path).values
-    mine = {name.replace("-", "_"): values[name] for name in (*COMPARING, "interrupts")}
+    names = {*COMPARING, "interrupts"} - {"gate"}
+    mine = {name.replace("-", "_"): values[name] for name in names}
+    assert (values["gate"], fields["percentile"], fields["sessions"]) == ((), None, True)
     assert mine == {name: fields[name] for name in mine}
 
 
