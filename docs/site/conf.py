@@ -70,7 +70,13 @@ PAGES: Final = {
         *("docs/pipeline", "docs/architecture", "docs/security", "docs/decisions/README"),
         *("CONTRIBUTING", "SECURITY"),
     ),
-    "Evidence": ("docs/evaluation", "docs/evaluation-simulated", "docs/evaluation-ab", "docs/fuzzing", "CHANGELOG"),
+    "Evidence": (
+        "docs/evaluation",
+        "docs/evaluation-simulated",
+        "docs/evaluation-ab",
+        "docs/fuzzing",
+        "CHANGELOG",
+    ),
 }
 
 

@@ -59,12 +59,14 @@ def test_what_is_imported(audit, request):
     """A list by parts: what is not here cannot be attacked while critpath is root."""
     names = {event[1] for event in audit if event[0] == "import"}
     ours = {n.split(".")[1] for n in names if n.startswith("critpath.")}
-    assert ours <= {"commands", "errors", "model", "record", "units", "untrusted"}
+    # When the trace is written its packets are counted for the manifest, with numpy.
+    counting = set() if "[doctor" in request.node.name else {"read"}
+    assert ours <= {"commands", "errors", "model", "record", "units", "untrusted", *counting}
     foreign = (
         {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"critpath", "critpath_marks"}
     )
     # Python's own `copy` looks whether it runs in Java; doctor's answer is a table.
-    assert foreign <= {"org", *({"rich"} if "[doctor" in request.node.name else ())}
+    assert foreign <= {"org", "numpy" if counting else "rich"}
 
 
 def test_what_is_written(audit):
@@ -95,7 +97,9 @@ def test_what_is_run(audit):
 
 def test_no_network_and_no_foreign_library(audit):
     """Doctor hears from programs that mark, by a socket that is a file."""
-    assert not [e for e in audit if e[0].startswith(("ctypes.", "tempfile."))]
+    assert not [e for e in audit if e[0].startswith("tempfile.")]
+    # The C library that Python itself has, for calls of the kernel that Python lacks.
+    assert {e[1] for e in audit if e[0] == "ctypes.dlopen"} <= {"None"}
     sockets = [e for e in audit if e[0].startswith("socket.")]
     assert {e[0] for e in sockets} <= {"socket.__new__", "socket.bind"}
     assert {e[2] for e in sockets if e[0] == "socket.__new__"} <= {str(int(socket.AF_UNIX))}
