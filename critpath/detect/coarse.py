@@ -176,6 +176,7 @@ def detect(
     sample_type: I64 | None = None,
     normal_session: I64 | None = None,
     sample_session: I64 | None = None,
+    runs: tuple[I64, I64] | None = None,
     judged: tuple[VectorTable, VectorTable] | None = None,
     labels: tuple[Sequence[str], Sequence[str]] | None = None,
     percentile: float | None = None,
@@ -197,6 +198,8 @@ def detect(
     normal_type, sample_type, normal_session, sample_session : int64, optional
         Execution types, those of the sample as paired with normal ones: a different mix of
         them is no slow-down, and a slow-down of one type is found; recording sessions.
+    runs : (int64 [n], int64 [m]), optional
+        Runs whose executions share what the machine did meanwhile.
     judged : tuple of VectorTable, optional
         The sets with interrupts folded into running time; themselves by default.
     labels, percentile : optional
@@ -225,7 +228,7 @@ def detect(
     sessions, why_not = permutable(normal_session, sample_session, least)
     families = two_families(
         x, y, judged or (normal, sample), strata, alpha=alpha, permutations=permutations,
-        sessions=sessions, kinds=_kinds(strata, labels),
+        sessions=sessions, kinds=_kinds(strata, labels), runs=runs,
     )  # fmt: skip
     whole = families.whole
     if RULES[rule].permutation_test:

@@ -16,6 +16,7 @@ _MOST_UNUSED: Final = 0.5
 # Changes from one set to the other, per execution of the smaller: by chance there are almost
 # two, in blocks of four one.
 _TURNS: Final = 0.5
+_FEW_RUNS: Final = 3  # with fewer nothing is known of how runs differ
 
 
 def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ...]:
@@ -135,6 +136,36 @@ def recorded_apart(normal: PathSet, sample: PathSet) -> bool:
     if not all(recorded):
         return False  # drawn or made up: nobody recorded them
     return not _sessions(normal) & _sessions(sample) and not _take_turns(normal, sample)
+
+
+def find_runs(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
+    """Return the number of the run that each execution of sets recorded together is of.
+
+    The threads of a run are at work at one time, those of two runs one after the other:
+    threads whose executions overlap in time are of one run.
+
+    Returns
+    -------
+    (int64 [n], int64 [m]) or None
+        None where executions are runs of their own, or a set has fewer than `_FEW_RUNS`.
+    """
+    found = []
+    for each in (normal, sample):
+        rows = each.executions
+        spans: dict[tuple[int, int], tuple[int, int]] = {}
+        keys = list(zip(each.session.tolist(), rows.tid.tolist(), strict=True))
+        for key, begin, end in zip(keys, rows.begin.tolist(), rows.end.tolist(), strict=True):
+            first, last = spans.get(key, (begin, end))
+            spans[key] = min(first, begin), max(last, end)
+        run, number, until, session = {}, -1, 0, -1
+        for key, (begin, end) in sorted(spans.items(), key=lambda item: (item[0][0], item[1])):
+            if key[0] != session or begin > until:
+                number, until, session = number + 1, end, key[0]
+            run[key], until = number, max(until, end)
+        if not _FEW_RUNS <= number + 1 < len(keys):
+            return None
+        found.append(np.array([run[key] for key in keys], np.int64))
+    return found[0], found[1]
 
 
 def _take_turns(normal: PathSet, sample: PathSet) -> bool:

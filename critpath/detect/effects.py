@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.detect.gate import GateTest, gate
+from critpath.detect.gate import GateTest, compare_runs, gate
 from critpath.detect.tails import SlowEnd, slow_end
 from critpath.model import F64, I64, Bool, Change, VectorTable
 
@@ -297,10 +297,12 @@ def two_families(
     permutations: int,
     sessions: tuple[I64, I64] | None = None,
     kinds: tuple[I64, I64] | None = None,
+    runs: tuple[I64, I64] | None = None,
 ) -> Families:
     """Test the whole executions and every state of them, at one level together.
 
-    ``kinds`` are types that are surer than ``strata`` and coarser: the labels.
+    ``kinds`` are types that are surer than ``strata`` and coarser: the labels.  With
+    ``runs`` a p-value is at least that of the runs' means.
     """
     scores = unusual(*judged, *strata)
     total = normal[:, -1], sample[:, -1]
@@ -332,15 +334,49 @@ def two_families(
         over_all.append(float(regardless.p_value.min()) / REGARDLESS)
     by_type = whole.stratum_p_value.min(axis=1) / share
     first = min(*over_all, float(by_type.min()), math.inf) / WHOLE
+    p_value = np.append(_adjusted(states.p_value, first), min(1.0, min(over_all) / WHOLE))
+    by_stratum = np.column_stack(
+        [_adjusted(states.stratum_p_value, first), np.minimum(by_type / WHOLE, 1.0)]
+    )
+    if runs is not None:
+        least, least_of = _run_p_values(normal, sample, strata, runs, slow)
+        p_value, by_stratum = np.maximum(p_value, least), np.maximum(by_stratum, least_of)
     return Families(
-        p_value=np.append(_adjusted(states.p_value, first), min(1.0, min(over_all) / WHOLE)),
-        stratum_p_value=np.column_stack(
-            [_adjusted(states.stratum_p_value, first), np.minimum(by_type / WHOLE, 1.0)]
-        ),
+        p_value=p_value,
+        stratum_p_value=by_stratum,
         whole=whole,
         states=states,
         slow=slow,
     )
+
+
+def _run_p_values(
+    normal: I64, sample: I64, strata: tuple[I64, I64], runs: tuple[I64, I64], slow: SlowEnd
+) -> tuple[F64, F64]:
+    """Return p-values of runs over all types [columns] and of each type [strata, columns].
+
+    The total's is the lesser of its own and that of how many of a run's executions are slow.
+    """
+    ours, theirs = normal.astype(np.float64), sample.astype(np.float64)
+    count = 1 + max(int(s.max(initial=-1)) for s in strata)
+    by_type = np.ones((count, normal.shape[1]))
+    for s in range(count):
+        rows = strata[0] == s, strata[1] == s
+        if rows[0].any():
+            middle = ours[rows[0]].mean(axis=0)
+            ours[rows[0]] -= middle
+            theirs[rows[1]] -= middle
+        if all(len(np.unique(run[row])) > 1 for run, row in zip(runs, rows, strict=True)):
+            by_type[s] = compare_runs(
+                ours[rows[0]], theirs[rows[1]], runs[0][rows[0]], runs[1][rows[1]]
+            )
+    over_all = compare_runs(ours, theirs, *runs)
+    if slow.slow:
+        members = np.zeros((len(theirs), 1))
+        members[slow.members] = 1
+        often = compare_runs(np.zeros((len(ours), 1)), members, *runs)
+        over_all[-1] = min(over_all[-1], often[0])
+    return over_all, by_type
 
 
 def _divided(strata: tuple[I64, I64], kinds: tuple[I64, I64]) -> bool:

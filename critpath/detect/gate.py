@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.detect._smallest import mark
-from critpath.model import F64, I64, Bool, mid_ranks
+from critpath.model import F64, I64, Bool, mid_ranks, student_tails
 from critpath.text import notes
 
 _WORK = 200_000_000  # executions drawn in all, over the assignments
@@ -21,6 +21,7 @@ _LEAST_DRAWN = 1_999  # assignments drawn all the same
 _TAIL = 0.9
 _PILOT = 999  # assignments that the balance is found with, at the least
 _NORMAL_99, _NORMAL_999 = 2.326, 3.090
+_MOST_WAYS = 20_000  # of exchanging runs that are looked at, one by one
 SLACK = 1e-9  # rounding of sums must not decide whether an assignment reaches them
 
 
@@ -438,3 +439,59 @@ def permutable(
     if ways([(ours, theirs)]) * level < 1:
         return None, notes.few_sessions(ours, theirs)
     return (normal, sample), ""
+
+
+# Runs of a program: their executions share what a neighbour does meanwhile.
+
+
+def compare_runs(normal: F64, sample: F64, normal_run: I64, sample_run: I64) -> F64:
+    """Test every column for a shift upwards between runs, of which each counts once.
+
+    Parameters
+    ----------
+    normal, sample : float64 [n, columns] and [m, columns]
+        Adjusted for types.
+    normal_run, sample_run : int64 [n] and [m]
+
+    Returns
+    -------
+    float64 [columns]
+        One-sided p-values: twice the smaller of Welch's t test of the runs' means (degrees of
+        freedom rounded down) and of their rank sum, which one slow run cannot spoil.
+    """
+    means = [_means_by_run(*each) for each in ((normal, normal_run), (sample, sample_run))]
+    tails = np.minimum(_welch_tails(*means), _rank_tails(*means))
+    return np.asarray(np.minimum(1.0, 2 * tails), np.float64)
+
+
+def _welch_tails(ours: F64, theirs: F64) -> F64:
+    errors = [each.var(axis=0, ddof=1) / len(each) for each in (ours, theirs)]
+    error, shift = errors[0] + errors[1], theirs.mean(axis=0) - ours.mean(axis=0)
+    result = np.where(shift > 0, 0.0, 1.0)
+    for i in np.flatnonzero(error > 0):
+        parts = errors[0][i] ** 2 / (len(ours) - 1) + errors[1][i] ** 2 / (len(theirs) - 1)
+        freedom = max(2, int(error[i] ** 2 / parts))
+        tail = student_tails(np.abs(shift[i : i + 1]) / math.sqrt(error[i]), freedom)[0] / 2
+        result[i] = tail if shift[i] > 0 else 1 - tail
+    return result
+
+
+def _rank_tails(ours: F64, theirs: F64) -> F64:
+    """Return p-values of the rank sum: exact, or by the normal distribution where many ways are."""
+    n, m = len(ours), len(theirs)
+    ranks = mid_ranks(np.concatenate([theirs, ours]))
+    found = ranks[:m].sum(axis=0)
+    if math.comb(n + m, m) <= _MOST_WAYS:
+        picks = np.array(list(itertools.combinations(range(n + m), m)))
+        sums = ranks[picks].sum(axis=1)
+        return np.asarray((sums >= found - SLACK).mean(axis=0), np.float64)
+    deviation = np.sqrt(ranks.var(axis=0, ddof=1) * n * m / (n + m))
+    distance = (found - m * ranks.mean(axis=0)) / np.maximum(deviation, SLACK)
+    return np.array([math.erfc(d / math.sqrt(2)) / 2 for d in distance.tolist()])
+
+
+def _means_by_run(values: F64, run: I64) -> F64:
+    sums = np.zeros((int(run.max()) + 1, values.shape[1]))
+    np.add.at(sums, run, values)
+    counts = np.bincount(run)[:, None]
+    return np.asarray((sums / np.maximum(counts, 1))[counts[:, 0] > 0], np.float64)

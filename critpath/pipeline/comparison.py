@@ -64,6 +64,7 @@ def compare(
     """
     from critpath.detect.comparability import (
         environment_differences,
+        find_runs,
         missing_runs,
         partial_comparison_note,
         recorded_apart,
@@ -89,13 +90,15 @@ def compare(
     # alphabet and once for the vectors, and then only those of the paths that are aligned.
     coder = Coder((normal, sample), settings.vector)
     normal_vectors, sample_vectors = vectors_of(normal, coder), vectors_of(sample, coder)
+    apart = recorded_apart(normal, sample)
     judgement = judge(
         normal_vectors,
         sample_vectors,
         settings,
         labels=(normal.executions.label, sample.executions.label),
         sessions=(normal.session, sample.session),
-        apart=settings.sessions and recorded_apart(normal, sample),
+        apart=settings.sessions and apart,
+        runs=None if apart else find_runs(normal, sample),
         progress=tell,
     )
     judgement = _with_rivals(judgement, normal, sample)
@@ -250,6 +253,7 @@ def judge(
     labels: tuple[Sequence[str], Sequence[str]],
     sessions: tuple[I64 | None, I64 | None],
     apart: bool = False,
+    runs: tuple[I64, I64] | None = None,
     progress: Callable[[str], None] | None = None,
     screening: bool = True,
 ) -> Judgement:
@@ -298,6 +302,7 @@ def judge(
         sample_type=pairs.pair[sample_clusters.labels],
         normal_session=sessions[0],
         sample_session=sessions[1],
+        runs=runs,
         labels=labels,
         percentile=settings.percentile,
         screening=screening,

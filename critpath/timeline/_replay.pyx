@@ -205,7 +205,9 @@ cdef class Replay:
 
     def name_ksoftirqd(self, int64_t host, int32_t cpu, int32_t name):
         """Say what the thread is called that runs a processor's softirqs that were deferred."""
-        self.table.processors[self.table.processor_of[host * MOST_CPUS + cpu] - 1].ksoftirqd = name
+        # No thread is called by code 0, which is how a processor begins: asked for once.
+        self.table.processors[self.table.processor_of[host * MOST_CPUS + cpu] - 1].ksoftirqd = (
+            name or -1)
 
     def add_qualifier(self, int kind, int64_t value, int32_t detail, int32_t state):
         """Say what a value of the qualifying field means, in all events of a kind."""
