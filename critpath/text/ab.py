@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from critpath.documents import AbDocument, AbPlan, AbResult, AbTail, Sides
 
 _SIDES: Final = "AB"
+_OFTEN: Final = 30  # blocks until equal commands are told to be
 
 
 def verdict(document: AbDocument, decides: AbResult) -> str:
@@ -185,7 +186,9 @@ def cause_disagrees(direction: str) -> str:
 def expected(seconds: float, plan: AbPlan) -> str:
     """How long it may take, before it begins."""
     whole = seconds * plan.max_blocks
-    end = f"up to {plan.max_blocks} blocks, {_span(whole)}; often {_span(seconds * 30)}"
+    end = f"up to {plan.max_blocks} blocks, {_span(whole)}"
+    # As many blocks as equal commands take.
+    end += f"; often {_span(seconds * _OFTEN)}" if plan.max_blocks > _OFTEN else ""
     return end + f"; {plural(plan.slot, 'execution')} a slot; seed {plan.seed}"
 
 

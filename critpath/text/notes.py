@@ -590,7 +590,7 @@ def unconfirmed(detection: Detection) -> str:
     ends = " to ".join(format_ns(x, sign=True) for x in (total.effect_low, total.effect_high))
     return (
         f"the mean is {format_ns(total.effect, sign=True)} (95 % interval {ends}), and no test "
-        f"confirms it at alpha {detection.alpha:g}: record more executions"
+        f"confirms it at alpha {detection.alpha:g}: record more runs"
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from critpath.detect.comparability import (
+    find_runs,
     missing_runs,
     partial_comparison_note,
     recorded_apart,
@@ -104,6 +105,24 @@ def test_sets_that_take_turns_on_one_clock_are_not_apart():
     later = recorded([110, 130, 150], hostname="a")
     assert recorded_apart(turns[0], later)
     assert recorded_apart(turns[0], recorded([20, 40, 60], hostname="b"))
+
+
+def test_threads_at_work_at_one_time_are_of_one_run():
+    def of(*threads):
+        begins = [begin for _, begins in threads for begin in begins]
+        tids = [tid for tid, begins in threads for _ in begins]
+        made = recorded(begins)
+        rows = replace(made.executions, tid=np.array(tids, np.int64))
+        return replace(made, executions=rows)
+
+    # Two threads of one run, then one thread of each of two.
+    normal = of((7, [10, 30]), (8, [20, 40]), (9, [110, 120]), (10, [210, 220]))
+    sample = of((11, [50, 55]), (12, [150, 155]), (13, [250, 255]))
+    runs = find_runs(normal, sample)
+    assert [each.tolist() for each in runs] == [[0, 0, 0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 2, 2]]
+    alone = of((7, [10]), (8, [20]), (9, [30]))
+    assert find_runs(normal, alone) is None
+    assert find_runs(normal, of((7, [10, 20]), (8, [30, 40]))) is None
 
 
 def recorded(begins, epoch=5, **environment) -> PathSet:
