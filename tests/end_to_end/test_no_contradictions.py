@@ -1,0 +1,108 @@
+"""No document contradicts its own figures, whatever the sets are like.
+
+``CRITPATH_COMPARISONS=10000`` tries as many as that (20 minutes).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from critpath.model import CompareSettings
+from critpath.pipeline.comparison import compare
+from critpath.report.document.comparison import comparison_document
+from critpath.text.verdict import headline, heads
+
+from .drawn_sets import draw
+
+MANY = int(os.environ.get("CRITPATH_COMPARISONS", "300"))
+BASE = (("r", 300.0), ("h", 120.0), ("k", 40.0), ("d", 60.0), ("T", 200.0), ("r", 50.0))
+FAULTS = ("none", "none", "longer", "rare", "counts", "less", "new", "pace", "label")
+
+
+def draw_set(rng, n, spread, fault, *, kinds, together):
+    """Return n executions of some kinds, with a fault of random size in a random place."""
+    place, size = int(rng.integers(len(BASE))), float(rng.choice([0.1, 0.3, 1.0, 4.0]))
+    rare = rng.random(n) < 0.2
+    label = rng.integers(kinds, size=n)
+    rows = []
+    for i in range(n):
+        words = [[letter, us * (1 + int(label[i]))] for letter, us in BASE]
+        if (
+            fault == "longer"
+            or (fault == "rare" and rare[i])
+            or (fault == "label" and not label[i])
+        ):
+            words[place][1] *= 1 + size * (5 if fault == "rare" else 1)
+        elif fault == "less":
+            words[place][1] /= 1 + size
+        elif fault == "pace":
+            words = [[letter, us * (1 + size)] for letter, us in words]
+        elif fault == "new":
+            words.insert(place, ["t", 100 * size])
+        elif fault == "counts":
+            words += [["d", 20.0], ["r", 10.0]] * (1 + int(4 * size))
+        noise = rng.lognormal(0, spread, len(words))
+        rows.append(" ".join(f"{w[0]}{w[1] * x:.3f}" for w, x in zip(words, noise, strict=True)))
+    made = draw(rows)
+    names = tuple(f"kind {k}" for k in label.tolist()) if kinds > 1 else made.executions.label
+    session = "one" if together else f"of {fault} {rng.integers(1 << 30)}"
+    return replace(
+        made,
+        executions=replace(made.executions, label=names),
+        specification="marker",
+        environment=({"recorded_session": session, "hostname": "here"},),
+    )
+
+
+def contradictions(document):
+    """Return what a document says that its own figures deny."""
+    detection, total = document.detection, document.states[-1]
+    found = [
+        f"{state.state}: the effect is outside of its interval"
+        for state in document.states
+        if not state.effect_low <= state.effect <= state.effect_high
+    ]
+    if document.verdict == "ok":
+        if total.effect_low > detection.floor:
+            found.append("OK, and the interval of the effect is above the floor")
+        if detection.detectable is not None and total.effect >= detection.detectable:
+            found.append("OK, and the effect is what would have shown")
+        if detection.flagged:
+            found.append("OK, and a state is flagged")
+    if document.verdict == "anomaly":
+        if not detection.flagged:
+            found.append("an anomaly that nothing flags")
+        told = [cause for cause in document.causes if heads(document, cause)]
+        if told and told[0].contribution is not None and told[0].contribution <= 0:
+            found.append("an anomaly told by what takes less time")
+        if told and told[0].sentence not in headline(document):
+            found.append("the head is not the first cause")
+        if not any(s.flagged and s.effect > 0 for s in document.states) and not detection.slow:
+            found.append("an anomaly, and nothing takes longer")
+    if not document.reasons:
+        found.append("a verdict without a reason")
+    return found
+
+
+def try_comparison(seed):
+    rng = np.random.default_rng(seed)
+    n, m = (int(x) for x in rng.choice([8, 12, 20, 30, 60], 2))
+    fault, spread = str(rng.choice(FAULTS)), float(rng.choice([0.03, 0.1, 0.3, 0.8]))
+    of = {"kinds": int(rng.choice([1, 1, 2, 3])), "together": bool(rng.random() < 0.5)}
+    sets = draw_set(rng, n, spread, "none", **of), draw_set(rng, m, spread, fault, **of)
+    settings = CompareSettings(permutations=1999, explain_limit=3)
+    document = comparison_document(compare(*sets, settings))
+    return [f"{seed} ({fault}, {n} x {m}, {spread}): {each}" for each in contradictions(document)]
+
+
+def test_few_comparisons_contradict_nothing():
+    assert [each for seed in range(25) for each in try_comparison(seed)] == []
+
+
+@pytest.mark.long
+def test_many_comparisons_contradict_nothing():
+    assert [each for seed in range(25, MANY) for each in try_comparison(seed)] == []
