@@ -12,10 +12,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_origin, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+    cast,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from critpath.documents import (
     CauseEntry,
+    CauseFacts,
     ComparisonDocument,
     ExecutionEntry,
     FindingEntry,
@@ -527,6 +538,21 @@ def _deliver(text: str, path: Source | None) -> str | None:
 _COLUMNS: Final = {"begin": "begin_ns", "end": "end_ns", "id": "execution", "offset": "offset_ns"}
 
 
+def _plain(hint: Any) -> Any:
+    return str if get_origin(hint) is Literal else hint
+
+
+def _fact_columns(values: Sequence[CauseFacts | None]) -> dict[str, Column]:
+    """Return a column ``facts_...`` of every fact that is no list."""
+    return {
+        f"facts_{name}": column_of(
+            [getattr(one, name, None) for one in values], _plain(hint) | None
+        )
+        for name, hint in get_type_hints(CauseFacts).items()
+        if get_origin(hint) is not list
+    }
+
+
 def _records(title: str, kind: type[Entry], entries: Sequence[Entry]) -> Records[Entry]:
     """Return entries of a document as records, and as a table with a column per field.
 
@@ -534,7 +560,7 @@ def _records(title: str, kind: type[Entry], entries: Sequence[Entry]) -> Records
     """
 
     def columns() -> dict[str, Column]:
-        result = {}
+        result: dict[str, Column] = {}
         for name, hint in get_type_hints(kind).items():
             values = [getattr(entry, name) for entry in entries]
             if name == "tid":  # -1 where unknown
@@ -542,6 +568,9 @@ def _records(title: str, kind: type[Entry], entries: Sequence[Entry]) -> Records
             elif hint == list[str]:
                 found = column_of([len(ids) for ids in values], int)
             elif get_origin(hint) is list:
+                continue
+            elif name == "facts":
+                result |= _fact_columns(values)
                 continue
             else:
                 found = column_of(values, hint)

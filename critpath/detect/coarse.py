@@ -195,17 +195,14 @@ def detect(
         Settings of the paper's rules; see `critpath.detect.coarse.algorithm1`.
     permutations : int
         Random assignments, where enumerating all of them is too much.
-    normal_type, sample_type, normal_session, sample_session : int64, optional
-        Execution types, those of the sample as paired with normal ones: a different mix of
-        them is no slow-down, and a slow-down of one type is found; recording sessions.
-    runs : (int64 [n], int64 [m]), optional
-        Runs whose executions share what the machine did meanwhile.
+    normal_type, sample_type, normal_session, sample_session, runs : int64, optional
+        Execution types, the sample's as paired with normal ones: another mix is no slow-down, one
+        type's is found; recording sessions; runs (of both), which share what the machine did.
     judged : tuple of VectorTable, optional
         The sets with interrupts folded into running time; themselves by default.
-    labels, percentile : optional
-        What the program says each execution is; the quantile that decides.
-    screening : bool
-        Find out how often the paper's rules alarm; costs more than the rest.
+    labels, percentile, screening : optional
+        What the program says each execution is; the quantile that decides; whether to find
+        out how often the paper's rules alarm, which costs more than the rest.
 
     Returns
     -------

@@ -167,6 +167,7 @@ def _shown(tail: _Tail, n: int, m: int, level: float) -> tuple[int, float] | Non
 
 
 QUANTILES = (0.5, 0.95, 0.99)
+_LEAST_LOG = -700.0  # of a probability: what is less adds nothing
 _LEVEL = 0.99  # of the interval of the difference: half of the rest for either set
 
 
@@ -232,6 +233,5 @@ def _needed(q: float) -> int:
 def _binomial_cdf(n: int, q: float) -> F64:
     k = np.arange(n + 1)
     logs = np.array([math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in k])
-    return np.asarray(
-        np.cumsum(np.exp(logs + k * math.log(q) + (n - k) * math.log1p(-q))), dtype=np.float64
-    )
+    logs += k * math.log(q) + (n - k) * math.log1p(-q)
+    return np.asarray(np.cumsum(np.exp(np.maximum(logs, _LEAST_LOG))), dtype=np.float64)

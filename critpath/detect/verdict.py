@@ -167,6 +167,8 @@ def _contradicts(detection: Detection) -> bool:
     total = detection.states[-1]
     if total.level != ERROR:
         return False
+    if total.effect <= 0:
+        return False
     shown = detection.detectable is not None and total.effect >= detection.detectable
     return shown or total.effect_low > detection.floor
 

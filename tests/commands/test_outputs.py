@@ -225,7 +225,7 @@ def test_json_that_is_printed_holds_no_command(saved, run):
     assert json.loads(out)["warnings"] == saved.warnings
 
 
-@pytest.mark.parametrize(("columns", "width"), [(None, 120), ("90", 90)])
+@pytest.mark.parametrize(("columns", "width"), [(None, 120), ("110", 110)])
 def test_a_log_is_wide_enough_for_every_column(saved, tmp_path, columns, width):
     """Without any terminal, as in a CI system."""
     del saved

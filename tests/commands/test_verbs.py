@@ -71,6 +71,9 @@ def test_compare_passes_every_setting_on(run, fake):
         "level": (),
         "minimum_executions": 0,
         "strict_environment": False,
+        "percentile": None,
+        "session_spread": None,
+        "sessions": True,
         # No option sets these.
         "vector": "thread",
         "group_limit": 50,

@@ -170,7 +170,9 @@ def test_a_competitor_for_the_cpu_is_found(record, compare):
     with competitor():
         sample = record("busy", HEALTHY)
     code, comparison = compare(sample)
-    assert code == 1
+    # Recorded at another time, it may be the machine's doing: named, and no alarm for certain.
+    assert code in {1, 3}
+    assert code == 1 or "`python" in " ".join(comparison["reasons"])
     # Not the first of them everywhere: who has the cpu keeps the disk's answers waiting, too.
     causes = causes_of(comparison)
     assert any("WAIT_CPU" in states and "python" in text for text, states in causes), causes

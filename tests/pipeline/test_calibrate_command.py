@@ -52,7 +52,7 @@ def test_the_same_input_gives_the_same_bytes(saved, capsys):
 
 def test_recordings_that_differ_more_than_the_floor_are_alarming(saved, capsys):
     names = saved([30, 30], [1.0, 1.3], spread=0.02)
-    assert main(["calibrate", *names, *QUICK]) == 1
+    assert main(["calibrate", *names, *QUICK, "--gate", "sessions=off"]) == 1
     out = capsys.readouterr().out
     assert out.startswith("ALARMING: ")
     assert "critpath record --interleave" in out

@@ -124,7 +124,7 @@ def test_compare_of_recordings(project):
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
         [
-            "critpath: ANOMALY: 4 of 5 executions, +6.56 ms each: waiting for thread `holder`*",
+            "critpath: ANOMALY: 4 of 5 executions, +7.68 ms each: waiting for thread `holder`*",
             "total is +8.03 ms *",
             "1. 4 of 5 executions*",
             "report: *critpath-1.html",

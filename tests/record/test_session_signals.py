@@ -317,6 +317,7 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
         user=None,
         signals=SimpleNamespace(exit_code=130),
         runner=None,
+        survey=lambda _: (),
         manifests=manifests,
         recorded=RecorderResult((CpuLoss(1, 7),), {"name": "ftrace", "event_count": 9}),
     )

@@ -17,6 +17,7 @@ from critpath.text import sentences
 from critpath.units import format_ns, format_share, plural
 
 _BAR = 30
+_BESIDE_BAR = 70  # columns that the rest of a summary's row may need
 _MOST_LABELS = 20
 _MOST_PLACES = 12
 _OWN = "(its own)"
@@ -58,6 +59,7 @@ def _places(of: LabelSummary, console: Console) -> Table:
         folding="thread",
     )
     block = "#" if console.options.ascii_only else "█"
+    room = min(_BAR, max(0, console.width - _BESIDE_BAR))
     for place in of.places[:_MOST_PLACES]:
         state = place.symbol.state.name
         table.add_row(
@@ -67,7 +69,7 @@ def _places(of: LabelSummary, console: Console) -> Table:
             Text(format_share(place.share)),
             Text(f"{place.count:,.3g}" if place.count < 1000 else f"{place.count:,.0f}"),
             Text(f"{place.executions:,}"),
-            Text(block * max(1, round(_BAR * place.share)), style=_colour(state)),
+            Text(block * max(min(1, room), round(room * place.share)), style=_colour(state)),
         )
     beyond = of.places[_MOST_PLACES:]
     if beyond:
