@@ -31,6 +31,20 @@ def level_of(state: StateEntry) -> str:
     return state.level
 
 
+DURATIONS: Final = ("of", "executions", "p50", "p95", "p99")
+
+
+def durations_by_label(document: ComparisonDocument) -> list[tuple[str, ...]]:
+    """Return the rows of a table of `DURATIONS`, before and after: of all, then by label."""
+    rows: dict[str, dict[str, str]] = {}
+    for one in document.detection.percentiles:
+        before, after = one.executions
+        row = rows.setdefault(one.label, {"of": one.label or "all"})
+        row["executions"] = f"{before:,} -> {after:,}"
+        row[one.name] = f"{verdict.duration(one.normal)} -> {verdict.duration(one.sample)}"
+    return [tuple(row.get(name, "-") for name in DURATIONS) for row in rows.values()]
+
+
 def state_sentence(state: StateEntry) -> str:
     """Return one state's test in a sentence: difference, interval, p, both means."""
     effect = verdict.duration(state.effect, sign=True)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from critpath.units import format_ns
+
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 TOP = {"format", "verdict", "reasons", "executions", "findings", "states"}
 EXECUTION = {
@@ -131,6 +133,16 @@ def test_lock_the_first_cause_is_the_holder(compare):
     assert {f["state"] for f in outcome.first_findings if not f["role"]} <= {"WAIT_CPU"}
     assert "RUN" in {f["state"] for f in outcome.first_findings}
     assert "`holder`" in outcome.first_cause["sentence"]
+
+
+def test_durations_of_both_sets_are_listed_by_percentile(compare):
+    found = compare("sample-lock")
+    table = found.text.split("Durations, before -> after\n")[1].split("\n\n")[0]
+    listed = found.document["detection"]["percentiles"]
+    (p50,) = (p for p in listed if (p["name"], p["label"]) == ("p50", ""))
+    assert p50["executions"] == [105, 11]
+    row = next(line for line in table.splitlines() if line.startswith("all "))
+    assert f"{format_ns(p50['normal'])} -> {format_ns(p50['sample'])}" in row
 
 
 def test_quota_the_cpu_was_idle_and_the_thread_throttled(compare):

@@ -88,6 +88,7 @@ def _blocks(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     yield from _list(said + [f"warning: {warning}" for warning in sentences.warnings_of(document)])
     yield from _causes(document, size)
     yield from _states(document, size)
+    yield from _durations(document, size)
     yield from _executions(document, size)
     yield from _findings(document, size)
     yield from _clusters(document, size)
@@ -147,6 +148,17 @@ def _states(document: ComparisonDocument, size: _Size) -> Iterator[str]:
                 *_left_out(len(others) - size.states, "state"),
             ],
         )
+
+
+def _durations(document: ComparisonDocument, size: _Size) -> Iterator[str]:
+    rows = sentences.durations_by_label(document)
+    if not rows:
+        return
+    yield _heading("Durations, before -> after")
+    first, *others = sentences.DURATIONS
+    shown = [(quoted(row[0]), *row[1:]) for row in rows[1 : size.states]]
+    yield table((first, *(f">{name}" for name in others)), [rows[0], *shown])
+    yield from _left_out(len(rows) - 1 - len(shown), "kind")
 
 
 def _state_table(states: list[StateEntry], *, flags: bool) -> str:

@@ -19,6 +19,7 @@ _MOST_STATES = 12
 _MOST_EXECUTIONS = 10
 _MOST_CLUSTERS = 10
 _MOST_CAUSES = 6
+_MOST_LABELS = 10
 _MOST_ALIGNED = 2
 
 
@@ -45,6 +46,7 @@ def render_comparison(
     _print_causes(document, console)
     if document.states:
         _print_states(document, console)
+    _print_durations(document, console)
     _print_executions(document, console)
     if not short:
         _print_aligned(document, console)
@@ -127,6 +129,18 @@ def _print_states(document: ComparisonDocument, console: Console) -> None:
             print_line(console, sentence)
     for note in document.detection.notes:
         print_line(console, f"note: {note}")
+
+
+def _print_durations(document: ComparisonDocument, console: Console) -> None:
+    rows = sentences.durations_by_label(document)
+    if not rows:
+        return
+    _heading(console, "Durations, before -> after")
+    first, *others = sentences.DURATIONS
+    headers = (first, *(f">{name}" for name in others))
+    shown = [Row(row) for row in rows[: _MOST_LABELS + 1]]
+    print_table(console, headers, shown, folding=(first,), spare=("p95", "executions"))
+    _left_out(console, len(rows) - len(shown), "kind")
 
 
 def _print_executions(document: ComparisonDocument, console: Console) -> None:
