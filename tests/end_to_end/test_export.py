@@ -148,8 +148,7 @@ def test_a_window_as_a_graph(critpath, guest, tmp_path):
         assert len(refused.stderr.splitlines()) == 2
     # An extract file has the paths themselves, as text, too.
     out = tmp_path / "8.txt"
-    assert critpath("path", saved, "--quiet", "--id", "8", "-o", out).returncode == 0
-    assert out.read_text() == critpath("path", saved, "--quiet", "--id", "8").stdout
-    assert critpath("path", saved, "--quiet", "--id", "8", "--segments").stdout.startswith(
-        "worker-1 333, execution 8 "
-    )
+    words = ("path", saved, "--quiet", "--id", "8", "--segments")
+    assert critpath(*words, "-o", out).returncode == 0
+    assert out.read_text() == critpath(*words).stdout
+    assert out.read_text().startswith("worker-1 333, execution 8 ")

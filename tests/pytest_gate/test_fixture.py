@@ -143,8 +143,8 @@ def test_settings_of_the_call_win_over_the_file(project, pytester):
     done.assert_outcomes(failed=1)
     done = project(f"critpath_gate.compare({sets}, alhpa=1)")
     done.stdout.fnmatch_lines(["critpath: critpath_gate has no setting alhpa"])
-    done = project(f"critpath_gate.compare({sets}, alpha=7)")
-    done.stdout.fnmatch_lines(["critpath: alpha=7 is not a level above 0*"])
+    done = project(f"critpath_gate.compare({sets}, alpha=7.5)")
+    done.stdout.fnmatch_lines(["critpath: alpha=7.5 is not a level above 0*"])
     done = project('critpath_gate.compare("nowhere", "nowhere")')
     done.stdout.fnmatch_lines(["critpath: nowhere does not exist"])
 

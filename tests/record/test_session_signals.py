@@ -302,7 +302,7 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
     (tmp_path / "sample" / "trace" / "kernel" / "metadata").write_text("half of it")
     session = _Session(
         request=RecordRequest(output=tmp_path, commands=(("a",), ("b",)), version=""),
-        reporter=None,
+        reporter=lambda _: None,
         output=SimpleNamespace(
             **dict.fromkeys(("building", "target", "write_path"), tmp_path),
             publish=lambda _: "",
