@@ -35,7 +35,7 @@ def render_comparison(
     console : rich.console.Console
         Its width, colours and encoding are honoured; a pipe gets plain text.
     short : bool
-        Without alignments and types of executions.
+        Without percentiles, alignments and types of executions.
     """
     print_line(console, verdict.headline(document), style=_COLOURS[document.verdict])
     for reason in verdict.further_reasons(document):
@@ -46,7 +46,8 @@ def render_comparison(
     _print_causes(document, console)
     if document.states:
         _print_states(document, console)
-    _print_durations(document, console)
+    if not short:
+        _print_durations(document, console)
     _print_executions(document, console)
     if not short:
         _print_aligned(document, console)
