@@ -122,7 +122,9 @@ def check_readable(output: Path) -> str:
     if any(not run["interrupted"] for run in manifest["runs"]):
         assert done.returncode == 0, done.stderr
     else:
-        assert done.returncode in {0, 3}, done.stderr
+        # A recorder that was killed before the first event has recorded none.
+        none = done.returncode == 4 and "holds no event" in done.stderr
+        assert none or done.returncode in {0, 3}, done.stderr
     saved.unlink(missing_ok=True)
     return str(manifest["state"])
 
