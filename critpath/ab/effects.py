@@ -99,11 +99,11 @@ def machine_summary(blocks: list[AbBlock]) -> AbMachine:
         default=None,
     )
     # A host that does not tell what it took shows 0 there, whatever the probes see.
-    told = steal > 0 or (spread is not None and spread <= _SPEED)
+    known = steal > 0 or (spread is not None and spread <= _SPEED)
     return AbMachine(
         others_share=max(0.0, busy - own) / capacity if capacity else None,
         psi=psi / seconds if seconds else None,
-        steal=steal / capacity if capacity and told else None,
+        steal=steal / capacity if capacity and known else None,
         speed_p90_p10=spread,
         probe_r2={"run": _explained(blocks, wait=False), "wait": _explained(blocks, wait=True)},
         by_side={name: _by_side(blocks, name) for name in _probe_names(blocks)},

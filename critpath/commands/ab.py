@@ -312,7 +312,7 @@ def _show(document: AbDocument, json: str | None) -> int:
 
 
 class _Lines:
-    """What is said while blocks run, on stderr; on a terminal a look replaces the one before."""
+    """Print progress to stderr; on a terminal each line replaces the one before."""
 
     def __init__(self, *, quiet: bool, every: bool) -> None:
         self._quiet, self._every = quiet, every

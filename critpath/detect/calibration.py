@@ -85,7 +85,7 @@ def conclude(
     ]
     if (floor.floor or floor.in_force) > _BLUNT_FLOOR and floor.spread is not None:
         reasons.append(text.blunt_floor())
-    # Few recordings prove no rate, but nobody calls one of these calibrated.
+    # Few recordings prove no rate; but with such a one they are not calibrated.
     alarming = too_many or any(a.alarms.share > _MOST_ALARMS for a in doubtful)
     return ("alarming" if alarming else "calibrated"), tuple(reasons)
 

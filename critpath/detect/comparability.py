@@ -134,7 +134,7 @@ def recorded_apart(normal: PathSet, sample: PathSet) -> bool:
     """
     recorded = [any(set(e) - {"domain"} for e in s.environment) for s in (normal, sample)]
     if not all(recorded):
-        return False  # drawn or made up: nobody recorded them
+        return False  # drawn or made up, not recorded
     return not _sessions(normal) & _sessions(sample) and not _take_turns(normal, sample)
 
 

@@ -256,7 +256,7 @@ def _ordered(found: list[Change]) -> list[Change]:
 # tested at; the family of the states has the rest, and all of it once the whole fires.
 WHOLE = 0.5
 # Of that, the share of the test of few slow executions, which is of their size and not of
-# their ranks, and where types were found (not told by labels) that of the total regardless
+# their ranks, and where types were found by clustering, not by labels, that of the total regardless
 # of them: types that are too small to test must not hide a change that everything shows.
 SLOW = 0.1
 REGARDLESS = 0.1

@@ -36,7 +36,7 @@ from critpath.model import (
 )
 from critpath.text.phrases import IDLE, LATE_NS
 
-# Kernel threads that work for whoever comes: to meet one is no change of the program.
+# Kernel threads that work for any program: to meet one is no change of the program.
 _HELPERS: Final = ("kworker", "ksoftirqd", "migration", "rcu", "kcompactd", "kswapd", "swapper")
 _UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
 # How many times as long a state may last on a slow machine: the shares of the cpu and of the
@@ -364,7 +364,7 @@ def find_rival(normal: PathSet, sample: PathSet) -> Rival | None:
 def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tuple[Sign, ...]:
     """Return a sign if a limit held threads back: a quota, by the recorder's word or by the cpu.
 
-    A thread that waits long for a cpu which has nobody on it is not kept from it by anybody.
+    A thread that waits long for a cpu that is idle is not kept from it by another thread.
     """
     least = detection.floor
     if rival is None or rival.name != IDLE:

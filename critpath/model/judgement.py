@@ -281,9 +281,7 @@ class Sign:
     kind : str
         ``count``: a state occurs more often; ``new``: a state or a peer that was not there;
         ``share``: a state longer than the pace of the others makes it; ``kind``: one kind of
-        execution slower than that of the others makes it; ``rare``: some executions slower
-        by what the machine does not do; ``quota``: a limit that held; ``sessions``: more
-        than recordings of this program differ by.
+        execution slower than that of the others makes it; ``quota``: a limit that held.
     name : str
         The symbol's name, a type's, or "".
     label : str

@@ -111,7 +111,7 @@ class Machine:
             due = time.monotonic() + keep
 
     def _row(self) -> list[int]:
-        return [time.monotonic_ns(), *_pressures(), *_ticks(), _disk_requests()]
+        return [time.monotonic_ns(), *read_pressures(), *read_ticks(), _disk_requests()]
 
     def _summarize(self, last: list[int], own: float, children: float | None) -> dict[str, int]:
         """Return shares in millionths and medians in ns: see `critpath.model.summarize_machine`."""
@@ -157,7 +157,7 @@ def _used() -> tuple[float, float]:
     )
 
 
-def _pressures() -> list[int]:
+def read_pressures() -> list[int]:
     """Return how long something waited for cpu, disk and memory (us, PSI); -1 where unknown."""
     found = []
     for kind in _PRESSURES:
@@ -167,8 +167,8 @@ def _pressures() -> list[int]:
     return found
 
 
-def _ticks() -> list[int]:
-    """Return how long all cpus were busy, stolen from and idle, in ticks."""
+def read_ticks() -> list[int]:
+    """Return how long all cpus were busy, stolen from and idle, in ticks; 0 where unknown."""
     fields = [int(x) for x in _read("/proc/stat").partition("\n")[0].split()[1:9]]
     user, nice, system, idle, waiting, irq, softirq, steal = [*fields, *[0] * 8][:8]
     return [user + nice + system + irq + softirq, steal, idle + waiting]

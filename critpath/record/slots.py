@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
 from critpath.documents import AbBlock
 from critpath.errors import CritpathError
+from critpath.record.machine import make_probes, read_pressures, read_ticks
 from critpath.record.runner import Executable, Runner, block_order, find_executable
 from critpath.record.session import subreaper
 from critpath.record.signals import InheritedState, Signals
@@ -24,9 +24,7 @@ from critpath.units import NS_PER_S
 __all__ = ["InheritedState", "SlotRunner", "block_order", "open_slots"]
 
 _PADDING: Final = "CRITPATH_PADDING"
-_LOOPS: Final = 1500
-_CALLS: Final = 150
-_PASSES: Final = 2
+_PROBES: Final = ("l1", "syscall")  # after each slot: those that take less than 0.1 ms
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _MICROSECONDS: Final = 1_000_000
 
@@ -81,6 +79,8 @@ class SlotRunner:
             for side, program in self.programs.items()
         }
         longest = max(lengths.values())
+        probes = make_probes()
+        self._probes = {kind: probes[kind] for kind in _PROBES}
         self._environments = {
             side: {_PADDING: "x" * (longest - length)} if len(set(lengths.values())) > 1 else {}
             for side, length in lengths.items()
@@ -93,7 +93,7 @@ class SlotRunner:
 
     def run_block(self, order: Literal["ABBA", "BAAB"], executions: int) -> AbBlock | None:
         """Run a block; None if the user ended it."""
-        block = AbBlock(order=order, times=[], run=[], probes={"loop": [], "calls": []})
+        block = AbBlock(order=order, times=[], run=[], probes={kind: [] for kind in self._probes})
         failed = []
         before = _read_counters()
         for side in order:
@@ -103,8 +103,8 @@ class SlotRunner:
             block.times.append(times)
             block.run.append(running)
             failed.append(wrong)
-            block.probes["loop"].append(_probe_loop())
-            block.probes["calls"].append(_probe_calls())
+            for kind, probe in self._probes.items():
+                block.probes[kind].append(probe())
         after = _read_counters()
         block.machine = {key: round(after[key] - before[key], 6) for key in before if key in after}
         if any(failed):
@@ -141,49 +141,14 @@ class SlotRunner:
             )
 
 
-# The machine: two probes after each slot, and the system's counters around each block.
-
-
-def _probe_loop() -> int:
-    return min(_timed_loop() for _ in range(_PASSES))
-
-
-def _timed_loop() -> int:
-    begin = time.perf_counter_ns()
-    for _ in range(_LOOPS):
-        pass
-    return time.perf_counter_ns() - begin
-
-
-def _probe_calls() -> int:
-    return min(_timed_calls() for _ in range(_PASSES))
-
-
-def _timed_calls() -> int:
-    call = os.getppid
-    begin = time.perf_counter_ns()
-    for _ in range(_CALLS):
-        call()
-    return time.perf_counter_ns() - begin
-
-
 def _read_counters() -> dict[str, float]:
     """Return seconds since some moment, of the machine and of us with what we started."""
     now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) / NS_PER_S
-    own = os.times()
-    found = {"seconds": now, "own": sum(own[:4])}
-    try:
-        with Path("/proc/stat").open(encoding="ascii") as stream:
-            fields = [int(text) / _TICKS for text in stream.readline().split()[1:9]]
-        user, nice, system, idle, iowait, irq, softirq, steal = fields
-        busy = user + nice + system + irq + softirq
-        found.update(busy=busy, steal=steal, capacity=busy + idle + iowait + steal)
-    except (OSError, ValueError):  # hidden from us
-        pass
-    try:
-        with Path("/proc/pressure/cpu").open(encoding="ascii") as stream:
-            some = stream.readline()
-        found["psi"] = int(some.rpartition("total=")[2]) / _MICROSECONDS
-    except (OSError, ValueError):  # the kernel does not tell
-        pass
+    found = {"seconds": now, "own": sum(os.times()[:4])}
+    busy, steal, idle = (ticks / _TICKS for ticks in read_ticks())
+    if busy:
+        found.update(busy=busy, steal=steal, capacity=busy + steal + idle)
+    pressure = read_pressures()[0]
+    if pressure >= 0:
+        found["psi"] = pressure / _MICROSECONDS
     return found

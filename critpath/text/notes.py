@@ -525,7 +525,7 @@ def rival_had_cpu(rival: Rival, share: float) -> str:
     """A slow-down is that somebody else had the cpu (share of the mean)."""
     more = format_ns(rival.after - rival.before, sign=True)
     there = ", not there before," if rival.before < _HARDLY * rival.after else ""
-    name = "nobody, for all that is seen," if rival.name == "idle" else f"`{rival.name}`{there}"
+    name = "no thread that was seen" if rival.name == "idle" else f"`{rival.name}`{there}"
     return (
         f"{name} had the cpu ({more} an execution), and everything took {format_share(share)} "
         f"longer, as a busier machine would make it: {_ASK}"
@@ -566,7 +566,6 @@ def sign(found: Sign) -> str:
         f"{format_share(found.before)} before",
         "share": f"{name}{where} {_ratio(found)} as long, which the pace of the rest does not make",
         "kind": f"{name} {_ratio(found)} as long, other kinds of execution are not",
-        "rare": f"{name} in {format_share(found.after)} of the executions alone",
         "quota": f"{name or 'a limit'} held threads back that no other thread kept from the cpu",
     }
     return f"not the machine's doing: {said[found.kind]} ({format_ns(found.effect, sign=True)})"
