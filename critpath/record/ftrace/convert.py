@@ -12,6 +12,7 @@ import fcntl
 import heapq
 import mmap
 import os
+import re
 import shutil
 import struct
 import sys
@@ -373,6 +374,9 @@ def _sum_losses(scanned: Sequence[tuple[int, _CpuScan]]) -> tuple[CpuLoss, ...]:
     return tuple(CpuLoss(cpu, events) for cpu, events in sorted(lost.items()) if events)
 
 
+_MARK: Final = re.compile(rb"critpath:(?:begin|end) ")
+
+
 def count_marks(raw: Path) -> int:
     """Return how many marks the pages hold, -1 where it would take long to look."""
     files = [*raw.glob("cpu*"), *(raw / MARKS).glob("cpu*")]
@@ -381,11 +385,8 @@ def count_marks(raw: Path) -> int:
     count = 0
     for file in files:
         with _map_pages(file) as data:
-            for word in (b"critpath:begin ", b"critpath:end "):
-                at = data.find(word)
-                while at >= 0:
-                    count += 1
-                    at = data.find(word, at + len(word))
+            # Not mmap.find, which before Python 3.11.4 reads a byte beyond the last page.
+            count += sum(1 for _ in _MARK.finditer(data))
     return count
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import importlib.util
 import json
+import mmap
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ from critpath.model import CpuLoss, EventRequest, Kind
 from critpath.read.recording import read_events
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace import convert as module
-from critpath.record.ftrace.convert import convert, gathering_programs
+from critpath.record.ftrace.convert import convert, count_marks, gathering_programs
 from critpath.record.ftrace.ctf_events import compile_event
 from critpath.record.ftrace.formats import read_format
 
@@ -282,3 +283,11 @@ def test_converted_is_plain_data():
     assert {f.name for f in dataclasses.fields(module.ConversionResult)} == {
         *("events", "recorded", "names", "loss", "warnings", "end", "marks", "gaps")
     }
+
+
+def test_marks_are_counted_to_the_last_page(tmp_path):
+    """Also where the bytes are such that a search by `mmap.find` reads beyond them."""
+    page = b"critpath:begin 1\0critpath:end 1\0critpath:bad".ljust(mmap.PAGESIZE, b"b")
+    (tmp_path / "cpu0").write_bytes(page * 3)
+    (tmp_path / "cpu1").write_bytes(b"")
+    assert count_marks(tmp_path) == 6
