@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -87,10 +88,10 @@ class Stream:
             self.bytes = os.fstat(self._file).st_size
             self._closing = opened.pop_all()
 
-    def move(self, pipe: Pipe) -> int:
-        """Move the full pages that are there; return how many bytes."""
+    def move(self, pipe: Pipe, most: int = sys.maxsize) -> int:
+        """Move the full pages that are there, or the first so many bytes; return how many."""
         moved = 0
-        while True:
+        while moved < most:
             try:
                 size = os.splice(self.source, pipe[1], PIPE)
             except BlockingIOError:
@@ -100,6 +101,7 @@ class Stream:
             moved += size
             self._store(pipe, size)
             self.bytes += size
+        return moved
 
     def move_rest(self, pipe: Pipe) -> None:
         """Move what is left once tracing is off, including the last, partly filled page."""
@@ -308,7 +310,8 @@ class Drain:
         looked = time.monotonic()
         while not self._ending.is_set():
             ready = dict(poll.poll(int(_IDLE * 1000)))
-            moved = [stream.move(pipe) for stream in streams]
+            # At once, as who writes faster than this moves would keep it busy for ever.
+            moved = [stream.move(pipe, self._most_bytes or sys.maxsize) for stream in streams]
             if any(moved) and not self._has_room(streams[0]):
                 self._end_early()
                 return
