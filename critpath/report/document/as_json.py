@@ -15,9 +15,11 @@ from critpath.documents import (
     CalibrationDocument,
     ComparisonDocument,
     Document,
+    Pictures,
 )
 from critpath.errors import UnreadableError
 from critpath.report.document.path import escape_more
+from critpath.report.document.pictures import describe_kinds
 from critpath.report.palette import choose_letters
 from critpath.untrusted import TooLargeError, load_json
 
@@ -129,6 +131,9 @@ def load_document(text: str | bytes) -> Document:
     if isinstance(document, ComparisonDocument):
         # They follow from the symbols, and the first files of this version have none.
         document.symbols = choose_letters(document.symbols, document.aligned)
+        if document.pictures is None:
+            kinds = describe_kinds(document)
+            document.pictures = Pictures(threads=[], doings=[], kinds=kinds, paths=[])
     return document
 
 
@@ -194,6 +199,7 @@ def _check_consistency(document: Document) -> None:
         for i, aligned in enumerate(document.aligned):
             _check_aligned(aligned, len(document.symbols), f"aligned[{i}]")
         _check_references(document)
+        _check_pictures(document)
     elif isinstance(document, CalibrationDocument):
         _check_calibration(document)
     elif isinstance(document, AbDocument):
@@ -211,6 +217,32 @@ def _check_references(document: ComparisonDocument) -> None:
     for i, cause in enumerate(document.causes):
         known = all(0 <= place < count for place in [cause.main, *cause.findings])
         _expect(known, f"causes[{i}].findings", "places in the list of findings")
+
+
+def _check_pictures(document: ComparisonDocument) -> None:
+    """Raise `InvalidError` where pictures refer to what is not there."""
+    pictures = document.pictures
+    if pictures is None:
+        return
+    threads, doings = len(pictures.threads), len(pictures.doings)
+    for i, one in enumerate(pictures.threads):
+        _expect(0 <= one.colour <= 6, f"pictures.threads[{i}].colour", "a number from 0 to 6")
+    for i, kind in enumerate(pictures.kinds):
+        place = f"pictures.kinds[{i}]"
+        _expect(all(n >= 0 for n in kind.executions), f"{place}.executions", "numbers from 0")
+        times = [*kind.mean, *kind.slowest, *kind.p50, *kind.p95, *kind.p99, *kind.usual]
+        _expect(all(time is None or time >= 0 for time in times), place, "durations from 0")
+        _expect(len(kind.medians) == 2, f"{place}.medians", "two places")
+        for mean in kind.means:
+            for one in mean.stretches:
+                known = 0 <= one.thread < threads and one.time >= 0
+                _expect(known, f"{place}.means", "threads that are listed, times from 0")
+    for i, path in enumerate(pictures.paths):
+        known = all(
+            len(step) == 4 and step[1] >= 0 and 0 <= step[2] < threads and 0 <= step[3] < doings
+            for step in path.steps
+        )
+        _expect(known, f"pictures.paths[{i}].steps", "begin, length, thread and doing")
 
 
 def _check_aligned(aligned: AlignedEntry, symbols: int, place: str) -> None:

@@ -70,6 +70,7 @@ from critpath.model import (
     VectorTable,
     summarize_machine,
 )
+from critpath.report.document.pictures import draw_pictures
 from critpath.report.palette import choose_letters
 from critpath.text.notes import sign
 from critpath.units import NS_PER_S
@@ -126,7 +127,7 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
     """
     aligned = [_aligned(comparison, one) for one in comparison.aligned]
     outliers = comparison.outliers
-    return ComparisonDocument(
+    document = ComparisonDocument(
         format=COMPARISON_FORMAT,
         version=version("critpath"),
         verdict=cast("Verdict", comparison.verdict),
@@ -179,6 +180,8 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
         ],
         aligned=aligned,
     )
+    document.pictures = draw_pictures(comparison, document)
+    return document
 
 
 def _machine(paths: PathSet) -> MachineEntry | None:

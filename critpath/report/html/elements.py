@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from critpath.documents import ComparisonDocument, OnThread
-from critpath.units import safe_text
+from critpath.documents import ComparisonDocument, Doing, KindEntry, OnThread, ThreadEntry
+from critpath.units import format_ns, safe_text
 
 # Escaping adds no backtick; one in a name moves the ends of the code, and does nothing else.
 _QUOTED: Final = re.compile("`([^`]+)`")
@@ -105,6 +105,112 @@ def section(anchor: str, title: str, content: str) -> str:
         f'<section id="{anchor}" aria-labelledby="{anchor}-title">'
         f'<h2 id="{anchor}-title">{text(title)}</h2>{content}</section>'
     )
+
+
+# Times as the page writes them: a unit does not leave its figure, a minus is one.
+_SCALES: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_TINY: Final = 0.05  # of a pair: the smaller below this has a unit of its own
+
+
+def time_of(ns: float, *, sign: bool = False) -> str:
+    """Return a duration with three digits, plain text."""
+    shown = format_ns(ns, sign=sign).replace(" us", " µs").replace(" ", "\u00a0")
+    return shown.replace("-", "\u2212")
+
+
+def in_unit(ns: float, scale: float) -> str:
+    """Return a duration's figure in a given unit, three digits."""
+    value = ns / scale
+    size = abs(value)
+    return f"{value:.{2 if size < 9.995 else 1 if size < 99.95 else 0}f}"
+
+
+def pair_of(before: float, after: float) -> tuple[str, str, str]:
+    """Return two durations as figures of one unit, and the unit; the first may bring its own."""
+    larger, smaller = max(before, after), min(before, after)
+    scale, unit = next(((s, u) for s, u in _SCALES if larger >= s * 0.9995), _SCALES[-1])
+    if 0 < smaller < _TINY * larger:
+        if smaller == before:
+            return time_of(before), in_unit(after, scale), unit
+        return in_unit(before, scale) + "\u00a0" + unit, *time_of(after).split("\u00a0")
+    return in_unit(before, scale), in_unit(after, scale), unit
+
+
+# What threads do, for texts; its texture is the class of the same name.
+WORDS: Final[dict[Doing, str]] = {
+    "running": "running",
+    "cpu": "waiting for a CPU",
+    "throttled": "throttled by a quota",
+    "timer": "waiting for a timer",
+    "disk": "waiting for the disk",
+    "network": "waiting for the network",
+    "interrupts": "interrupts",
+    "waiting": "waiting for another thread",
+    "unknown": "not known",
+}
+SHORT: Final[dict[Doing, str]] = {
+    "cpu": "waits for CPU",
+    "throttled": "throttled",
+    "timer": "waits for timer",
+    "disk": "waits for disk",
+    "network": "waits for network",
+    "interrupts": "interrupts",
+    "waiting": "waits",
+    "unknown": "not known",
+}
+
+
+def who(thread: ThreadEntry) -> str:
+    """Return what pictures call a thread, plain text."""
+    return thread.name or ("own thread" if thread.own else "unknown")
+
+
+def place(left: float, width: float | None = None, **more: str) -> str:
+    """Return where a box stands, in per cent, as an attribute that follows a ``class``.
+
+    The page's policy forbids such attributes: `as_html` makes rules of them all, one per place.
+    """
+    shown = {"left": f"{left:.2f}%"}
+    if width is not None:
+        shown["width"] = f"{width:.2f}%"
+    return 'style="' + ";".join(f"{k}:{v}" for k, v in {**shown, **more}.items()) + '"'
+
+
+def box(
+    thread: ThreadEntry,
+    doing: Doing,
+    span: tuple[float, float],
+    *,
+    label: str = "",
+    title: str = "",
+    kind: str = "",
+) -> str:
+    """Return a segment: colour is who, texture is what it did; ``span`` is left and width in %."""
+    named = f' title="{text(title)}"' if title else ""
+    inner = f"<b>{text(label)}</b>" if label else ""
+    more = f" {kind}" if kind else ""
+    return f'<span class="s w{thread.colour} {doing}{more}" {place(*span)}{named}>{inner}</span>'
+
+
+def axis(length: float, *, most: int = 6) -> str:
+    """Return a scale from 0 to some ns, the length being 100 %."""
+    scale, unit = next(((s, u) for s, u in _SCALES if length >= s), _SCALES[-1])
+    whole = max(length / scale, 1e-9)
+    step = next(
+        (n * 10.0**e for e in range(-3, 7) for n in (1, 2, 5) if whole / (n * 10.0**e) <= most),
+        whole,
+    )
+    ticks = [step * i for i in range(int(whole / step + 1e-9) + 1) if step * i <= whole * 0.975]
+    shown = "".join(
+        f'<span class="t" {place(100 * tick / whole)}>{tick:g}{f" {unit}" if not tick else ""}</span>'
+        for tick in ticks
+    )
+    return f'<div class="axis" aria-hidden="true">{shown}</div>'
+
+
+def kind_name(kind: KindEntry) -> str:
+    """Return a kind's name as HTML with a space behind it, "" where executions have none."""
+    return f"<code>{text(kind.label)}</code> " if kind.label else ""
 
 
 def _class(name: str) -> str:

@@ -1,0 +1,436 @@
+"""What the page draws, as figures: kinds of requests, their mean paths, paths that are shown.
+
+All of it is computed from the same critical paths, once: what a sentence says can be measured
+in the picture beside it.  A set's segments are read chunk by chunk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, cast, get_args
+
+import numpy as np
+
+from critpath.documents import (
+    Change,
+    ComparisonDocument,
+    Doing,
+    DrawnPath,
+    Group,
+    KindEntry,
+    MeanPath,
+    MeanStretch,
+    Pictures,
+    SetName,
+    ThreadEntry,
+)
+from critpath.model import F64, I64, RUNNING, Analysis, Bool, PathSet, State
+from critpath.text.phrases import IDLE, LATE_NS
+
+DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
+_RUN: Final = DOINGS.index("running")
+_CPU: Final = DOINGS.index("cpu")
+_THROTTLED: Final = DOINGS.index("throttled")
+_INTERRUPTS: Final = DOINGS.index("interrupts")
+_OF_STATE: Final[dict[State, Doing]] = {
+    **dict.fromkeys(RUNNING, cast("Doing", "running")),
+    State.WAIT_CPU: "cpu",
+    State.WAIT_TIMER: "timer",
+    State.WAIT_DISK: "disk",
+    State.WAIT_DEVICE: "disk",
+    State.WAIT_NET: "network",
+    State.NET_TRANSIT: "network",
+    State.IRQ: "interrupts",
+    State.SOFTIRQ: "interrupts",
+    State.WAIT_SOFTIRQ: "interrupts",
+    State.WAIT_IPI: "interrupts",
+    State.UNKNOWN: "unknown",
+    State.WAIT_UNEXPLAINED: "unknown",
+}
+# Of a stretch's running time: shorter interrupts are hairlines in it.
+_HAIR: Final = 0.01
+_MOST_THREADS: Final = 60  # told apart, by their time
+_COLOURS: Final = 5  # of others than the own thread; the rest are grey
+_MOST_PATHS: Final = 200
+_MOST_STEPS: Final = 60_000  # of all paths that are kept
+_LONG: Final = 2_000  # steps of a path of which the smallest are joined to their neighbours
+FEWEST: Final = 5  # requests of a kind on each side that can be judged
+_MOST_KINDS: Final = 40  # with mean paths
+# As vectors/table.py tells numbers of instances from those of a program's name.
+_INSTANCE: Final = re.compile(r"(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Paths as they are drawn: neighbours of one thread and kind joined, short interrupts folded.
+
+    ``path`` counts within the part of a set that was folded; ``hair`` has ``path`` and moment of
+    every interrupt that was folded.
+    """
+
+    path: I64
+    begin: I64
+    length: I64
+    thread: I64
+    doing: I64
+    hair: tuple[I64, I64]
+
+
+class Threads:
+    """Who the paths go through: the requests' own thread is 0, others by family of names."""
+
+    def __init__(self, sets: Sequence[PathSet]) -> None:
+        self._names: dict[str, Counter[str]] = defaultdict(Counter)
+        self._own: dict[str, Counter[str]] = defaultdict(Counter)
+        time: Counter[str] = Counter()
+        for one in sets:
+            for name in one.executions.comm:
+                self._own[family(name)][name] += 1
+            for part in one.chunks():
+                paths, other = part.paths, ~_own(part)
+                spent = np.zeros(len(paths.strings) or 1, np.int64)
+                np.add.at(spent, paths.comm[other], paths.duration[other])
+                for code in np.flatnonzero(spent).tolist():
+                    name = paths.strings[code]
+                    time[family(name)] += int(spent[code])
+                    self._names[family(name)][name] += 1
+        ranked = sorted(time, key=lambda key: (-time[key], key))
+        self.place = {key: i + 1 for i, key in enumerate(ranked[:_MOST_THREADS])}
+        self._rest = len(ranked) > _MOST_THREADS
+
+    def codes(self, part: PathSet) -> I64:
+        """Return the thread of every segment."""
+        paths = part.paths
+        beyond = len(self.place) + 1
+        known = [self.place.get(family(name), beyond) for name in paths.strings] or [beyond]
+        return np.where(_own(part), 0, np.array(known, np.int64)[paths.comm])
+
+    def entries(self) -> list[ThreadEntry]:
+        """Return them as the document has them, in order of their time on the paths."""
+        own = _shown(next(iter(self._own.values()))) if len(self._own) == 1 else ""
+        entries = [ThreadEntry(name=own, own=True, colour=0)]
+        for key, at in self.place.items():
+            name = _shown(self._names[key]) or "unknown"
+            name += " (other)" if name == own else ""
+            entries.append(ThreadEntry(name=name, own=False, colour=min(at, _COLOURS + 1)))
+        if self._rest:
+            entries.append(ThreadEntry(name="other threads", own=False, colour=_COLOURS + 1))
+        return entries
+
+
+def family(name: str) -> str:
+    """Return a thread's name with ``#`` for the numbers of its instances."""
+    return _INSTANCE.sub("#", name)
+
+
+def _shown(names: Counter[str]) -> str:
+    """Return a family's name: its digits are kept where there is only one of it."""
+    only = sorted(names)
+    return only[0] if len(only) == 1 else _INSTANCE.sub("*", only[0]) if only else ""
+
+
+def _own(part: PathSet) -> Bool:
+    paths, executions = part.paths, part.executions
+    path = paths.path
+    return (paths.tid == executions.tid[path]) & (paths.host == executions.host[path])
+
+
+def fold(part: PathSet, threads: Threads) -> Steps:
+    """Return the steps of some executions' paths as they are drawn."""
+    paths = part.paths
+    table = np.full(len(State), DOINGS.index("waiting"), np.int64)
+    for state, name in _OF_STATE.items():
+        table[state] = DOINGS.index(name)
+    doing = table[paths.state]
+    idle = np.array([text == IDLE for text in paths.strings] or [False])[paths.detail]
+    doing[(doing == _CPU) & idle & (paths.duration >= LATE_NS)] = _THROTTLED
+    path, thread = paths.path, threads.codes(part)
+    begin, length = paths.begin, paths.duration
+    keep = _changes(path, thread, doing)
+    path, thread, doing, begin = path[keep], thread[keep], doing[keep], begin[keep]
+    length = np.add.reduceat(length, keep) if len(keep) else length
+    # Stretches of a thread that does nothing but run and is interrupted.
+    quiet = (doing == _RUN) | (doing == _INTERRUPTS)
+    stretch = np.cumsum(np.isin(np.arange(len(path)), _changes(path, thread, quiet))) - 1
+    ran = np.bincount(stretch, weights=length * (doing == _RUN)) if len(path) else np.zeros(0)
+    hair = (doing == _INTERRUPTS) & (length < _HAIR * ran[stretch])
+    hairs = path[hair], begin[hair]
+    doing = np.where(hair, _RUN, doing)
+    keep = _changes(path, thread, doing)
+    length = np.add.reduceat(length, keep) if len(keep) else length
+    return Steps(path[keep], begin[keep], length, thread[keep], doing[keep], hairs)
+
+
+def _changes(*columns: I64 | Bool) -> I64:
+    """Return where any of the columns has another value than just before."""
+    new = np.ones(len(columns[0]), np.bool_)
+    new[1:] = False
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(new).astype(np.int64)
+
+
+# Kinds of requests, from the executions alone: documents of before this have them, too.
+
+
+def describe_kinds(document: ComparisonDocument) -> list[KindEntry]:
+    """Return every kind of request: first the one that lost most, then the other changed ones."""
+    rows: dict[str, tuple[list[int], list[int], list[bool]]] = {}
+    for one in document.executions:
+        mine = rows.setdefault(one.label, ([], [], []))
+        mine[one.set == "sample"].append(one.end - one.begin)
+        if one.set == "sample":
+            mine[2].append(one.anomalous)
+    kinds = [_kind(document, label, *mine) for label, mine in rows.items()]
+    lost = {one.label: _lost(one) for one in kinds}
+    if document.verdict == "anomaly" and not any(one.change == "slower" for one in kinds):
+        # Whatever it is that was found: the kind that it shows most in.
+        fit = [one for one in kinds if all(one.executions) and lost[one.label] > 0]
+        if fit:
+            first = max(fit, key=lambda one: (one.slow, lost[one.label]))
+            first.change = "slower"
+    order = {"slower": 0, "faster": 1, "same": 2, "few": 3}
+    return sorted(
+        kinds,
+        key=lambda one: (
+            order[one.change],
+            -abs(lost[one.label]) if one.change in {"slower", "faster"} else 0,
+            -sum(one.executions),
+            one.label,
+        ),
+    )
+
+
+def _lost(kind: KindEntry) -> float:
+    before, after = kind.mean
+    return 0.0 if before is None or after is None else (after - before) * kind.executions[1]
+
+
+def _kind(
+    document: ComparisonDocument, label: str, before: list[int], after: list[int], slow: list[bool]
+) -> KindEntry:
+    sides = np.array(before, np.float64), np.array(after, np.float64)
+    marked = sides[1][np.array(slow, np.bool_)] if slow else sides[1]
+
+    def quantile(q: float, least: int) -> list[float | int | None]:
+        few = min(map(len, sides)) < least
+        return [None if few or not len(side) else float(np.quantile(side, q)) for side in sides]
+
+    return KindEntry(
+        label=label,
+        change=_change(document, label, sides, len(marked)),
+        executions=[len(before), len(after)],
+        slow=len(marked),
+        mean=[float(side.mean()) if len(side) else None for side in sides],
+        slowest=[float(side.max()) if len(side) else None for side in sides],
+        p50=quantile(0.5, 1),
+        p95=quantile(0.95, 20),
+        p99=quantile(0.99, 100),
+        usual=[float(np.median(side)) if len(side) else None for side in (sides[0], marked)],
+    )
+
+
+def _change(document: ComparisonDocument, label: str, sides: tuple[F64, F64], slow: int) -> Change:
+    """Tell whether a kind became slower: by the executions that stand out, or by its quantiles."""
+    if min(map(len, sides)) < FEWEST:
+        return "few"
+    before, after = (float(side.mean()) for side in sides)
+    total = next((s for s in document.states if s.state == "total"), None)
+    usual = (total.normal_mean if total else None) or before
+    least = before * (document.detection.floor or 0.0) / usual if usual else 0.0
+    marks = [one for one in document.detection.percentiles if one.label == label]
+    if document.verdict == "anomaly" and after - before > least:
+        whole = document.detection.flagged and any((one.low or 0) > 0 for one in marks)
+        if slow or whole:
+            return "slower"
+    high = (total.effect_high if total else None) or 0.0
+    down = [one for one in marks if one.name == "p50" and (one.high or 0) < 0]
+    if document.verdict != "inconclusive" and before - after > least and (down or high < -least):
+        return "faster"
+    return "same"
+
+
+# Mean paths and the paths that are drawn, from all segments.
+
+
+def draw_pictures(comparison: Analysis, document: ComparisonDocument) -> Pictures:
+    """Return everything that is drawn of a comparison."""
+    sets = {"normal": comparison.normal, "sample": comparison.sample}
+    threads = Threads([*sets.values()])
+    kinds = describe_kinds(document)
+    drawn = [one for one in kinds if one.change != "few"][:_MOST_KINDS]
+    means = _Means([one.label for one in drawn])
+    for which, one in sets.items():
+        rows = [row.anomalous for row in document.executions if row.set == which]
+        means.add(one, threads, np.array(rows, np.bool_))
+    for i, kind in enumerate(drawn):
+        kind.means = means.of(i)
+    paths = [
+        path
+        for which, rows in _choose(document, drawn).items()
+        for path in _paths(sets[which], cast("SetName", which), rows, threads)
+    ]
+    return Pictures(threads=threads.entries(), doings=list(DOINGS), kinds=kinds, paths=paths)
+
+
+_GROUPS: Final = ("before", "slow", "rest")
+
+
+class _Means:
+    """Sums by kind, group, thread and doing; the own thread's first running is apart."""
+
+    def __init__(self, labels: list[str]) -> None:
+        self._kind = {label: i for i, label in enumerate(labels)}
+        # (kind, group) -> executions, their time; then (thread, doing, lead) -> time, visits,
+        # and time weighted by where in its execution it is.
+        self._counts: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
+        self._sums: dict[tuple[int, int], dict[int, F64]] = defaultdict(dict)
+
+    def add(self, one: PathSet, threads: Threads, slow: Bool) -> None:
+        """Add a set: ``before`` without slow executions, or those after."""
+        first = 0
+        normal = not self._counts
+        for part in one.chunks():
+            size = len(part.executions)
+            executions = part.executions
+            kind = np.array([self._kind.get(label, -1) for label in executions.label], np.int64)
+            marked = slow[first : first + size]
+            first += size
+            group = np.where(marked, 1, 2) if not normal else np.zeros(size, np.int64)
+            duration = executions.end - executions.begin
+            for k, g in {*zip(kind.tolist(), group.tolist(), strict=True)}:
+                mine = (kind == k) & (group == g)
+                count = self._counts[k, g]
+                count[0] += int(mine.sum())
+                count[1] += int(duration[mine].sum())
+            self._add_steps(fold(part, threads), kind, group, executions.begin, duration)
+
+    def _add_steps(self, steps: Steps, kind: I64, group: I64, begin: I64, duration: I64) -> None:
+        path = steps.path
+        index = np.arange(len(path)) - np.searchsorted(path, path)
+        lead = (index == 0) & (steps.thread == 0) & (steps.doing == _RUN)
+        key = (steps.thread * len(DOINGS) + steps.doing) * 2 + lead
+        wide = int(key.max(initial=0)) + 1
+        all_keys = ((kind[path] + 1) * len(_GROUPS) + group[path]) * wide + key
+        found, inverse = np.unique(all_keys, return_inverse=True)
+        middle = (steps.begin - begin[path] + steps.length / 2) / np.maximum(duration[path], 1)
+        sums = np.stack(
+            [
+                np.bincount(inverse, weights=weights, minlength=len(found))
+                for weights in (steps.length, np.ones(len(path)), steps.length * middle)
+            ],
+            axis=1,
+        )
+        for code, values in zip(found.tolist(), sums, strict=True):
+            rest, at = divmod(code, wide)
+            k, g = divmod(rest, len(_GROUPS))
+            mine = self._sums[k - 1, g]
+            mine[at] = mine[at] + values if at in mine else values
+
+    def of(self, kind: int) -> list[MeanPath]:
+        """Return a kind's mean paths; all have their stretches in one order."""
+        where: dict[int, list[float]] = defaultdict(list)
+        for g in range(len(_GROUPS)):
+            for at, (time, _, place) in self._sums[kind, g].items():
+                where[at].append(place / time if time else 0.5)
+        order = sorted(
+            where, key=lambda at: (at != 1 + 2 * _RUN, sum(where[at]) / len(where[at]), at)
+        )
+        groups = {name: [g] for g, name in enumerate(_GROUPS)}
+        groups["after"] = [1, 2]
+        return [
+            mean
+            for name in ("before", "after", "slow", "rest")
+            if (mean := self._mean(kind, name, groups[name], order))
+        ]
+
+    def _mean(self, kind: int, name: str, groups: list[int], order: list[int]) -> MeanPath | None:
+        counts = [self._counts[kind, g] for g in groups]
+        size = sum(count for count, _ in counts)
+        if not size:
+            return None
+        stretches = []
+        for at in order:
+            time, visits = (
+                sum(float(self._sums[kind, g][at][i]) for g in groups if at in self._sums[kind, g])
+                for i in range(2)
+            )
+            if time:
+                thread, doing = divmod(at // 2, len(DOINGS))
+                stretches.append(
+                    MeanStretch(
+                        thread=thread,
+                        doing=DOINGS[doing],
+                        lead=bool(at % 2),
+                        time=round(time / size, 1),
+                        visits=round(visits / size, 3),
+                    )
+                )
+        whole = sum(time for _, time in counts) / size
+        return MeanPath(group=cast("Group", name), executions=size, mean=whole, stretches=stretches)
+
+
+def _choose(document: ComparisonDocument, kinds: list[KindEntry]) -> dict[str, list[int]]:
+    """Return the executions whose paths are drawn: of medians, those examined, slow ones."""
+    chosen: dict[str, dict[int, None]] = {"normal": {}, "sample": {}}
+    known = {one.label for one in kinds}
+    by_kind: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for one in document.executions:
+        if one.label in known:
+            by_kind[one.label, one.set].append((one.end - one.begin, one.position))
+    for kind in kinds:
+        for side, which in enumerate(("normal", "sample")):
+            rows = sorted(by_kind[kind.label, which])
+            kind.medians[side] = rows[(len(rows) - 1) // 2][1]
+            chosen[which][kind.medians[side]] = None
+    chosen["sample"] |= dict.fromkeys(one.position for one in document.aligned)
+    slow = [one for one in document.executions if one.set == "sample" and one.anomalous]
+    slow.sort(key=lambda one: (-(one.excess or 0), one.position))
+    for one in slow:
+        if len(chosen["sample"]) >= _MOST_PATHS:
+            break
+        chosen["sample"][one.position] = None
+    return {which: list(rows) for which, rows in chosen.items()}
+
+
+def _paths(one: PathSet, which: SetName, rows: list[int], threads: Threads) -> Iterator[DrawnPath]:
+    left = _MOST_STEPS
+    for row in rows:
+        part = one.take(np.array([row], np.int64))
+        steps = fold(part, threads)
+        begin = int(part.executions.begin[0])
+        length = steps.length.tolist()
+        found = [
+            [int(at) - begin, n, thread, doing]
+            for at, n, thread, doing in zip(
+                steps.begin.tolist(), length, steps.thread.tolist(), steps.doing.tolist(),
+                strict=True,
+            )
+        ]  # fmt: skip
+        found = _shortened(found)
+        left -= len(found)
+        if left < 0:
+            return
+        yield DrawnPath(
+            set=which,
+            position=row,
+            steps=found,
+            hairs=(steps.hair[1] - begin).tolist()[:_LONG],
+        )
+
+
+def _shortened(steps: list[list[int]]) -> list[list[int]]:
+    """Return a path's steps; of very many, the smallest join what comes before them."""
+    if len(steps) <= _LONG:
+        return steps
+    least = sorted((step[1] for step in steps), reverse=True)[_LONG]
+    result = [steps[0]]
+    for step in steps[1:]:
+        if step[1] <= least or step[2:] == result[-1][2:]:
+            result[-1][1] += step[1]
+        else:
+            result.append(step)
+    return result

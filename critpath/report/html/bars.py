@@ -1,0 +1,248 @@
+"""Part 2 of the page: where a request spends its time, before and after, to scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from critpath.documents import (
+    ComparisonDocument,
+    Doing,
+    KindEntry,
+    MeanPath,
+    MeanStretch,
+    Pictures,
+    ThreadEntry,
+)
+from critpath.report.html.elements import (
+    SHORT,
+    WORDS,
+    axis,
+    box,
+    kind_name,
+    place,
+    text,
+    time_of,
+    who,
+)
+from critpath.text.page import noun_of
+
+Key = tuple[int, Doing, bool]
+MOST: Final = 0.8  # of a kind: as many slow ones are all of it
+_CHANGED: Final = 0.04  # of the axis: what grew or shrank by more is marked
+_SEEN: Final = 0.08  # % of the axis: narrower blocks leave their place empty
+# How wide a letter is, in % of the narrowest bar that shows labels.
+_LETTER: Final = 1.45
+
+
+@dataclass
+class Row:
+    """A mean path as a bar: where every block begins and how long it is, in ns."""
+
+    mean: MeanPath
+    blocks: dict[Key, tuple[float, float]]
+
+
+def render_bars(document: ComparisonDocument, pictures: Pictures, kind: KindEntry) -> str:
+    """Return the mean critical paths of a kind, "" where there are none."""
+    by_group = {one.group: one for one in kind.means}
+    before, after = by_group.get("before"), by_group.get("after")
+    if before is None or after is None:
+        return ""
+    slow, rest = by_group.get("slow"), by_group.get("rest")
+    part = slow is not None and rest is not None and slow.executions < MOST * after.executions
+    main = slow if part and slow else after
+    rows = {"before": _row(before), "main": _row(main)}
+    if part and rest:
+        rows["rest"] = _row(rest)
+    length = max(row.mean.mean for row in rows.values()) or 1.0
+    noun = noun_of
+    saved = kind.change == "faster"
+    words = {
+        "before": ("before", f"{before.executions:,} {noun(document, before.executions)}"),
+        "main": (
+            "after",
+            f"the {main.executions:,} slow {'one' if main.executions == 1 else 'ones'}"
+            if part
+            else f"{after.executions:,} {noun(document, after.executions)}",
+        ),
+        "rest": ("after", f"the other {rest.executions:,}" if rest else ""),
+    }
+    threads = pictures.threads
+    drawn = [_bar(rows["before"], words["before"], length, threads)]
+    changes = _changes(rows["before"], rows["main"])
+    marks = _marks(rows, changes, length, threads, saved=saved)
+    drawn.append(_ribbon(rows["before"], rows["main"], changes, length))
+    drawn.append(_bar(rows["main"], words["main"], length, threads))
+    if saved:
+        drawn.insert(0, marks)
+    else:
+        drawn.append(marks)
+    if "rest" in rows:
+        drawn.append(_bar(rows["rest"], words["rest"], length, threads, kind="third"))
+    drawn.append(f'<div class="row"><div class="who"></div>{axis(length)}</div>')
+    shown = "outlined in blue: what was saved" if saved else "outlined in orange: what was added"
+    if not marks:
+        shown = ""
+    return (
+        f'<figure class="panel" id="time"><figcaption>Where a {kind_name(kind)}'
+        f"{text(noun(document, 1))} spends its time <span>mean critical path, before and after, "
+        f"to scale{f'; {shown}' if shown else ''}</span></figcaption>"
+        f"<div>{''.join(drawn)}</div>{_legend(rows, length, threads)}</figure>"
+    )
+
+
+def _row(mean: MeanPath) -> Row:
+    blocks: dict[Key, tuple[float, float]] = {}
+    at = 0.0
+    for one in mean.stretches:
+        blocks[_key(one)] = at, float(one.time)
+        at += float(one.time)
+    return Row(mean, blocks)
+
+
+def _key(one: MeanStretch) -> Key:
+    return one.thread, one.doing, one.lead
+
+
+def _bar(
+    row: Row,
+    words: tuple[str, str],
+    length: float,
+    threads: list[ThreadEntry],
+    *,
+    kind: str = "",
+) -> str:
+    boxes = []
+    for (thread, doing, _), (at, time) in row.blocks.items():
+        span = 100 * at / length, 100 * time / length
+        if span[1] < _SEEN:
+            continue
+        one = threads[thread]
+        name = who(one)
+        label = name if doing == "running" else f"{name} {SHORT[doing]}"
+        fits = span[1] > (4 if doing == "running" else 7)
+        title = f"{name} {WORDS[doing]}: {time_of(time)}"
+        boxes.append(box(one, doing, span, label=label if fits else "", title=title))
+    mean = time_of(float(row.mean.mean))
+    boxes.append(f'<em class="e" {place(100 * float(row.mean.mean) / length)}>{text(mean)}</em>')
+    name, many = words
+    spoken = f"{name}, {many}: mean {mean}"
+    return (
+        f'<div class="row {kind}"><div class="who"><b>{text(name)}</b> <span>{text(many)}</span>'
+        f'</div><div class="bar" role="img" aria-label="{text(spoken)}">{"".join(boxes)}</div></div>'
+    )
+
+
+def _changes(before: Row, after: Row) -> dict[Key, float]:
+    """Return by how much every block grew (ns), in the order of the bars."""
+    keys = list(after.blocks)
+    previous = -1
+    for key in before.blocks:
+        if key in after.blocks:
+            previous = keys.index(key)
+        else:
+            previous += 1
+            keys.insert(previous, key)
+    none = (0.0, 0.0)
+    return {key: after.blocks.get(key, none)[1] - before.blocks.get(key, none)[1] for key in keys}
+
+
+def _ribbon(before: Row, after: Row, changes: dict[Key, float], length: float) -> str:
+    shapes = []
+    ends = [0.0, 0.0]
+    for key, change in changes.items():
+        points = []
+        for side, row in enumerate((before, after)):
+            at, time = row.blocks.get(key, (ends[side], 0.0))
+            ends[side] = at + time
+            points.append((100 * at / length, 100 * (at + time) / length))
+        (a, b), (c, d) = points
+        if max(b - a, d - c) < 2 * _SEEN:
+            continue
+        kind = (
+            ' class="added"'
+            if change > _CHANGED * length
+            else ' class="saved"'
+            if change < -_CHANGED * length
+            else ""
+        )
+        shapes.append(f'<polygon{kind} points="{a:.2f},0 {b:.2f},0 {d:.2f},10 {c:.2f},10"/>')
+    return (
+        '<div class="row"><div class="who"></div><div class="ribbon">'
+        '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        f"{''.join(shapes)}</svg></div></div>"
+    )
+
+
+def _marks(
+    rows: dict[str, Row],
+    changes: dict[Key, float],
+    length: float,
+    threads: list[ThreadEntry],
+    *,
+    saved: bool,
+) -> str:
+    """Return brackets at what was added to the bar above, or saved of the bar below."""
+    row = rows["before" if saved else "main"]
+    sign = -1 if saved else 1
+    found = sorted(
+        ((sign * change, key) for key, change in changes.items()), key=lambda one: -one[0]
+    )
+    brackets, labels = [], []
+    taken: list[tuple[float, float]] = []
+    side = " saved" if saved else ""
+    for change, key in found:
+        if change <= _CHANGED * length:
+            break
+        at, time = row.blocks[key]
+        left, width = 100 * (at + time - change) / length, 100 * change / length
+        brackets.append(f'<span class="mark{side}" {place(left, width)}></span>')
+        name = who(threads[key[0]])
+        words = f"{time_of(sign * change, sign=True)} {name} {SHORT.get(key[1], 'running')}"
+        room = _LETTER * len(words)
+        end = left + width
+        # As far left as its bracket, or ending where that ends.
+        turned = left + room > 108
+        span = (end - room, end) if turned else (left, left + room)
+        if span[0] < 0 or any(span[0] < b + 1 and a < span[1] + 1 for a, b in taken):
+            continue
+        taken.append(span)
+        turn = " left" if turned else ""
+        more = " opt" if labels else ""
+        labels.append(
+            f'<span class="label{side}{turn}{more}" {place(end if turned else left)}>'
+            f"{text(words)}</span>"
+        )
+    if not brackets:
+        return ""
+    return (
+        f'<div class="row"><div class="who"></div><div class="marks{" over" if saved else ""}">'
+        f"{''.join(brackets)}{''.join(labels)}</div></div>"
+    )
+
+
+def _legend(rows: dict[str, Row], length: float, threads: list[ThreadEntry]) -> str:
+    keys = {
+        key
+        for row in rows.values()
+        for key, (_, time) in row.blocks.items()
+        if 100 * time / length >= 2 * _SEEN
+    }
+    names: dict[int, list[str]] = {}
+    for place_ in sorted({key[0] for key in keys}):
+        one = threads[place_]
+        own = " (the request’s own thread)" if one.own and one.name else ""
+        names.setdefault(one.colour, []).append(who(one) + own)
+    entries = [
+        f'<span><i class="s w{colour} running"></i>{text(", ".join(of[:4]))}'
+        f"{' and others' if len(of) > 4 else ''}</span>"
+        for colour, of in names.items()
+    ]
+    did = {key[1] for key in keys}
+    entries += [
+        f'<span><i class="s w6 {doing}"></i>{words}</span>'
+        for doing, words in WORDS.items()
+        if doing in did
+    ]
+    return f'<div class="legend">{"".join(entries)}</div>'

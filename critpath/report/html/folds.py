@@ -1,0 +1,462 @@
+"""Parts 7 and 8 of the page: the slowest requests; recordings and statistics, folded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final
+
+from critpath.detect.rules import RULES
+from critpath.documents import (
+    ClusterEntry,
+    ComparisonDocument,
+    DetectionEntry,
+    LossSummary,
+    SetEntry,
+    StateEntry,
+    Window,
+)
+from critpath.report.html.elements import (
+    items,
+    names_of,
+    paragraph,
+    said,
+    table,
+    terms,
+    text,
+    time_of,
+    titled,
+)
+from critpath.report.palette import LOOKS
+from critpath.text import verdict
+from critpath.text.page import decision, noun_of, recordings_line
+from critpath.text.sentences import counts_of, machine_line, thread_of
+from critpath.units import format_ns, format_share, plural, shorten
+
+SHOWN: Final = 10
+MOST_ROWS: Final = 500  # that a search finds
+NAMES: Final = {"normal": "before", "sample": "after"}
+_MOST_LOSSES: Final = 30
+_MOST_VALUES: Final = 12
+_MOST_STATES: Final = 70
+_MOST_FINDINGS: Final = 60
+_MOST_TYPES: Final = 60
+_MOST_NAMES: Final = 6
+_PAPER: Final = "Janecek, Ezzati-Jivan and Hamou-Lhadj, ICPC 2022"
+
+# 7: the slowest requests.
+
+
+def slowest_rows(document: ComparisonDocument) -> list[list[object]]:
+    """Return requests of after, those first that lost most against their kind before.
+
+    Each is its name, kind, thread, begin, duration, how much longer it took than the mean of
+    its kind before, and the numbers of its causes.
+    """
+    means = {one.label: one.mean[0] for one in document.pictures.kinds} if document.pictures else {}
+    causes: dict[int, list[int]] = {}
+    for number, cause in enumerate(verdict.main_causes(document, len(document.causes)), 1):
+        for position in cause.positions:
+            causes.setdefault(position, []).append(number)
+    rows: list[list[object]] = []
+    for one in document.executions:
+        if one.set == "sample":
+            took = one.end - one.begin
+            usual = means.get(one.label)
+            longer = took if usual is None else round(took - usual)
+            marks = [words for name, words in _MARKS.items() if getattr(one, name)]
+            rows.append(
+                [
+                    one.id,
+                    one.label,
+                    thread_of(one),
+                    f"{one.begin / 1e9:.6f} s",
+                    took,
+                    longer,
+                    causes.get(one.position, []),
+                    ", ".join(marks),
+                ]
+            )
+    return sorted(rows, key=lambda row: (-int(row[5]), str(row[0])))  # type: ignore[call-overload]
+
+
+_MARKS: Final = {
+    "paper": "marked by the paper's rule",
+    "weak": "in no dense group",
+    "lossy": "touches a loss",
+}
+
+
+def render_slowest(document: ComparisonDocument, rows: list[list[object]]) -> str:
+    """Return the ten that lost most, and what a script needs to search all of them."""
+    if not rows:
+        return ""
+    noun = noun_of(document)
+    most = max(1, *(int(row[5]) for row in rows))  # type: ignore[call-overload]
+    short = names_of(document, "sample")
+    shown = "".join(_slow_row(row, most, short) for row in rows[:SHOWN])
+    kinds = "its kind" if any(row[1] for row in rows) else "those"
+    heads = "".join(
+        f'<th scope="col"{kind}>{name}</th>'
+        for name, kind in (
+            (noun_of(document, 1), ""),
+            ("kind", ""),
+            ("thread", ' class="opt"'),
+            ("began at", ' class="n opt"'),
+            ("took", ' class="n"'),
+            ("longer by", ' class="n"'),
+            ("", ""),
+            ("cause", ""),
+        )
+    )
+    count = len(rows[:SHOWN])
+    return (
+        f'<section aria-labelledby="slowest"><h2 id="slowest">Slowest {text(noun)}</h2>'
+        f'<p class="sub">The {count} that lost most against the mean of {kinds} before.</p>'
+        '<div class="tools needjs"><input id="search" type="search" '
+        f'placeholder="Search id, kind or cause 1" aria-label="Search {text(noun)}">'
+        '<button class="btn" id="all" type="button">Show all</button>'
+        '<span id="count" class="dim" role="status"></span></div>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Slowest {text(noun)}">'
+        f'<table><thead><tr>{heads}</tr></thead><tbody id="rows">{shown}</tbody></table></div>'
+        "</section>"
+    )
+
+
+def _slow_row(row: list[object], most: int, short: dict[str, str]) -> str:
+    name, label, thread, begin, took, longer, causes, marks = row
+    links = ", ".join(f'<a href="#cause-{n}">{n}</a>' for n in causes)  # type: ignore[attr-defined]
+    part = max(0.0, 100 * int(longer) / most)  # type: ignore[call-overload]
+    noted = f' <span class="dim">{text(str(marks))}</span>' if marks else ""
+    return (
+        f'<tr><th scope="row"><code>{titled(str(name), short)}</code>{noted}</th>'
+        f"<td><code>{text(str(label))}</code></td>"
+        f'<td class="opt"><code>{text(str(thread))}</code></td>'
+        f'<td class="n opt">{text(str(begin))}</td><td class="n">{text(time_of(float(str(took))))}</td>'
+        f'<td class="n">{text(time_of(float(str(longer)), sign=True))}</td>'
+        f'<td class="longer"><i class="x" style="width:{part:.0f}%"></i></td>'
+        f"<td>{links or '<span class=dim>–</span>'}</td></tr>"
+    )
+
+
+# 8: recordings.
+
+# What should be the same in both sets, so that only the program can differ.
+_ALIKE: Final = (
+    ("found by", lambda s: [s.specification]),
+    ("host", lambda s: s.hosts),
+    ("recorded on", lambda s: s.machines),
+    ("CPU", lambda s: s.processors),
+    ("number of CPUs", lambda s: s.cpus),
+    ("kernel", lambda s: s.kernels),
+    ("recorder", lambda s: s.tracers),
+    ("profile", lambda s: s.profiles),
+)
+# What may well differ, or always does.
+_OWN: Final[tuple[tuple[str, Callable[[SetEntry], str]], ...]] = (
+    ("recordings", lambda s: _names(s.sources)),
+    ("recorded", lambda s: _names(_when(s))),
+    ("command", lambda s: _names([shorten(c) for c in s.commands] or ["not known"])),
+    ("counted", lambda s: f"{s.executions:,}"),
+    ("without begin or end", lambda s: f"{s.incomplete:,}"),
+    ("kernel events", lambda s: f"{s.events:,}"),
+    ("first begin to last end", lambda s: _window(s.window)),
+    ("machine", lambda s: machine_line(s) or "not measured"),
+)
+_LOST: Final[tuple[tuple[str, Callable[[SetEntry], int]], ...]] = (
+    ("events lost", lambda s: s.loss.events),
+    ("packets lost", lambda s: s.loss.packets),
+    ("touched by loss", lambda s: s.lossy),
+)
+
+
+def render_recordings(document: ComparisonDocument) -> str:
+    """Return the fold of what was compared: one line, and behind it all that is known."""
+    both = [document.sets[which] for which in NAMES]
+    commands = any(one.commands for one in both)
+    own = [(name, say) for name, say in _OWN if commands or name != "command"]
+    if not any(one.machine for one in both):
+        own = own[:-1]
+    rows = [[text(name), *(text(say(s)) for s in both)] for name, say in own]
+    for name, known in _ALIKE:
+        values = [known(s) for s in both]
+        if any(values):
+            first, second = (text(_names(v) or "not known") for v in values)
+            same = values[0] == values[1]
+            row = [text(name), first, "same" if same else second]
+            rows.append(row if same else ["*", *row])
+    for name, count in _LOST:
+        counts = [count(s) for s in both]
+        row = [text(name), *(f"{n:,}" for n in counts)]
+        rows.append(["*", *row] if any(counts) else row)
+    # The document's warnings have those of both sets already.
+    warned = " ".join(document.warnings)
+    notes = [
+        f"{NAMES[which]}: {note}"
+        for which, one in zip(NAMES, both, strict=True)
+        for note in dict.fromkeys(one.warnings + one.notes)
+        if note not in warned
+    ]
+    opened = any(one.loss.events or one.loss.packets for one in both)
+    opened |= document.verdict == "inconclusive"
+    return _fold(
+        "recordings",
+        "Recordings",
+        recordings_line(document),
+        items(document.warnings, kind="warnings")
+        + table("What was compared", ["", *NAMES.values()], rows, kind="sets", heads=True)
+        + "".join(_losses(NAMES[which], one.loss) for which, one in zip(NAMES, both, strict=True))
+        + items(notes, kind="notes"),
+        opened=opened,
+    )
+
+
+def _fold(anchor: str, title: str, line: str, content: str, *, opened: bool = False) -> str:
+    return (
+        f'<details class="fold" id="{anchor}"{" open" if opened else ""}><summary>{text(title)} '
+        f"<span>{text(line)}</span></summary>{content}</details>"
+    )
+
+
+def _names(values: list[str]) -> str:
+    beyond = len(values) - _MOST_VALUES
+    return ", ".join(values[:_MOST_VALUES]) + (f" and {beyond:,} more" if beyond > 0 else "")
+
+
+def _when(one: SetEntry) -> list[str]:
+    known = sorted({moment for moment in one.recorded if moment})
+    if not known:
+        return ["not known"]
+    shown = [moment.replace("T", " ").replace("Z", " UTC") for moment in known]
+    return shown if len(shown) < 3 else [f"{shown[0]} to {shown[-1]}"]
+
+
+def _window(window: Window | None) -> str:
+    return "-" if window is None else format_ns(window.end - window.begin)
+
+
+def _losses(name: str, loss: LossSummary) -> str:
+    if not loss.places:
+        return ""
+    rows = [
+        [
+            text(f"{one.begin / 1e9:.6f} s"),
+            text(format_ns(one.end - one.begin)),
+            "-" if one.cpu < 0 else str(one.cpu),
+            f"{one.events:,}",
+            f"{one.packets:,}",
+            text(one.reason),
+        ]
+        for one in loss.places[:_MOST_LOSSES]
+    ]
+    beyond = max(0, len(loss.places) - _MOST_LOSSES) + loss.places_left_out
+    headers = [">from", ">for", ">cpu", ">events", ">packets", "reason"]
+    listed = table(f"Losses {name}", headers, rows)
+    rest = said(f"{plural(beyond, 'loss place')} left out." if beyond else "")
+    return f"<details><summary>Losses {name}</summary>{listed}{rest}</details>"
+
+
+# 8: statistics.
+
+
+def render_statistics(document: ComparisonDocument) -> str:
+    """Return the fold of how it was decided: tests, states, types, differences, settings."""
+    detection = document.detection
+    total = next((s for s in document.states if s.state == "total"), None)
+    test = detection.whole or total
+    line = f"p = {verdict.probability(test.p_value)}" if test else ""
+    line += f"; {plural(detection.permutations, 'permutation')}"
+    facts = [
+        *document.reasons,
+        (
+            f"Rule in force: {detection.rule}, level {verdict.figure(detection.alpha)}, "
+            f"effect floor {verdict.duration(detection.floor)}."
+        ),
+        verdict.difference(document) or "",
+        verdict.sensitivity(document) or "",
+        verdict.by_the_paper(document),
+        (
+            f"{plural(document.outliers.anomalous, 'slow ' + noun_of(document, 1))}; the paper's "
+            f"rule marks {document.outliers.paper:,}."
+        ),
+        *detection.notes,
+        *document.outliers.notes,
+    ]
+    return _fold(
+        "statistics",
+        "Statistics",
+        line,
+        paragraph(decision(document))
+        + items([fact for fact in facts if fact], kind="notes")
+        + _states(document)
+        + _differences(document)
+        + _types(document)
+        + _settings(document),
+    )
+
+
+def _states(document: ComparisonDocument) -> str:
+    if not document.states:
+        return paragraph("No state was tested.")
+    total = [s for s in document.states if s.state == "total"]
+    rest = verdict.states_by_weight(document)
+    words = {symbol.name: LOOKS[symbol.state].words for symbol in document.symbols}
+    words["total"] = (
+        "the part of the duration that decides" if document.detection.whole else "all of it"
+    )
+    levels = any(s.level != "error" for s in document.states)
+    headers = [f"mean a {noun_of(document, 1)}", "what it is", ">before", ">after", ">change"]
+    headers += [">95 % interval", ">p", "counts", *(["level"] if levels else []), ">times"]
+    rows = []
+    for state in [*total, *rest[:_MOST_STATES]]:
+        cells = [
+            f"<code>{text(state.state)}</code>",
+            text(words.get(state.state, "")),
+            text(verdict.duration(state.normal_mean)),
+            text(verdict.duration(state.sample_mean)),
+            text(verdict.duration(state.effect, sign=True) + _relative(state)),
+            text(verdict.interval(state)),
+            text(verdict.probability(state.p_value)),
+            text(_flagged(document.detection, state)),
+            *([text(state.level)] if levels else []),
+            text(counts_of(state)),
+        ]
+        rows.append(["*", *cells] if state.flagged else cells)
+    return (
+        table("Time on the critical path by state, like types compared", headers, rows, heads=True)
+        + said(verdict.left_out(len(rest) - _MOST_STATES, "state"))
+        + said(_by_the_paper(document))
+    )
+
+
+def _flagged(detection: DetectionEntry, state: StateEntry) -> str:
+    """Return what the rule in force says of a state, "" where there is nothing to say."""
+    if state.flagged:
+        return "yes, new" if state.new_state else "yes"
+    alpha, floor = detection.alpha, detection.floor
+    rule = RULES.get(detection.rule)
+    if rule is None or not rule.permutation_test or alpha is None or floor is None:
+        return ""
+    if state.p_value is None or state.effect is None:
+        return ""
+    return "below the floor" if state.p_value <= alpha and 0 < state.effect < floor else ""
+
+
+def _relative(state: StateEntry) -> str:
+    """Return the effect as a share of the mean before, where that is not next to nothing."""
+    mean, effect = state.normal_mean, state.effect
+    if not mean or effect is None or abs(effect) > 10 * mean or not round(effect / mean, 3):
+        return ""
+    return f" ({'+' if effect > 0 else ''}{format_share(effect / mean)})"
+
+
+def _by_the_paper(document: ComparisonDocument) -> str:
+    """Return for which states the rules of the paper fire, which decide nothing here."""
+    names = [
+        f"{state.state} ({' and '.join(fired)})"
+        for state in document.states
+        if (fired := ["average"] * state.average_fires + ["probability"] * state.probability_fires)
+    ]
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return f"By the paper's rules ({_PAPER}): {', '.join(names[:_MOST_NAMES])}{more}."
+
+
+def _differences(document: ComparisonDocument) -> str:
+    """Return what differs in the requests that were examined, the largest first."""
+    if not document.aligned:
+        return ""
+    known = {one.position: one for one in document.aligned}
+    found = [one for one in document.findings if one.position in known]
+    found.sort(key=lambda one: (-abs(one.contribution or 0.0), one.position, one.rank))
+    short = names_of(document, "sample")
+    rows = [
+        [
+            titled(one.execution, short),
+            f"<code>{text(one.state)}</code> {text(one.detail)}",
+            text(verdict.kind_of(known[one.position], one)),
+            text(verdict.duration(one.contribution, sign=True)),
+            text(verdict.share(one.share)),
+            text(verdict.duration(one.observed)),
+            text(verdict.duration(one.expected)),
+            text(thread_of(one)),
+            text(verdict.share(one.probability)),
+            text(f"{one.begin / 1e9:.6f} s"),
+        ]
+        for one in found[:_MOST_FINDINGS]
+    ]
+    headers = [noun_of(document, 1), "state", "how", ">difference", ">share", ">after"]
+    headers += [">before", "thread", ">have it before", ">at"]
+    count = f"{len(document.aligned):,} {noun_of(document, len(document.aligned))}"
+    notes = dict.fromkeys(one.note for one in document.aligned if one.note)
+    title = f"Step by step: what differs in the {count} that were examined"
+    return (
+        f"<details><summary>{text(title)}</summary>"
+        + (table(title, headers, rows) if rows else paragraph("No difference stands out."))
+        + said(verdict.left_out(len(found) - _MOST_FINDINGS, "difference"))
+        + said(verdict.unexplained(document))
+        + items(notes, kind="notes")
+        + "</details>"
+    )
+
+
+_PAIR_NOTES: Final = {
+    "weak": "weak: no candidate scored above zero",
+    "novel": "novel: farther from its pair than the pair is wide",
+}
+
+
+def _types(document: ComparisonDocument) -> str:
+    """Return which types are compared with which."""
+    found = document.clusters
+    size = {which: {c.cluster: c for c in found[which].clusters} for which in NAMES}
+    rows = [
+        [
+            f"s{pair.sample}",
+            *_type(size["sample"].get(pair.sample)),
+            f"n{pair.normal}",
+            *_type(size["normal"].get(pair.normal)),
+            "-" if pair.score is None else f"{pair.score:.2f}",
+            text("; ".join(words for key, words in _PAIR_NOTES.items() if getattr(pair, key))),
+        ]
+        for pair in found.pairs[:_MOST_TYPES]
+    ]
+    paired = {pair.normal for pair in found.pairs}
+    alone = [c for c in found.normal.clusters if c.cluster not in paired]
+    names = ", ".join(f"n{c.cluster} ({c.size:,})" for c in alone[:_MOST_TYPES])
+    headers = ["type after", ">size", ">mean", "compared with", ">size", ">mean", ">score", ""]
+    notes = [f"{NAMES[which]}: {note}" for which in NAMES for note in found[which].notes]
+    title = f"Types: {plural(len(found.pairs), 'type')} compared with their like before"
+    return (
+        f"<details><summary>{text(title)}</summary>"
+        + (table(title, headers, rows) if rows else paragraph("A set had nothing to group."))
+        + said(verdict.left_out(len(found.pairs) - _MOST_TYPES, "pair"))
+        + (paragraph(f"Only before: {names}.") if alone else "")
+        + items([*notes, *found.notes], kind="notes")
+        + terms(_TERMS)
+        + "</details>"
+    )
+
+
+_TERMS: Final = (
+    ("type", "requests that enter each state about equally often; the largest is 0."),
+    ("score", "silhouette of the pair, -1 to 1: how much nearer it is than the next one."),
+)
+
+
+def _type(cluster: ClusterEntry | None) -> list[str]:
+    if cluster is None:
+        return ["-", "-"]
+    return [f"{cluster.size:,}", text(verdict.duration(cluster.mean_duration))]
+
+
+def _settings(document: ComparisonDocument) -> str:
+    rows = [
+        [f"<code>{text(name)}</code>", f"<code>{text(json.dumps(value, sort_keys=True))}</code>"]
+        for name, value in sorted(document.settings.items())
+    ]
+    if not rows:
+        return ""
+    shown = table("Settings in force", ["setting", "value"], rows, heads=True)
+    return f"<details><summary>Settings in force</summary>{shown}</details>"
