@@ -8,7 +8,7 @@ import unicodedata
 
 NS_PER_S = 1_000_000_000
 
-_SCALES = ((NS_PER_S, "s"), (1_000_000, "ms"), (1_000, "us"))
+_SCALES = ((NS_PER_S, "s"), (1_000_000, "ms"), (1_000, "µs"))
 
 # Categories that can move a terminal's cursor, reorder text or hide it: controls,
 # formats (bidi, zero-width), surrogates, private use, line and paragraph separators.
@@ -36,13 +36,44 @@ def format_ns(ns: float, *, sign: bool = False) -> str:
     value = abs(ns)
     prefix = "-" if ns < 0 else "+" if sign else ""
     for scale, unit in _SCALES:
-        # 999.95 us would round to "1000 us": hand it to the next larger unit.
+        # 999.95 µs would round to "1000 µs": hand it to the next larger unit.
         if value >= scale * 0.9995:
             scaled = value / scale
             digits = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
             return f"{prefix}{scaled:.{digits}f} {unit}"
     whole = f"{value:.0f}"
     return f"{prefix if whole != '0' else ''}{whole} ns"  # nothing has no sign
+
+
+# Of a pair, the smaller has a unit of its own below this share of the larger.
+_OWN_UNIT = 0.05
+
+
+def format_pair(one: float, other: float) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Render two durations, figure and unit each, in one unit unless one is far smaller.
+
+    For example ``("2.36", "ms"), ("11.8", "ms")``: three digits, as far as they are whole.
+    """
+    return _in_unit(one, other, 3), _in_unit(other, one, 3)
+
+
+def format_brief_pair(one: float, other: float) -> tuple[str, str]:
+    """Render two durations as a sentence has them: two digits below 10 of the unit."""
+    return " ".join(_in_unit(one, other, 2)), " ".join(_in_unit(other, one, 2))
+
+
+def _in_unit(ns: float, beside: float, digits: int) -> tuple[str, str]:
+    largest = max(abs(ns), abs(beside))
+    if abs(ns) < _OWN_UNIT * largest:
+        largest = abs(ns)
+    scale, unit = next(((n, u) for n, u in _SCALES if largest >= n * 0.9995), (1, "ns"))
+    value = ns / scale
+    if unit == "ns":
+        return f"{value:.0f}", unit
+    decimals = digits - 1 if abs(value) < 9.995 else max(1, digits - 2) if abs(value) < 99.95 else 0
+    if digits < 3 and abs(value) < 0.995:
+        decimals = digits
+    return f"{value:.{decimals}f}", unit
 
 
 def format_share(share: float) -> str:

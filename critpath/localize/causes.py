@@ -381,6 +381,7 @@ def state_facts(
         certainty = "inferred"
     size = len(cause.executions)
     counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
+    usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
     return Facts(
         state=state,
         role=symbol.role,
@@ -393,13 +394,41 @@ def state_facts(
         counted=counted,
         count_before=before,
         count_after=after,
-        time_before=math.fsum(f.expected for f in named) / size,
-        time_after=math.fsum(f.observed for f in named) / size,
+        time_before=usual,
+        time_after=now,
         share=cause.share,
         executions=size,
         of=total,
         certainty=certainty,
     )
+
+
+def _times(
+    cause: Cause,
+    named: Sequence[Finding],
+    symbol: Symbol,
+    counts: StepCounts | None,
+    *,
+    loop: bool,
+) -> tuple[float, float]:
+    """Return how long normal executions and these are in what a cause is about, on average.
+
+    On another thread that is whatever that did: all that was waited for it.  It is what
+    pictures of whole paths show; where these have it otherwise, what was aligned.
+    """
+    if counts is not None and not loop:
+        whose = [symbol]
+        if symbol.role:
+            whose = [
+                Symbol(s.state, s.role) for s in counts.steps if s.state and s.role == symbol.role
+            ]
+        grown = [counts.growth(one, cause.executions) for one in whose]
+        before, after = (math.fsum(g[side] for g in grown) for side in (0, 1))
+        if (after > before) == (cause.contribution > 0):
+            return before, after
+    size = len(cause.executions)
+    expected = math.fsum(f.expected for f in named) / size
+    return expected, math.fsum(f.observed for f in named) / size
 
 
 def _counted(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from critpath.text.answer import describe_headline
 from critpath.text.phrases import KINDS
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
@@ -23,49 +24,21 @@ if TYPE_CHECKING:
 
 Ranked = TypeVar("Ranked", "ExecutionEntry", "AlignedEntry")
 
-_BORNE_OUT: Final = 2  # executions of a cause that heads a difference of sets
 _ALL = 1.05  # a share up to this is all of it: what else there is varies, too
 
 
 def headline(document: ComparisonDocument) -> str:
-    """Return the verdict in one sentence, for example ``OK: no anomaly in ...``.
+    """Return the answer in one line, for example ``OK: No kind of request became slower``.
 
-    An anomaly is told by its first cause that can be it (`heads`), everything else by its
-    first reason; text of the trace in it is not yet safe to show.
+    Text of the trace in it is not yet safe to show.
     """
-    verdict = document.verdict
-    told = [c.sentence for c in document.causes if heads(document, c)]
-    told = [*(told if verdict == "anomaly" else []), *document.reasons]
-    return f"{verdict.upper()}: {told[0] if told else _without_reason(document)}"
-
-
-def heads(document: ComparisonDocument, cause: CauseEntry) -> bool:
-    """Tell whether a cause can be what an anomaly is told by.
-
-    What became shorter made nothing slower; and where the sets differ, not only some
-    executions, one execution of many is not what they differ by.
-    """
-    if cause.contribution is not None and cause.contribution <= 0:
-        return False
-    if not document.detection.flagged or document.detection.slow:
-        return True
-    return len(cause.positions) >= min(_BORNE_OUT, document.sets.sample.executions)
+    found = describe_headline(document)
+    return f"{found.word}: {found.sentence}"
 
 
 def further_reasons(document: ComparisonDocument) -> list[str]:
-    """Return the reasons that the headline does not already tell."""
-    first = headline(document)
-    return [reason for reason in document.reasons if not first.endswith(f": {reason}")]
-
-
-def _without_reason(document: ComparisonDocument) -> str:
-    sizes = {which: document.sets[which].executions for which in ("normal", "sample")}
-    sentence = f"{plural(sizes['sample'], 'execution')} against {sizes['normal']:,}"
-    if document.verdict == "ok":
-        return f"no anomaly in {sentence}"
-    if document.verdict == "anomaly":
-        return f"{plural(document.outliers.anomalous, 'anomalous execution')}: {sentence}"
-    return sentence
+    """Return why, as the tests say it: what stands behind the headline."""
+    return list(document.reasons)
 
 
 def sensitivity(document: ComparisonDocument) -> str | None:

@@ -30,6 +30,7 @@ from critpath.report.html.folds import (
     slowest_rows,
 )
 from critpath.text import verdict
+from critpath.text.answer import describe_headline, describe_why
 from critpath.text.page import small_print
 
 STYLES: Final = ("page.css", "cards.css")
@@ -96,12 +97,7 @@ def render_html(document: ComparisonDocument) -> str:
 
 def answer_of(document: ComparisonDocument) -> str:
     """Return what a page answers: ``slower``, ``faster``, ``ok`` or ``inconclusive``."""
-    kinds = document.pictures.kinds if document.pictures else []
-    if document.verdict == "anomaly":
-        return "slower"
-    if document.verdict == "ok" and kinds and kinds[0].change == "faster":
-        return "faster"
-    return document.verdict
+    return describe_headline(document).word.lower()
 
 
 def place_by_rules(body: str) -> tuple[str, str]:
@@ -150,15 +146,13 @@ def _answer(document: ComparisonDocument, answer: str) -> str:
     warnings = document.warnings if document.verdict == "inconclusive" else []
     warned = "".join(f'<p class="warn">⚠ {prose(one)}</p>' for one in warnings)
     small = " ".join(small_print(document))
-    reasons = "".join(
-        f'<p class="small">{prose(one)}</p>' for one in verdict.further_reasons(document)
-    )
-    headline = verdict.headline(document).partition(": ")[2]
+    why = f'<p class="why">{prose(describe_why(document))}</p>'
+    headline = describe_headline(document).sentence
     shown = _CHANGE.sub(lambda found: f'<b class="slow">{found[0]}</b>', prose(headline), count=1)
     return (
         f'<section class="answer" aria-label="The answer">{_ratio(document, answer)}'
         f'<p class="chip {answer}">{_CHIPS[answer]}</p><h1>{shown}</h1>'
-        f"{warned}{reasons}{f'<p class=small>{prose(small)}</p>' if small else ''}</section>"
+        f"{warned}{why}{f'<p class=small>{prose(small)}</p>' if small else ''}</section>"
     )
 
 

@@ -1,0 +1,368 @@
+"""The answer in the words that people share: the headline, why, what else is to know.
+
+A sentence and the picture beside it come from the same figures of the document.  Names of a
+trace stand between backticks; they are not yet safe to show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from critpath.text.explanation import describe_cause
+from critpath.text.page import noun_of
+from critpath.text.phrases import listed, quoted
+from critpath.units import format_ns, format_pair, format_share
+
+if TYPE_CHECKING:
+    from critpath.documents import CauseEntry, ComparisonDocument, KindEntry, StateEntry
+
+SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "?"}
+_MOST_OF_A_KIND: Final = 0.8  # slow requests of a kind, so that it is told by its mean
+_TIMES: Final = 1.95  # from here on as long, instead of per cent
+_ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
+_SEVERAL: Final = 3
+_LEAST: Final = 1.5e-4  # what 10,000 permutations can tell
+_LOSSY: Final = 0.05  # of a set's executions
+_BUSIER: Final = 0.05  # of all CPUs
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What became of the requests, in a line.
+
+    Attributes
+    ----------
+    word, sign : str
+        SLOWER, FASTER, OK or INCONCLUSIVE, and the character before it.
+    sentence : str
+        Without a full stop.
+    label : str or None
+        The kind of request that it is about; None for none, or for several.
+    before, after : float or None
+        The two durations in it (ns).
+    positions : frozenset of int
+        Of the sample's requests that it is about.
+    """
+
+    word: str
+    sentence: str
+    label: str | None = None
+    before: float | None = None
+    after: float | None = None
+    positions: frozenset[int] = frozenset()
+
+    @property
+    def sign(self) -> str:
+        """The character that stands for the word."""
+        return SIGNS[self.word]
+
+
+def describe_headline(document: ComparisonDocument) -> Headline:
+    """Return what became of the requests."""
+    if document.verdict == "inconclusive":
+        return Headline("INCONCLUSIVE", _sentence(_doubt(document)[0]))
+    if document.verdict == "anomaly":
+        return _slower(document)
+    faster = changed_kinds(document, "faster")
+    if faster and _faster_in_all(document):
+        return _by_mean("FASTER", document, faster)
+    total = _total(document)
+    slight = _slight(document)
+    if slight is not None and total is not None and total.normal_mean:
+        limit = document.settings.get("floor")
+        within = f" of {format_share(limit)}" if isinstance(limit, float) else ""
+        share = format_share(slight / total.normal_mean)
+        return Headline(
+            "OK", f"{_requests(document)} are {share} slower, within your limit{within}"
+        )
+    kinds = [kind for kind in _kinds(document) if kind.label]
+    if len(kinds) > 1:
+        return Headline("OK", f"No kind of {noun_of(document, 1)} became slower")
+    subject = _requests(document, kinds[0].label if kinds else "")
+    return Headline("OK", f"{subject} did not become slower")
+
+
+def describe_why(document: ComparisonDocument) -> str:
+    """Return the second line: the first cause, or what could have been seen, or what to do."""
+    headline = describe_headline(document)
+    if headline.word == "INCONCLUSIVE":
+        return _doubt(document)[1]
+    cause = first_cause(document, headline.word)
+    if cause is not None:
+        return f"{describe_cause(document, cause, they=is_same(headline, cause))}."
+    if headline.word == "SLOWER":
+        return "No single step explains it: it is spread over small differences."
+    return _seen(document)
+
+
+def first_cause(document: ComparisonDocument, word: str) -> CauseEntry | None:
+    """Return the cause that the second line tells, None for none."""
+    if word not in {"SLOWER", "FASTER"}:
+        return None
+    way = 1 if word == "SLOWER" else -1
+    told = [c for c in document.causes if way * (c.contribution or 0.0) > 0]
+    if document.detection.flagged and not document.detection.slow:
+        # One execution of many is not what two sets differ by.
+        least = min(2, document.sets.sample.executions)
+        told = [c for c in told if len(c.positions) >= least]
+    return told[0] if told else None
+
+
+def is_same(headline: Headline, cause: CauseEntry) -> bool:
+    """Tell whether a cause's requests are nearly all that the headline is about."""
+    return bool(headline.positions) and (
+        len(headline.positions & {*cause.positions}) >= 0.9 * len(headline.positions)
+    )
+
+
+def changed_kinds(document: ComparisonDocument, change: str) -> list[KindEntry]:
+    """Return the kinds of request that became slower, or faster: what lost most comes first."""
+    return [kind for kind in _kinds(document) if kind.change == change]
+
+
+def describe_chance(p: float) -> str:
+    """Say how often chance alone makes as large a difference."""
+    if p >= 0.05:
+        return f"Differences as large are common by chance here (p = {p:.2g})."
+    often = f"{round(1 / p, 1 - len(str(int(1 / p)))):,.0f}"
+    few, digits = ("fewer than", 1) if p < _LEAST else ("about", 2)
+    return (
+        f"Chance alone would show a difference as large in {few} 1 of {often} comparisons "
+        f"(p = {p:.{digits}g})."
+    )
+
+
+# The headline, case by case.
+
+
+def _kinds(document: ComparisonDocument) -> Sequence[KindEntry]:
+    return document.pictures.kinds if document.pictures else ()
+
+
+def _requests(document: ComparisonDocument, label: str = "") -> str:
+    """Return what is compared, in the plural, as a sentence begins."""
+    several = noun_of(document)
+    return f"{quoted(label)} {several}" if label else several.capitalize()
+
+
+def _positions(document: ComparisonDocument, label: str, *, slow: bool) -> frozenset[int]:
+    return frozenset(
+        row.position
+        for row in document.executions
+        if row.set == "sample" and row.label == label and (row.anomalous or not slow)
+    )
+
+
+def _slower(document: ComparisonDocument) -> Headline:
+    slower = changed_kinds(document, "slower")
+    tail = _tail(document)
+    if tail is not None:
+        return tail
+    if not slower:
+        return Headline("SLOWER", f"Some {_requests(document).lower()} became slower")
+    main = slower[0]
+    of = main.executions[1]
+    usual = main.usual
+    if main.slow and main.slow < _MOST_OF_A_KIND * of and None not in usual:
+        before, after = float(usual[0] or 0), float(usual[1] or 0)
+        if after > before:
+            one, other = (" ".join(part) for part in format_pair(before, after))
+            noun = _requests(document, main.label)
+            take = "takes" if main.slow == 1 else "take"
+            subject = f"{main.slow:,} of {of:,} {noun[0].lower()}{noun[1:]}"
+            positions = _positions(document, main.label, slow=True)
+            sentence = f"{subject} {take} {other} instead of {one}"
+            return Headline("SLOWER", sentence, main.label, before, after, positions)
+    return _by_mean("SLOWER", document, slower)
+
+
+def _by_mean(word: str, document: ComparisonDocument, kinds: list[KindEntry]) -> Headline:
+    """Tell a change by the means of the kind that lost or won most, or of all kinds."""
+    main = kinds[0]
+    ratios = [_ratio(kind) for kind in kinds]
+    judged = [kind for kind in _kinds(document) if kind.change != "few"]
+    several = len(kinds) >= _SEVERAL and len(kinds) == len(judged)
+    positions = _positions(document, main.label, slow=False)
+    label: str | None = main.label
+    before, after = (float(mean or 0.0) for mean in main.mean)
+    subject = _requests(document, main.label)
+    total = _total(document)
+    if several and max(ratios) <= _ALIKE * min(ratios) and total and total.normal_mean:
+        subject = f"All {len(kinds)} kinds of {_requests(document).lower()}"
+        before, after = (
+            float(total.normal_mean),
+            float(total.normal_mean) + float(total.effect or 0),
+        )
+        positions, label = frozenset(), None
+    one, other = (" ".join(part) for part in format_pair(before, after))
+    ratio = after / before if before else math.inf
+    if ratio <= 1 and word == "SLOWER":
+        return Headline(
+            word, f"A step of {_lower(subject)} takes longer, the whole does not", label
+        )
+    if ratio >= _TIMES:
+        what = f"take {_count(ratio)} times as long"
+    else:
+        share = format_share(abs(ratio - 1)) if math.isfinite(ratio) else "much"
+        what = f"are {share} {'slower' if ratio > 1 else 'faster'}"
+    return Headline(word, f"{subject} {what}: {one} → {other}", label, before, after, positions)
+
+
+def _tail(document: ComparisonDocument) -> Headline | None:
+    """Tell a verdict that a percentile gave."""
+    gate = document.detection.gate
+    if gate is None or gate.normal is None or gate.sample is None:
+        return None
+    one, other = (" ".join(part) for part in format_pair(gate.normal, gate.sample))
+    noun = _requests(document, gate.label)
+    sentence = (
+        f"The slowest {format_share(1 - gate.q).replace('.0 %', ' %')} of {_lower(noun)} "
+        f"take {other} or more instead of {one}"
+    )
+    return Headline("SLOWER", sentence, gate.label or None, gate.normal, gate.sample)
+
+
+def _ratio(kind: KindEntry) -> float:
+    before, after = kind.mean
+    return (after or 0.0) / before if before else math.inf
+
+
+def _lower(text: str) -> str:
+    return text if text.startswith("`") else f"{text[0].lower()}{text[1:]}"
+
+
+def _sentence(text: str) -> str:
+    return text if text.startswith("`") else f"{text[0].upper()}{text[1:]}"
+
+
+def _count(value: float) -> str:
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
+
+
+def _total(document: ComparisonDocument) -> StateEntry | None:
+    return next((s for s in document.states if s.state == "total"), None)
+
+
+def _faster_in_all(document: ComparisonDocument) -> bool:
+    total = _total(document)
+    high = total.effect_high if total else None
+    return high is not None and high < -(document.detection.floor or 0.0)
+
+
+def _slight(document: ComparisonDocument) -> float | None:
+    """Return a slow-down that is certain and below the limit (ns), None for none."""
+    total = _total(document)
+    if total is None or not total.effect or total.effect <= 0 or total.level != "error":
+        return None
+    sure = total.p_value is not None and total.p_value <= (document.detection.alpha or 0.0)
+    below = total.effect < (document.detection.floor or 0.0)
+    return float(total.effect) if sure and below else None
+
+
+def _seen(document: ComparisonDocument) -> str:
+    """Say of an answer of OK what would have been seen."""
+    detection, total = document.detection, _total(document)
+    slight = _slight(document)
+    if slight is not None:
+        limit = format_ns(detection.floor or 0.0)
+        return f"+{format_ns(slight)} a {noun_of(document, 1)}; the limit is {limit}."
+    if detection.detectable is None:
+        return document.reasons[0] if document.reasons else ""
+    moved = (total.effect if total else None) or 0.0
+    if total is not None and moved > detection.detectable and total.p_value is not None:
+        return f"The mean moved by {format_ns(moved, sign=True)}. {describe_chance(total.p_value)}"
+    mean = total.normal_mean if total else None
+    share = f" ({format_share(detection.detectable / mean)})" if mean else ""
+    return (
+        f"A slowdown of {format_ns(detection.detectable)}{share} or more would have been detected."
+    )
+
+
+# Inconclusive: what is missing, and what to type.
+
+
+def _doubt(document: ComparisonDocument) -> tuple[str, str]:
+    """Return what keeps an answer from being given, and what to do."""
+    looks = (_lost, _nothing_in_common, _too_few, _different_machines, _machine_may)
+    for look in looks:
+        if found := look(document):
+            return found
+    first = document.reasons[0] if document.reasons else "the recordings do not tell"
+    return first, "Record more runs."
+
+
+def _lost(document: ComparisonDocument) -> tuple[str, str] | None:
+    for side, name in (("normal", "before"), ("sample", "after")):
+        one = document.sets[side]
+        torn = any(r.lossy and r.anomalous for r in document.executions if r.set == side)
+        if one.lossy > _LOSSY * one.executions or torn:
+            lost = one.loss.events
+            share = lost / (lost + one.events) if lost else one.lossy / max(one.executions, 1)
+            what = "events" if lost else noun_of(document)
+            do = "with larger buffers, `--buffer-size`, or fewer events, `--profile minimal`"
+            said = f"the {name} recording lost {format_share(share)} of its {what}"
+            return said, f"Record {name} again {do}."
+    return None
+
+
+def _nothing_in_common(document: ComparisonDocument) -> tuple[str, str] | None:
+    detection = document.detection
+    known = [kind for kind in _kinds(document) if kind.label]
+    if detection.enough or detection.needed or any(all(kind.executions) for kind in known):
+        return None
+    said = f"the recordings have no kind of {noun_of(document, 1)} in common"
+    has = [listed([quoted(k.label) for k in known if k.executions[i]]) for i in (0, 1)]
+    named = f"Before has {has[0]}, after has {has[1]}. " if all(has) else ""
+    return said, f"{named}Were the same programs recorded?"
+
+
+def _too_few(document: ComparisonDocument) -> tuple[str, str] | None:
+    detection = document.detection
+    fewest = min(document.sets.normal.executions, document.sets.sample.executions)
+    needed = max(0 if detection.enough else detection.needed, detection.minimum)
+    gate = detection.gate
+    if gate is not None and None in {gate.low, gate.high}:
+        needed = max(needed, gate.needed)
+    if needed <= fewest:
+        return None
+    return (
+        f"not enough {noun_of(document)} to decide: {fewest:,}, and {needed:,} are needed",
+        f"Record at least {needed:,} of each: `critpath record -n {needed} ...`",
+    )
+
+
+def _different_machines(document: ComparisonDocument) -> tuple[str, str] | None:
+    """Tell in what the machines differ where no verdict may rest on that."""
+    if not document.settings.get("strict_environment"):
+        return None
+    sides = document.sets.normal, document.sets.sample
+    for key in ("hosts", "machines", "processors", "cpus", "kernels", "tracers"):
+        one, other = (getattr(side, key) for side in sides)
+        if one and other and one != other:
+            what = f"{', '.join(map(quoted, one))} and {', '.join(map(quoted, other))}"
+            do = "Record both on one machine, in turns: `critpath record --interleave A B`."
+            return f"the recordings are from different machines: {what}", do
+    return None
+
+
+def _machine_may(document: ComparisonDocument) -> tuple[str, str] | None:
+    """Tell that the machine alone may have made a slow-down of recordings made apart."""
+    total = _total(document)
+    if not (document.detection.apart and document.detection.flagged):
+        return None
+    machines = document.sets.normal.machine, document.sets.sample.machine
+    before, after = (one.others_cpu if one else None for one in machines)
+    do = "Record in turns: `critpath record --interleave A B`, or run `critpath ab`."
+    if before is not None and after is not None and after - before >= _BUSIER:
+        shares = f"{format_share(after)} of the CPUs, before {format_share(before)}"
+        said = document.reasons[0].split(": `critpath ab`")[0] if document.reasons else ""
+        why = f"{_sentence(said)}. " if said else ""
+        return f"the machine was busier: other programs used {shares}", f"{why}{do}"
+    if total is None or not total.effect or total.effect < 0 or not total.normal_mean:
+        return None
+    slower = format_share(total.effect / total.normal_mean)
+    said = f"{noun_of(document)} are {slower} slower, and the machine alone may have made them so"
+    return said, do

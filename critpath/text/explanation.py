@@ -1,0 +1,363 @@
+"""A cause in a sentence that people share, made of the facts that the document has of it.
+
+Sentence = subject + verb + time after [instead of the time before] + what [; nobody did so
+before].  Names of a trace stand between backticks; they are not yet safe to show.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from critpath.model import State
+from critpath.text.page import noun_of
+from critpath.text.phrases import IDLE, doing, quoted, thread_name
+from critpath.units import format_brief_pair, format_ns
+
+if TYPE_CHECKING:
+    from critpath.documents import CauseEntry, CauseFacts, ComparisonDocument, FindingEntry
+
+_MORE_OFTEN: Final = 1.5
+_ONCE_MORE: Final = 0.95
+_ALL: Final = 0.95
+_MORE_THAN_ALL: Final = 1.10
+_AGREES: Final = 0.1  # of a contribution: the difference of the two times is as much
+_NEVER: Final = 0.005  # times a request: it is not done
+_RUNNING: Final = frozenset({"RUN", "RUN_USER", "RUN_SYSCALL"})
+_DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
+_FAMILY: Final = re.compile(r"\d+")
+
+# What another thread was doing meanwhile: "which was ...".
+_PEER: Final[dict[str, str]] = {
+    **dict.fromkeys(_RUNNING, "running"),
+    "IRQ": "interrupted by a device",
+    "SOFTIRQ": "interrupted by deferred work",
+    "WAIT_CPU": "waiting for a CPU",
+    "WAIT_DISK": "waiting for the disk",
+    "WAIT_NET": "waiting for the network",
+    "NET_TRANSIT": "waiting for a packet in flight",
+    "WAIT_TIMER": "sleeping",
+    "WAIT_TASK": "waiting for another thread",
+    "WAIT_DEVICE": "waiting for a device",
+    "WAIT_SOFTIRQ": "waiting for deferred work",
+    "WAIT_IPI": "waiting for another CPU",
+    "WAIT_FUTEX": "waiting for a lock",
+    "WAIT_POLL": "waiting for input",
+    "WAIT_PIPE": "waiting for a pipe",
+    "WAIT_STOPPED": "stopped",
+    "WAIT_UNEXPLAINED": "blocked: the recording does not tell by what",
+    "UNKNOWN": "not observed",
+}
+# What a request waits for itself: "wait ... for ...".
+_OWN: Final[dict[str, str]] = {
+    "WAIT_NET": "the network",
+    "NET_TRANSIT": "a packet in flight",
+    "WAIT_TASK": "another thread",
+    "WAIT_DEVICE": "a device",
+    "WAIT_SOFTIRQ": "deferred work of the kernel",
+    "WAIT_IPI": "another CPU",
+    "WAIT_FUTEX": "a lock",
+    "WAIT_POLL": "input",
+    "WAIT_PIPE": "a pipe",
+}
+
+
+@dataclass(frozen=True)
+class _Words:
+    """The words of one cause's sentence."""
+
+    subject: str
+    several: bool
+    noun: str
+    after: str
+    instead: str
+    tail: str
+
+    def verb(self, verb: str) -> str:
+        """Return a verb as the subject wants it."""
+        if self.several:
+            return verb
+        return {"are": "is"}.get(verb) or f"{verb}s"
+
+    @property
+    def time(self) -> str:
+        """Both times: ``3.9 ms instead of 1.0 ms``."""
+        return f"{self.after}{self.instead}"
+
+    @property
+    def their(self) -> str:
+        """Whose code it is."""
+        return "their" if self.several else "its"
+
+
+def describe_cause(document: ComparisonDocument, cause: CauseEntry, *, they: bool = False) -> str:
+    """Return what happened in a sentence without a full stop.
+
+    Parameters
+    ----------
+    document : ComparisonDocument
+    cause : CauseEntry
+        One of its causes.
+    they : bool
+        Its requests were named just before: the subject is "They".
+    """
+    facts = cause.facts
+    if facts is None:  # of an older file
+        return cause.sentence
+    words = _words(document, cause, facts, they=they)
+    if facts.time_after is None or not words.after:
+        amount = format_ns(abs(cause.contribution or 0.0))
+        way = "longer" if (cause.contribution or 0.0) >= 0 else "less"
+        what = doing(_state(facts), "").replace(" cpu", " CPU")
+        return f"{words.subject} {words.verb('are')} {amount} {way} {what}"
+    if not facts.time_after and facts.time_before:
+        return f"{words.subject} no longer {_no_longer(facts, words)}"
+    if facts.role:
+        said = _waits_for_thread(facts, words)
+    elif facts.state in _RUNNING or facts.counted == "iterations":
+        said = _runs(facts, words)
+    else:
+        said = _waits(document, cause, facts, words)
+    return f"{words.subject} {said}"
+
+
+def describe_share(share: float | None) -> str:
+    """Return how much of the slowdown a cause explains, "" where it is no part of it."""
+    if share is None or share <= 0:
+        return ""
+    if share > _MORE_THAN_ALL:
+        return "more than the slowdown"
+    if share >= _ALL:
+        return "all of the slowdown"
+    return f"{max(round(100 * share), 1)} % of the slowdown"
+
+
+def describe_effect(cause: CauseEntry) -> str:
+    """Return what a cause comes to: ``+9.38 ms each, 99 % of the slowdown``."""
+    moved = cause.contribution or 0.0
+    facts = cause.facts
+    in_all = ""
+    if facts and facts.time_after is not None and facts.time_before is not None:
+        difference = facts.time_after - facts.time_before
+        if abs(difference - moved) <= _AGREES * abs(moved):
+            moved = difference  # the same two figures as in the sentence
+        elif (moved > 0) == (difference > 0) and abs(moved) > abs(difference):
+            in_all = " with what it brings along"
+        elif (moved > 0) == (difference > 0):
+            in_all = " net"
+    each = " each" if len(cause.positions) > 1 else ""
+    share = describe_share(cause.share)
+    return f"{format_ns(moved, sign=True)}{each}{in_all}" + (f", {share}" if share else "")
+
+
+def explained(document: ComparisonDocument, causes: Collection[CauseEntry]) -> str:
+    """Return what causes explain of all slow requests' time; "" where nothing was examined."""
+    excess = [one.excess for one in document.aligned if one.excess is not None]
+    whole = float(sum(excess))
+    if not excess or whole <= 0:
+        return ""
+    sums = [(c.contribution or 0.0) * len(c.positions) for c in causes]
+    more, less = sum(x for x in sums if x > 0), -sum(x for x in sums if x < 0)
+    shares = [round(100 * part / whole) for part in (more, less)]
+    rest = 100 - shares[0] + shares[1]
+    slow = f"slow {noun_of(document, len(excess))}"
+    slow = f"{len(excess):,} {slow}" if len(excess) > 1 else slow
+    said = f"The {slow} lost {format_ns(whole)} in all. These causes explain {shares[0]} % of it"
+    if shares[1]:
+        said += f"; faster steps won back {shares[1]} %"
+    if rest > 0:
+        said += f"; {rest} % is unexplained"
+    return f"{said}."
+
+
+def _words(
+    document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts, *, they: bool
+) -> _Words:
+    noun = noun_of(document, 1)
+    before, after = facts.time_before, facts.time_after
+    shown = ("", "") if after is None else format_brief_pair(before or 0.0, after)
+    new = not before
+    moved_more = (cause.contribution or 0.0) > 0
+    subject, several = ("They", True) if they else _subject(document, cause)
+    return _Words(
+        subject=subject,
+        several=several,
+        noun=noun,
+        after=shown[1],
+        instead="" if new or before is None else f" instead of {shown[0]}",
+        tail=f"; no {noun} did so before" if new and before is not None and moved_more else "",
+    )
+
+
+def _subject(document: ComparisonDocument, cause: CauseEntry) -> tuple[str, bool]:
+    """Return ``4 of 5 `cpu` requests``, and whether they are several."""
+    labels = {row.position: row.label for row in document.executions if row.set == "sample"}
+    mine = {labels.get(position, "") for position in cause.positions}
+    examined = {one.position for one in document.aligned}
+    marked = sum(row.anomalous for row in document.executions if row.set == "sample")
+    partly = 0 < len(examined) < marked
+    among = examined if partly else {*labels}
+    label = mine.pop() if len(mine) == 1 else None
+    of = sum(label is None or labels.get(p, "") == label for p in among)
+    size = len(cause.positions)
+    kind = f"{quoted(label)} " if label else ""
+    what = f"{kind}{noun_of(document, of)}"
+    if size == of and not partly:
+        return (f"All {of:,} {what}", True) if of > 1 else (f"The {what}", False)
+    examined_ones = " examined" if partly else ""
+    return f"{size:,} of {max(of, size):,} {what}{examined_ones}", size != 1
+
+
+def peer_name(facts: CauseFacts) -> str:
+    """Return the other thread's name; of several of one family, with * for their numbers."""
+    return facts.comm.replace("#", "*") or facts.role.replace("#", "*")
+
+
+def _more_often(facts: CauseFacts) -> str:
+    """Return ``22 times instead of 1.9``, "" where it is not done more often."""
+    before, after = facts.count_before, facts.count_after
+    if before is None or after is None or before < _NEVER:
+        return ""
+    if after < _MORE_OFTEN * before or after - before < _ONCE_MORE:
+        return ""
+    return f"{_times(after)} instead of {_times(before, short=True)}"
+
+
+def _times(count: float, *, short: bool = False) -> str:
+    shown = f"{count:.2g}" if count < 99.5 else f"{count:,.0f}"
+    words = {"1": "once", "2": "twice"}
+    return words.get(shown) or (shown if short else f"{shown} times")
+
+
+def _threads(facts: CauseFacts) -> str:
+    name = peer_name(facts)
+    return f"threads {quoted(name)}" if "*" in name else f"thread {thread_name(name)}"
+
+
+def _waits_for_thread(facts: CauseFacts, words: _Words) -> str:
+    were = "were" if "*" in peer_name(facts) else "was"
+    often = _more_often(facts) if facts.counted in {"trips", "waits"} else ""
+    wait = words.verb("wait")
+    if often and facts.counted == "trips":
+        return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{words.tail}"
+    did = _PEER.get(facts.state, "waiting itself")
+    if facts.state == "WAIT_CPU" and facts.certainty == "inferred":
+        did = "held back while a CPU was idle, probably by a CPU quota"
+    if facts.state == "WAIT_CPU" and facts.peer and facts.peer != facts.comm:
+        did = f"waiting for a CPU that was busy running {quoted(facts.peer.replace('#', '*'))}"
+    return f"{wait} {words.time} for {_threads(facts)}, which {were} {did}{words.tail}"
+
+
+def _runs(facts: CauseFacts, words: _Words) -> str:
+    run, where = words.verb("run"), f"on the CPU in {words.their} own code"
+    if facts.state == "RUN_SYSCALL":
+        where = f"in system call {quoted(facts.call)}" if facts.call else "in system calls"
+    if facts.counted == "iterations" and (often := _more_often(facts)):
+        return f"{run} the same steps {often}: {words.time}"
+    return f"{run} {words.time} {where}{words.tail}"
+
+
+def _waits(
+    document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts, words: _Words
+) -> str:
+    """Say what a request did itself but running."""
+    state, wait = facts.state, words.verb("wait")
+    main = _main(document, cause)
+    detail = main.detail if main is not None and main.state == state else ""
+    if state == "WAIT_CPU":
+        return _waits_for_cpu(document, facts, words, detail)
+    if state in {"IRQ", "SOFTIRQ"}:
+        softirq = "softirq " if state == "SOFTIRQ" else ""
+        by = f"{softirq}{quoted(facts.device)}" if facts.device else "the machine"
+        return f"{words.verb('are')} interrupted for {words.time} by {by}{words.tail}"
+    plain = {
+        "WAIT_STOPPED": f"{words.verb('are')} stopped for {words.time}{words.tail}",
+        "WAIT_UNEXPLAINED": f"{wait} {words.time}; the recording does not tell for what",
+        "UNKNOWN": f"{words.verb('take')} {words.time} that the recording tells nothing of",
+    }
+    return plain.get(state) or _waits_for_what(facts, words, detail)
+
+
+def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:
+    state, wait = facts.state, words.verb("wait")
+    call = f" in {quoted(facts.call)}" if facts.call else ""
+    often = _more_often(facts)
+    said = doing(_state(facts), detail).removeprefix("waiting for ").split(" (")[0]
+    if state == "WAIT_TIMER" and said != "a timer":
+        return f"{wait} {words.time} for {said}{words.tail}"
+    if state == "WAIT_TIMER":
+        return _timed(words.verb("sleep"), "", often, call, words)
+    if state == "WAIT_DISK":
+        named = bool(facts.device and _DISK_NAME.fullmatch(facts.device))
+        disk = f"the disk {quoted(facts.device)}" if named else "the disk"
+        return _timed(wait, f" for {disk}", often, call, words)
+    return _timed(wait, f" for {_OWN.get(state, said)}", often, call, words)
+
+
+def _timed(verb: str, what: str, often: str, call: str, words: _Words) -> str:
+    if often:
+        return f"{verb}{what}{call} {often}: {words.time}{words.tail}"
+    return f"{verb} {words.time}{what}{call}{words.tail}"
+
+
+def _waits_for_cpu(
+    document: ComparisonDocument, facts: CauseFacts, words: _Words, detail: str
+) -> str:
+    wait = f"{words.verb('wait')} {words.time} for a CPU"
+    if facts.certainty == "inferred" and not facts.peer:
+        return (
+            f"{words.verb('are')} held back for {words.time} while a CPU was idle, probably by a "
+            f"CPU quota{words.tail}"
+        )
+    peer = facts.peer.replace("#", "*")
+    if not peer:
+        late = " that was idle: it was late to start them" if detail == IDLE else ""
+        return f"{wait}{late}{words.tail}"
+    own = {_FAMILY.sub("*", row.comm) for row in document.executions if row.set == "sample"}
+    if _FAMILY.sub("*", peer) in own:
+        return f"{wait} that was busy running {words.their} own program's threads{words.tail}"
+    quota = ", or held back by a CPU quota" if facts.certainty == "inferred" else ""
+    return f"{wait} that was busy running {quoted(peer)}{quota}{words.tail}"
+
+
+def _no_longer(facts: CauseFacts, words: _Words) -> str:
+    """Say what is not there any more."""
+    if facts.role:
+        what = f"wait for {_threads(facts)}"
+    elif facts.state in _RUNNING:
+        what = "run one of the steps"
+    elif facts.state == "WAIT_TIMER":
+        what = "sleep"
+    elif facts.state in {"IRQ", "SOFTIRQ"}:
+        what = "get interrupted"
+    else:
+        what = "wait for " + {"WAIT_CPU": "a CPU", "WAIT_DISK": "the disk", **_OWN}.get(
+            facts.state, "something unseen"
+        )
+    what = what if words.several else re.sub(r"^(\w+)", r"\1s", what)
+    before = format_brief_pair(facts.time_before or 0.0, 0.0)[0]
+    return f"{what}: before, that took {before}"
+
+
+def _main(document: ComparisonDocument, cause: CauseEntry) -> FindingEntry | None:
+    return document.findings[cause.main] if 0 <= cause.main < len(document.findings) else None
+
+
+def _state(facts: CauseFacts) -> State:
+    return State[facts.state]
+
+
+def describe_other_causes(document: ComparisonDocument, causes: Collection[CauseEntry]) -> str:
+    """Return what a list leaves out: how many differences, in how many requests, how much."""
+    if not causes:
+        return ""
+    positions = {position for cause in causes for position in cause.positions}
+    whole = sum((cause.contribution or 0.0) * len(cause.positions) for cause in causes)
+    of = f"{len(positions):,} {noun_of(document, len(positions))}"
+    several = "s" if len(causes) > 1 else ""
+    return (
+        f"and {len(causes):,} smaller difference{several} in {of}, "
+        f"{format_ns(whole, sign=True)} in all"
+    )
