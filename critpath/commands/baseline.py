@@ -176,7 +176,7 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
         )
         if outcome.baseline is not None:
             save_baseline(outcome.baseline, arguments.file)
-    render_comparison(comparison_document(outcome.comparison), make_console(), short=True)
+    render_comparison(comparison_document(outcome.comparison), make_console())
     quiet = settings["quiet"]
     if outcome.baseline is None:
         hint(

@@ -64,8 +64,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     write_reports(comparison_document(comparison), outputs)
     if outputs.to_stdout:
         warn(comparison.warnings, quiet=settings["quiet"])
-    elif "html" not in outputs.places and not outputs.github:
-        hint("next: --html report.html shows it side by side", quiet=settings["quiet"])
     return EXIT_CODES[comparison.verdict]
 
 

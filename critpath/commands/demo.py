@@ -94,8 +94,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
-    # A first look: the alignments and the clusters are in the report.
-    render_comparison(document, make_console(), short=True)
+    render_comparison(document, make_console(), places=[str(report)])
     hint(about, quiet=quiet)
     hint(f"report: {report} (open it in a browser)", quiet=quiet)
     command = ["critpath", "compare", *map(str, places), "--execution", specification]

@@ -46,10 +46,13 @@ class Outputs:
         By kind of document the file, or ``-``.
     github : bool
         Annotations and a job's summary as well.
+    verbose : bool
+        Every table on the terminal.
     """
 
     places: dict[str, str]
     github: bool
+    verbose: bool = False
 
     @property
     def to_stdout(self) -> bool:
@@ -62,6 +65,12 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     for name, what in _FILES.items():
         parser.add_argument(f"--{name}", metavar="FILE", help=what)
     parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="print all tables: states and tests, requests, alignments, types",
+    )
+    parser.add_argument(
         "--github",
         action="store_true",
         help="in a GitHub workflow: append the Markdown to the job's summary, annotate the run",
@@ -72,7 +81,7 @@ def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Out
     """Return what the options ask for, checked before any work."""
     given = {name: getattr(arguments, name) for name in _FILES}
     places = {name: place for name, place in given.items() if place is not None}
-    outputs = Outputs(places, bool(arguments.github))
+    outputs = Outputs(places, bool(arguments.github), bool(arguments.verbose))
     if outputs.github and outputs.to_stdout:
         name = next(name for name, place in places.items() if place == STDOUT)
         raise UsageError(
@@ -94,7 +103,7 @@ def write_reports(document: ComparisonDocument, outputs: Outputs) -> None:
     console = make_console()
     with console.capture() as captured:
         if not outputs.to_stdout:
-            _show(document, console)
+            _show(document, console, outputs)
 
     def print_all() -> None:
         _to_stdout(texts)
@@ -109,10 +118,12 @@ def write_reports(document: ComparisonDocument, outputs: Outputs) -> None:
     attempt(lambda: _to_files(texts), tell_github, print_all)
 
 
-def _show(document: ComparisonDocument, console: Console) -> None:
+def _show(document: ComparisonDocument, console: Console, outputs: Outputs) -> None:
     from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
 
-    render_comparison(document, console)
+    pages = [place for name, place in outputs.places.items() if name == "html"]
+    pages += ["summary"] if outputs.github else []
+    render_comparison(document, console, verbose=outputs.verbose, places=pages)
 
 
 def write_files(document: ComparisonDocument, places: dict[str, str]) -> None:

@@ -7,6 +7,7 @@ trace stand between backticks; they are not yet safe to show.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from critpath.text.explanation import describe_cause
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, quoted
-from critpath.units import format_ns, format_pair, format_share
+from critpath.units import format_ns, format_pair, format_share, plural
 
 if TYPE_CHECKING:
     from critpath.documents import CauseEntry, ComparisonDocument, KindEntry, StateEntry
@@ -24,9 +25,13 @@ _MOST_OF_A_KIND: Final = 0.8  # slow requests of a kind, so that it is told by i
 _TIMES: Final = 1.95  # from here on as long, instead of per cent
 _ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
 _SEVERAL: Final = 3
+_FEWEST: Final = 5  # of a kind on either side that can be told by itself
 _LEAST: Final = 1.5e-4  # what 10,000 permutations can tell
 _LOSSY: Final = 0.05  # of a set's executions
 _BUSIER: Final = 0.05  # of all CPUs
+
+# What a reader need not know to believe the answer.
+_USUAL: Final = re.compile(r"are labelled by field|was in memory as a whole|^note: ")
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,21 @@ def is_same(headline: Headline, cause: CauseEntry) -> bool:
     )
 
 
+def serious_warnings(document: ComparisonDocument) -> list[str]:
+    """Return the warnings that change what one may believe: what is normal operation is none."""
+    said = []
+    for side, name in (("normal", "before"), ("sample", "after")):
+        one = document.sets[side]
+        if one.loss.events or one.loss.packets:
+            lost = plural(
+                one.loss.events or one.loss.packets, "event" if one.loss.events else "packet"
+            )
+            touched = f": {one.lossy:,} of {one.executions:,} {noun_of(document)} touched"
+            said.append(f"The recording before lost {lost}{touched}.".replace("before", name, 1))
+    said += [_sentence(warning) for warning in document.warnings if not _USUAL.search(warning)]
+    return said
+
+
 def changed_kinds(document: ComparisonDocument, change: str) -> list[KindEntry]:
     """Return the kinds of request that became slower, or faster: what lost most comes first."""
     return [kind for kind in _kinds(document) if kind.change == change]
@@ -165,6 +185,13 @@ def _slower(document: ComparisonDocument) -> Headline:
         return Headline("SLOWER", f"Some {_requests(document).lower()} became slower")
     main = slower[0]
     of = main.executions[1]
+    total = _total(document)
+    if min(main.executions) < _FEWEST and len(_kinds(document)) > 1 and total:
+        # No kind has enough to be judged by itself.
+        before, effect = float(total.normal_mean or 0.0), float(total.effect or 0.0)
+        everybody = frozenset(r.position for r in document.executions if r.set == "sample")
+        subject = _requests(document)
+        return _said("SLOWER", subject, None, (before, before + effect), everybody)
     usual = main.usual
     if main.slow and main.slow < _MOST_OF_A_KIND * of and None not in usual:
         before, after = float(usual[0] or 0), float(usual[1] or 0)
@@ -197,6 +224,17 @@ def _by_mean(word: str, document: ComparisonDocument, kinds: list[KindEntry]) ->
             float(total.normal_mean) + float(total.effect or 0),
         )
         positions, label = frozenset(), None
+    return _said(word, subject, label, (before, after), positions)
+
+
+def _said(
+    word: str,
+    subject: str,
+    label: str | None,
+    times: tuple[float, float],
+    positions: frozenset[int],
+) -> Headline:
+    before, after = times
     one, other = (" ".join(part) for part in format_pair(before, after))
     ratio = after / before if before else math.inf
     if ratio <= 1 and word == "SLOWER":

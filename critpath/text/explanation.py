@@ -24,6 +24,7 @@ _ONCE_MORE: Final = 0.95
 _ALL: Final = 0.95
 _MORE_THAN_ALL: Final = 1.10
 _AGREES: Final = 0.1  # of a contribution: the difference of the two times is as much
+_MOST_IDS: Final = 4
 _NEVER: Final = 0.005  # times a request: it is not done
 _RUNNING: Final = frozenset({"RUN", "RUN_USER", "RUN_SYSCALL"})
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
@@ -349,6 +350,25 @@ def _state(facts: CauseFacts) -> State:
     return State[facts.state]
 
 
+def describe_facts(cause: CauseEntry) -> list[str]:
+    """Return what a cause's sentence leaves out, a line each."""
+    facts = cause.facts
+    if facts is None:
+        return []
+    said = []
+    if facts.comm and facts.tids:
+        ids = ", ".join(map(str, facts.tids[:_MOST_IDS]))
+        more = f" and {len(facts.tids) - _MOST_IDS} more" if len(facts.tids) > _MOST_IDS else ""
+        said.append(f"thread {quoted(facts.comm.replace('#', '*'))}, id {ids}{more}")
+    said.append(f"state {facts.state}" + (f", {quoted(facts.device)}" if facts.device else ""))
+    if facts.call:
+        said.append(f"in system call {quoted(facts.call)}")
+    if facts.count_before is not None and facts.count_after is not None:
+        said.append(f"{facts.counted}: {facts.count_before:.3g} → {facts.count_after:.3g}")
+    said.append(facts.certainty)
+    return ["; ".join(said)]
+
+
 def describe_other_causes(document: ComparisonDocument, causes: Collection[CauseEntry]) -> str:
     """Return what a list leaves out: how many differences, in how many requests, how much."""
     if not causes:
@@ -358,6 +378,6 @@ def describe_other_causes(document: ComparisonDocument, causes: Collection[Cause
     of = f"{len(positions):,} {noun_of(document, len(positions))}"
     several = "s" if len(causes) > 1 else ""
     return (
-        f"and {len(causes):,} smaller difference{several} in {of}, "
+        f"and {len(causes):,} more difference{several} in {of}, "
         f"{format_ns(whole, sign=True)} in all"
     )

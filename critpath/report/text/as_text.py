@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
 
 from rich.console import Console
 
 from critpath.documents import ClusterEntry, ComparisonDocument
 from critpath.report.text.alignment import print_alignment
+from critpath.report.text.answer import cause_line, print_answer
 from critpath.report.text.table import Row, print_line, print_table
 from critpath.text import sentences, verdict
+from critpath.text.explanation import describe_facts, describe_other_causes, explained
 from critpath.units import plural
-
-_COLOURS: Final = {"ok": "bold green", "anomaly": "bold red", "inconclusive": "bold yellow"}
 
 # A screen answers the question; the HTML report and the JSON hold the rest.
 _MOST_STATES = 12
 _MOST_EXECUTIONS = 10
 _MOST_CLUSTERS = 10
-_MOST_CAUSES = 6
 _MOST_LABELS = 10
 _MOST_ALIGNED = 2
 
 
 def render_comparison(
-    document: ComparisonDocument, console: Console, *, short: bool = False
+    document: ComparisonDocument,
+    console: Console,
+    *,
+    verbose: bool = False,
+    places: Sequence[str] = (),
 ) -> None:
-    """Print a comparison; the first line is the verdict in one sentence.
+    """Print a comparison: the answer on a screen, its first line first.
 
     Parameters
     ----------
@@ -34,10 +37,16 @@ def render_comparison(
         From `comparison_document` or `load_document`.
     console : rich.console.Console
         Its width, colours and encoding are honoured; a pipe gets plain text.
-    short : bool
-        Without percentiles, alignments and types of executions.
+    verbose : bool
+        All tables below: states and tests, executions, alignments, types; the first line
+        once more at the end.
+    places : sequence of str
+        Files that were written of it: the last line need not offer them.
     """
-    print_line(console, verdict.headline(document), style=_COLOURS[document.verdict])
+    print_answer(document, console, verbose=verbose, places=places)
+    if not verbose:
+        return
+    _heading(console, "How it was decided")
     for reason in verdict.further_reasons(document):
         print_line(console, reason)
     for which in ("normal", "sample"):
@@ -46,16 +55,14 @@ def render_comparison(
     _print_causes(document, console)
     if document.states:
         _print_states(document, console)
-    if not short:
-        _print_durations(document, console)
+    _print_durations(document, console)
     _print_executions(document, console)
-    if not short:
-        _print_aligned(document, console)
-        _print_clusters(document, console)
-    sentence = verdict.sensitivity(document)
-    if sentence and document.verdict != "anomaly":
-        console.print()
-        print_line(console, sentence)
+    _print_aligned(document, console)
+    _print_clusters(document, console)
+    for sentence in (verdict.sensitivity(document), verdict.headline(document)):
+        if sentence:
+            console.print()
+            print_line(console, sentence)
 
 
 def _print_warnings(document: ComparisonDocument, console: Console) -> None:
@@ -81,20 +88,18 @@ def _print_warnings(document: ComparisonDocument, console: Console) -> None:
 
 
 def _print_causes(document: ComparisonDocument, console: Console) -> None:
-    shown_causes = verdict.main_causes(document, _MOST_CAUSES)
-    account = verdict.account_sentence(document, len(shown_causes))
+    shown = verdict.main_causes(document, len(document.causes))
+    account = explained(document, document.causes)
     if not document.causes and not account:
         return
     _heading(console, "Causes")
-    for number, cause in enumerate(shown_causes, 1):
-        print_line(console, f"{number}. {verdict.cause_sentence(cause)}")
-    rest = verdict.other_causes(document, len(shown_causes))
-    if rest:
-        print_line(
-            console, f"{rest}; the HTML report lists them, the JSON has them all", style="dim"
-        )
-    if account:
-        print_line(console, account)
+    for number, cause in enumerate(shown, 1):
+        print_line(console, f"{number}. {cause_line(document, cause)}")
+        for fact in describe_facts(cause):
+            print_line(console, f"   {fact}", style="dim")
+    rest = describe_other_causes(document, [one for one in document.causes if one not in shown])
+    for line in filter(None, (rest, account)):
+        print_line(console, line)
 
 
 def _print_states(document: ComparisonDocument, console: Console) -> None:

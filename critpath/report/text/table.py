@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from critpath.report.text.bars import ASCII
 from critpath.units import safe_text
 
 _BETWEEN: Final = 3  # characters from one column to the next
@@ -26,7 +27,7 @@ def shown(text: str, console: Console, style: str = "") -> Text:
     """
     safe = safe_text(text)
     if console.options.ascii_only:
-        safe = safe.encode("ascii", "backslashreplace").decode("ascii")
+        safe = safe.translate(ASCII).encode("ascii", "backslashreplace").decode("ascii")
     return Text(safe, style=style)
 
 

@@ -1,0 +1,254 @@
+"""The answer on one screen: 24 lines of 80 characters, the first of which says it all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from critpath.documents import CauseEntry, ComparisonDocument, KindEntry
+from critpath.report.text.bars import WIDTH, Span, draw_bars
+from critpath.report.text.table import print_line, shown
+from critpath.text.answer import changed_kinds, describe_headline, describe_why, serious_warnings
+from critpath.text.explanation import describe_cause, describe_effect, describe_other_causes
+from critpath.text.page import noun_of, recordings_line
+from critpath.text.verdict import main_causes, probability
+from critpath.units import format_ns, format_pair
+
+SCREEN: Final = 24
+_WIDEST: Final = 100  # longer lines are hard to read
+_LEAST: Final = 40
+_COLOURS: Final = {
+    "SLOWER": "bold red",
+    "FASTER": "bold blue",
+    "OK": "bold green",
+    "INCONCLUSIVE": "bold yellow",
+}
+_MOST_CAUSES: Final = 5
+_MOST_KINDS: Final = 6
+_MOST_WARNINGS: Final = 2
+
+
+def print_answer(
+    document: ComparisonDocument,
+    console: Console,
+    *,
+    verbose: bool = False,
+    places: Sequence[str] = (),
+) -> None:
+    """Print the answer: headline, why, where in time, kind by kind, causes.
+
+    Parameters
+    ----------
+    document : dict
+    console : rich.console.Console
+    verbose : bool
+        Tables follow: the last line does not offer them.
+    places : sequence of str
+        Files that were written of it.
+    """
+    width = max(console.width, _LEAST)
+    if width > _WIDEST:  # a pipe is as wide as any table
+        width = _WIDEST if console.is_terminal else WIDTH
+    headline = describe_headline(document)
+    chip = f"{headline.sign} {headline.word}  "
+    top = wrap(headline.sentence, width, first=chip)
+    below = wrap(describe_why(document), width, first=" " * len(chip))
+    for warning in serious_warnings(document)[:_MOST_WARNINGS]:
+        below += wrap(warning, width, first="⚠ ")
+    bars, table, causes = answer_parts(document, width)
+    last = wrap(_last_line(document, verbose=verbose, places=places), width)
+    room = SCREEN - len(top) - len(below) - len(last) - 1
+    table, causes = _fitted(document, table, causes, room - len(bars) - bool(bars), width)
+    for line in top:
+        print_line(console, line, style=_COLOURS[headline.word])
+    for line in below:
+        print_line(console, line)
+    for part in (bars, table, causes):
+        if part:
+            console.print()
+        for one in part:
+            print_spans(console, [(one, "")] if isinstance(one, str) else one)
+    console.print()
+    for line in last:
+        print_line(console, line, style="dim")
+
+
+def answer_parts(
+    document: ComparisonDocument, width: int = WIDTH
+) -> tuple[list[list[Span]], list[str], list[list[str]]]:
+    """Return bars, the table of kinds and the causes, each as lines of so many characters."""
+    headline = describe_headline(document)
+    told = changed_kinds(document, headline.word.lower())
+    kind = next((one for one in told if headline.label in {None, one.label}), None)
+    bars = draw_bars(document, kind, width=width) if kind else []
+    if bars and kind and kind.label and headline.label is None:
+        bars.insert(0, [(f"{kind.label} {noun_of(document)}:", "")])
+    return (
+        bars,
+        kind_lines(document, width),
+        [
+            wrap(cause_line(document, cause), width, first=f"{number}. ")
+            for number, cause in enumerate(_told(document), 1)
+        ],
+    )
+
+
+def cause_line(document: ComparisonDocument, cause: CauseEntry) -> str:
+    """Return a cause as lists have it: what happened, what it comes to."""
+    return f"{describe_cause(document, cause)}: {describe_effect(cause)}"
+
+
+def print_spans(console: Console, spans: Sequence[Span]) -> None:
+    """Print characters of several styles on one line, however long."""
+    line = Text()
+    for words, style in spans:
+        line.append_text(shown(words, console, style))
+    line.rstrip()
+    console.print(line, soft_wrap=True, highlight=False)
+
+
+def wrap(text: str, width: int, *, first: str = "") -> list[str]:
+    """Break a sentence into lines at spaces; the first has a head, the others are indented.
+
+    Names stand there without the backticks that tell them from words in Markdown.
+    """
+    text = text.replace("`", "")
+    lines, line = [], first
+    indent = " " * len(first)
+    for word in text.split(" "):
+        longer = line + word if line in {first, indent} else f"{line} {word}"
+        if cell_len(longer) > width and line not in {first, indent}:
+            lines.append(line)
+            longer = indent + word
+        line = longer
+    return [*lines, line]
+
+
+def _told(document: ComparisonDocument) -> list[CauseEntry]:
+    """Return the causes to list: of a slowdown what made it, of an OK none."""
+    if describe_headline(document).word not in {"SLOWER", "FASTER"}:
+        return []
+    return main_causes(document, _MOST_CAUSES)
+
+
+def _fitted(
+    document: ComparisonDocument,
+    table: list[str],
+    causes: list[list[str]],
+    room: int,
+    width: int,
+) -> tuple[list[str], list[str]]:
+    """Return the table and the causes as there is room for: first the smaller causes go."""
+    if len(table) + 1 > room:
+        table = table[: max(room - 1, 0)]
+    room -= len(table) + bool(table) + 1
+    listed = _told(document)
+    for kept in range(len(causes), 0, -1):
+        lines = [line for cause in causes[:kept] for line in cause]
+        rest = [cause for cause in document.causes if cause not in listed[:kept]]
+        if rest:
+            lines += wrap(describe_other_causes(document, rest), width, first="   ")
+        if len(lines) <= room:
+            return table, lines
+    return table, []
+
+
+def _last_line(document: ComparisonDocument, *, verbose: bool, places: Sequence[str]) -> str:
+    total = next((s for s in document.states if s.state == "total"), None)
+    flagged = [s.p_value for s in document.states if s.flagged and s.p_value is not None]
+    p = total.p_value if total and (total.flagged or not flagged) else min(flagged, default=None)
+    said = f"p = {probability(p)}; ".replace("= <", "< ") if p is not None else ""
+    alike = recordings_line(document)
+    said += alike if not said else f"{alike[0].lower()}{alike[1:]}"
+    if not places:
+        said += " Pictures: --html report.html."
+    return said if verbose else f"{said} More: -v"
+
+
+# Kind by kind.
+
+
+def kind_lines(document: ComparisonDocument, width: int) -> list[str]:
+    """Return a table of the kinds that changed, or of some where none did; the others by name."""
+    kinds = list(document.pictures.kinds) if document.pictures else []
+    changed = [kind for kind in kinds if kind.change in {"slower", "faster"}]
+    same = [kind for kind in kinds if kind.change == "same"]
+    judged = changed or same
+    rows = judged[:_MOST_KINDS]
+    lines = _rows(document, rows, width) if rows else []
+    rest = [kind for kind in same if kind not in rows]
+    if rest:
+        lines += _named(rest, "no change", width)
+    if len(changed) > len(rows):
+        lines += _named(changed[len(rows) :], "changed, too", width)
+    few = [kind for kind in kinds if kind.change == "few"]
+    if few:
+        lines += _named(few, f"too few {noun_of(document)} to judge", width)
+    return lines
+
+
+def _named(kinds: Sequence[KindEntry], what: str, width: int) -> list[str]:
+    names = [kind.label for kind in kinds if kind.label]
+    if not names:
+        return []
+    for kept in range(len(names), 0, -1):
+        beyond = f" and {len(names) - kept} more" if kept < len(names) else ""
+        line = f"{', '.join(names[:kept])}{beyond}: {what}"
+        if cell_len(line) <= width:
+            return [line]
+    return [f"{len(names)} kinds: {what}"]
+
+
+def _rows(document: ComparisonDocument, kinds: Sequence[KindEntry], width: int) -> list[str]:
+    many = all(None not in kind.p99 for kind in kinds)
+    headers = ["kind", noun_of(document), "p50", "p95", "p99" if many else "slowest", "mean"]
+    table = [headers, *(_cells(kind, many=many) for kind in kinds)]
+    kept = list(range(len(headers)))
+    for spare in (None, 3, 1, 4):
+        if spare is not None:
+            kept.remove(spare)
+        wide = {i: max(cell_len(row[i]) for row in table) for i in kept}
+        wide[0] = min(wide[0], 24)
+        if 3 in kept and all(row[3] == "-" for row in table[1:]):
+            continue
+        if sum(wide.values()) + 2 * (len(wide) - 1) <= width:
+            break
+    return [
+        "  ".join(
+            f"{_cut(row[i], wide[i]):<{wide[i]}}" if i == 0 else f"{row[i]:>{wide[i]}}"
+            for i in kept
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _cells(kind: KindEntry, *, many: bool) -> list[str]:
+    before, after = kind.executions
+    moved = "-"
+    if None not in kind.mean:
+        moved = format_ns(float(kind.mean[1] or 0) - float(kind.mean[0] or 0), sign=True)
+        moved = moved if kind.change in {"slower", "faster"} else "same"
+    return [
+        kind.label or "all",
+        f"{before:,} → {after:,}",
+        _pair(kind.p50),
+        _pair(kind.p95),
+        _pair(kind.p99 if many else kind.slowest),
+        moved,
+    ]
+
+
+def _pair(both: Sequence[float | int | None]) -> str:
+    one, other = both
+    if one is None or other is None:
+        return "-"
+    (figure, unit), (end, end_unit) = format_pair(float(one), float(other))
+    return f"{figure} → {end} {unit}" if unit == end_unit else f"{figure} {unit} → {end} {end_unit}"
