@@ -30,6 +30,7 @@ VERBS: Final[dict[str, str]] = {
         "render a saved comparison (compare --json), calibration (calibrate --json) or "
         "saved paths (extract, path --format json) again"
     ),
+    "share": "write a saved comparison as one page without names of hosts, users, paths, commands",
     "export": "write executions, or a saved comparison's alignments, for other programs",
     "verify": "say whether a recording is whole: what was recorded, and what of it is there",
     "doctor": "say what this machine lacks to record, and how to mend it; remove leftovers",

@@ -706,3 +706,11 @@ def _faster(detection: Detection) -> str:
         f"the sample is faster: the total{of} is {format_ns(total.effect, sign=True)} an execution"
         f"{share}, 95 % interval {ends}"
     )
+
+
+def redacted(counts: Mapping[str, int], *, threads: bool) -> str:
+    """Names were replaced for a page that others see."""
+    said = [plural(number, kind) for kind, number in counts.items()]
+    what = ", ".join(said) or "nothing, as there was nothing of the kind"
+    kept = "" if threads else "; names of threads and kinds of request are kept"
+    return f"names were replaced for sharing: {what}{kept}"

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from critpath.text import verdict
-from critpath.text.phrases import KINDS
-from critpath.units import format_ns, plural, safe_text
+from critpath.units import format_ns, plural
 
 if TYPE_CHECKING:
     from critpath.documents import (
-        CauseEntry,
         ComparisonDocument,
-        FindingEntry,
         OnThread,
         SetEntry,
         StateEntry,
@@ -40,8 +37,8 @@ def durations_by_label(document: ComparisonDocument) -> list[tuple[str, ...]]:
     for one in document.detection.percentiles:
         before, after = one.executions
         row = rows.setdefault(one.label, {"of": one.label or "all"})
-        row["executions"] = f"{before:,} -> {after:,}"
-        row[one.name] = f"{verdict.duration(one.normal)} -> {verdict.duration(one.sample)}"
+        row["executions"] = f"{before:,} → {after:,}"
+        row[one.name] = f"{verdict.duration(one.normal)} → {verdict.duration(one.sample)}"
     return [tuple(row.get(name, "-") for name in DURATIONS) for row in rows.values()]
 
 
@@ -51,10 +48,8 @@ def state_sentence(state: StateEntry) -> str:
     between = verdict.interval(state)
     between = f" (95 % interval {between})" if between != "-" else ""
     normal, sample = map(verdict.duration, (state.normal_mean, state.sample_mean))
-    return (
-        f"{state.state} is {effect} an execution{between}, "
-        f"p {verdict.probability(state.p_value)}: {normal} normally, {sample} here"
-    )
+    p = verdict.probability(state.p_value)
+    return f"{state.state}: {normal} before, {sample} after, {effect}{between}, p {p}"
 
 
 def machine_line(one: SetEntry) -> str:
@@ -73,54 +68,11 @@ def machine_line(one: SetEntry) -> str:
 
 
 def counts_of(state: StateEntry) -> str:
-    """Return how often executions are in a state, normally and now: ``2.4 -> 22.6``."""
+    """Return how often executions are in a state, normally and now: ``2.4 → 22.6``."""
     if state.normal_count is None or state.sample_count is None:
         return "-"
     normal, sample = (f"{count:.3g}" for count in (state.normal_count, state.sample_count))
-    return normal if normal == sample else f"{normal} -> {sample}"
-
-
-def sentences_about(document: ComparisonDocument, state: StateEntry) -> list[str]:
-    """Return the causes whose main finding is of a state; of the total, the main ones."""
-    causes = verdict.main_causes(document, _MOST_NAMES)
-    if state.state != "total":
-        causes = [c for c in document.causes if _state_of(document, c) == state.state]
-    return [verdict.cause_sentence(cause) for cause in causes[:_MOST_NAMES]]
-
-
-def cause_names(document: ComparisonDocument, causes: Sequence[CauseEntry]) -> list[str]:
-    """Return what to call causes from one comparison to the next, no two the same."""
-    names: list[str] = []
-    for cause in causes:
-        name = safe_text(_cause_name(document, cause))
-        same = sum(other == name or other.startswith(f"{name} (") for other in names)
-        names.append(f"{name} ({same + 1})" if same else name)
-    return names
-
-
-def _cause_name(document: ComparisonDocument, cause: CauseEntry) -> str:
-    finding = _main_finding(document, cause)
-    if finding is None:
-        return "cause"
-    name = _state_of(document, cause)
-    # Time on another thread is one cause whatever that did, and so is running.
-    if not finding.role and not finding.state.startswith("RUN") and finding.detail:
-        # A thread's id is its instance's, like the numbers in its name.
-        name += f" {_NUMBER.sub('#', _TID.sub('', finding.detail))}"
-    return f"{name}, {KINDS.get(finding.kind, finding.kind)}"
-
-
-def _main_finding(document: ComparisonDocument, cause: CauseEntry) -> FindingEntry | None:
-    findings: list[FindingEntry] = document.findings
-    return findings[cause.main] if 0 <= cause.main < len(findings) else None
-
-
-def _state_of(document: ComparisonDocument, cause: CauseEntry) -> str:
-    """Return the symbol of a cause's main finding, named as the states' table does."""
-    finding = _main_finding(document, cause)
-    if finding is None:
-        return ""
-    return str(finding.state) + (f"@{finding.role}" if finding.role else "")
+    return normal if normal == sample else f"{normal} → {sample}"
 
 
 def setting(value: object) -> str:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.documents import ComparisonDocument, StateEntry
+from critpath.report.text.answer import cause_line
 from critpath.text import sentences, verdict
+from critpath.text.answer import describe_headline, describe_why, serious_warnings
 from critpath.units import plural, safe_text
 
 # GitHub shows ten of each kind a step and drops the others without a word.
@@ -60,11 +62,14 @@ def annotate(document: ComparisonDocument) -> list[Annotation]:
         last.  States have five places at most where causes need the others; what there is
         no place for is counted in the last.
     """
-    reasons = [verdict.headline(document), *verdict.further_reasons(document)]
+    headline = describe_headline(document)
     level = _LEVELS[document.verdict]
-    first = Annotation(level, f"critpath: {document.verdict}", "\n".join(reasons))
+    answer = f"{headline.sentence}\n{describe_why(document)}".replace("`", "")
+    first = Annotation(level, f"critpath: {headline.sign} {headline.word}", answer)
     causes = [
-        Annotation("notice", f"critpath: cause {number}", verdict.cause_sentence(cause))
+        Annotation(
+            "notice", f"critpath: cause {number}", cause_line(document, cause).replace("`", "")
+        )
         for number, cause in enumerate(verdict.main_causes(document, len(document.causes)), 1)
     ]
     states = [_state(document, state) for state in document.states if _told(state)]
@@ -99,7 +104,7 @@ def _state(document: ComparisonDocument, state: StateEntry) -> Annotation:
 
 def _warnings(document: ComparisonDocument) -> list[Annotation]:
     """Return all warnings as one annotation: they are no result, and places are few."""
-    warnings = sentences.warnings_of(document)
+    warnings = serious_warnings(document)
     if not warnings:
         return []
     shown = [text[:_MOST_WARNING] for text in warnings[:_MOST_WARNINGS]]

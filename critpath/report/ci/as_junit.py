@@ -1,4 +1,4 @@
-"""A comparison as JUnit XML, which every CI system shows: a test case per state and per cause.
+"""A comparison as JUnit XML, which every CI system shows: a test case per gate.
 
 Of the dialects this is the one that the schema of Jenkins' xunit plugin describes
 (junit-10.xsd), which others read as well.  No moment of now is in it: the same document gives
@@ -10,13 +10,16 @@ from __future__ import annotations
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from critpath.documents import CauseEntry, ComparisonDocument, StateEntry
+from critpath.documents import ComparisonDocument
+from critpath.report.text.answer import answer_lines, cause_line
 from critpath.text import sentences, verdict
-from critpath.units import NS_PER_S, plural, safe_text
+from critpath.text.answer import describe_headline, describe_why
+from critpath.text.explanation import describe_facts
+from critpath.units import NS_PER_S, safe_text
 
 _SUITE: Final = "critpath"
-_MOST_CAUSES: Final = 100
-_NOT_JUDGED: Final = "not judged: inconclusive"
+_MOST_CAUSES: Final = 20
+_IN_MESSAGE: Final = 3
 
 
 def render_junit(document: ComparisonDocument) -> str:
@@ -30,29 +33,16 @@ def render_junit(document: ComparisonDocument) -> str:
     Returns
     -------
     str
-        XML 1.0 in UTF-8.  With an anomaly the states that are flagged at level ``error``
-        fail, and the causes that took time, each with its sentence; the case ``verdict`` fails
-        only if none of these does, and is else skipped.  A state at ``warn`` passes and says so
-        in its output; one at ``off`` is skipped.  Where nothing could be decided, every case
-        is skipped.  A state's time is the sample's mean in seconds; the total's and the
-        suite's is that of whole executions, also where not every state decides.  Names of
-        cases have no rank and no figure, so that they have a history.
+        XML 1.0 in UTF-8 with one case, named after what decides: ``duration``, or ``p99``
+        where that percentile does; so it has a history.  A slowdown is its failure: the message
+        is the answer and its first causes, the text the terminal's answer with all causes.  Where
+        nothing could be decided, it is skipped.  Its time is that of a request after, on average.
     """
-    cases = [_state(document, state) for state in _states(document)]
-    main = verdict.main_causes(document, _MOST_CAUSES)
-    names = sentences.cause_names(document, main)
-    cases += [_cause(document, *named) for named in zip(names, main, strict=True)]
-    # Whatever fails tells of the anomaly already: a further failure would count it twice.
-    failed = sum(case.find("failure") is not None for case in cases)
-    cases.insert(0, _verdict(document, failed))
+    case = _gate(document)
+    counts = {"tests": 1, "failures": 0, "errors": 0, "skipped": 0}
+    for name, tag in (("failures", "failure"), ("skipped", "skipped")):
+        counts[name] = int(case.find(tag) is not None)
     sample = document.sets.sample
-    counts = {
-        "tests": len(cases),
-        **{
-            name: sum(case.find(tag) is not None for case in cases)
-            for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
-        },
-    }
     whole = {name: str(count) for name, count in counts.items() if name != "skipped"}
     suites = ET.Element("testsuites", {"name": _SUITE, **whole})
     attributes = {"name": _SUITE, **{name: str(count) for name, count in counts.items()}}
@@ -66,18 +56,36 @@ def render_junit(document: ComparisonDocument) -> str:
     properties = ET.SubElement(suite, "properties")
     for name, value in _properties(document):
         ET.SubElement(properties, "property", {"name": safe_text(name), "value": safe_text(value)})
-    suite.extend(cases)
-    said = _said(document, len(main))
-    if said:
-        _text(suite, "system-out", said)
+    suite.append(case)
+    _text(suite, "system-out", _said(document))
     ET.indent(suites)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
 
 
-def _states(document: ComparisonDocument) -> list[StateEntry]:
-    """Return the total, then every state in the document's order: the same in every build."""
-    total = [s for s in document.states if s.state == "total"]
-    return total + [s for s in document.states if s.state != "total"]
+def _gate(document: ComparisonDocument) -> ET.Element:
+    """Return the case of what decides."""
+    gate = document.detection.gate
+    mean = _mean_duration(document)
+    attributes = {
+        "classname": _SUITE,
+        "name": gate.name if gate else "duration",
+        "time": "0" if mean is None else f"{mean / NS_PER_S:.9f}",
+    }
+    case = ET.Element("testcase", attributes)
+    headline = describe_headline(document)
+    first = f"{headline.sign} {headline.word}: {headline.sentence}"
+    message = f"{first}. {describe_why(document)}".replace("`", "")
+    lines = answer_lines(document)
+    if document.verdict == "inconclusive":
+        _text(case, "skipped", lines, message=message)
+    elif document.verdict == "ok":
+        _text(case, "system-out", lines)
+    else:
+        more = verdict.main_causes(document, _IN_MESSAGE)[1:]
+        told = [f"{n}. {cause_line(document, cause)}" for n, cause in enumerate(more, 2)]
+        message = "\n".join([message, *told]).replace("`", "")
+        _text(case, "failure", lines, message=message, type="slower")
+    return case
 
 
 def _mean_duration(document: ComparisonDocument) -> float | None:
@@ -87,73 +95,22 @@ def _mean_duration(document: ComparisonDocument) -> float | None:
     return sum(durations) / len(durations) if durations else None
 
 
-def _case(kind: str, name: str, seconds: str = "0") -> ET.Element:
-    attributes = {"classname": f"{_SUITE}.{kind}", "name": safe_text(name), "time": seconds}
-    return ET.Element("testcase", attributes)
-
-
 def _text(parent: ET.Element, tag: str, lines: list[str], **attributes: str) -> None:
     safe = {name: safe_text(value) for name, value in attributes.items()}
     ET.SubElement(parent, tag, safe).text = "\n".join(map(safe_text, lines))
 
 
-def _verdict(document: ComparisonDocument, failed: int) -> ET.Element:
-    case = _case("verdict", "verdict")
-    headline = verdict.headline(document)
-    lines = [headline, *verdict.further_reasons(document)]
-    if document.verdict == "inconclusive":
-        _text(case, "skipped", lines, message=headline)
-    elif document.verdict == "ok":
-        _text(case, "system-out", lines)
-    elif failed:
-        _text(case, "skipped", lines, message=f"anomaly: {plural(failed, 'case')} below failed")
-    else:
-        _text(case, "failure", lines, message=headline, type="anomaly")
-    return case
-
-
-def _state(document: ComparisonDocument, state: StateEntry) -> ET.Element:
-    # Where not every state decides, the total's figures are of those that do.
-    mean = _mean_duration(document) if state.state == "total" else state.sample_mean
-    case = _case("states", state.state, "0" if mean is None else f"{mean / NS_PER_S:.9f}")
-    level = sentences.level_of(state)
-    sentence = sentences.state_sentence(state)
-    lines = [sentence, *sentences.sentences_about(document, state)]
-    if level == "off":
-        _text(case, "skipped", [sentence], message="level off: not judged")
-    elif document.verdict == "inconclusive":
-        _text(case, "skipped", [sentence], message=_NOT_JUDGED)
-    elif state.flagged and level == "error" and document.verdict == "anomaly":
-        _text(case, "failure", lines, message=sentence, type="slower")
-    elif state.flagged:
-        _text(case, "system-out", [f"warning: {lines[0]}", *lines[1:]])
-    else:
-        _text(case, "system-out", [sentence])
-    return case
-
-
-def _cause(document: ComparisonDocument, name: str, cause: CauseEntry) -> ET.Element:
-    case = _case("causes", name)
-    sentence = verdict.cause_sentence(cause)
-    lines = [sentence, f"executions: {', '.join(cause.executions)}"]
-    if document.verdict == "inconclusive":
-        _text(case, "skipped", lines, message=_NOT_JUDGED)
-    elif document.verdict == "anomaly" and (cause.contribution or 0) > 0:
-        _text(case, "failure", lines, message=sentence, type="cause")
-    else:
-        _text(case, "system-out", lines)
-    return case
-
-
-def _said(document: ComparisonDocument, listed: int) -> list[str]:
-    said = [f"warning: {warning}" for warning in sentences.warnings_of(document)]
-    about_all = [
-        verdict.other_causes(document, listed),
-        verdict.account_sentence(document, listed),
-        verdict.difference(document),
-        verdict.sensitivity(document),
+def _said(document: ComparisonDocument) -> list[str]:
+    """Return what stands below the case: all causes with their facts, states, warnings."""
+    causes = [
+        line
+        for number, cause in enumerate(verdict.main_causes(document, _MOST_CAUSES), 1)
+        for line in (f"{number}. {cause_line(document, cause)}", *describe_facts(cause))
     ]
-    return said + [sentence for sentence in about_all if sentence]
+    flagged = [sentences.state_sentence(state) for state in document.states if state.flagged]
+    warned = [f"warning: {warning}" for warning in sentences.warnings_of(document)]
+    decided = [verdict.difference(document), verdict.sensitivity(document)]
+    return [*warned, *causes, *flagged, *(text for text in decided if text)]
 
 
 def _properties(document: ComparisonDocument) -> list[tuple[str, str]]:

@@ -16,14 +16,18 @@ from typing import Final
 
 from msgspec import structs
 
-from critpath.documents import ComparisonDocument, StateEntry
+from critpath.documents import ComparisonDocument, KindEntry
 from critpath.report.palette import LOOKS
+from critpath.report.text.answer import answer_parts, cause_line, kind_rows
 from critpath.text import sentences, verdict
-from critpath.units import plural, safe_text
+from critpath.text.answer import describe_headline, describe_why, serious_warnings
+from critpath.text.explanation import describe_other_causes, explained
+from critpath.text.page import recordings_line, small_print
+from critpath.units import safe_text
 
 # A comment may have 65,536 characters, a job's summary 1 MiB: this fits both.
 MOST_BYTES: Final = 60_000
-_MOST_SENTENCES: Final = 10
+_MOST_NAMES: Final = 6
 
 
 @dataclass(frozen=True)
@@ -31,22 +35,21 @@ class _Size:
     """How much of everything is shown."""
 
     causes: int
+    kinds: int
     states: int
-    executions: int
-    aligned: int
-    findings: int
-    pairs: int
+    said: int
+    bars: bool
 
 
 _SIZES: Final = (
-    _Size(causes=20, states=70, executions=30, aligned=5, findings=10, pairs=20),
-    _Size(causes=8, states=20, executions=10, aligned=3, findings=5, pairs=8),
-    _Size(causes=3, states=5, executions=3, aligned=1, findings=2, pairs=0),
+    _Size(causes=6, kinds=8, states=8, said=6, bars=True),
+    _Size(causes=3, kinds=4, states=5, said=4, bars=True),
+    _Size(causes=2, kinds=2, states=2, said=2, bars=False),
 )
 
 
 def render_markdown(document: ComparisonDocument, *, most: int = MOST_BYTES) -> str:
-    """Render a comparison as Markdown.
+    """Render a comparison as Markdown, in fewer than 60 lines.
 
     Parameters
     ----------
@@ -58,10 +61,10 @@ def render_markdown(document: ComparisonDocument, *, most: int = MOST_BYTES) -> 
     Returns
     -------
     str
-        The verdict, the causes, the states (flagged ones first), the anomalous executions;
-        findings of the worst of them and how it was decided, folded.  What there is no room
-        for is counted where it would stand; a text that would still be too long ends with a
-        line that says so.  "" where there is no room even for the verdict.
+        The answer in the first line, why, bars, kinds of request, causes; the states and how it
+        was decided, folded.  What there is no room for is counted where it would stand; a
+        text that would still be too long ends with a line that says so.  "" where there is no
+        room even for the answer.
     """
     for size in _SIZES:
         text = "\n\n".join(_blocks(document, size)) + "\n"
@@ -81,54 +84,69 @@ def _fitting(blocks: list[str], most: int) -> str:
 
 
 def _blocks(document: ComparisonDocument, size: _Size) -> Iterator[str]:
-    yield f"### critpath: {document.verdict}"
-    yield inert(verdict.headline(document))
-    said = verdict.further_reasons(document)
-    said += [sentences.set_in_short(document, which, quoted) for which in ("normal", "sample")]
-    yield from _list(said + [f"warning: {warning}" for warning in sentences.warnings_of(document)])
+    headline = describe_headline(document)
+    word = headline.word if headline.word == "OK" else headline.word.capitalize()
+    yield f"**{headline.sign} {word}: {inert(headline.sentence)}**"
+    yield inert(describe_why(document))
+    warned = serious_warnings(document)
+    yield from _list([f"⚠ {warning}" for warning in warned], size.said)
+    bars, _, _ = answer_parts(document)
+    if bars and size.bars:
+        yield _drawn(["".join(words for words, _ in line).rstrip() for line in bars])
+    yield from _kinds(document, size)
     yield from _causes(document, size)
+    small = small_print(document)
+    yield from [inert(" ".join(small))] if small else []
     yield from _states(document, size)
-    yield from _durations(document, size)
-    yield from _executions(document, size)
-    yield from _findings(document, size)
-    yield from _clusters(document, size)
-    yield from _decided(document)
+    yield from _decided(document, size)
+    yield f"{inert(recordings_line(document))} · critpath {inert(document.version)}"
 
 
-def _list(texts: list[str]) -> Iterator[str]:
+def _drawn(lines: list[str]) -> str:
+    """Return lines as they are, in a fence that none of them can close."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}text", *map(safe_text, lines), fence])
+
+
+def _list(texts: list[str], most: int) -> Iterator[str]:
     if not texts:
         return
-    lines = [f"- {inert(text)}" for text in texts[:_MOST_SENTENCES]]
-    beyond = len(texts) - _MOST_SENTENCES
+    lines = [f"- {inert(text)}" for text in texts[:most]]
+    beyond = len(texts) - most
     lines += [f"- {verdict.left_out(beyond, 'line')}"] if beyond > 0 else []
     yield "\n".join(lines)
 
 
-def _heading(text: str) -> str:
-    return f"#### {text}"
+def _kinds(document: ComparisonDocument, size: _Size) -> Iterator[str]:
+    rows, rest = kind_rows(document, size.kinds)
+    if rows:
+        headers, *cells = rows
+        shown = [(quoted(row[0]), *row[1:]) for row in cells]
+        yield table((headers[0], *(f">{name}" for name in headers[1:])), shown)
+    lines = [f"{_names(kinds)}: {what}." for kinds, what in rest]
+    yield from ["\n".join(lines)] if lines else []
 
 
-def _left_out(count: int, noun: str) -> Iterator[str]:
-    if count > 0:
-        yield verdict.left_out(count, noun)
+def _names(kinds: Sequence[KindEntry]) -> str:
+    named = ", ".join(code(kind.label) for kind in kinds[:_MOST_NAMES])
+    beyond = len(kinds) - _MOST_NAMES
+    return f"{named} and {beyond:,} more" if beyond > 0 else named
 
 
 def _causes(document: ComparisonDocument, size: _Size) -> Iterator[str]:
-    shown = verdict.main_causes(document, size.causes)
-    account = verdict.account_sentence(document, len(shown))
-    if not shown and not account:
+    if describe_headline(document).word not in {"SLOWER", "FASTER"}:
         return
-    yield _heading("Causes")
-    lines = [f"{i}. {inert(verdict.cause_sentence(cause))}" for i, cause in enumerate(shown, 1)]
+    shown = verdict.main_causes(document, size.causes)
+    lines = [f"{i}. {inert(cause_line(document, cause))}" for i, cause in enumerate(shown, 1)]
+    rest = [cause for cause in document.causes if cause not in shown]
+    said = [describe_other_causes(document, rest), explained(document, document.causes)]
     yield from ["\n".join(lines)] if lines else []
-    rest = verdict.other_causes(document, len(shown))
-    yield from [f"{inert(rest)}; the JSON has them all."] if rest else []
-    yield from [inert(account)] if account else []
+    yield from [" ".join(inert(one) for one in said if one)] if any(said) else []
 
 
 def _states(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     states = verdict.states_by_weight(document)
-    flagged = [s for s in states if s.flagged]
     total = [
         structs.replace(s, state=verdict.name_of(document, s))
         for s in document.states
@@ -136,47 +154,28 @@ def _states(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     ]
     if not states and not total:
         return
-    yield _heading("States, mean per execution")
-    yield _state_table(total + flagged[: size.states], flags=True)
-    yield from _left_out(len(flagged) - size.states, "flagged state")
-    others = [s for s in states if not s.flagged]
-    if others:
-        yield from _folded(
-            f"{plural(len(others), 'state')} not flagged",
-            [
-                _state_table(others[: size.states], flags=False),
-                *_left_out(len(others) - size.states, "state"),
-            ],
-        )
-
-
-def _durations(document: ComparisonDocument, size: _Size) -> Iterator[str]:
-    rows = sentences.durations_by_label(document)
-    if not rows:
-        return
-    yield _heading("Durations, before -> after")
-    first, *others = sentences.DURATIONS
-    shown = [(quoted(row[0]), *row[1:]) for row in rows[1 : size.states]]
-    yield table((first, *(f">{name}" for name in others)), [rows[0], *shown])
-    yield from _left_out(len(rows) - 1 - len(shown), "kind")
-
-
-def _state_table(states: list[StateEntry], *, flags: bool) -> str:
     rows = [
         (
-            state.state if state.state == "total" else quoted(state.state),
-            verdict.duration(state.normal_mean),
-            verdict.duration(state.sample_mean),
+            state.state if state in total else quoted(state.state),
+            f"{verdict.duration(state.normal_mean)} → {verdict.duration(state.sample_mean)}",
             verdict.duration(state.effect, sign=True),
             sentences.counts_of(state),
             verdict.interval(state),
             verdict.probability(state.p_value),
-            *([verdict.flag(state)] if flags else []),
+            verdict.flag(state),
         )
-        for state in states
+        for state in [*total, *states[: size.states]]
     ]
-    headers = ("state", ">normal", ">sample", ">effect", ">times", ">95 % interval", ">p")
-    return table((*headers, "flagged") if flags else headers, rows)
+    headers = ("state", ">mean", ">change", ">times", ">95 % interval", ">p", "flagged")
+    yield from _folded(
+        "States and their tests",
+        [table(headers, rows), *_left_out(len(states) - size.states, "state")],
+    )
+
+
+def _left_out(count: int, noun: str) -> Iterator[str]:
+    if count > 0:
+        yield verdict.left_out(count, noun)
 
 
 def _folded(summary: str, blocks: list[str]) -> Iterator[str]:
@@ -184,86 +183,19 @@ def _folded(summary: str, blocks: list[str]) -> Iterator[str]:
     yield "\n\n".join([f"<details><summary>{summary}</summary>", *blocks, "</details>"])
 
 
-def _executions(document: ComparisonDocument, size: _Size) -> Iterator[str]:
-    rows = verdict.anomalous(document)
-    if not rows:
-        return
-    yield _heading("Anomalous executions")
-    cells = [
-        (
-            row.id + (f" {row.label}" if row.label else ""),
-            verdict.duration(row.end - row.begin),
-            verdict.duration(row.excess, sign=True),
-            verdict.probability(row.p_value),
-            verdict.mostly(document, row, quoted),
-        )
-        for row in rows[: size.executions]
-    ]
-    yield table(("execution", ">duration", ">excess", ">p", "mostly"), cells)
-    yield from _left_out(len(rows) - size.executions, "anomalous execution")
-
-
-def _findings(document: ComparisonDocument, size: _Size) -> Iterator[str]:
-    aligned = verdict.by_excess(document.aligned)
-    blocks = []
-    for one in aligned[: size.aligned]:
-        found = verdict.findings_of(document, one.position)
-        if not found:
-            continue
-        blocks.append(f"Execution {inert(one.execution)}:")
-        cells = [
-            (
-                verdict.what_differs(one, finding, quoted),
-                sentences.thread_of(finding, quoted),
-                verdict.place_of(finding),
-                verdict.duration(finding.observed),
-                verdict.duration(finding.expected),
-                verdict.duration(finding.contribution, sign=True),
-                verdict.share(finding.share),
-            )
-            for finding in found[: size.findings]
-        ]
-        headers = ("what", "thread", ">at", ">here", ">normal", ">difference", ">share")
-        blocks += [table(headers, cells), *_left_out(len(found) - size.findings, "finding")]
-    if blocks:
-        blocks += _left_out(len(aligned) - size.aligned, "examined execution")
-        yield from _folded("Where the worst of them differ", blocks)
-
-
-def _clusters(document: ComparisonDocument, size: _Size) -> Iterator[str]:
-    pairs = document.clusters.pairs
-    if not pairs or not size.pairs:
-        return
-    sizes = {
-        which: {c.cluster: c for c in document.clusters[which].clusters}
-        for which in ("normal", "sample")
-    }
-    cells = []
-    for pair in pairs[: size.pairs]:
-        row = []
-        for which in ("sample", "normal"):
-            cluster = sizes[which].get(getattr(pair, which))
-            row += [f"{which[0]}{getattr(pair, which)}"]
-            row += [f"{cluster.size:,}" if cluster else "-"]
-            row += [verdict.duration(cluster.mean_duration) if cluster else "-"]
-        cells.append((*row, ", ".join(word for word in ("weak", "novel") if getattr(pair, word))))
-    headers = ("sample type", ">size", ">mean", "normal type", ">size", ">mean", "note")
-    yield from _folded(
-        "Types of executions and their pairs",
-        [table(headers, cells), *_left_out(len(pairs) - size.pairs, "pair")],
-    )
-
-
-def _decided(document: ComparisonDocument) -> Iterator[str]:
+def _decided(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     settings = sorted(document.settings.items())
+    paper = document.states and document.detection.rule == "paper"
     said = [
+        *verdict.further_reasons(document)[: size.said // 2],
         verdict.difference(document),
         verdict.sensitivity(document),
-        verdict.by_the_paper(document) if document.states else "",
-        *(f"note: {note}" for note in document.detection.notes),
-        "settings: " + ", ".join(f"{name} {_setting(value)}" for name, value in settings),
+        verdict.by_the_paper(document) if paper else "",
+        *(f"note: {note}" for note in document.detection.notes[: size.said // 4]),
     ]
-    yield from _folded("How it was decided", list(_list([text for text in said if text])))
+    lines = [text for said_ in said if (text := said_ or "")][: size.said]
+    lines.append("settings: " + ", ".join(f"{name} {_setting(value)}" for name, value in settings))
+    yield from _folded("How it was decided", list(_list(lines, size.said + 1)))
 
 
 def _setting(value: object) -> str:
@@ -282,14 +214,14 @@ _UNITS: Final = re.compile(r"`[^`]+`|[^\s`]+|`")
 _WORD: Final = re.compile(r"(\(?'?)(.*?)('?[),.:;%]*)")
 # Not a hyphen before a digit: a repository may turn TICKET-1 into a link.
 _HARMLESS: Final = re.compile(
-    r"[+-]?[A-Za-z0-9]+(?:(?:[.,'_]|-(?=[A-Za-z]))[A-Za-z0-9]+)*"
+    r"[+-]?[A-Za-z0-9]+(?:(?:[.,'_]|-(?=[A-Za-z]))[A-Za-z0-9]+)*|µs"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 )
 _STATE: Final = re.compile(f"(?:{'|'.join(LOOKS)})(?:@.*)?")
 # Of harmless characters, but an address or a commit.
 _LINKED: Final = re.compile(r"www\..*|.*[0-9a-f]{7}.*", re.IGNORECASE)
 # What may stand between words, but not begin a line.
-_BETWEEN: Final = frozenset({"", "-", "=", "...", "/"})
+_BETWEEN: Final = frozenset({"", "-", "=", "...", "/", "→", "⚠", "–"})
 _NUMBERED: Final = re.compile(r"\d+[.)]+")
 
 
@@ -317,7 +249,7 @@ def _unit(unit: str, *, first: bool) -> str:
     if found is None or (first and _NUMBERED.fullmatch(unit)):
         return code(unit)
     before, word, after = found.groups()
-    if word in _BETWEEN and not first:
+    if word in _BETWEEN and (not first or word in {"⚠", "–"}):
         return unit
     if _is_plain(word):
         return unit

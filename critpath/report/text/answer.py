@@ -11,7 +11,7 @@ from rich.text import Text
 
 from critpath.documents import CauseEntry, ComparisonDocument, KindEntry
 from critpath.report.text.bars import WIDTH, Span, draw_bars
-from critpath.report.text.table import print_line, shown
+from critpath.report.text.table import shown
 from critpath.text.answer import changed_kinds, describe_headline, describe_why, serious_warnings
 from critpath.text.explanation import describe_cause, describe_effect, describe_other_causes
 from critpath.text.page import noun_of, recordings_line
@@ -53,6 +53,19 @@ def print_answer(
     width = max(console.width, _LEAST)
     if width > _WIDEST:  # a pipe is as wide as any table
         width = _WIDEST if console.is_terminal else WIDTH
+    for line in _screen(document, width, verbose=verbose, places=places):
+        print_spans(console, line)
+
+
+def answer_lines(document: ComparisonDocument, width: int = WIDTH) -> list[str]:
+    """Return the answer as plain lines, for files."""
+    found = _screen(document, width, verbose=False, places=("",))
+    return ["".join(words for words, _ in line).rstrip() for line in found]
+
+
+def _screen(
+    document: ComparisonDocument, width: int, *, verbose: bool, places: Sequence[str]
+) -> list[list[Span]]:
     headline = describe_headline(document)
     chip = f"{headline.sign} {headline.word}  "
     top = wrap(headline.sentence, width, first=chip)
@@ -62,19 +75,15 @@ def print_answer(
     bars, table, causes = answer_parts(document, width)
     last = wrap(_last_line(document, verbose=verbose, places=places), width)
     room = SCREEN - len(top) - len(below) - len(last) - 1
-    table, causes = _fitted(document, table, causes, room - len(bars) - bool(bars), width)
-    for line in top:
-        print_line(console, line, style=_COLOURS[headline.word])
-    for line in below:
-        print_line(console, line)
-    for part in (bars, table, causes):
+    table, told = _fitted(document, table, causes, room - len(bars) - bool(bars), width)
+    lines: list[list[Span]] = [[(line, _COLOURS[headline.word])] for line in top]
+    lines += [[(line, "")] for line in below]
+    plain = [[[(line, "")] for line in part] for part in (table, told)]
+    dim: list[list[Span]] = [[(line, "dim")] for line in last]
+    for part in (bars, *plain, dim):
         if part:
-            console.print()
-        for one in part:
-            print_spans(console, [(one, "")] if isinstance(one, str) else one)
-    console.print()
-    for line in last:
-        print_line(console, line, style="dim")
+            lines += [[("", "")], *part]
+    return lines
 
 
 def answer_parts(
@@ -172,49 +181,61 @@ def _last_line(document: ComparisonDocument, *, verbose: bool, places: Sequence[
 # Kind by kind.
 
 
-def kind_lines(document: ComparisonDocument, width: int) -> list[str]:
-    """Return a table of the kinds that changed, or of some where none did; the others by name."""
+def kind_rows(
+    document: ComparisonDocument, most: int = _MOST_KINDS
+) -> tuple[list[list[str]], list[tuple[list[KindEntry], str]]]:
+    """Return the table of the kinds that changed, or of some where none did; the others by name.
+
+    Returns
+    -------
+    rows : list of list of str
+        Headers, then a kind each; nothing without kinds to judge.
+    rest : list of (kinds, what became of them)
+    """
     kinds = list(document.pictures.kinds) if document.pictures else []
     changed = [kind for kind in kinds if kind.change in {"slower", "faster"}]
     same = [kind for kind in kinds if kind.change == "same"]
-    judged = changed or same
-    rows = judged[:_MOST_KINDS]
-    lines = _rows(document, rows, width) if rows else []
-    rest = [kind for kind in same if kind not in rows]
-    if rest:
-        lines += _named(rest, "no change", width)
-    if len(changed) > len(rows):
-        lines += _named(changed[len(rows) :], "changed, too", width)
-    few = [kind for kind in kinds if kind.change == "few"]
-    if few:
-        lines += _named(few, f"too few {noun_of(document)} to judge", width)
-    return lines
+    shown = (changed or same)[:most]
+    many = all(None not in kind.p99 for kind in shown)
+    headers = ["kind", noun_of(document), "p50", "p95", "p99" if many else "slowest", "mean"]
+    rest = [
+        ([kind for kind in same if kind not in shown], "no change"),
+        ([kind for kind in changed if kind not in shown], "changed, too"),
+        (
+            [kind for kind in kinds if kind.change == "few"],
+            f"too few {noun_of(document)} to judge",
+        ),
+    ]
+    rows = [headers, *(_cells(kind, many=many) for kind in shown)] if shown else []
+    named = [([kind for kind in of if kind.label], what) for of, what in rest]
+    return rows, [(of, what) for of, what in named if of]
 
 
-def _named(kinds: Sequence[KindEntry], what: str, width: int) -> list[str]:
-    names = [kind.label for kind in kinds if kind.label]
-    if not names:
-        return []
+def kind_lines(document: ComparisonDocument, width: int) -> list[str]:
+    """Return the kinds as lines of so many characters."""
+    rows, rest = kind_rows(document)
+    lines = _fitting_rows(rows, width) if rows else []
+    return lines + [_named(kinds, what, width) for kinds, what in rest]
+
+
+def _named(kinds: Sequence[KindEntry], what: str, width: int) -> str:
+    names = [kind.label for kind in kinds]
     for kept in range(len(names), 0, -1):
         beyond = f" and {len(names) - kept} more" if kept < len(names) else ""
         line = f"{', '.join(names[:kept])}{beyond}: {what}"
         if cell_len(line) <= width:
-            return [line]
-    return [f"{len(names)} kinds: {what}"]
+            return line
+    return f"{len(names)} kinds: {what}"
 
 
-def _rows(document: ComparisonDocument, kinds: Sequence[KindEntry], width: int) -> list[str]:
-    many = all(None not in kind.p99 for kind in kinds)
-    headers = ["kind", noun_of(document), "p50", "p95", "p99" if many else "slowest", "mean"]
-    table = [headers, *(_cells(kind, many=many) for kind in kinds)]
-    kept = list(range(len(headers)))
+def _fitting_rows(table: list[list[str]], width: int) -> list[str]:
+    """Return a table's lines, without the columns that there is no room for."""
+    kept = [i for i in range(len(table[0])) if i != 3 or any(row[3] != "–" for row in table[1:])]
     for spare in (None, 3, 1, 4):
-        if spare is not None:
+        if spare in kept:
             kept.remove(spare)
         wide = {i: max(cell_len(row[i]) for row in table) for i in kept}
         wide[0] = min(wide[0], 24)
-        if 3 in kept and all(row[3] == "-" for row in table[1:]):
-            continue
         if sum(wide.values()) + 2 * (len(wide) - 1) <= width:
             break
     return [
@@ -232,7 +253,7 @@ def _cut(text: str, most: int) -> str:
 
 def _cells(kind: KindEntry, *, many: bool) -> list[str]:
     before, after = kind.executions
-    moved = "-"
+    moved = "–"
     if None not in kind.mean:
         moved = format_ns(float(kind.mean[1] or 0) - float(kind.mean[0] or 0), sign=True)
         moved = moved if kind.change in {"slower", "faster"} else "same"
@@ -249,6 +270,6 @@ def _cells(kind: KindEntry, *, many: bool) -> list[str]:
 def _pair(both: Sequence[float | int | None]) -> str:
     one, other = both
     if one is None or other is None:
-        return "-"
+        return "–"
     (figure, unit), (end, end_unit) = format_pair(float(one), float(other))
     return f"{figure} → {end} {unit}" if unit == end_unit else f"{figure} {unit} → {end} {end_unit}"

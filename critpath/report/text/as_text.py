@@ -124,13 +124,14 @@ def _print_states(document: ComparisonDocument, console: Console) -> None:
     ]
     print_table(
         console,
-        ("state", ">normal", ">sample", ">effect", ">times", ">95 % interval", ">p", "flagged"),
+        ("state", ">before", ">after", ">effect", ">times", ">95 % interval", ">p", "flagged"),
         rows,
         folding=("state",),
-        spare=("95 % interval", "normal", "sample", "p", "times"),
+        spare=("95 % interval", "before", "after", "p", "times"),
     )
     _left_out(console, len(states) - _MOST_STATES, "state")
-    for sentence in (verdict.difference(document), verdict.by_the_paper(document)):
+    paper = verdict.by_the_paper(document)
+    for sentence in (verdict.difference(document), paper):
         if sentence:
             print_line(console, sentence)
     for note in document.detection.notes:
@@ -141,7 +142,7 @@ def _print_durations(document: ComparisonDocument, console: Console) -> None:
     rows = sentences.durations_by_label(document)
     if not rows:
         return
-    _heading(console, "Durations, before -> after")
+    _heading(console, "Durations, before → after")
     first, *others = sentences.DURATIONS
     headers = (first, *(f">{name}" for name in others))
     shown = [Row(row) for row in rows[: _MOST_LABELS + 1]]

@@ -1,0 +1,68 @@
+"""``critpath share``: one page of a comparison that may be shown to others."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from critpath.commands.output import check_outputs, hint, write_output
+from critpath.commands.reports import load_comparison
+from critpath.commands.settings import Settings
+from critpath.errors import UsageError
+
+SETTINGS = ()
+MOST_BYTES: Final = 300_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument("file", metavar="FILE", help="of compare --json (- for stdin)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="shared.html",
+        help="the page to write, below 300 kB (default: shared.html; - for stdout)",
+    )
+    parser.add_argument(
+        "--threads",
+        action="store_true",
+        help="replace names of threads and programs, too",
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Replace names, write the page and say what was replaced."""
+    check_outputs([arguments.output], [])
+    document = load_comparison(arguments.file)
+
+    from critpath.report.document.redaction import redact  # noqa: PLC0415 - start-up time
+    from critpath.report.html.as_html import render_html  # noqa: PLC0415 - as above
+
+    shared = redact(document, threads=arguments.threads, users=_users())
+    page = render_html(shared)
+    for kept in (8, 4, 2, 1, 0):
+        if len(page.encode()) < MOST_BYTES:
+            break
+        shared.aligned = shared.aligned[:kept]
+        if shared.pictures is not None:
+            shared.pictures.paths = shared.pictures.paths[: 8 * kept]
+        page = render_html(shared)
+    if len(page.encode()) >= MOST_BYTES:
+        raise UsageError(
+            f"the page has {len(page.encode()):,} bytes, and {MOST_BYTES:,} are the limit",
+            "share the Markdown: critpath report FILE --markdown answer.md",
+        )
+    write_output(arguments.output, page)
+    hint(shared.warnings[-1], quiet=settings["quiet"])
+    if arguments.output != "-":
+        hint(f"{arguments.output}: {len(page.encode()) / 1000:.0f} kB", quiet=settings["quiet"])
+    return 0
+
+
+def _users() -> set[str]:
+    """Return who is at work here, by the names that paths and commands may have of them."""
+    import os  # noqa: PLC0415 - as above
+
+    names = {os.environ.get(key, "") for key in ("USER", "LOGNAME", "SUDO_USER")}
+    return {name for name in names if name}
