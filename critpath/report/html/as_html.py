@@ -68,10 +68,13 @@ def render_html(document: ComparisonDocument) -> str:
     """
     answer = answer_of(document)
     rows = slowest_rows(document)
+    folded = answer in {"ok", "inconclusive"}
+    slowest = render_slowest(document, rows, folded=folded)
     body, rules = place_by_rules(
         f"{_top(document)}<main>{_answer(document, answer)}{_first_screen(document)}"
-        f"{render_causes(document)}{render_flame(document)}{render_slowest(document, rows)}"
-        f'<div class="folds">{render_recordings(document)}{render_statistics(document)}</div>'
+        f"{render_causes(document)}{'' if folded else render_flame(document)}"
+        f"{'' if folded else slowest}"
+        f'<div class="folds">{slowest if folded else ""}{render_recordings(document)}{render_statistics(document)}</div>'
         f"</main>{_foot(document)}"
     )
     style = "".join(map(_asset, STYLES)) + rules

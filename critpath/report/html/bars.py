@@ -31,8 +31,9 @@ Key = tuple[int, Doing, bool]
 MOST: Final = 0.8  # of a kind: as many slow ones are all of it
 _CHANGED: Final = 0.04  # of the axis: what grew or shrank by more is marked
 _SEEN: Final = 0.08  # % of the axis: narrower blocks leave their place empty
-# How wide a letter is, in % of the narrowest bar that shows labels.
-_LETTER: Final = 1.45
+# How wide a letter is, in % of a bar: of one of a narrow page, and of a wide page's.
+_LETTER: Final = {"": 1.6, " wide": 0.95}
+_END: Final = 107.0  # % of a bar: labels may stand above what is right of it
 
 
 @dataclass
@@ -58,6 +59,7 @@ def render_bars(document: ComparisonDocument, pictures: Pictures, kind: KindEntr
     length = max(row.mean.mean for row in rows.values()) or 1.0
     noun = noun_of
     saved = kind.change == "faster"
+    told = kind.change in {"slower", "faster"}
     words = {
         "before": ("before", f"{before.executions:,} {noun(document, before.executions)}"),
         "main": (
@@ -71,8 +73,8 @@ def render_bars(document: ComparisonDocument, pictures: Pictures, kind: KindEntr
     threads = pictures.threads
     drawn = [_bar(rows["before"], words["before"], length, threads)]
     changes = _changes(rows["before"], rows["main"])
-    marks = _marks(rows, changes, length, threads, saved=saved)
-    drawn.append(_ribbon(rows["before"], rows["main"], changes, length))
+    marks = _marks(rows, changes, length, threads, saved=saved) if told else ""
+    drawn.append(_ribbon(rows["before"], rows["main"], changes, length, told=told))
     drawn.append(_bar(rows["main"], words["main"], length, threads))
     if saved:
         drawn.insert(0, marks)
@@ -130,7 +132,8 @@ def _bar(
     spoken = f"{name}, {many}: mean {mean}"
     return (
         f'<div class="row {kind}"><div class="who"><b>{text(name)}</b> <span>{text(many)}</span>'
-        f'</div><div class="bar" role="img" aria-label="{text(spoken)}">{"".join(boxes)}</div></div>'
+        f'</div><div class="bar" role="img" aria-label="{text(spoken)}">{"".join(boxes)}</div>'
+        "</div>"
     )
 
 
@@ -148,7 +151,9 @@ def _changes(before: Row, after: Row) -> dict[Key, float]:
     return {key: after.blocks.get(key, none)[1] - before.blocks.get(key, none)[1] for key in keys}
 
 
-def _ribbon(before: Row, after: Row, changes: dict[Key, float], length: float) -> str:
+def _ribbon(
+    before: Row, after: Row, changes: dict[Key, float], length: float, *, told: bool
+) -> str:
     shapes = []
     ends = [0.0, 0.0]
     for key, change in changes.items():
@@ -160,13 +165,9 @@ def _ribbon(before: Row, after: Row, changes: dict[Key, float], length: float) -
         (a, b), (c, d) = points
         if max(b - a, d - c) < 2 * _SEEN:
             continue
-        kind = (
-            ' class="added"'
-            if change > _CHANGED * length
-            else ' class="saved"'
-            if change < -_CHANGED * length
-            else ""
-        )
+        kind = ""
+        if told and abs(change) > _CHANGED * length:
+            kind = ' class="added"' if change > 0 else ' class="saved"'
         shapes.append(f'<polygon{kind} points="{a:.2f},0 {b:.2f},0 {d:.2f},10 {c:.2f},10"/>')
     return (
         '<div class="row"><div class="who"></div><div class="ribbon">'
@@ -189,8 +190,7 @@ def _marks(
     found = sorted(
         ((sign * change, key) for key, change in changes.items()), key=lambda one: -one[0]
     )
-    brackets, labels = [], []
-    taken: list[tuple[float, float]] = []
+    brackets, words = [], {}
     side = " saved" if saved else ""
     for change, key in found:
         if change <= _CHANGED * length:
@@ -199,27 +199,42 @@ def _marks(
         left, width = 100 * (at + time - change) / length, 100 * change / length
         brackets.append(f'<span class="mark{side}" {place(left, width)}></span>')
         name = who(threads[key[0]])
-        words = f"{time_of(sign * change, sign=True)} {name} {SHORT.get(key[1], 'running')}"
-        room = _LETTER * len(words)
-        end = left + width
-        # As far left as its bracket, or ending where that ends.
-        turned = left + room > 108
-        span = (end - room, end) if turned else (left, left + room)
-        if span[0] < 0 or any(span[0] < b + 1 and a < span[1] + 1 for a, b in taken):
-            continue
-        taken.append(span)
-        turn = " left" if turned else ""
-        more = " opt" if labels else ""
-        labels.append(
-            f'<span class="label{side}{turn}{more}" {place(end if turned else left)}>'
-            f"{text(words)}</span>"
-        )
+        shown = f"{time_of(sign * change, sign=True)} {name} {SHORT.get(key[1], 'running')}"
+        words[left, left + width] = shown
+    labels = _labels(words, side)
     if not brackets:
         return ""
     return (
         f'<div class="row"><div class="who"></div><div class="marks{" over" if saved else ""}">'
-        f"{''.join(brackets)}{''.join(labels)}</div></div>"
+        f"{''.join(brackets)}{labels}</div></div>"
     )
+
+
+def _labels(words: dict[tuple[float, float], str], side: str) -> str:
+    """Return what brackets say, the largest first; labels that would touch are left out.
+
+    Some have room on a wide page only.
+    """
+    taken: dict[tuple[float, float], tuple[float, float]] = {}
+    labels = []
+    for kind, letter in _LETTER.items():
+        # Those of a narrow page take less of a wide one.
+        for mark, shown in words.items():
+            if mark in taken:
+                continue
+            left, end = mark
+            room = letter * len(shown)
+            # As far left as its bracket, or ending where that ends.
+            turned = left + room > _END
+            span = (end - room, end) if turned else (left, left + room)
+            if span[0] < 0 or any(span[0] < b + 1 and a < span[1] + 1 for a, b in taken.values()):
+                continue
+            taken[mark] = span
+            turn = " left" if turned else ""
+            more = " opt" if labels else ""
+            at = place(end if turned else left)
+            labels.append(f'<span class="label{side}{kind}{turn}{more}" {at}>{text(shown)}</span>')
+    return "".join(labels)
 
 
 def _legend(rows: dict[str, Row], length: float, threads: list[ThreadEntry]) -> str:
@@ -232,7 +247,7 @@ def _legend(rows: dict[str, Row], length: float, threads: list[ThreadEntry]) -> 
     names: dict[int, list[str]] = {}
     for place_ in sorted({key[0] for key in keys}):
         one = threads[place_]
-        own = " (the request’s own thread)" if one.own and one.name else ""
+        own = " (the request's own thread)" if one.own and one.name else ""
         names.setdefault(one.colour, []).append(who(one) + own)
     entries = [
         f'<span><i class="s w{colour} running"></i>{text(", ".join(of[:4]))}'

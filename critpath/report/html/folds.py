@@ -64,7 +64,6 @@ def slowest_rows(document: ComparisonDocument) -> list[list[object]]:
             took = one.end - one.begin
             usual = means.get(one.label)
             longer = took if usual is None else round(took - usual)
-            marks = [words for name, words in _MARKS.items() if getattr(one, name)]
             rows.append(
                 [
                     one.id,
@@ -74,20 +73,15 @@ def slowest_rows(document: ComparisonDocument) -> list[list[object]]:
                     took,
                     longer,
                     causes.get(one.position, []),
-                    ", ".join(marks),
+                    "touches a loss" if one.lossy else "",
                 ]
             )
     return sorted(rows, key=lambda row: (-int(row[5]), str(row[0])))  # type: ignore[call-overload]
 
 
-_MARKS: Final = {
-    "paper": "marked by the paper's rule",
-    "weak": "in no dense group",
-    "lossy": "touches a loss",
-}
-
-
-def render_slowest(document: ComparisonDocument, rows: list[list[object]]) -> str:
+def render_slowest(
+    document: ComparisonDocument, rows: list[list[object]], *, folded: bool
+) -> str:
     """Return the ten that lost most, and what a script needs to search all of them."""
     if not rows:
         return ""
@@ -95,7 +89,7 @@ def render_slowest(document: ComparisonDocument, rows: list[list[object]]) -> st
     most = max(1, *(int(row[5]) for row in rows))  # type: ignore[call-overload]
     short = names_of(document, "sample")
     shown = "".join(_slow_row(row, most, short) for row in rows[:SHOWN])
-    kinds = "its kind" if any(row[1] for row in rows) else "those"
+    kinds = "their kind" if any(row[1] for row in rows) else "those"
     heads = "".join(
         f'<th scope="col"{kind}>{name}</th>'
         for name, kind in (
@@ -110,16 +104,22 @@ def render_slowest(document: ComparisonDocument, rows: list[list[object]]) -> st
         )
     )
     count = len(rows[:SHOWN])
-    return (
-        f'<section aria-labelledby="slowest"><h2 id="slowest">Slowest {text(noun)}</h2>'
-        f'<p class="sub">The {count} that lost most against the mean of {kinds} before.</p>'
+    title = f"Slowest {noun}"
+    line = f"The {count} that lost most against the mean of {kinds} before."
+    content = (
         '<div class="tools needjs"><input id="search" type="search" '
         f'placeholder="Search id, kind or cause 1" aria-label="Search {text(noun)}">'
         '<button class="btn" id="all" type="button">Show all</button>'
         '<span id="count" class="dim" role="status"></span></div>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Slowest {text(noun)}">'
-        f'<table><thead><tr>{heads}</tr></thead><tbody id="rows">{shown}</tbody></table></div>'
-        "</section>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(title)}">'
+        f'<table class="slowest"><thead><tr>{heads}</tr></thead>'
+        f'<tbody id="rows">{shown}</tbody></table></div>'
+    )
+    if folded:
+        return _fold("slowest", title, line, content)
+    return (
+        f'<section aria-labelledby="slowest"><h2 id="slowest">{text(title)}</h2>'
+        f'<p class="sub">{text(line)}</p>{content}</section>'
     )
 
 
@@ -132,10 +132,11 @@ def _slow_row(row: list[object], most: int, short: dict[str, str]) -> str:
         f'<tr><th scope="row"><code>{titled(str(name), short)}</code>{noted}</th>'
         f"<td><code>{text(str(label))}</code></td>"
         f'<td class="opt"><code>{text(str(thread))}</code></td>'
-        f'<td class="n opt">{text(str(begin))}</td><td class="n">{text(time_of(float(str(took))))}</td>'
+        f'<td class="n opt">{text(str(begin))}</td>'
+        f'<td class="n">{text(time_of(float(str(took))))}</td>'
         f'<td class="n">{text(time_of(float(str(longer)), sign=True))}</td>'
         f'<td class="longer"><i class="x" style="width:{part:.0f}%"></i></td>'
-        f"<td>{links or '<span class=dim>–</span>'}</td></tr>"
+        f"<td>{links or '<span class=dim>-</span>'}</td></tr>"
     )
 
 
