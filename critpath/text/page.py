@@ -87,10 +87,8 @@ def _chance(document: ComparisonDocument) -> list[str]:
     about = round(1 / max(p, 1e-4))
     scale = 10 ** max(len(str(about)) - 1, 0)
     about = round(about / scale) * scale
-    return [
-        f"Chance alone would show a difference as large in about 1 of {about:,} comparisons "
-        f"(p {shown})."
-    ]
+    often = f"about 1 of {about:,} comparisons (p {shown})"
+    return [f"Chance alone would show a difference as large in {often}."]
 
 
 def decision(document: ComparisonDocument) -> str:
@@ -164,7 +162,7 @@ def _apart(both: tuple[SetEntry, SetEntry]) -> list[str]:
 def _moment(text: str) -> datetime:
     from datetime import datetime  # noqa: PLC0415 - start-up time
 
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")
 
 
 def _long(seconds: float) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from msgspec import structs
 
 from critpath.report.columns import flagged_columns, own_columns, stretches
 from critpath.report.document.comparison import comparison_document
-from critpath.report.html.aligned import draw_alignment
 
 
 @pytest.fixture
@@ -63,15 +60,3 @@ def test_there_is_a_column_where_only_the_normal_rows_have_it(document):
 def test_stretches_are_neighbours():
     assert stretches([]) == []
     assert stretches([0, 1, 2, 5, 7, 8]) == [(0, 3), (5, 6), (7, 9)]
-
-
-def test_brackets_of_findings_that_overlap_are_apart_and_so_are_their_numbers(document):
-    drawing = draw_alignment(document, document.aligned[0])
-    numbers = re.findall(
-        r'<text x="([\d.]+)" y="([\d.]+)"[^>]*font-weight="bold"[^>]*>(\d)', drawing
-    )
-    assert [rank for *_, rank in numbers] == ["1", "2"]
-    assert numbers[0][1] != numbers[1][1]
-    # One bracket per stretch: 0; 2 and 3; 6; and 1; 4 and 5; 7.
-    brackets = re.findall(r'd="((?:M[\d.]+ [\d.]+v4H[\d.]+v-4)+)"', drawing)
-    assert [path.count("M") for path in brackets] == [3, 3]

@@ -74,7 +74,8 @@ def render_html(document: ComparisonDocument) -> str:
         f"{_top(document)}<main>{_answer(document, answer)}{_first_screen(document)}"
         f"{render_causes(document)}{'' if folded else render_flame(document)}"
         f"{'' if folded else slowest}"
-        f'<div class="folds">{slowest if folded else ""}{render_recordings(document)}{render_statistics(document)}</div>'
+        f'<div class="folds">{slowest if folded else ""}{render_recordings(document)}'
+        f"{render_statistics(document)}</div>"
         f"</main>{_foot(document)}"
     )
     style = "".join(map(_asset, STYLES)) + rules
@@ -169,7 +170,7 @@ def _ratio(document: ComparisonDocument, answer: str) -> str:
     if before <= 0 or after <= 0 or (answer == "slower") != (after > before):
         return ""
     if after >= _TWICE * before:
-        shown, words = f"{_digits(after / before)}×", "as long"
+        shown, words = f"{_digits(after / before)}\N{MULTIPLICATION SIGN}", "as long"
     elif answer == "slower":
         shown, words = f"+{100 * (after / before - 1):.0f}\u202f%", "longer"
     else:
@@ -201,7 +202,7 @@ def _main(kinds: list[KindEntry]) -> KindEntry:
 
 def _foot(document: ComparisonDocument) -> str:
     keys = (
-        "<kbd>1</kbd>–<kbd>9</kbd> cause, <kbd>j</kbd> <kbd>k</kbd> next and previous, "
+        "<kbd>1</kbd> to <kbd>9</kbd> cause, <kbd>j</kbd> <kbd>k</kbd> next and previous, "
         "<kbd>/</kbd> search, <kbd>f</kbd> flame graph, <kbd>c</kbd> copy, <kbd>t</kbd> light "
         "or dark."
     )

@@ -77,7 +77,8 @@ def render_durations(document: ComparisonDocument, kind: KindEntry) -> str:
         f"take <span>{what}</span></figcaption>"
         f'<div class="dist{low}" role="img" aria-label="{text(spoken)}">'
         f'<span class="side up">before</span><span class="side down">after</span>{shade}{marks}'
-        f'<div class="middle">{axis(length)}</div></div>{_figures(kind, coloured=coloured)}</figure>'
+        f'<div class="middle">{axis(length)}</div></div>'
+        f"{_figures(kind, coloured=coloured)}</figure>"
     )
 
 
@@ -185,11 +186,14 @@ def render_kinds(document: ComparisonDocument, kinds: list[KindEntry]) -> str:
     last = "p99" if any(None not in one.p99 for one in both) else "slowest"
     middle = any(None not in one.p95 for one in both)
     most = max(
-        (time for one in shown for side in found[one.label] for time, _ in side), default=1.0
+        (time for one in shown for side in found.get(one.label, ([], [])) for time, _ in side),
+        default=1.0,
     )
     columns = ["p50", *(["p95"] if middle else []), last]
     heads = "".join(f'<th scope="col" class="n">{name}</th>' for name in columns)
-    rows = "".join(_kind(document, one, columns, found[one.label], most or 1.0) for one in shown)
+    rows = "".join(
+        _kind(document, one, columns, found.get(one.label, ([], [])), most or 1.0) for one in shown
+    )
     noun = noun_of(document)
     labelled = any(one.label for one in kinds)
     name = "kind" if labelled else noun
@@ -223,7 +227,7 @@ def _kind(
         before, after = quantiles[name]
         few = name != "p50" and kind.change == "few"
         if before is None or after is None or few:
-            cells.append('<td class="n dim">–</td>')
+            cells.append('<td class="n dim">-</td>')
             continue
         a, b, unit = pair_of(float(before), float(after))
         grade = _grade(kind, float(before), float(after)) if coloured else ""
@@ -255,7 +259,8 @@ def _strip(rows: list[tuple[float, bool]], most: float, *, coloured: bool) -> st
     if count > _MOST_TICKS:
         rows = [rows[int((i + 0.5) * count / _MOST_TICKS)] for i in range(_MOST_TICKS)]
     ticks = "".join(
-        f'<i class="{"slowx" if slow and coloured else "t"}" {place(round(100 * time / most, 1))}></i>'
+        f'<i class="{"slowx" if slow and coloured else "t"}" '
+        f"{place(round(100 * time / most, 1))}></i>"
         for time, slow in rows
     )
     return f"<span>{ticks}</span>"

@@ -202,7 +202,7 @@ def axis(length: float, *, most: int = 6) -> str:
     )
     ticks = [step * i for i in range(int(whole / step + 1e-9) + 1) if step * i <= whole * 0.975]
     shown = "".join(
-        f'<span class="t" {place(100 * tick / whole)}>{tick:g}{f" {unit}" if not tick else ""}</span>'
+        f'<span class="t" {place(100 * tick / whole)}>{tick:g}{"" if tick else f" {unit}"}</span>'
         for tick in ticks
     )
     return f'<div class="axis" aria-hidden="true">{shown}</div>'

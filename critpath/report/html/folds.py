@@ -79,9 +79,7 @@ def slowest_rows(document: ComparisonDocument) -> list[list[object]]:
     return sorted(rows, key=lambda row: (-int(row[5]), str(row[0])))  # type: ignore[call-overload]
 
 
-def render_slowest(
-    document: ComparisonDocument, rows: list[list[object]], *, folded: bool
-) -> str:
+def render_slowest(document: ComparisonDocument, rows: list[list[object]], *, folded: bool) -> str:
     """Return the ten that lost most, and what a script needs to search all of them."""
     if not rows:
         return ""
