@@ -54,7 +54,7 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, tuple(name for name, _ in attrs)))
-        if tag not in {"meta", "path", "rect", "circle"}:
+        if tag not in {"meta", "path", "rect", "circle", "input"}:
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attrs):

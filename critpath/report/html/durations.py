@@ -202,7 +202,8 @@ def render_kinds(document: ComparisonDocument, kinds: list[KindEntry]) -> str:
     same = all(one.change in {"same", "few"} for one in kinds[_MOST_KINDS:])
     more = f"and {plural(rest, 'more kind')}{': same' if same else ''}" if rest > 0 else ""
     return (
-        f'<section class="panel" id="kinds"><h2>{text(title)} <span>before → after</span></h2>'
+        f'<section class="panel" id="kinds" aria-labelledby="kinds-title">'
+        f'<h2 id="kinds-title">{text(title)} <span>before → after</span></h2>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{text(title)}">'
         f'<table class="kinds"><thead><tr><th scope="col">{text(name)}</th>'
         f'<th scope="col" class="n count">{text(noun)}</th>{heads}'
