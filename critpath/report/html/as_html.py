@@ -69,10 +69,12 @@ def render_html(document: ComparisonDocument) -> str:
     answer = answer_of(document)
     rows = slowest_rows(document)
     folded = answer in {"ok", "inconclusive"}
-    slowest = render_slowest(document, rows, folded=folded)
+    causes = render_causes(document)
+    cards = {*re.findall(r'id="cause-(\d+)"', causes)}
+    slowest = render_slowest(document, rows, folded=folded, causes=cards)
     body, rules = place_by_rules(
         f"{_top(document)}<main>{_answer(document, answer)}{_first_screen(document)}"
-        f"{render_causes(document)}{'' if folded else render_flame(document)}"
+        f"{causes}{'' if folded else render_flame(document)}"
         f"{'' if folded else slowest}"
         f'<div class="folds">{slowest if folded else ""}{render_recordings(document)}'
         f"{render_statistics(document)}</div>"

@@ -79,14 +79,19 @@ def slowest_rows(document: ComparisonDocument) -> list[list[object]]:
     return sorted(rows, key=lambda row: (-int(row[5]), str(row[0])))  # type: ignore[call-overload]
 
 
-def render_slowest(document: ComparisonDocument, rows: list[list[object]], *, folded: bool) -> str:
-    """Return the ten that lost most, and what a script needs to search all of them."""
+def render_slowest(
+    document: ComparisonDocument, rows: list[list[object]], *, folded: bool, causes: set[str]
+) -> str:
+    """Return the ten that lost most, and what a script needs to search all of them.
+
+    ``causes`` are the numbers of those that have a card to link to.
+    """
     if not rows:
         return ""
     noun = noun_of(document)
     most = max(1, *(int(row[5]) for row in rows))  # type: ignore[call-overload]
     short = names_of(document, "sample")
-    shown = "".join(_slow_row(row, most, short) for row in rows[:SHOWN])
+    shown = "".join(_slow_row(row, most, short, causes) for row in rows[:SHOWN])
     kinds = "their kind" if any(row[1] for row in rows) else "those"
     heads = "".join(
         f'<th scope="col"{kind}>{name}</th>'
@@ -121,9 +126,12 @@ def render_slowest(document: ComparisonDocument, rows: list[list[object]], *, fo
     )
 
 
-def _slow_row(row: list[object], most: int, short: dict[str, str]) -> str:
+def _slow_row(row: list[object], most: int, short: dict[str, str], known: set[str]) -> str:
     name, label, thread, begin, took, longer, causes, marks = row
-    links = ", ".join(f'<a href="#cause-{n}">{n}</a>' for n in causes)  # type: ignore[attr-defined]
+    links = ", ".join(
+        f'<a href="#cause-{n}">{n}</a>' if str(n) in known else str(n)
+        for n in causes  # type: ignore[attr-defined]
+    )
     part = max(0.0, 100 * int(longer) / most)  # type: ignore[call-overload]
     noted = f' <span class="dim">{text(str(marks))}</span>' if marks else ""
     return (

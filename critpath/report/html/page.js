@@ -62,8 +62,9 @@ if (search) {
     bar.style.width = `${Math.max(0, longer) / longest * 100}%`;
     const last = cell(row, "td", causes.length ? "" : "–");
     causes.forEach((number, place) => {
-      const link = make("a", number);
-      link.href = `#cause-${number}`;
+      const known = document.getElementById(`cause-${number}`);
+      const link = make(known ? "a" : "span", number);
+      if (known) link.href = `#cause-${number}`;
       last.append(place ? ", " : "", link);
     });
     return row;
