@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 SETTINGS = (*READING, *RUNNING, *COMPARING)
 
+# What --help shows together; the last group has the rest.
+GROUPS: Final = {
+    "everyday": ("html", "verbose", "execution", "json", "jobs"),
+    "gate, for CI": (
+        *("gate", "floor", "alpha", "level", "minimum-executions", "strict-environment"),
+        *("allow-missing-baseline", "junit", "markdown", "github", "session-spread"),
+    ),
+    "method": (),
+}
+
 EXIT_CODES: Final[dict[str, int]] = {
     "ok": EXIT_OK,
     "anomaly": EXIT_ANOMALY,

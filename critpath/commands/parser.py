@@ -113,6 +113,7 @@ def build_parser(
         verb = verb_module(name)
         verb.add_arguments(child)
         add_settings(child, (SETTINGS[s] for s in verb.SETTINGS))
+        _group_options(child, getattr(verb, "GROUPS", {}))
         add_global(child)
         if show_config:
             _relax(child)
@@ -123,6 +124,24 @@ def verb_module(name: str) -> Verb:
     """Import a verb."""
     module: Verb = import_module(f"critpath.commands.{name}")
     return module
+
+
+def _group_options(parser: argparse.ArgumentParser, groups: Mapping[str, Sequence[str]]) -> None:
+    """Sort a verb's options into groups of its help; the last has what the others do not name."""
+    if not groups:
+        return
+    titles = list(groups)
+    place = {name: title for title, names in groups.items() for name in names}
+    known = parser._optionals._group_actions  # noqa: SLF001 - argparse sorts none by itself
+    rest = [action for action in known if "--help" not in action.option_strings]
+    for title in titles:
+        group = parser.add_argument_group(title)
+        for action in rest:
+            first = next(name for name in action.option_strings[::-1] if name.startswith("--"))
+            name = action.option_strings[0] if first.startswith("--no-") else first
+            if place.get(name.removeprefix("--"), titles[-1]) == title:
+                group._group_actions.append(action)  # noqa: SLF001 - as above
+                known.remove(action)
 
 
 def _relax(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands.output import Progress, hint
 from critpath.commands.parser import checked
@@ -30,6 +30,17 @@ SETTINGS = ("execution", *RECORDING)
 _SECONDS = number(0, 31_536_000, "a number of seconds above 0")
 _THREADS = "OPENBLAS_NUM_THREADS"
 _RUNS = whole(1, MANIFEST_RUNS)
+
+
+# What --help shows together; the last group has the rest.
+GROUPS: Final = {
+    "everyday": (
+        *("output", "runs", "all", "duration", "interleave", "container", "warmup", "prepare"),
+        *("timeout", "force", "execution"),
+    ),
+    "who may trace": ("as-root", "marks-from"),
+    "method": (),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

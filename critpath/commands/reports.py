@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _FILES: Final = {
     "html": "write a report page (- for stdout)",
     "json": "write the comparison (- for stdout)",
-    "junit": "write JUnit XML, a test case per state and per cause, for CI systems (- for stdout)",
-    "markdown": "write GitHub-flavoured Markdown, at most 60 kB (- for stdout)",
+    "junit": "write JUnit XML for CI systems: a test case per gate (- for stdout)",
+    "markdown": "write GitHub-flavoured Markdown, fewer than 60 lines (- for stdout)",
 }
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from critpath.documents import ComparisonDocument, KindEntry, SetEntry
 
-_NOUNS: Final = {"process": "process", "threads": "thread", "windows": "window"}
+_NOUNS: Final = {"process": "process", "thread": "thread", "windows": "window"}
 _NAMED: Final = 2  # kinds that are told one by one
 _SEEN: Final = 0.01  # share of the cpus that is worth a word
 _OFTEN: Final = 0.1  # a chance above this is told as a share

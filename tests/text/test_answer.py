@@ -1,0 +1,283 @@
+"""Headline and second line, case by case; and what no answer may have in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from critpath.documents import KindEntry, MachineEntry, PercentileEntry, Pictures
+from critpath.report.ci.as_github import annotate
+from critpath.report.ci.as_junit import render_junit
+from critpath.report.ci.as_markdown import render_markdown
+from critpath.report.document.as_json import load_document
+from critpath.report.document.comparison import comparison_document
+from critpath.report.text.answer import SCREEN, answer_lines
+from critpath.text.answer import describe_chance, describe_headline, describe_why, serious_warnings
+
+MS = 1_000_000.0
+GOLDEN = sorted((Path(__file__).parent.parent / "report" / "golden").glob("*.json"))
+
+
+def kind(label, before, after, *, slow=0, of=(30, 30), change="slower", usual=None):
+    return KindEntry(
+        label=label,
+        change=change,
+        executions=list(of),
+        slow=slow,
+        mean=[before * MS, after * MS],
+        slowest=[before * 2 * MS, after * 2 * MS],
+        p50=[before * MS, after * MS],
+        p95=[None, None],
+        p99=[None, None],
+        usual=[one * MS for one in usual or (before, after)],
+    )
+
+
+@pytest.fixture
+def document(factory):
+    """Return a function that gives a document with these kinds."""
+
+    def make(*kinds, verdict="anomaly", **changes):
+        found = comparison_document(factory.comparison(verdict=verdict, **changes))
+        found.pictures = Pictures(threads=[], doings=[], kinds=list(kinds), paths=[])
+        return found
+
+    return make
+
+
+SLOWER = {
+    "some of a kind": (
+        [kind("lock", 2.4, 6.2, slow=12, usual=(2.36, 11.8))],
+        "12 of 30 `lock` requests take 11.8 ms instead of 2.36 ms",
+    ),
+    "one of a kind": (
+        [kind("lock", 2.4, 2.7, slow=1, usual=(2.36, 11.8))],
+        "1 of 30 `lock` requests takes 11.8 ms instead of 2.36 ms",
+    ),
+    "twice as long": (
+        [kind("cpu", 5.57, 13.6, slow=30)],
+        "`cpu` requests take 2.4 times as long: 5.57 ms → 13.6 ms",
+    ),
+    "many times as long": (
+        [kind("cpu", 0.1, 13.6, slow=30)],
+        "`cpu` requests take 136 times as long: 100 µs → 13.6 ms",
+    ),
+    "per cent": (
+        [kind("cpu", 10.0, 11.2, slow=30)],
+        "`cpu` requests are 12 % slower: 10.0 ms → 11.2 ms",
+    ),
+    "without labels": (
+        [kind("", 10.0, 11.2, slow=30)],
+        "Requests are 12 % slower: 10.0 ms → 11.2 ms",
+    ),
+    "several kinds": (
+        [kind("a", 10, 30, slow=30), kind("b", 10, 12, slow=30)],
+        "`a` requests take 3.0 times as long: 10.0 ms → 30.0 ms",
+    ),
+    "a step only": (
+        [kind("a", 10, 9, slow=30)],
+        "A step of `a` requests takes longer, the whole does not",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SLOWER)
+def test_slower(document, case):
+    kinds, expected = SLOWER[case]
+    found = describe_headline(document(*kinds))
+    assert (found.sign, found.word, found.sentence) == ("▲", "SLOWER", expected)
+
+
+def test_all_kinds_by_about_as_much_are_one_headline(document):
+    found = document(*(kind(name, 10, 12, slow=30) for name in "abc"))
+    total = next(s for s in found.states if s.state == "total")
+    total.normal_mean, total.effect = 10 * MS, 2 * MS
+    assert describe_headline(found).sentence == (
+        "All 3 kinds of requests are 20 % slower: 10.0 ms → 12.0 ms"
+    )
+
+
+def test_the_tail(document):
+    found = document(kind("a", 10, 10, change="same"))
+    gate = PercentileEntry(
+        label="a",
+        name="p99",
+        q=0.99,
+        normal=8 * MS,
+        sample=27 * MS,
+        low=MS,
+        high=40 * MS,
+        executions=[500, 500],
+        needed=400,
+    )
+    found.detection.gate = gate
+    assert describe_headline(found).sentence == (
+        "The slowest 1 % of `a` requests take 27.0 ms or more instead of 8.00 ms"
+    )
+
+
+def test_faster(document):
+    found = document(kind("customer", 5.96, 2.01, change="faster"), verdict="ok", anomalous=0)
+    total = next(s for s in found.states if s.state == "total")
+    total.effect_high, found.detection.floor = -2 * MS, MS
+    told = describe_headline(found)
+    assert f"{told.sign} {told.word}  {told.sentence}" == (
+        "▼ FASTER  `customer` requests are 66 % faster: 5.96 ms → 2.01 ms"
+    )
+
+
+def test_ok_says_what_would_have_been_detected(document):
+    found = document(kind("a", 10, 10, change="same"), kind("b", 1, 1, change="same"),
+                     verdict="ok", anomalous=0)  # fmt: skip
+    total = next(s for s in found.states if s.state == "total")
+    total.normal_mean, total.effect, total.p_value = 10 * MS, 0.1 * MS, 0.4
+    found.detection.detectable = 0.53 * MS
+    assert describe_headline(found).sentence == "No kind of request became slower"
+    assert describe_why(found) == "A slowdown of 530 µs (5.3 %) or more would have been detected."
+    total.effect = 0.6 * MS
+    assert describe_why(found) == (
+        "The mean moved by +600 µs. Differences as large are common by chance here (p = 0.4)."
+    )
+
+
+def test_within_the_limit(document):
+    found = document(kind("a", 10, 10.3, change="same"), verdict="ok", anomalous=0)
+    total = next(s for s in found.states if s.state == "total")
+    total.normal_mean, total.effect, total.p_value = 10 * MS, 0.3 * MS, 0.001
+    found.detection.floor, found.detection.alpha = 0.5 * MS, 0.01
+    found.settings["floor"] = 0.05
+    assert describe_headline(found).sentence == (
+        "Requests are 3.0 % slower, within your limit of 5.0 %"
+    )
+    assert describe_why(found) == "+300 µs a request; the limit is 500 µs."
+
+
+def inconclusive(document, **changes):
+    return document(
+        kind("a", 10, 12, change="same"), verdict="inconclusive", anomalous=0, **changes
+    )
+
+
+def test_too_few(document):
+    found = inconclusive(document, samples=4)
+    found.detection.enough, found.detection.needed = False, 12
+    assert describe_headline(found).sentence == (
+        "Not enough requests to decide: 4, and 12 are needed"
+    )
+    assert describe_why(found) == "Record at least 12 of each: `critpath record -n 12 ...`"
+
+
+def test_lost_events(document):
+    found = inconclusive(document)
+    one = found.sets.sample
+    one.lossy, one.events, one.loss.events = one.executions, 9_000, 1_000
+    assert describe_headline(found).sentence == "The after recording lost 10 % of its events"
+    assert "--buffer-size" in describe_why(found)
+
+
+def test_different_machines(document):
+    found = inconclusive(document)
+    found.settings["strict_environment"] = True
+    found.detection.enough = True
+    found.sets.sample.hosts = ["other"]
+    assert describe_headline(found).sentence == (
+        "The recordings are from different machines: `guest` and `other`"
+    )
+    assert "--interleave" in describe_why(found)
+
+
+def test_nothing_in_common(document):
+    found = inconclusive(document)
+    found.pictures.kinds = [
+        kind("a", 1, 1, of=(9, 0), change="few"),
+        kind("b", 1, 1, of=(0, 9), change="few"),
+    ]
+    found.detection.enough, found.detection.needed = False, 0
+    assert describe_headline(found).sentence == "The recordings have no kind of request in common"
+    assert describe_why(found).startswith("Before has `a`, after has `b`. ")
+
+
+def test_a_busier_machine(document):
+    found = inconclusive(document)
+    found.detection.enough = found.detection.apart = found.detection.flagged = True
+    for side, share in ((found.sets.normal, 0.31), (found.sets.sample, 0.78)):
+        side.machine = MachineEntry(probes={}, pressure={}, others_cpu=share)
+    found.reasons = ["`cc1` had the cpu: `critpath ab` or `--interleave` can tell"]
+    assert describe_headline(found).sentence == (
+        "The machine was busier: other programs used 78 % of the CPUs, before 31 %"
+    )
+    assert describe_why(found).startswith("`cc1` had the cpu. Record in turns: ")
+    found.sets.normal.machine = None
+    total = next(s for s in found.states if s.state == "total")
+    total.normal_mean, total.effect = 10 * MS, 1.2 * MS
+    assert describe_headline(found).sentence == (
+        "Requests are 12 % slower, and the machine alone may have made them so"
+    )
+
+
+@pytest.mark.parametrize(
+    ("p", "words"),
+    [
+        (0.3, "Differences as large are common by chance here (p = 0.3)."),
+        (0.0014, ("Chance alone would show a difference as large in about 1 of 700 comparisons "
+                 "(p = 0.0014).")),
+        (0.0001, ("Chance alone would show a difference as large in fewer than 1 of 10,000 "
+                 "comparisons (p = 0.0001).")),
+    ],
+)  # fmt: skip
+def test_chance_is_in_words(p, words):
+    assert describe_chance(p) == words
+
+
+def test_normal_operation_is_no_warning(document):
+    found = document(kind("a", 1, 2, slow=30))
+    found.warnings = ["executions are labelled by field 'type' of app:request_begin", "a loss"]
+    assert serious_warnings(found) == ["A loss"]
+
+
+# What no answer has in it, whatever it is about.
+
+
+def outputs(found):
+    yield "\n".join(answer_lines(found))
+    yield render_markdown(found)
+    yield render_junit(found)
+    yield "\n".join(map(str, annotate(found)))
+
+
+@pytest.mark.parametrize("place", GOLDEN, ids=lambda place: place.stem)
+def test_no_output_has_what_answers_must_not_have(place):
+    found = load_document(place.read_text(encoding="utf-8"))
+    for text in outputs(found):
+        assert not re.search(r"\([^()]*\([^()]*\)", text.partition("How it was decided")[0]), text
+        assert not re.search(r"\d us\b", text), text
+        assert not re.search(r"execution of type n\d", text), text
+        assert "paper" not in text.partition("<details>")[0]
+
+
+@pytest.mark.parametrize("place", GOLDEN, ids=lambda place: place.stem)
+def test_the_answer_is_a_screen(place):
+    found = load_document(place.read_text(encoding="utf-8"))
+    lines = answer_lines(found)
+    assert len(lines) <= SCREEN
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split()[1] in {"SLOWER", "FASTER", "OK", "INCONCLUSIVE"}
+    assert len(render_markdown(found).splitlines()) < 60
+
+
+@pytest.mark.parametrize("place", GOLDEN, ids=lambda place: place.stem)
+def test_each_figure_of_the_second_line_is_the_first_causes(place):
+    """A sentence and the facts beside it come from the same figures."""
+    found = load_document(place.read_text(encoding="utf-8"))
+    why = describe_why(found)
+    cause = next((c for c in found.causes if c.facts), None)
+    if found.verdict != "anomaly" or cause is None or cause.facts.time_after is None:
+        return
+    shown = re.findall(r"(?<![\w-])([\d.]+) (ns|µs|ms|s)\b", why)
+    scales = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
+    times = [cause.facts.time_before or 0.0, cause.facts.time_after]
+    for number, unit in shown:
+        ns = float(number) * scales[unit]
+        assert any(abs(ns - time) <= 0.06 * max(time, 1) for time in times)

@@ -1,0 +1,276 @@
+"""A cause in a sentence: a template per kind of cause, in all its cases."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from critpath.documents import CauseFacts
+from critpath.report.document.comparison import comparison_document
+from critpath.text.explanation import (
+    describe_cause,
+    describe_effect,
+    describe_facts,
+    describe_other_causes,
+    describe_share,
+    explained,
+)
+
+MS = 1_000_000.0
+FACTS = CauseFacts(
+    state="RUN",
+    role="",
+    comm="worker",
+    tids=[1201],
+    peer="",
+    device="",
+    call="",
+    kind="longer",
+    counted="segments",
+    count_before=1.0,
+    count_after=1.0,
+    time_before=1.9 * MS,
+    time_after=11.3 * MS,
+    share=0.99,
+    executions=2,
+    of=6,
+    certainty="observed",
+)
+HOLDER = {"role": "holder", "comm": "holder", "peer": "holder", "counted": "trips"}
+
+
+@pytest.fixture
+def told(factory):
+    """Return a function that gives a document and a cause of given facts."""
+
+    def make(*, of=2, contribution=9.4 * MS, **changes):
+        document = comparison_document(factory.comparison())
+        cause = document.causes[0]
+        cause.facts = structs.replace(FACTS, **changes)
+        cause.positions, cause.contribution, cause.share = [0, 1][:of], contribution, 0.99
+        document.findings[0].state = cause.facts.state
+        document.findings[0].detail = ""
+        return document, cause
+
+    return make
+
+
+CASES = {
+    "new wait": (
+        {**HOLDER, "time_before": 0.0},
+        "wait 11.3 ms for thread `holder`, which was running; no request did so before",
+    ),
+    "longer wait": (
+        HOLDER,
+        "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was running",
+    ),
+    "several threads": (
+        {**HOLDER, "comm": "worker-#"},
+        "wait 11.3 ms instead of 1.9 ms for threads `worker-*`, which were running",
+    ),
+    "digits of one thread stay": (
+        {**HOLDER, "comm": "sha256sum", "role": "sha#sum"},
+        "wait 11.3 ms instead of 1.9 ms for thread `sha256sum`, which was running",
+    ),
+    "the peer waits for the disk": (
+        {**HOLDER, "state": "WAIT_DISK", "counted": "waits"},
+        "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was waiting for the disk",
+    ),
+    "the peer waits for a cpu": (
+        {**HOLDER, "state": "WAIT_CPU", "counted": "waits", "peer": "cc1"},
+        (
+            "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was waiting for a CPU that was "
+            "busy running `cc1`"
+        ),
+    ),
+    "more often": (
+        {**HOLDER, "count_before": 1.9, "count_after": 22.0},
+        "wait for `holder` 22 times instead of 1.9: 11.3 ms instead of 1.9 ms",
+    ),
+    "more often than once": (
+        {**HOLDER, "count_before": 1.0, "count_after": 2.0},
+        "wait for `holder` twice instead of once: 11.3 ms instead of 1.9 ms",
+    ),
+    "hardly more often is longer": (
+        {**HOLDER, "count_before": 5.0, "count_after": 6.0},
+        "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was running",
+    ),
+    "running longer": ({}, "run 11.3 ms instead of 1.9 ms on the CPU in their own code"),
+    "running in a system call": (
+        {"state": "RUN_SYSCALL", "call": "read"},
+        "run 11.3 ms instead of 1.9 ms in system call `read`",
+    ),
+    "a loop": (
+        {"counted": "iterations", "count_before": 10.0, "count_after": 40.0},
+        "run the same steps 40 times instead of 10: 11.3 ms instead of 1.9 ms",
+    ),
+    "a cpu behind others": (
+        {"state": "WAIT_CPU", "peer": "cc1"},
+        "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running `cc1`",
+    ),
+    "a cpu behind own threads": (
+        {"state": "WAIT_CPU", "peer": "worker"},
+        (
+            "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running their own program's "
+            "threads"
+        ),
+    ),
+    "throttled": (
+        {"state": "WAIT_CPU", "certainty": "inferred"},
+        "are held back for 11.3 ms instead of 1.9 ms while a CPU was idle, probably by a CPU quota",
+    ),
+    "a cpu, and perhaps a quota": (
+        {"state": "WAIT_CPU", "certainty": "inferred", "peer": "cc1"},
+        (
+            "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running `cc1`, or held back by a "
+            "CPU quota"
+        ),
+    ),
+    "disk": (
+        {"state": "WAIT_DISK", "device": "nvme0n1", "call": "fsync"},
+        "wait 11.3 ms instead of 1.9 ms for the disk `nvme0n1` in `fsync`",
+    ),
+    "disk, more often": (
+        {"state": "WAIT_DISK", "counted": "waits", "count_before": 2.0, "count_after": 9.0},
+        "wait for the disk 9 times instead of twice: 11.3 ms instead of 1.9 ms",
+    ),
+    "a disk's interrupt is no name": (
+        {"state": "WAIT_DISK", "device": "virtio0-req.0"},
+        "wait 11.3 ms instead of 1.9 ms for the disk",
+    ),
+    "timer": ({"state": "WAIT_TIMER"}, "sleep 11.3 ms instead of 1.9 ms"),
+    "new timer": (
+        {"state": "WAIT_TIMER", "time_before": 0.0},
+        "sleep 11.3 ms; no request did so before",
+    ),
+    "network": ({"state": "WAIT_NET"}, "wait 11.3 ms instead of 1.9 ms for the network"),
+    "packet": ({"state": "NET_TRANSIT"}, "wait 11.3 ms instead of 1.9 ms for a packet in flight"),
+    "device": ({"state": "WAIT_DEVICE"}, "wait 11.3 ms instead of 1.9 ms for a device"),
+    "lock": ({"state": "WAIT_FUTEX"}, "wait 11.3 ms instead of 1.9 ms for a lock"),
+    "interrupts": (
+        {"state": "IRQ", "device": "eth0"},
+        "are interrupted for 11.3 ms instead of 1.9 ms by `eth0`",
+    ),
+    "deferred work": (
+        {"state": "SOFTIRQ", "device": "NET_RX"},
+        "are interrupted for 11.3 ms instead of 1.9 ms by softirq `NET_RX`",
+    ),
+    "stopped": ({"state": "WAIT_STOPPED"}, "are stopped for 11.3 ms instead of 1.9 ms"),
+    "unexplained": (
+        {"state": "WAIT_UNEXPLAINED"},
+        "wait 11.3 ms instead of 1.9 ms; the recording does not tell for what",
+    ),
+    "unknown": (
+        {"state": "UNKNOWN"},
+        "take 11.3 ms instead of 1.9 ms that the recording tells nothing of",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_kind_of_cause_has_its_sentence(told, case):
+    changes, expected = CASES[case]
+    document, cause = told(**changes)
+    assert describe_cause(document, cause) == f"2 of 6 `mixed` requests {expected}"
+    assert describe_cause(document, cause, they=True) == f"They {expected}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "runs 11.3 ms instead of 1.9 ms on the CPU in its own code"),
+        ({"state": "WAIT_TIMER"}, "sleeps 11.3 ms instead of 1.9 ms"),
+        ({"state": "IRQ"}, "is interrupted for 11.3 ms instead of 1.9 ms by the machine"),
+    ],
+)
+def test_one_request_is_singular(told, changes, expected):
+    document, cause = told(of=1, **changes)
+    assert describe_cause(document, cause) == f"1 of 6 `mixed` requests {expected}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"state": "WAIT_DISK"}, "no longer wait for the disk: before, that took 1.9 ms"),
+        (HOLDER, "no longer wait for thread `holder`: before, that took 1.9 ms"),
+        ({"state": "WAIT_TIMER"}, "no longer sleep: before, that took 1.9 ms"),
+    ],
+)
+def test_what_is_gone_is_said_so(told, changes, expected):
+    document, cause = told(**{**changes, "time_after": 0.0, "contribution": -1.9 * MS})
+    assert describe_cause(document, cause) == f"2 of 6 `mixed` requests {expected}"
+
+
+def test_all_of_a_kind_are_all(told):
+    document, cause = told()
+    cause.positions = list(range(6))
+    for row in document.executions:
+        row.anomalous = row.set == "sample" and row.position in {0, 1}
+    assert describe_cause(document, cause).startswith("All 6 `mixed` requests run ")
+
+
+def test_of_many_slow_ones_those_examined_are_told(told):
+    document, cause = told()
+    for row in document.executions:
+        row.anomalous = row.set == "sample"
+    assert describe_cause(document, cause).startswith("2 of 2 `mixed` requests examined run ")
+
+
+@pytest.mark.parametrize(
+    ("specification", "commands", "noun"),
+    [
+        ("marker", [], "requests"),
+        ("events:a,b,key=id", [], "requests"),
+        ("process,comm=x", ["x"], "runs"),
+        ("process,comm=x", [], "processes"),
+        ("thread", [], "threads"),
+        ("windows:a.csv", [], "windows"),
+    ],
+)
+def test_what_is_compared_has_its_noun(told, specification, commands, noun):
+    document, cause = told()
+    document.sets.sample.specification = specification
+    document.sets.sample.commands = commands
+    assert describe_cause(document, cause).startswith(f"2 of 6 `mixed` {noun} run ")
+
+
+def test_an_effect_is_the_difference_of_the_sentence(told):
+    _, cause = told(contribution=9.38 * MS)
+    assert describe_effect(cause) == "+9.40 ms each, all of the slowdown"
+    _, cause = told(contribution=14 * MS)
+    assert describe_effect(cause).startswith("+14.0 ms each with what it brings along, ")
+    _, cause = told(contribution=4 * MS)
+    assert describe_effect(cause).startswith("+4.00 ms each net, ")
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (None, ""),
+        (-0.2, ""),
+        (0.004, "1 % of the slowdown"),
+        (0.68, "68 % of the slowdown"),
+        (1.04, "all of the slowdown"),
+        (1.4, "more than the slowdown"),
+    ],
+)
+def test_a_share_is_in_words(share, words):
+    assert describe_share(share) == words
+
+
+def test_what_is_not_in_the_sentence_is_in_the_facts(told):
+    _, cause = told(**{**HOLDER, "call": "futex", "count_before": 0.5, "count_after": 3.0})
+    assert describe_facts(cause) == [
+        "thread `holder`, id 1201; state RUN; in system call `futex`; trips: 0.5 → 3; observed"
+    ]
+
+
+def test_causes_add_up_to_a_sentence(told):
+    document, cause = told()
+    whole = sum(one.excess for one in document.aligned)
+    cause.contribution = whole / 2
+    assert explained(document, [cause]).endswith("These causes explain 100 % of it.")
+    assert explained(document, []).endswith("explain 0 % of it; 100 % is unexplained.")
+    assert describe_other_causes(document, [cause]).startswith(
+        "and 1 more difference in 2 requests"
+    )
