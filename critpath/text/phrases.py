@@ -63,9 +63,7 @@ KINDS: Final[dict[str, str]] = {
     "loop-count": "other rounds",
 }
 # Threads that record: critpath's own, and LTTng's daemons.
-_RECORDERS: Final = re.compile(
-    r"critpath-(drain|beat)\d*|critpath-(hands|probe|watch)|lttng-(consumerd|sessiond)"
-)
+_RECORDERS: Final = re.compile(r"critpath-[a-z]+\d*|lttng(-[a-z]+)?")
 # Nothing was seen that could be the reason.
 UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ NAMES = st.one_of(
     st.from_regex(r"\A[0-9]{1,2}(@[0-9…]{0,3})?\Z"),
     st.text(max_size=8),
 )
+from critpath.text.phrases import thread_name
 
 
 @given(st.lists(NAMES, max_size=30, unique=True))
@@ -75,3 +77,16 @@ def test_short_names_in_drawings_full_ones_in_the_table(factory):
         assert label.endswith(full[-3:])
     table = page[page.index('<section id="executions"') :]
     assert all(f">{row.id}<" in table for row in document.executions)
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [
+        *((f"critpath-{what}", " of the recorder") for what in ("drain0", "beat12", "record")),
+        *((f"critpath-{what}", " of the recorder") for what in ("hands", "limits", "probe")),
+        *((name, " of the recorder") for name in ("lttng-consumerd", "lttng-runas")),
+        *((name, "") for name in ("critpath", "python", "lttngx", "my-critpath-record")),
+    ],
+)
+def test_threads_that_record_are_called_the_recorders(name, whose):
+    assert thread_name(name, 7) == f"`{name}`{whose} (tid 7)"
