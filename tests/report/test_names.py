@@ -12,6 +12,7 @@ from critpath.documents import PathSubject
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 from critpath.report.html.elements import family_of, short_names
+from critpath.text.phrases import thread_name
 from critpath.text.sentences import thread_of
 
 NAMES = st.one_of(
@@ -19,7 +20,6 @@ NAMES = st.one_of(
     st.from_regex(r"\A[0-9]{1,2}(@[0-9…]{0,3})?\Z"),
     st.text(max_size=8),
 )
-from critpath.text.phrases import thread_name
 
 
 @given(st.lists(NAMES, max_size=30, unique=True))
