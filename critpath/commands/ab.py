@@ -151,6 +151,14 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
         help="a failed execution counts as the slowest so far; else its block is dropped",
     )
     parser.add_argument(
+        "--label",
+        metavar="REGEX",
+        type=checked(_expression),
+        default="",
+        help="judge each kind of execution by itself: what REGEX (its first group) finds in what "
+        "an execution prints",
+    )
+    parser.add_argument(
         "--trace",
         choices=("after", "none"),
         default="after",
@@ -196,6 +204,8 @@ def request_of(
     """Return what was asked for, with a seed from the system if none was given."""
     from critpath.pipeline.ab import AbRequest  # noqa: PLC0415 - numpy
 
+    if arguments.label and arguments.show_output:
+        raise UsageError("--label reads what --show-output shows", "leave one of them out")
     if floor <= 0:
         raise UsageError("--until 0 can never be shown", "give a share above 0, such as 5%")
     return AbRequest(
@@ -215,6 +225,7 @@ def request_of(
         failures_are_slow=arguments.failures_are_slow,
         as_root=arguments.as_root,
         show_output=arguments.show_output,
+        label=arguments.label,
         every_block=getattr(arguments, "verbose", False),
     )
 
@@ -369,6 +380,14 @@ def _quantile(value: Any) -> float:
     if not 0.5 <= quantile < 1:
         raise WrongValueError("a percentile from p50 to below p100, such as p99")
     return round(quantile, 12)
+
+
+def _expression(value: Any) -> str:
+    try:
+        re.compile(os.fsencode(str(value)))
+    except (re.error, UnicodeError, OverflowError) as error:
+        raise WrongValueError(f"a regular expression ({error})") from None
+    return str(value)
 
 
 def _seconds(value: Any) -> float:
