@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from critpath.documents import AbDocument, AbMachine, AbPlan, AbResult, AbTail, Sides
 
 _SIDES: Final = "AB"
+_SHOWN: Final = 10  # revisions
 _OFTEN: Final = 30  # blocks until equal commands are told to be
 
 
@@ -229,6 +230,50 @@ def progress(
     if machine.speed_p90_p10 is not None:
         known.append(f"speed p90/p10 {machine.speed_p90_p10:.2f}")
     return f"{said}; machine: {', '.join(known)}" if known else said
+
+
+# Bisecting.
+
+
+def bisect_step(title: str, document: AbDocument) -> str:
+    """One revision, held against the good one."""
+    shown = document.verdict.replace("_", " ")
+    return f"{title}: {shown}: {_change(document.time)}; {plural(document.blocks, 'block')}"
+
+
+def bisect_skipped(title: str, why: str) -> str:
+    """Say why nothing can be said of a revision."""
+    return f"{title}: left out: {why}"
+
+
+def nothing_to_bisect(good: str, bad: str) -> str:
+    """Say that the later revision is not shown to be slower."""
+    return f"that {bad} is slower than {good} is not shown: there is nothing to bisect"
+
+
+def slower_since(title: str, document: AbDocument, steps: int, alpha: float) -> str:
+    """Give the first slower revision."""
+    _, _, rest = document.sentences[0].partition(": ")
+    return (
+        f"SLOWER SINCE {title}: {rest}; {plural(steps, 'comparison')}, each wrong in at most "
+        f"{_percent(alpha)}"
+    )
+
+
+def only_skipped(titles: Sequence[str]) -> str:
+    """Say between which revisions nothing is known."""
+    return (
+        f"UNDECIDED: the first slower revision is one of {len(titles)}, the others of which could "
+        f"not be built or are undecided: {'; '.join(titles)}"
+    )
+
+
+def stopped_bisection(titles: Sequence[str]) -> str:
+    """Say what is left after Ctrl-C."""
+    return (
+        f"UNDECIDED: ended by Ctrl-C; the first slower revision is one of {len(titles)}: "
+        f"{'; '.join(titles[:_SHOWN])}{'; ...' if len(titles) > _SHOWN else ''}"
+    )
 
 
 def _time_name(document: AbDocument, decides: AbResult) -> str:
