@@ -135,7 +135,7 @@ def test_a_line_that_acts_is_ours(factory, name):
 
     for width in (40, 100):
         raw = io.StringIO()
-        render_comparison(document, Console(file=output._LogStream(raw), width=width))
+        render_comparison(document, Console(file=output._LogStream(raw), width=width), verbose=True)
         assert commands(raw.getvalue()) == []
 
 
