@@ -23,7 +23,6 @@ from critpath.report.text.as_text import render_comparison
 from critpath.report.text.path import render_path, render_summary
 from critpath.text import sentences, verdict
 
-
 full = partial(render_comparison, verbose=True)
 
 
@@ -42,7 +41,7 @@ def printed(render, document, *, width=100, encoding="utf-8", **options):
         ({"verdict": "ok", "anomalous": 0}, "✓ OK  mixed requests did not become"),
         (
             {"verdict": "inconclusive", "anomalous": 0, "samples": 0},
-            "? INCONCLUSIVE  The sample set has no",
+            "? INCONCLUSIVE  Not enough requests to",
         ),
     ],
 )
