@@ -32,7 +32,7 @@ from critpath.text.causes import (
     most_detail,
     where_in,
 )
-from critpath.text.phrases import IDLE, LATE_NS, OTHERS, UNSEEN
+from critpath.text.phrases import IDLE, LATE_NS, OTHERS, SOFTIRQS, UNSEEN
 from critpath.units import plural
 
 MINOR = 0.05  # of the whole excess: a summary counts smaller causes only
@@ -375,7 +375,7 @@ def state_facts(
         peer = (reason.rival if reason else "") or who or peer
     late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < LATE_NS
     certainty = "observed"
-    if state in UNSEEN:
+    if state in UNSEEN or (state == State.WAIT_NET and detail in SOFTIRQS):
         certainty = "unknown"
     elif state == State.WAIT_CPU and ((idle and not late) or (quota and not idle)):
         certainty = "inferred"

@@ -40,7 +40,7 @@ _WHAT: Final[dict[State, str]] = {
     State.WAIT_UNEXPLAINED: "blocked, and no event of the trace says why{}",
 }
 # The kernel's softirqs: as a detail they would not be understood without that word.
-_SOFTIRQS: Final = frozenset(
+SOFTIRQS: Final = frozenset(
     {"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
 )
 # Timers that the kernel runs for somebody, by their function.
@@ -95,10 +95,10 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
         phrase = _WHAT[state]
         if state == State.WAIT_TIMER:
             phrase = _TIMERS.get(detail, phrase)
-        if state == State.WAIT_NET and detail in _SOFTIRQS:
+        if state == State.WAIT_NET and detail in SOFTIRQS:
             # Of the machine itself, or of another: not to be called the network.
             phrase = f"waiting for a packet (softirq {detail}; whose it was is not known)"
-        elif detail in _SOFTIRQS:
+        elif detail in SOFTIRQS:
             detail = f"softirq {detail}"
         elif state == State.WAIT_FUTEX and detail == "futex":
             detail = ""
