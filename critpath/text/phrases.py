@@ -116,7 +116,12 @@ def often(state: State, thread: str, before: float, after: float) -> str:
     """Say how often a thread waits, and how often normally."""
     what = _WHAT[state].format("")
     what = what.replace("waiting", "waits", 1) if what.startswith("waiting") else f"is {what}"
-    return f"{thread} {what} {_times(after)} instead of {_times(before)}".strip()
+    return f"{thread} {what} {how_often(before, after)}".strip()
+
+
+def how_often(before: float, after: float) -> str:
+    """Say how often something is, and how often normally."""
+    return f"{_times(after)} instead of {_times(before)}"
 
 
 def _times(count: float) -> str:
