@@ -69,7 +69,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "Bio": ("align/", "report/", "model/findings.py"),
     "networkx": ("graph/", "report/"),
     "rich": ("commands/", "report/"),
-    "msgspec": ("documents.py", "report/"),
+    "msgspec": ("documents/", "report/"),
     # Table.to_arrow: a method stands where its type does; and Parquet is a format.
     "pyarrow": ("store/", "model/table.py", "report/exports/as_parquet.py"),
     # Recordings are read elsewhere only when that is asked for.

@@ -121,7 +121,8 @@ _ALIKE: Final = (
 def recordings_line(document: ComparisonDocument) -> str:
     """Return how alike two recordings are, in one line."""
     both = document.sets.normal, document.sets.sample
-    same, other = [], []
+    same: list[str] = []
+    other: list[str] = []
     for name, key in _ALIKE:
         values = [getattr(one, key) for one in both]
         if all(values):

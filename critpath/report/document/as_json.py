@@ -225,8 +225,8 @@ def _check_pictures(document: ComparisonDocument) -> None:
     if pictures is None:
         return
     threads, doings = len(pictures.threads), len(pictures.doings)
-    for i, one in enumerate(pictures.threads):
-        _expect(0 <= one.colour <= 6, f"pictures.threads[{i}].colour", "a number from 0 to 6")
+    for i, thread in enumerate(pictures.threads):
+        _expect(0 <= thread.colour <= 6, f"pictures.threads[{i}].colour", "a number from 0 to 6")
     for i, kind in enumerate(pictures.kinds):
         place = f"pictures.kinds[{i}]"
         _expect(all(n >= 0 for n in kind.executions), f"{place}.executions", "numbers from 0")

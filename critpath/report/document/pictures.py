@@ -36,7 +36,7 @@ _CPU: Final = DOINGS.index("cpu")
 _THROTTLED: Final = DOINGS.index("throttled")
 _INTERRUPTS: Final = DOINGS.index("interrupts")
 _OF_STATE: Final[dict[State, Doing]] = {
-    **dict.fromkeys(RUNNING, cast("Doing", "running")),
+    **dict.fromkeys(RUNNING, "running"),
     State.WAIT_CPU: "cpu",
     State.WAIT_TIMER: "timer",
     State.WAIT_DISK: "disk",
@@ -135,7 +135,8 @@ def _shown(names: Counter[str]) -> str:
 def _own(part: PathSet) -> Bool:
     paths, executions = part.paths, part.executions
     path = paths.path
-    return (paths.tid == executions.tid[path]) & (paths.host == executions.host[path])
+    own: Bool = (paths.tid == executions.tid[path]) & (paths.host == executions.host[path])
+    return own
 
 
 def fold(part: PathSet, threads: Threads) -> Steps:
@@ -180,10 +181,10 @@ def describe_kinds(document: ComparisonDocument) -> list[KindEntry]:
     """Return every kind of request: first the one that lost most, then the other changed ones."""
     rows: dict[str, tuple[list[int], list[int], list[bool]]] = {}
     for one in document.executions:
-        mine = rows.setdefault(one.label, ([], [], []))
-        mine[one.set == "sample"].append(one.end - one.begin)
+        before, after, slow = rows.setdefault(one.label, ([], [], []))
+        (after if one.set == "sample" else before).append(one.end - one.begin)
         if one.set == "sample":
-            mine[2].append(one.anomalous)
+            slow.append(one.anomalous)
     kinds = [_kind(document, label, *mine) for label, mine in rows.items()]
     lost = {one.label: _lost(one) for one in kinds}
     if document.verdict == "anomaly" and not any(one.change == "slower" for one in kinds):

@@ -216,7 +216,7 @@ def _labels(words: dict[tuple[float, float], str], side: str) -> str:
     Some have room on a wide page only.
     """
     taken: dict[tuple[float, float], tuple[float, float]] = {}
-    labels = []
+    labels: list[str] = []
     for kind, letter in _LETTER.items():
         # Those of a narrow page take less of a wide one.
         for mark, shown in words.items():

@@ -132,7 +132,8 @@ def pair_of(before: float, after: float) -> tuple[str, str, str]:
     if 0 < smaller < _TINY * larger:
         if smaller == before:
             return time_of(before), in_unit(after, scale), unit
-        return in_unit(before, scale) + "\u00a0" + unit, *time_of(after).split("\u00a0")
+        figure, small = time_of(after).split("\u00a0")
+        return f"{in_unit(before, scale)}\u00a0{unit}", figure, small
     return in_unit(before, scale), in_unit(after, scale), unit
 
 

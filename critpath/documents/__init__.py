@@ -10,8 +10,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta
 
+from critpath.documents.base import (
+    Maybe,
+    MaybePair,
+    Number,
+    Pair,
+    Part,
+    SetName,
+    Span,
+    doc,
+)
+from critpath.documents.pictures import (
+    Change,
+    Doing,
+    DrawnPath,
+    Group,
+    KindEntry,
+    MeanPath,
+    MeanStretch,
+    Pictures,
+    ThreadEntry,
+)
 from critpath.model import State
 
 COMPARISON_FORMAT: Final = "critpath/comparison/1"
@@ -21,29 +42,8 @@ AB_FORMAT: Final = "critpath/ab/1"
 
 SETS: Final = ("normal", "sample")
 
-# A whole number stays one when a file is read and written again.
-Number = int | float
-Maybe = int | float | None
-Pair = Annotated[list[Number], Meta(min_length=2, max_length=2)]
-MaybePair = Annotated[list[Maybe], Meta(min_length=2, max_length=2)]
-Span = Annotated[list[int], Meta(min_length=2, max_length=2)]
 Verdict = Literal["ok", "anomaly", "inconclusive"]
-SetName = Literal["normal", "sample"]
 Level = Literal["off", "warn", "error"]
-Group = Literal["before", "after", "slow", "rest"]
-Change = Literal["slower", "faster", "same", "few"]
-# What pictures tell apart of the states.
-Doing = Literal[
-    "running",
-    "cpu",
-    "throttled",
-    "timer",
-    "disk",
-    "network",
-    "interrupts",
-    "waiting",
-    "unknown",
-]
 SplitKind = Literal["shuffled", "sessions"]
 ShiftKind = Literal["total", "rare", "state", "new"]
 # Whatever a setting is, as JSON holds it.
@@ -52,15 +52,6 @@ if TYPE_CHECKING:
     StateName = str
 else:
     StateName = Literal[tuple(State.__members__)]
-
-
-def doc(meaning: str) -> Meta:
-    """Return what a key means, in a line, for the schema."""
-    return Meta(description=meaning)
-
-
-class Part(Struct, gc=False):
-    """A part of a document: nothing in it can refer back to it."""
 
 
 class LossPlace(Part):
@@ -554,73 +545,6 @@ class OutliersEntry(Part):
     anomalous: Annotated[int, doc("sample executions that stand out")]
     paper: Annotated[int, doc("those that stand out by the paper's rule")]
     notes: Annotated[list[str], doc("what there is to say of them")]
-
-
-class ThreadEntry(Part):
-    """Who paths go through, as pictures show it: a thread, or several of one family."""
-
-    name: Annotated[str, doc("its name, with * for the numbers of several; '' if they differ")]
-    own: Annotated[bool, doc("the executions' own thread")]
-    colour: Annotated[int, doc("0 for the own thread, then 1 to 6 by time on the paths")]
-
-
-class MeanStretch(Part):
-    """What one thread did, in the mean over a group's executions."""
-
-    thread: Annotated[int, doc("place in the list of threads")]
-    doing: Annotated[Doing, doc("what it did")]
-    lead: Annotated[bool, doc("the own thread's first stretch of running")]
-    time: Annotated[Number, doc("mean time (ns)")]
-    visits: Annotated[Number, doc("mean number of stretches")]
-
-
-class MeanPath(Part):
-    """The mean critical path of a group: its stretches add up to the mean duration."""
-
-    group: Annotated[Group, doc("all before, all after; of these, the slow ones and the rest")]
-    executions: Annotated[int, doc("how many")]
-    mean: Annotated[Number, doc("their mean duration (ns)")]
-    stretches: Annotated[list[MeanStretch], doc("in the same order for all groups of a kind")]
-
-
-class KindEntry(Part):
-    """A kind of executions (a label), before and after: normal first, then sample."""
-
-    label: Annotated[str, doc("its name, '' where executions have none")]
-    change: Annotated[Change, doc("what became of it; few: too few on one side to judge")]
-    executions: Annotated[Span, doc("how many")]
-    slow: Annotated[int, doc("sample executions that stand out")]
-    mean: Annotated[MaybePair, doc("mean duration (ns)")]
-    slowest: Annotated[MaybePair, doc("longest duration (ns)")]
-    p50: Annotated[MaybePair, doc("median (ns)")]
-    p95: Annotated[MaybePair, doc("95th percentile (ns), null with fewer than 20 on a side")]
-    p99: Annotated[MaybePair, doc("99th percentile (ns), null with fewer than 100 on a side")]
-    usual: Annotated[MaybePair, doc("median of all before, and of the slow ones or all after (ns)")]
-    means: Annotated[list[MeanPath], doc("mean paths, [] where there are too few")] = []
-    medians: Annotated[
-        list[int], doc("positions of the executions of median duration, -1 for none")
-    ] = field(default_factory=lambda: [-1, -1])
-
-
-class DrawnPath(Part):
-    """A critical path as it is drawn: interrupts below 1 % of what they cut are folded."""
-
-    set: Annotated[SetName, doc("which set the execution is of")]
-    position: Annotated[int, doc("its place there")]
-    steps: Annotated[
-        list[list[int]],
-        doc("begin after the execution's (ns), length (ns), place in threads, place in doings"),
-    ]
-    hairs: Annotated[list[int], doc("when interrupts began that were folded (ns)")] = []
-
-
-class Pictures(Part):
-    """What the page draws, computed from all critical paths."""
-
-    threads: Annotated[list[ThreadEntry], doc("who, by time on the paths")]
-    doings: Annotated[list[Doing], doc("what a thread can do")]
-    kinds: Annotated[list[KindEntry], doc("kinds, what lost most time first")]
-    paths: Annotated[list[DrawnPath], doc("of medians, examined and slow executions")]
 
 
 class ComparisonDocument(Part):

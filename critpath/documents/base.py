@@ -1,0 +1,24 @@
+"""What every document is made of: parts that say what their keys mean, and figures."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+# A whole number stays one when a file is read and written again.
+Number = int | float
+Maybe = int | float | None
+Pair = Annotated[list[Number], Meta(min_length=2, max_length=2)]
+MaybePair = Annotated[list[Maybe], Meta(min_length=2, max_length=2)]
+Span = Annotated[list[int], Meta(min_length=2, max_length=2)]
+SetName = Literal["normal", "sample"]
+
+
+def doc(meaning: str) -> Meta:
+    """Return what a key means, in a line, for the schema."""
+    return Meta(description=meaning)
+
+
+class Part(Struct, gc=False):
+    """A part of a document: nothing in it can refer back to it."""

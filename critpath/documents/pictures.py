@@ -1,0 +1,91 @@
+"""What the page of a comparison draws: who, kinds of executions, mean paths and single ones."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import field
+
+from critpath.documents.base import MaybePair, Number, Part, SetName, Span, doc
+
+Group = Literal["before", "after", "slow", "rest"]
+Change = Literal["slower", "faster", "same", "few"]
+# What pictures tell apart of the states.
+Doing = Literal[
+    "running",
+    "cpu",
+    "throttled",
+    "timer",
+    "disk",
+    "network",
+    "interrupts",
+    "waiting",
+    "unknown",
+]
+
+
+class ThreadEntry(Part):
+    """Who paths go through, as pictures show it: a thread, or several of one family."""
+
+    name: Annotated[str, doc("its name, with * for the numbers of several; '' if they differ")]
+    own: Annotated[bool, doc("the executions' own thread")]
+    colour: Annotated[int, doc("0 for the own thread, then 1 to 6 by time on the paths")]
+
+
+class MeanStretch(Part):
+    """What one thread did, in the mean over a group's executions."""
+
+    thread: Annotated[int, doc("place in the list of threads")]
+    doing: Annotated[Doing, doc("what it did")]
+    lead: Annotated[bool, doc("the own thread's first stretch of running")]
+    time: Annotated[Number, doc("mean time (ns)")]
+    visits: Annotated[Number, doc("mean number of stretches")]
+
+
+class MeanPath(Part):
+    """The mean critical path of a group: its stretches add up to the mean duration."""
+
+    group: Annotated[Group, doc("all before, all after; of these, the slow ones and the rest")]
+    executions: Annotated[int, doc("how many")]
+    mean: Annotated[Number, doc("their mean duration (ns)")]
+    stretches: Annotated[list[MeanStretch], doc("in the same order for all groups of a kind")]
+
+
+class KindEntry(Part):
+    """A kind of executions (a label), before and after: normal first, then sample."""
+
+    label: Annotated[str, doc("its name, '' where executions have none")]
+    change: Annotated[Change, doc("what became of it; few: too few on one side to judge")]
+    executions: Annotated[Span, doc("how many")]
+    slow: Annotated[int, doc("sample executions that stand out")]
+    mean: Annotated[MaybePair, doc("mean duration (ns)")]
+    slowest: Annotated[MaybePair, doc("longest duration (ns)")]
+    p50: Annotated[MaybePair, doc("median (ns)")]
+    p95: Annotated[MaybePair, doc("95th percentile (ns), null with fewer than 20 on a side")]
+    p99: Annotated[MaybePair, doc("99th percentile (ns), null with fewer than 100 on a side")]
+    usual: Annotated[MaybePair, doc("median of all before, and of the slow ones or all after (ns)")]
+    means: Annotated[list[MeanPath], doc("mean paths, [] where there are too few")] = []
+    medians: Annotated[
+        list[int], doc("positions of the executions of median duration, -1 for none")
+    ] = field(default_factory=lambda: [-1, -1])
+
+
+class DrawnPath(Part):
+    """A critical path as it is drawn: interrupts below 1 % of what they cut are folded."""
+
+    set: Annotated[SetName, doc("which set the execution is of")]
+    position: Annotated[int, doc("its place there")]
+    steps: Annotated[
+        list[list[int]],
+        doc("begin after the execution's (ns), length (ns), place in threads, place in doings"),
+    ]
+    hairs: Annotated[list[int], doc("when interrupts began that were folded (ns)")] = []
+
+
+class Pictures(Part):
+    """What the page draws, computed from all critical paths."""
+
+    threads: Annotated[list[ThreadEntry], doc("who, by time on the paths")]
+    doings: Annotated[list[Doing], doc("what a thread can do")]
+    kinds: Annotated[list[KindEntry], doc("kinds, what lost most time first")]
+    paths: Annotated[list[DrawnPath], doc("of medians, examined and slow executions")]
