@@ -61,7 +61,8 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "bt2": ("read/babeltrace_child.py",),
     # The demo's workload is a program of its own, with a command line of its own.
     "argparse": ("commands/", "record/workload.py"),
-    "subprocess": ("record/", "read/babeltrace.py"),
+    # Of a bisection git and the user's own build line.
+    "subprocess": ("record/", "read/babeltrace.py", "commands/bisect.py"),
     # The tests compare with it; it is not installed with critpath.
     "sklearn": (),
     # Alignment.to_biopython: a method stands where its type does.

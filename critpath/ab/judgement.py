@@ -46,6 +46,7 @@ _ONE_SIDED: Final = 5  # failures of one side only that make a run invalid
 _DROPPED: Final = 0.05  # share of blocks that may drop out
 _DRIFT: Final = 0.1
 _COARSE: Final = 0.5
+_MOST_TOLD: Final = 5  # times the blocks so far: beyond it nobody knows
 
 
 @dataclass
@@ -79,6 +80,7 @@ class Judge:
         self.blocks: list[AbBlock] = []
         self._time, self._run = self._series(), self._series()
         self._labels: dict[str, _Series] = {}
+        self._late: set[str] = set()  # kinds that came after the level was shared out
         self._failures = Sides(0, 0)
         self._dropped = 0
         self._slowest = 1
@@ -113,11 +115,16 @@ class Judge:
         self._time.add(*_sides(block.order, times))
         self._run.add(*_sides(block.order, run))
         if block.labels:
-            self._add_labels(block, run if self.plan.of == "run" else times)
+            self._add_labels(block, block.run if self.plan.of == "run" else block.times)
 
     def _add_labels(self, block: AbBlock, times: list[list[int]]) -> None:
         names = sorted({name for slot in block.labels for name in slot})
         for name in names:
+            # How many kinds share the level is settled before any can have reached it.
+            if name not in self._labels and self._time.evidence.blocks > LEAST_BLOCKS:
+                self._late.add(name)
+                continue
+            series = self._labels.setdefault(name, self._series())
             chosen = [
                 [time for time, found in zip(slot, labels, strict=True) if found == name]
                 for slot, labels in zip(times, block.labels, strict=True)
@@ -125,7 +132,7 @@ class Judge:
             sides = _sides(block.order, chosen)
             a, b = ([slot for slot in side if slot] for side in sides)
             if a and b:
-                self._labels.setdefault(name, self._series()).add(a, b)
+                series.add(a, b)
 
     @property
     def _deciding(self) -> list[_Series]:
@@ -137,6 +144,8 @@ class Judge:
     @property
     def failing(self) -> _Series | None:
         """The series that has shown that B is slower."""
+        if self._labels and self._time.evidence.blocks < LEAST_BLOCKS:
+            return None
         series = self._deciding
         threshold = len(series) / self.plan.alpha
         return next((s for s in series if s.evidence.fails(threshold)[0]), None)
@@ -289,11 +298,13 @@ class Judge:
         plan = self.plan
         if document.verdict == "invalid":
             return [text.invalid(document.failures, len(self.blocks))]
-        found = [text.verdict(document, decides)]
+        found = [text.verdict(document, decides, self._blocks_needed)]
         if plan.of == "time" and document.blocks:
             others = document.machine.others_share
             found.append(text.running_time(document.running, plan, others))
         found += [text.label(name, result) for name, result in document.labels.items()]
+        if self._late:
+            found.append(text.late_labels(sorted(self._late), LEAST_BLOCKS))
         found += self._tail_sentences(decides)
         if plan.commands[0] == plan.commands[1]:
             found.append(text.same_command())
@@ -302,6 +313,18 @@ class Judge:
         if document.stopped_by == "user":
             found.append(text.stopped_by_user())
         return [*found, *self._oddities(document)]
+
+    @property
+    def _blocks_needed(self) -> int | None:
+        """About how many blocks either sentence takes, as the evidence has grown so far."""
+        series = self._deciding[0].evidence
+        n, wanted = series.blocks, math.log(1 / self.plan.alpha)
+        grown = max(
+            math.log(max(float(value[0]), 1.0))
+            for value in (series.not_slower.wealth.value, series.alarm)
+        )
+        found = math.ceil(n * wanted / grown) if grown > 0 else 0
+        return found if n < found <= _MOST_TOLD * n else None
 
     def _oddities(self, document: AbDocument) -> list[str]:
         """Say what is odd about the run itself."""

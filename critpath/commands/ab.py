@@ -43,20 +43,13 @@ _FLOOR: Final = share(10, "a share of A's time, such as 0.05 or 5%")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "--until",
-        metavar="SHARE[,pNN]",
-        type=checked(_until),
-        default=(0.05, ()),
-        help="B may be slower by less than this, and is not to be called slower below half of it "
-        "(5%%); with pNN this percentile is watched, too",
-    )
     add_measuring(parser)
     parser.add_argument(
-        "--seed",
-        type=checked(whole(0, 2**63 - 1)),
-        metavar="N",
-        help="of the order of the slots (drawn and printed)",
+        "--trace",
+        choices=("after", "none"),
+        default="after",
+        help="after an alarm, record 12 further blocks and say the cause, where this machine can "
+        "be recorded (after); tracing never decides",
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", type=Path, help="keep the blocks there, for --again"
@@ -79,6 +72,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:
     """Add how executions are run and judged, for this verb and for ``bisect``."""
+    parser.add_argument(
+        "--until",
+        metavar="SHARE[,pNN]",
+        type=checked(_until),
+        default=(0.05, ()),
+        help="B may be slower by less than this, and is not to be called slower below half of it "
+        "(5%%); with pNN this percentile is watched, too",
+    )
+    parser.add_argument(
+        "--seed",
+        type=checked(whole(0, 2**63 - 1)),
+        metavar="N",
+        help="of the order of the slots (drawn and printed)",
+    )
     parser.add_argument(
         "--of",
         choices=("time", "run", "both"),
@@ -151,11 +158,12 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
         help="a failed execution counts as the slowest so far; else its block is dropped",
     )
     parser.add_argument(
-        "--trace",
-        choices=("after", "none"),
-        default="after",
-        help="after an alarm, record 12 further blocks and say the cause, where this machine can "
-        "be recorded (after); tracing never decides",
+        "--label",
+        metavar="REGEX",
+        type=checked(_expression),
+        default="",
+        help="judge each kind of execution by itself: what REGEX (its first group) finds in what "
+        "an execution prints",
     )
     parser.add_argument("--show-output", action="store_true", help="show what the commands print")
     parser.add_argument(
@@ -177,8 +185,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_outputs([arguments.json])
     if arguments.output is not None and arguments.output.exists():
         raise UsageError(f"{arguments.output} exists already", "name another directory with -o")
-    floor, tails = arguments.until
-    request = request_of(arguments, commands, floor, (*tails, *arguments.tail))
+    request = request_of(arguments, commands)
     quiet = settings["quiet"] or arguments.json == STDOUT
     with kept_directory(arguments.output) as directory:
         document = judge(request, inherited, directory, arguments, quiet=quiet)
@@ -190,12 +197,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def request_of(
     arguments: argparse.Namespace,
     commands: tuple[tuple[str, ...], tuple[str, ...]],
-    floor: float,
-    tails: tuple[float, ...],
 ) -> AbRequest:
     """Return what was asked for, with a seed from the system if none was given."""
     from critpath.pipeline.ab import AbRequest  # noqa: PLC0415 - numpy
 
+    floor, tails = arguments.until
+    if arguments.label and arguments.show_output:
+        raise UsageError("--label reads what --show-output shows", "leave one of them out")
     if floor <= 0:
         raise UsageError("--until 0 can never be shown", "give a share above 0, such as 5%")
     return AbRequest(
@@ -205,7 +213,7 @@ def request_of(
         seed=secrets.randbits(32) if arguments.seed is None else arguments.seed,
         statistic=arguments.statistic,
         of=arguments.of,
-        tails=tails,
+        tails=(*tails, *arguments.tail),
         slot=arguments.slot,
         max_blocks=arguments.max_blocks,
         time=arguments.time,
@@ -215,6 +223,7 @@ def request_of(
         failures_are_slow=arguments.failures_are_slow,
         as_root=arguments.as_root,
         show_output=arguments.show_output,
+        label=arguments.label,
         every_block=getattr(arguments, "verbose", False),
     )
 
@@ -239,7 +248,7 @@ def judge(
         lines.close()
     if (
         document.verdict not in _ALARMS
-        or arguments.trace == "none"
+        or getattr(arguments, "trace", "none") == "none"
         or document.stopped_by == "user"
     ):
         return document
@@ -369,6 +378,14 @@ def _quantile(value: Any) -> float:
     if not 0.5 <= quantile < 1:
         raise WrongValueError("a percentile from p50 to below p100, such as p99")
     return round(quantile, 12)
+
+
+def _expression(value: Any) -> str:
+    try:
+        re.compile(os.fsencode(str(value)))
+    except (re.error, UnicodeError, OverflowError) as error:
+        raise WrongValueError(f"a regular expression ({error})") from None
+    return str(value)
 
 
 def _seconds(value: Any) -> float:

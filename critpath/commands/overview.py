@@ -21,6 +21,7 @@ VERBS: Final[dict[str, str]] = {
     "extract": "save the critical path of every execution, for compare and report",
     "compare": "compare a normal with a sample set and say what became slower, where and why",
     "ab": "run two commands in random order until it is shown whether the second is slower",
+    "bisect": "find the git revision since which a command is slower, by ab of builds",
     "calibrate": (
         "compare normal recordings with each other: how often that alarms falsely, which floor "
         "they ask for, and the smallest slow-down that would show"

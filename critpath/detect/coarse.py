@@ -27,7 +27,7 @@ from critpath.detect.effects import (
     flag,
     two_families,
 )
-from critpath.detect.gate import GateTest, floor_share, permutable, seed, ways
+from critpath.detect.gate import GateTest, exchangeable, floor_share, permutable, seed, ways
 from critpath.detect.machine import find_signs
 from critpath.detect.rules import RULES, Evidence
 from critpath.detect.tails import percentiles
@@ -177,6 +177,7 @@ def detect(
     normal_session: I64 | None = None,
     sample_session: I64 | None = None,
     runs: tuple[I64, I64] | None = None,
+    blocks: tuple[I64, I64] | None = None,
     judged: tuple[VectorTable, VectorTable] | None = None,
     labels: tuple[Sequence[str], Sequence[str]] | None = None,
     percentile: float | None = None,
@@ -186,8 +187,7 @@ def detect(
 
     Parameters
     ----------
-    normal, sample : VectorTable
-        Over the same symbols.
+    normal, sample : VectorTable, over the same symbols
     rule, alpha, floor
         A key of `critpath.detect.rules.RULES`; family-wise level of the gate, in (0, 1); least
         effect that counts, as a share of the normal mean total, see `floor_share`.
@@ -195,14 +195,14 @@ def detect(
         Settings of the paper's rules; see `critpath.detect.coarse.algorithm1`.
     permutations : int
         Random assignments, where enumerating all of them is too much.
-    normal_type, sample_type, normal_session, sample_session, runs : int64, optional
+    normal_type, sample_type, normal_session, sample_session, runs, blocks : int64, optional
         Execution types, the sample's as paired with normal ones: another mix is no slow-down, one
-        type's is found; recording sessions; runs (of both), which share what the machine did.
+        type's is found; recording sessions; of both: runs, which share what the machine did, and
+        blocks, in which a coin chose the order.
     judged : tuple of VectorTable, optional
         The sets with interrupts folded into running time; themselves by default.
     labels, percentile, screening : optional
-        What the program says each execution is; the quantile that decides; whether to find
-        out how often the paper's rules alarm, which costs more than the rest.
+        What each execution is; the quantile that decides; whether to count the paper's alarms.
 
     Returns
     -------
@@ -220,25 +220,25 @@ def detect(
     strata = _strata(normal, sample, normal_type, sample_type)
     names = (*(s.name for s in normal.symbols), "total")
     by_paper = partial(algorithm1, t1=t1, t2=t2, y_reference=y_reference, alpha=alpha)
-    paper = by_paper(x, y, names=names)
     least = alpha * min(WHOLE * (RANKED - REGARDLESS), 1 - WHOLE)
-    sessions, why_not = permutable(normal_session, sample_session, least)
+    blocks = exchangeable(blocks, least)
+    sessions, why_not = permutable(None if blocks else normal_session, sample_session, least)
     families = two_families(
         x, y, judged or (normal, sample), strata, alpha=alpha, permutations=permutations,
-        sessions=sessions, kinds=_kinds(strata, labels), runs=runs,
+        sessions=sessions, kinds=_kinds(strata, labels), runs=runs, blocks=blocks,
     )  # fmt: skip
     whole = families.whole
     if RULES[rule].permutation_test:
         _require_permutations(whole, permutations, alpha, least)
-    found = effects(x, y, *strata, seed(y, x))
+    found = effects(x, y, *strata, seed(y, x), blocks=blocks)
     share = floor_share(floor, x[:, -1], strata[0], normal_session)
     enough = whole.ways * least >= 1
     flags, least_ns = flag(families, found, alpha=alpha, floor=share), share * found.normal_mean[-1]
-    evidence = Evidence(paper, families, found, flags, float(least_ns))
+    evidence = Evidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
     types = _type_names(strata[0], labels)
     slower, slight = changes(families, found, flags, names, types, alpha=alpha, floor=share)
-    remarks = [*paper.notes, *_test_notes(whole, permutations, why_not)]
+    remarks = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
     remarks += [notes.raised_floor(floor, share)] if share > floor else []
     remarks += _notes(evidence, strata, slower, names, alpha, enough=enough)
     signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share)
@@ -249,7 +249,7 @@ def detect(
         flagged=bool(flagged.any()),
         alpha=alpha,
         floor=evidence.floor,
-        detectable=_detectable(evidence, x, strata) if enough and len(x) > 1 else None,
+        detectable=_detectable(evidence, x, strata, blocks) if enough and len(x) > 1 else None,
         permutations=whole.permutations,
         enough=enough,
         needed=0 if enough else _needed(*strata, least),
@@ -289,8 +289,11 @@ def _slow(families: Families, m: int, alpha: float) -> int:
     return slow.slow if fires and slow.slow < m // 2 else 0
 
 
-def _detectable(evidence: Evidence, x: I64, strata: tuple[I64, I64]) -> float:
-    error = max(float(evidence.effects.error[-1]), _usual_error(x, strata))
+def _detectable(
+    evidence: Evidence, x: I64, strata: tuple[I64, I64], blocks: tuple[I64, I64] | None
+) -> float:
+    usual = _usual_error(x, strata) if blocks is None else 0.0
+    error = max(float(evidence.effects.error[-1]), usual)
     return detectable_shift(error, evidence.families.whole.critical, evidence.floor)
 
 

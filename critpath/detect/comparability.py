@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Final
 
@@ -16,6 +17,7 @@ _MOST_UNUSED: Final = 0.5
 # Changes from one set to the other, per execution of the smaller: by chance there are almost
 # two, in blocks of four one.
 _TURNS: Final = 0.5
+_BEGINS: Final = re.compile("[0-9]{1,18}( [0-9]{1,18})*")
 _FEW_RUNS: Final = 3  # with fewer nothing is known of how runs differ
 
 
@@ -166,6 +168,54 @@ def find_runs(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
             return None
         found.append(np.array([run[key] for key in keys], np.int64))
     return found[0], found[1]
+
+
+def find_blocks(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
+    """Return the number of the block that each execution of interleaved sets is of.
+
+    A coin chose for every block which of its runs were of which set (ABBA or BAAB), so only
+    whole blocks may be exchanged.
+
+    Returns
+    -------
+    (int64 [n], int64 [m]) or None
+        None where no order was drawn (older recordings), or the sets are not of one.
+    """
+    sessions = [_session_blocks(each) for each in (normal, sample)]
+    if not sessions[0] or {name for name, _ in sessions[0]} != {name for name, _ in sessions[1]}:
+        return None
+    numbers: dict[tuple[str, int], int] = {}
+    found = []
+    for each, blocks in zip((normal, sample), sessions, strict=True):
+        number = np.zeros(len(each), np.int64)
+        for session, (name, begins) in enumerate(blocks):
+            rows = each.session == session
+            own, place = np.unique(
+                np.searchsorted(begins, each.executions.begin[rows], "right") - 1,
+                return_inverse=True,
+            )
+            if len(own) and own[0] < 0:
+                return None
+            known = [numbers.setdefault((name, b), len(numbers)) for b in own.tolist()]
+            number[rows] = np.array(known, np.int64)[place.reshape(-1)]
+        found.append(number)
+    return found[0], found[1]
+
+
+def _session_blocks(path_set: PathSet) -> list[tuple[str, I64]]:
+    """Return every source's session and when its blocks begin; nothing if one has none."""
+    found, name, begins = [], "", ""
+    for each in path_set.environment:
+        name = str(each.get("recorded_session", name))
+        begins = str(each.get("recorded_blocks", begins))
+        if "recording" in each:  # the last entry of a source
+            found.append((name, begins))
+            name, begins = "", ""
+    if len(found) != len(path_set.sources) or not all(
+        name and _BEGINS.fullmatch(begins) for name, begins in found
+    ):
+        return []
+    return [(n, np.cumsum(np.array(b.split(), np.int64))) for n, b in found]
 
 
 def _take_turns(normal: PathSet, sample: PathSet) -> bool:

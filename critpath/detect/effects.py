@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -59,8 +60,12 @@ def effects(
     random_seed: int,
     *,
     replicates: int | None = None,
+    blocks: tuple[I64, I64] | None = None,
 ) -> Effects:
-    """Compute mix-adjusted effects and their bootstrap intervals."""
+    """Compute mix-adjusted effects and their bootstrap intervals.
+
+    With ``blocks`` these rest on how much blocks differ in the effect, not executions.
+    """
     strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
     m, columns = sample.shape
     mean = np.tile(normal.mean(axis=0), (strata, 1))
@@ -85,6 +90,12 @@ def effects(
         centred = residual[normal_stratum == s][np.lexsort(rows.T[::-1])]
         differences -= mixes[:, [s]] * _resampled_means(rng, centred, replicates)
     error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
+    if blocks is not None:
+        parts = _block_parts((residual, excess), (normal_stratum, sample_stratum), blocks)
+        whole = np.asarray((share[:, None] * parts).sum(axis=1), np.float64)
+        error, by_type = _block_errors(whole), np.where(by_type > 0, _block_errors(parts), 0.0)
+        whole = whole[np.lexsort(whole.T[::-1])]
+        differences = _resampled_means(rng, len(whole) * whole, replicates)
     if m < _FEW:
         whole = sample.mean(axis=0) - _weighted(share, mean)
         low, high = whole - _NORMAL_975 * error, whole + _NORMAL_975 * error
@@ -102,6 +113,24 @@ def effects(
         stratum_error=by_type,
         orphans=int((~known[sample_stratum]).sum()),
     )
+
+
+def _block_parts(rows: tuple[F64, F64], strata: tuple[I64, I64], blocks: tuple[I64, I64]) -> F64:
+    """Return what each block adds to the difference within each type [blocks, strata, columns]."""
+    names, block = np.unique(np.concatenate(blocks), return_inverse=True)
+    block = block.reshape(-1)
+    count = 1 + max(int(s.max(initial=-1)) for s in strata)
+    parts = np.zeros((len(names), count, rows[0].shape[1]))
+    sides = zip((-1.0, 1.0), rows, strata, np.split(block, [len(blocks[0])]), strict=True)
+    for sign, values, stratum, number in sides:
+        many = np.bincount(stratum, minlength=count)[stratum]
+        np.add.at(parts, (number, stratum), sign * values / many[:, None])
+    return parts
+
+
+def _block_errors(parts: F64) -> F64:
+    """Return the standard error of the sum of the blocks' parts."""
+    return np.asarray(np.sqrt(len(parts)) * parts.std(axis=0, ddof=1), np.float64)
 
 
 def standard_errors(
@@ -298,39 +327,38 @@ def two_families(
     sessions: tuple[I64, I64] | None = None,
     kinds: tuple[I64, I64] | None = None,
     runs: tuple[I64, I64] | None = None,
+    blocks: tuple[I64, I64] | None = None,
 ) -> Families:
     """Test the whole executions and every state of them, at one level together.
 
     ``kinds`` are types that are surer than ``strata`` and coarser: the labels.  With
-    ``runs`` a p-value is at least that of the runs' means.
+    ``blocks`` only these are exchanged, which is valid whatever the machine did meanwhile;
+    with ``runs`` a p-value is else at least that of the runs' means.
     """
     scores = unusual(*judged, *strata)
     total = normal[:, -1], sample[:, -1]
     level = alpha * WHOLE
+    test = partial(gate, permutations=permutations, blocks=blocks)
     # Of whole sessions only an exchange of these is a test.
     divided = kinds is not None and sessions is None and _divided(strata, kinds)
     share = RANKED - REGARDLESS if divided else RANKED
-    whole = gate(
+    whole = test(
         np.column_stack([total[0], scores[0]]),
         np.column_stack([total[1], scores[1]]),
         *strata,
         alpha=level * share,
-        permutations=permutations,
         sessions=sessions,
     )
-    states = gate(
-        normal[:, :-1], sample[:, :-1], *strata,
-        alpha=alpha * (1 - WHOLE), permutations=permutations, sessions=sessions,
-    )  # fmt: skip
+    states = test(
+        normal[:, :-1], sample[:, :-1], *strata, alpha=alpha * (1 - WHOLE), sessions=sessions
+    )
     slow = slow_end(*total, *strata, level * SLOW)
     over_all = [float(whole.p_value.min()) / share]
     if sessions is None:
-        over_all.append(slow.p_value / SLOW)
+        often = 0.0 if runs is None or blocks is None else _often(slow, runs)
+        over_all.append(max(slow.p_value, often) / SLOW)
     if divided and kinds is not None:
-        regardless = gate(
-            total[0][:, None], total[1][:, None], *kinds,
-            alpha=level * REGARDLESS, permutations=permutations,
-        )  # fmt: skip
+        regardless = test(total[0][:, None], total[1][:, None], *kinds, alpha=level * REGARDLESS)
         over_all.append(float(regardless.p_value.min()) / REGARDLESS)
     by_type = whole.stratum_p_value.min(axis=1) / share
     first = min(*over_all, float(by_type.min()), math.inf) / WHOLE
@@ -338,7 +366,7 @@ def two_families(
     by_stratum = np.column_stack(
         [_adjusted(states.stratum_p_value, first), np.minimum(by_type / WHOLE, 1.0)]
     )
-    if runs is not None:
+    if runs is not None and blocks is None:
         least, least_of = _run_p_values(normal, sample, strata, runs, slow)
         p_value, by_stratum = np.maximum(p_value, least), np.maximum(by_stratum, least_of)
     return Families(
@@ -371,12 +399,17 @@ def _run_p_values(
                 ours[rows[0]], theirs[rows[1]], runs[0][rows[0]], runs[1][rows[1]]
             )
     over_all = compare_runs(ours, theirs, *runs)
-    if slow.slow:
-        members = np.zeros((len(theirs), 1))
-        members[slow.members] = 1
-        often = compare_runs(np.zeros((len(ours), 1)), members, *runs)
-        over_all[-1] = min(over_all[-1], often[0])
+    over_all[-1] = min(over_all[-1], _often(slow, runs))
     return over_all, by_type
+
+
+def _often(slow: SlowEnd, runs: tuple[I64, I64]) -> float:
+    """Return the p-value of how many of a run's executions are slow; 1 where none is."""
+    if not slow.slow:
+        return 1.0
+    members = np.zeros((len(runs[1]), 1))
+    members[slow.members] = 1
+    return float(compare_runs(np.zeros((len(runs[0]), 1)), members, *runs)[0])
 
 
 def _divided(strata: tuple[I64, I64], kinds: tuple[I64, I64]) -> bool:

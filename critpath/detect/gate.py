@@ -82,13 +82,20 @@ def gate(
     alpha: float,
     permutations: int,
     sessions: tuple[I64, I64] | None = None,
+    blocks: tuple[I64, I64] | None = None,
 ) -> GateTest:
-    """Test every column for a shift upwards of the sample."""
+    """Test every column for a shift upwards of the sample.
+
+    Executions change places; with ``sessions`` whole ones do, with ``blocks`` the two sides of
+    each block.
+    """
     # One order for any order of arrival: the same assignments, so the same p-values.
     ours = np.lexsort((*normal.T[::-1], normal_stratum))
     theirs = np.lexsort((*sample.T[::-1], sample_stratum))
     if sessions is not None:
         sessions = sessions[0][ours], sessions[1][theirs]
+    if blocks is not None:
+        blocks = blocks[0][ours], blocks[1][theirs]
     normal, normal_stratum = normal[ours], normal_stratum[ours]
     sample, sample_stratum = sample[theirs], sample_stratum[theirs]
     columns = normal.shape[1]
@@ -96,7 +103,10 @@ def gate(
     stratum = np.concatenate([sample_stratum, normal_stratum])
     members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
     chosen = [int((rows < len(sample)).sum()) for rows in members]
-    family = family_of(values, members, chosen, sessions, alpha)
+    if blocks is None:
+        family = family_of(values, members, chosen, sessions, alpha)
+    else:
+        family = family_of_blocks(values, members, chosen, blocks, alpha)
     plan, rng = family.plan, np.random.default_rng(seed(sample, normal))
     fewest = max(_LEAST_DRAWN, math.ceil(1 / alpha))
     drawn = min(permutations, max(fewest, _WORK // len(values)))
@@ -138,7 +148,7 @@ class Family:
     """Scores to add up, and what their sums are divided by: over all strata, then singly."""
 
     units: list[F64]  # per stratum of the plan: [units, 3 * columns]
-    plan: Assignments
+    plan: Assignments | Flips
     singles: list[int]  # strata that are tested by themselves
     places: list[int]  # of these in the plan
     divisors: list[F64]
@@ -196,6 +206,46 @@ def family_of(
     scales = [variance.sum(axis=0), *(variance[s] for s in singles)]
     divisors = [np.sqrt(np.where(scale > 1e-12, scale, np.inf)) for scale in scales]
     return Family(units, plan, singles, [tested.index(s) for s in singles], divisors)
+
+
+def family_of_blocks(
+    values: I64, members: list[I64], chosen: list[int], blocks: tuple[I64, I64], alpha: float
+) -> Family:
+    """Score the columns, and give each block what its sample's executions exceed the others by.
+
+    What a block shares, as a drift of the machine, cancels.  A coin chose the order within it,
+    so the sign is as likely the other one where the program makes no difference.
+    """
+    block = np.concatenate([blocks[1], blocks[0]])
+    names, block = np.unique(block, return_inverse=True)
+    block = block.reshape(-1)
+    units, tested = [], [s for s, rows in enumerate(members) if 0 < chosen[s] < len(rows)]
+    for s in tested:
+        rows = members[s]
+        ours = rows < len(blocks[1])
+        scores = _scores(values[rows])
+        sums, counts = np.zeros((2, len(names), scores.shape[1])), np.zeros((2, len(names), 1))
+        for side, mine in enumerate((~ours, ours)):
+            np.add.at(sums[side], block[rows[mine]], scores[mine])
+            counts[side, :, 0] = np.bincount(block[rows[mine]], minlength=len(names))
+        means = sums / np.maximum(counts, 1)
+        weight = 2 * counts[0] * counts[1] / np.maximum(counts.sum(axis=0), 1)
+        units.append(weight * (means[1] - means[0]))
+    if units:  # how blocks are numbered must not matter
+        order = np.lexsort(np.concatenate(units, axis=1).T[::-1])
+        units = [unit[order] for unit in units]
+    singles = [
+        s
+        for s, unit in zip(tested, units, strict=True)
+        if len(tested) > 1 and 2.0 ** int(unit.any(axis=1).sum()) * alpha >= 1
+    ]
+    over_all = np.sum(units, axis=0) if units else np.zeros((1, 3 * values.shape[1]))
+    squares = [over_all, *(units[tested.index(s)] for s in singles)]
+    divisors = [
+        np.sqrt(np.where(scale > 1e-12, scale, np.inf))
+        for scale in ((unit**2).sum(axis=0) for unit in squares)
+    ]
+    return Family(units, Flips(len(names)), singles, [tested.index(s) for s in singles], divisors)
 
 
 def _of_sessions(scores: F64, sessions: tuple[I64, I64]) -> tuple[F64, int]:
@@ -341,6 +391,46 @@ class Assignments:
         return max(1, _CHUNK // max(1, sum(self.sizes)))
 
 
+@dataclass(frozen=True)
+class Flips:
+    """In which blocks the sample's runs take the normal ones' places: any, as a coin falls."""
+
+    blocks: int
+
+    @property
+    def ways(self) -> float:
+        """Number of different assignments."""
+        return 2.0**self.blocks if self.blocks <= _MANY else math.inf
+
+    @property
+    def exact(self) -> bool:
+        """Few enough to look at every one."""
+        return self.ways <= EXACT
+
+    def every(self) -> Iterator[list[Picked]]:
+        """Yield all assignments in one batch: marks of what is exchanged [batch, blocks]."""
+        yield [
+            (np.arange(1 << self.blocks)[:, None] >> np.arange(self.blocks) & 1).astype(np.bool_)
+        ]
+
+    def drawn(self, rng: np.random.Generator, count: int) -> Iterator[list[Picked]]:
+        """Yield that many random assignments."""
+        step = max(1, _CHUNK // max(1, self.blocks))
+        for begin in range(0, count, step):
+            yield [rng.random((min(step, count - begin), self.blocks), dtype=np.float32) < 0.5]
+
+    def sums(
+        self, picked: list[Picked], scores: Sequence[F64], _totals: Sequence[F64] | None = None
+    ) -> list[F64]:
+        """Add up the blocks' differences, those that are exchanged with the other sign."""
+        signs = 1.0 - 2.0 * picked[0]
+        return [np.asarray(signs @ each, np.float64) for each in scores]
+
+    def as_given(self) -> list[Picked]:
+        """Return the assignment that exchanges nothing."""
+        return [np.zeros((1, self.blocks), np.bool_)]
+
+
 def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
     """Draw subsets of ``k`` of ``n``, all equally likely."""
     if k * k > 2 * n:  # most draws would have a number twice
@@ -439,6 +529,17 @@ def permutable(
     if ways([(ours, theirs)]) * level < 1:
         return None, notes.few_sessions(ours, theirs)
     return (normal, sample), ""
+
+
+_LEAST_WAYS = 16  # assignments of blocks to be had at the level, or executions are permuted
+
+
+def exchangeable(blocks: tuple[I64, I64] | None, level: float) -> tuple[I64, I64] | None:
+    """Return the blocks if exchanging their sides can be a test at the level."""
+    if blocks is None:
+        return None
+    both = len(np.intersect1d(*blocks))
+    return blocks if Flips(both).ways * level >= _LEAST_WAYS else None
 
 
 # Runs of a program: their executions share what a neighbour does meanwhile.

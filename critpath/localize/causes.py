@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from critpath.localize.counts import StepCounts, rival_name
+from critpath.localize.counts import StepCounts
 from critpath.localize.findings import LEAST_NORMALS, ORDINARY
 from critpath.localize.segments import detail_family
 from critpath.model import (
@@ -24,6 +24,7 @@ from critpath.model import (
     State,
     Step,
     Symbol,
+    rival_name,
 )
 from critpath.text.causes import (
     cause_sentence,
@@ -32,7 +33,7 @@ from critpath.text.causes import (
     most_detail,
     where_in,
 )
-from critpath.text.phrases import IDLE, LATE_NS, OTHERS, UNSEEN
+from critpath.text.phrases import IDLE, LATE_NS, OTHERS, SOFTIRQS, UNSEEN
 from critpath.units import plural
 
 MINOR = 0.05  # of the whole excess: a summary counts smaller causes only
@@ -238,9 +239,14 @@ def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason 
             score[symbol] = (more + brought.get(symbol, 0.0) / len(executions)) * sure
     best = max(sorted(score), key=score.__getitem__, default=None)
     if best is None or not score[best]:
-        return None
+        rise = count_rise(members)
+        # A trip whose work took the caller's cpu is no time of its own on the path.
+        trip = rise is not None and rise.step.state is None
+        return Reason(rise.content, 0.0, "") if rise and trip else None
     rival = _find_newcomer(members, best, counts) if best.state == State.WAIT_CPU else ""
-    return Reason(best, growth[best].after - growth[best].before, rival)
+    often = counts.mean_counts(Step(best.state, best.role), executions)
+    risen = counts.is_more_often(best, executions)
+    return Reason(best, growth[best].after - growth[best].before, rival, often if risen else None)
 
 
 def _candidates(members: Sequence[Member], counts: StepCounts) -> set[Symbol]:
@@ -304,7 +310,12 @@ def weigh_evidence(
     if reason is None:
         return _UNSURE
     executions = sorted({m.finding.execution for m in members})
-    return max(_UNSURE, 2 * counts.growth(reason.symbol, executions).apart - 1)
+    rise = count_rise(members)
+    if rise is not None:
+        apart = counts.apart(rise.step, executions)
+    else:
+        apart = counts.growth(reason.symbol, executions).apart
+    return max(_UNSURE, 2 * apart - 1)
 
 
 def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
@@ -375,7 +386,7 @@ def state_facts(
         peer = (reason.rival if reason else "") or who or peer
     late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < LATE_NS
     certainty = "observed"
-    if state in UNSEEN:
+    if state in UNSEEN or (state == State.WAIT_NET and detail in SOFTIRQS):
         certainty = "unknown"
     elif state == State.WAIT_CPU and ((idle and not late) or (quota and not idle)):
         certainty = "inferred"
@@ -450,13 +461,7 @@ def _counted(
         what = "segments"
     if counts is None:
         return what, math.nan, math.nan
-    before, after = (
-        math.fsum(of) / len(executions)
-        for of in zip(
-            *(counts.of(e).get(step, (math.nan, math.nan)) for e in executions), strict=True
-        )
-    )
-    return what, before, after
+    return what, *counts.mean_counts(step, executions)
 
 
 # Which findings share a cause.

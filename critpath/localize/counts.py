@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +22,8 @@ from critpath.model import (
     Step,
     Symbol,
     VectorTable,
+    rival_name,
+    rival_role,
 )
 
 LONGER: Final = 3  # times as long may one of several trips be
@@ -80,6 +82,12 @@ class StepCounts:
         after = self.sample[execution].tolist()
         return {s: (b, a) for s, b, a in zip(self.steps, before, after, strict=True)}
 
+    def mean_counts(self, step: Step, executions: Sequence[int]) -> tuple[float, float]:
+        """Return how often some executions do a step, on average: normally, and they."""
+        pairs = [self.of(e).get(step, (math.nan, math.nan)) for e in executions]
+        before, after = (math.fsum(of) / len(pairs) for of in zip(*pairs, strict=True))
+        return before, after
+
     def growth(self, symbol: Symbol, executions: Sequence[int]) -> Growth:
         """Return how much longer executions are in a symbol, and how surely."""
         step = Step(symbol.state, symbol.role)
@@ -95,6 +103,15 @@ class StepCounts:
             apart += float((usual < mine).mean() + (usual == mine).mean() / 2)
         n = len(executions)
         return Growth(before / n, after / n, apart / n)
+
+    def apart(self, step: Step, executions: Sequence[int]) -> float:
+        """Return the share of normal executions that do a step less often, ties by half."""
+        column = self.steps.index(step)
+        pairs = [(self.normal[self.groups[e], column], self.sample[e, column]) for e in executions]
+        shares = [
+            float((usual < mine).mean() + (usual == mine).mean() / 2) for usual, mine in pairs
+        ]
+        return sum(shares) / len(shares)
 
     def usual(self, execution: int) -> dict[Symbol, float]:
         """Return how long normal executions like one are in every symbol."""
@@ -166,11 +183,6 @@ def count_rivals(path_set: PathSet) -> dict[str, float]:
         names = {(i, rival_name(paths.strings[code])) for i, code in pairs.T.tolist()}
         tally.update(name for _, name in names)
     return {name: count / max(len(path_set), 1) for name, count in tally.items()}
-
-
-def rival_name(detail: str) -> str:
-    """Return the name of who had the cpu, without its id."""
-    return re.sub(r" \(\d+\)$", "", detail)
 
 
 # What a step costs: on one path, what there would not be if it were done less often.
@@ -251,39 +263,86 @@ def charge_steps(
 
 def _costs(one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]) -> dict[Step, _Cost]:
     paths = one.paths
-    threads = list(zip(paths.tid.tolist(), paths.host.tolist(), strict=True))
     lengths = (paths.end - paths.begin).tolist()
     costs: defaultdict[Step, _Cost] = defaultdict(_Cost)
-    # From the execution's own thread (no step) to the innermost, as `count_trips` has it.
-    stack: list[tuple[object, Step | None]] = [(None, None)]
+    within: tuple[_Trip, ...] = ()
     lead: defaultdict[object, dict[Symbol, int]] = defaultdict(dict)
     back: dict[object, Step] = {}  # what a thread that waits for a cpu comes back from
-    for thread, code, ns in zip(threads, codes, lengths, strict=True):
+    threads = list(zip(paths.tid.tolist(), paths.host.tolist(), strict=True))
+    trips = _trips_within(threads, codes, symbols)
+    taken = _taken_from(one, symbols, trips)
+    for thread, code, ns, now, rival in zip(threads, codes, lengths, trips, taken, strict=True):
         symbol = symbols[code]
         here = thread if symbol.role else None
-        place = next((i for i in range(len(stack) - 1, -1, -1) if stack[i][0] == here), None)
-        if place is None:
-            step = Step(None, symbol.role)
-            caller = stack[-1][0]
-            costs[step].leads.append(lead.pop(caller, {}))
-            back[caller] = step
-            stack.append((here, step))
-        else:
-            del stack[place + 1 :]
-        for _, within in stack[1:]:
-            costs[within].time[symbol] += ns  # type: ignore[index]  # only the first has none
-            if within.role == symbol.role:  # type: ignore[union-attr]  # as above
-                costs[within].content[symbol] += ns  # type: ignore[index]  # as above
-        if symbol.state == State.WAIT_CPU:
-            if here in back:
-                costs[back[here]].behind[symbol] += ns
+        for depth, trip in enumerate(now):
+            if depth >= len(within) or within[depth] is not trip:
+                caller = now[depth - 1].thread if depth else None
+                costs[trip.step].leads.append(lead.pop(caller, {}))
+                back[caller] = trip.step
+        within = now
+        for trip in within:
+            costs[trip.step].time[symbol] += ns
+            if trip.step.role == symbol.role:
+                costs[trip.step].content[symbol] += ns
+        step, content = (Step(None, rival), Symbol(State.RUN, rival)) if rival else (None, symbol)
+        if symbol.state not in INTERFERENCE | RUNNING:
+            step = Step(symbol.state, symbol.role)
+        if step:
+            costs[step].leads.append(lead.pop(here, {}))
+            costs[step].time[symbol] += ns
+            costs[step].content[content] += ns
+            back[here] = step
+        elif symbol.state == State.WAIT_CPU and here in back:
+            costs[back[here]].behind[symbol] += ns
         elif symbol.state in RUNNING:
             back.pop(here, None)
             lead[here][symbol] = lead[here].get(symbol, 0) + ns
-        elif symbol.state not in INTERFERENCE:
-            step = Step(symbol.state, symbol.role)
-            costs[step].leads.append(lead.pop(here, {}))
-            costs[step].time[symbol] += ns
-            costs[step].content[symbol] += ns
-            back[here] = step
     return dict(costs)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trip:
+    thread: object
+    step: Step
+
+
+def _trips_within(
+    threads: Sequence[object], codes: Sequence[int], symbols: Sequence[Symbol]
+) -> list[tuple[_Trip, ...]]:
+    """Return the trips that every segment is in, the outermost first, as `count_trips` has it."""
+    result: list[tuple[_Trip, ...]] = []
+    within: tuple[_Trip, ...] = ()
+    for thread, code in zip(reversed(threads), reversed(codes), strict=True):
+        role = symbols[code].role
+        places = (i for i in range(len(within) - 1, -1, -1) if within[i].thread == thread)
+        place = next(places, None) if role else -1
+        within = within[: len(within) if place is None else place + 1]
+        if place is None:
+            within = (*within, _Trip(thread, Step(None, role)))
+        result.append(within)
+    return result[::-1]
+
+
+def _taken_from(
+    one: PathSet,
+    symbols: Sequence[Symbol],
+    trips: Sequence[tuple[_Trip, ...]],
+) -> list[str]:
+    """Return whose work took the cpu from a thread that ran, "" elsewhere."""
+    paths = one.paths
+    roles = {symbol.role for symbol in symbols if symbol.role}
+    result = []
+    before: tuple[object, bool] = (None, False)  # the last thread, and whether it ran
+    columns = (paths.tid, paths.host, paths.state, paths.detail)
+    for tid, host, state, detail, within in zip(
+        *(column.tolist() for column in columns), trips, strict=True
+    ):
+        role = ""
+        if state == State.WAIT_CPU and before == ((tid, host), True):
+            role = rival_role(paths.strings[detail])
+        # Who waits for this one is no callee of it.
+        theirs = role in roles and role not in {trip.step.role for trip in within}
+        result.append(role if theirs else "")
+        if state not in {State.IRQ, State.SOFTIRQ}:
+            before = (tid, host), state in RUNNING
+    return result

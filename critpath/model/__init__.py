@@ -99,6 +99,9 @@ if TYPE_CHECKING:
         hypergeometric_tail,
         identifiers,
         mid_ranks,
+        rival_name,
+        rival_role,
+        role_name,
         student_tails,
     )
 
@@ -134,7 +137,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "vectors": (
         *("Symbol", "VectorTable", "benjamini_hochberg", "hypergeometric_tail", "identifiers"),
-        *("mid_ranks", "student_tails"),
+        *("mid_ranks", "rival_name", "rival_role", "role_name", "student_tails"),
     ),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -237,6 +240,9 @@ __all__ = [
     "make_single_block",
     "mid_ranks",
     "open_filled",
+    "rival_name",
+    "rival_role",
+    "role_name",
     "student_tails",
     "summarize_machine",
 ]

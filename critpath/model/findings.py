@@ -423,11 +423,14 @@ class Reason:
         Nanoseconds that an execution is longer in it.
     rival : str
         Who had the cpu that was waited for and does not have it normally; "" for nobody.
+    counts : (float, float) or None
+        How often normal executions and these are in it, where that rose.
     """
 
     symbol: Symbol
     time: float
     rival: str = ""
+    counts: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

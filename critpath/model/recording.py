@@ -15,6 +15,11 @@ MANIFEST_RUNS: Final = 200_000  # for as many there is room
 # What `state` can be.  Only a recorder that was killed leaves "recording" behind.
 RECORDING, COMPLETE, INTERRUPTED = "recording", "complete", "interrupted"
 
+# Names of the two recordings of an interleaved one, and how many runs a block of them has.
+NORMAL: Final = "normal"
+SAMPLE: Final = "sample"
+BLOCK_RUNS: Final = 4
+
 # How a warning begins that says whom a CPU quota held back: the recorder writes it, and a
 # comparison must not blame who ran meanwhile.
 QUOTA_HELD: Final = "a CPU quota held"

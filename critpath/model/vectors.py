@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,6 +15,26 @@ from critpath.model.table import I64, Column, Table, freeze_columns
 if TYPE_CHECKING:
     from critpath.model.kinds import State
     from critpath.model.table import F64, Bool
+
+
+# Numbers that count instances (kworker/u4:1, worker-12, pool3), not those that are
+# part of a program's name (jbd2, x264 ...).
+_INSTANCE: Final = re.compile(r"(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$")
+
+
+def role_name(comm: str) -> str:
+    """Return a thread's name without the numbers that tell its instances apart."""
+    return _INSTANCE.sub("#", comm)
+
+
+def rival_name(detail: str) -> str:
+    """Return the name of who had the cpu, without its id."""
+    return re.sub(r" \(\d+\)$", "", detail)
+
+
+def rival_role(detail: str) -> str:
+    """Return the role of who had the cpu."""
+    return role_name(rival_name(detail))
 
 
 @dataclass(frozen=True, order=True)

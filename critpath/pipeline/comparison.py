@@ -64,6 +64,7 @@ def compare(
     """
     from critpath.detect.comparability import (
         environment_differences,
+        find_blocks,
         find_runs,
         missing_runs,
         partial_comparison_note,
@@ -86,8 +87,7 @@ def compare(
     normal, sample, unlike = with_like_states(
         note_repaired_switches(normal), note_repaired_switches(sample)
     )
-    # Segments may be more than fit in memory: they are read chunk by chunk, once for the
-    # alphabet and once for the vectors, and then only those of the paths that are aligned.
+    # Segments may not fit in memory: they are read in chunks, later only of what is aligned.
     coder = Coder((normal, sample), settings.vector)
     normal_vectors, sample_vectors = vectors_of(normal, coder), vectors_of(sample, coder)
     apart = recorded_apart(normal, sample)
@@ -99,6 +99,7 @@ def compare(
         sessions=(normal.session, sample.session),
         apart=settings.sessions and apart,
         runs=None if apart else find_runs(normal, sample),
+        blocks=None if apart else find_blocks(normal, sample),
         progress=tell,
     )
     judgement = _with_rivals(judgement, normal, sample)
@@ -254,6 +255,7 @@ def judge(
     sessions: tuple[I64 | None, I64 | None],
     apart: bool = False,
     runs: tuple[I64, I64] | None = None,
+    blocks: tuple[I64, I64] | None = None,
     progress: Callable[[str], None] | None = None,
     screening: bool = True,
 ) -> Judgement:
@@ -303,6 +305,7 @@ def judge(
         normal_session=sessions[0],
         sample_session=sessions[1],
         runs=runs,
+        blocks=blocks,
         labels=labels,
         percentile=settings.percentile,
         screening=screening,

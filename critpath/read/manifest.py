@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ from critpath.model import (
     Run,
     StreamFacts,
 )
-from critpath.model.recording import MACHINE, MANIFEST_BYTES
+from critpath.model.recording import BLOCK_RUNS, MACHINE, MANIFEST_BYTES, SAMPLE
 from critpath.read.recording import find_trace_directories
 from critpath.units import plural
 from critpath.untrusted import load_json
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _AGAIN: Final = "record again, or give --execution"
 _WHOLE: Final = 2**63 - 1
+_LONGEST_BLOCKS: Final = 90_000  # letters: a longer text is no part of a saved set
 _EMPTY: Final = Manifest(COMPLETE, "", (), "", (), {}, "", {}, {}, 0, 0)
 
 
@@ -237,6 +239,7 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
         "recorded_beside": manifest.interleaved,
         "recorded_command": shlex.join(manifest.command),
         "recorded_program": PurePath(manifest.command[0]).name if manifest.command else "",
+        "recorded_blocks": _block_starts(manifest),
     }
     plain = {k: v for k, v in data.items() if v and (isinstance(v, str) or type(v) is int)}
     events = add_counted_losses(events, manifest)
@@ -249,6 +252,26 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
     if not plain:
         return events
     return replace(events, environment=(*events.environment, plain))
+
+
+def _block_starts(manifest: Manifest) -> str:
+    """Return when each block of an interleaved recording begins: the first, then steps (ns).
+
+    Begins are those of this recording's own first run in the block, which its executions do
+    not precede.
+    """
+    side = "A" if manifest.interleaved == SAMPLE else "B"
+    places = [place for place, which in enumerate(manifest.order) if which == side]
+    if not manifest.interleaved or any(not 0 < r.number <= len(places) for r in manifest.runs):
+        return ""
+    starts: dict[int, int] = {}
+    for run in sorted(manifest.runs, key=lambda run: run.number):
+        starts.setdefault(places[run.number - 1] // BLOCK_RUNS, run.begin)
+    if list(starts) != list(range(len(starts))):  # no recorder writes that
+        return ""
+    begins = list(starts.values())
+    text = " ".join(map(str, [*begins[:1], *(b - a for a, b in pairwise(begins))]))
+    return text if len(text) <= _LONGEST_BLOCKS else ""
 
 
 def add_counted_losses(events: Events, manifest: Manifest) -> Events:

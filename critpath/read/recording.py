@@ -89,9 +89,14 @@ def find_traces(path: Path) -> tuple[Trace, ...]:
         for d in walk_directories_with(path, "metadata")
     ]
     if not traces:
-        empty = not any(path.iterdir())
+        inside = list(path.iterdir())
+        if any(entry.is_symlink() and entry.is_dir() for entry in inside):
+            raise UnreadableError(
+                f"{path}: holds no CTF trace, and links to directories are not followed",
+                "name the directories that the links lead to, or copy them",
+            )
         raise UnreadableError(
-            f"{path}: {'is empty' if empty else 'holds no CTF trace (no metadata file)'}",
+            f"{path}: {'holds no CTF trace (no metadata file)' if inside else 'is empty'}",
             "name a directory that `critpath record` or lttng wrote, after the session stopped",
         )
     return tuple(sorted(traces, key=lambda t: t.domain != "kernel"))

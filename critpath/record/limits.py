@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from critpath.model.recording import QUOTA_HELD
+from critpath.record._pulse import name_thread
 from critpath.units import NS_PER_S, format_ns, plural, safe_text
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -101,6 +102,7 @@ class Limits:
             self._thread = None
 
     def _run(self) -> None:
+        name_thread(b"critpath-limits")
         took = 0.0
         while not self._ending.wait(max(_PAUSE, _SHARE * took)):
             before = time.thread_time()

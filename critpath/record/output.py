@@ -16,7 +16,7 @@ from typing import Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.model import MANIFEST, MANIFEST_FORMAT
-from critpath.model.recording import MANIFEST_BYTES
+from critpath.model.recording import MANIFEST_BYTES, NORMAL, SAMPLE
 from critpath.record.dirfd import (
     identity_of,
     open_dir,
@@ -24,7 +24,6 @@ from critpath.record.dirfd import (
     restore_name,
     restore_name_in_error,
 )
-from critpath.record.recorder import NORMAL, SAMPLE
 from critpath.record.user import User, hand_over_fd
 from critpath.untrusted import load_json
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from critpath.errors import CritpathError
 from critpath.model import Manifest
+from critpath.model.recording import NORMAL, SAMPLE
 
 if TYPE_CHECKING:
     from critpath.model import CpuLoss, Gap
@@ -203,9 +204,6 @@ RECORDERS: Final[Mapping[str, str]] = {
 # A request to record, and its outcome
 
 
-# Names of the two recordings of an interleaved one.
-NORMAL: Final = "normal"
-SAMPLE: Final = "sample"
 # Where a recording has its trace.
 TRACE: Final = "trace"
 

@@ -8,6 +8,7 @@ What its recorder had written by then becomes a trace, and the manifest says
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import os
 import shutil
@@ -19,13 +20,13 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError, UnreadableError
-from critpath.model import MANIFEST, Manifest
-from critpath.model.recording import INTERRUPTED, RECORDING
+from critpath.model import MANIFEST, Manifest, StreamFacts
+from critpath.model.recording import INTERRUPTED, NORMAL, RECORDING, SAMPLE
 from critpath.record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
 from critpath.record.identity import is_dead_session
 from critpath.record.manifests import RUNS, link_tree, read_manifest, read_runs, write_manifest
 from critpath.record.output import is_recording
-from critpath.record.recorder import NORMAL, RECORDERS, SAMPLE, TRACE, Leftover, RecorderResult
+from critpath.record.recorder import RECORDERS, TRACE, Leftover, RecorderResult
 from critpath.record.registry import Entry, read_entries, unregister
 from critpath.record.user import User, hand_over_fd
 from critpath_marks.sessions import owner_of
@@ -138,12 +139,13 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
         )
     _check_layout(manifests)
     recorded = _make_trace(directory, manifests[directory], report)
+    streams = _measure_streams(directory)
     done = []
     for place, manifest in manifests.items():
         if place != directory:
             shutil.rmtree(place / TRACE, ignore_errors=True)
             link_tree(directory / TRACE, place / TRACE)
-        done.append(_complete_manifest(place, manifest, recorded))
+        done.append(_complete_manifest(place, manifest, recorded, streams))
     recorded.release()
     if owner is not None and owner.is_gone():
         unregister(session)
@@ -176,7 +178,26 @@ def _unknown_recorder(directory: Path) -> CritpathError:
     )
 
 
-def _complete_manifest(directory: Path, manifest: Manifest, recorded: RecorderResult) -> Manifest:
+def _measure_streams(directory: Path) -> tuple[StreamFacts, ...]:
+    """Return size and digest of every stream file, without reading events: that needs numpy."""
+    files = sorted(
+        file
+        for metadata in (directory / TRACE).rglob("metadata")
+        for file in metadata.parent.iterdir()
+        if file.is_file() and file.name != "metadata" and not file.name.startswith(".")
+    )
+    found = []
+    for file in files:
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        name = file.relative_to(directory).as_posix()
+        found.append(StreamFacts(name, file.stat().st_size, digest=digest))
+    return tuple(found)
+
+
+def _complete_manifest(
+    directory: Path, manifest: Manifest, recorded: RecorderResult, streams: tuple[StreamFacts, ...]
+) -> Manifest:
     """Complete a manifest from the runs on disk and the recorder's result, and write it."""
     runs = {run.number: run for run in (*manifest.runs, *read_runs(directory))}
     note = "the recorder was killed; the recording was finished later"
@@ -190,6 +211,7 @@ def _complete_manifest(directory: Path, manifest: Manifest, recorded: RecorderRe
         end=manifest.end or recorded.end or max((r.end for r in runs.values()), default=begin),
         loss=tuple(x for x in recorded.loss if x.events or x.packets) or manifest.loss,
         gaps=recorded.gaps or manifest.gaps,
+        streams=streams,
         recorder={**manifest.recorder, **recorded.facts},
         warnings=tuple(dict.fromkeys((*manifest.warnings, note, *recorded.warnings))),
     )

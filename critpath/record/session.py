@@ -18,6 +18,7 @@ from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run, StreamFacts
 from critpath.model.recording import COMPLETE, INTERRUPTED
 from critpath.record import recorder as recorders
+from critpath.record._pulse import name_thread
 from critpath.record._spawn import become_subreaper
 from critpath.record.cleanup import remove_leftovers
 from critpath.record.ftrace.marks import MarkRequests
@@ -92,6 +93,7 @@ def record(request: RecordRequest, reporter: Reporter, survey: Survey = lambda _
     CritpathError
         If recording failed; nothing is left, on disk or in the tracer.
     """
+    name_thread(b"critpath-record")  # in a trace no other critpath, nor another Python
     inherited = InheritedState.capture()
     user = invoking_user(inherited.environment, as_root=request.as_root)
     session = new_session_name()

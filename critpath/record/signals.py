@@ -7,12 +7,12 @@ and by a watching thread while the recorder works.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -57,8 +57,13 @@ class Signals:
         self._mask: set[int] = set()
         self._child_handler: object = signal.SIG_DFL
         self._armed = False
+        # Whether threads that were there before the signals were blocked, such as a library's,
+        # may take one while nobody waits for it.
+        self.shared = False
 
     def __enter__(self) -> Self:
+        with contextlib.suppress(OSError):
+            self.shared = len(list(Path("/proc/self/task").iterdir())) > 1
         taken = {*self._ending, int(signal.SIGCHLD), _WAKE}
         # A parent that ignores SIGCHLD would have the kernel collect our children.
         self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -119,7 +124,7 @@ class Signals:
             raise StopRequested
         return True
 
-    @contextmanager
+    @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Watch for signals while the main thread works in a recorder.
 

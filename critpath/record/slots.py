@@ -6,6 +6,7 @@ Nothing is traced here, so it needs no rights.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ _PADDING: Final = "CRITPATH_PADDING"
 _PROBES: Final = ("l1", "syscall")  # after each slot: those that take less than 0.1 ms
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _MICROSECONDS: Final = 1_000_000
+_MOST_PRINTED: Final = 1 << 20  # bytes of what is printed that a label is looked for in
+_LONGEST_LABEL: Final = 100
 
 
 @contextmanager
@@ -38,14 +41,18 @@ def open_slots(
     timeout: float,
     as_root: bool,
     show_output: bool,
+    label: str = "",
 ) -> Iterator[SlotRunner]:
     """Get ready to run two commands; signals are taken from here on.
+
+    With ``label``, a regular expression, executions are labelled by what they print.
 
     Raises CommandError if one of them is not there.
     """
     user = invoking_user(inherited.environment, as_root=as_root)
     programs = [find_executable(command, inherited.environment) for command in commands]
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    printed = os.memfd_create("critpath-printed") if label else -1
     said: list[str] = []
     try:
         with Signals(inherited, said.append) as signals, subreaper():
@@ -53,10 +60,12 @@ def open_slots(
             streams = (nothing, -1, -1) if show_output else (nothing, nothing, nothing)
             yield SlotRunner(
                 runner, signals, dict(zip("AB", programs, strict=True)), prepare, timeout, streams,
-                user,
+                user, re.compile(os.fsencode(label)) if label else None, printed,
             )  # fmt: skip
     finally:
         os.close(nothing)
+        if label:
+            os.close(printed)
 
 
 @dataclass
@@ -70,6 +79,8 @@ class SlotRunner:
     timeout: float
     streams: tuple[int, int, int]
     user: User | None
+    label: re.Pattern[bytes] | None = None
+    printed: int = -1  # a file in memory that takes what an execution prints
 
     def __post_init__(self) -> None:
         # What the kernel lays out above a program's stack is equally long for both: where the
@@ -97,9 +108,12 @@ class SlotRunner:
         failed = []
         before = _read_counters()
         for side in order:
-            times, running, wrong = self._run_slot(side, executions)
+            labels: list[str] = []
+            times, running, wrong = self._run_slot(side, executions, labels)
             if self.interrupted:
                 return None
+            if self.label:
+                block.labels.append(labels)
             block.times.append(times)
             block.run.append(running)
             failed.append(wrong)
@@ -111,16 +125,24 @@ class SlotRunner:
             block.failed = failed
         return block
 
-    def _run_slot(self, side: str, executions: int) -> tuple[list[int], list[int], int]:
+    def _run_slot(
+        self, side: str, executions: int, labels: list[str]
+    ) -> tuple[list[int], list[int], int]:
         times, running, failed = [], [], 0
         if self.prepare:
             self._run_prepare()
+        streams = self.streams
+        if self.label:
+            streams = (streams[0], self.printed, streams[2])
         for _ in range(executions):
+            if self.label:  # what the one before has printed goes
+                os.ftruncate(self.printed, 0)
+                os.lseek(self.printed, 0, os.SEEK_SET)
             done = self.runner.run(
                 self.programs[side],
                 environment=self._environments[side],
                 timeout=self.timeout,
-                streams=self.streams,
+                streams=streams,
             )
             if self.interrupted:
                 break
@@ -129,7 +151,16 @@ class SlotRunner:
             else:
                 times.append(done.end - done.executed)
                 running.append(done.running)
+                labels.append(self._read_label())
         return times, running, failed
+
+    def _read_label(self) -> str:
+        """Return what the expression finds in what was printed: its first group, if it has one."""
+        if self.label is None:
+            return ""
+        found = self.label.search(os.pread(self.printed, _MOST_PRINTED, 0))
+        text = found[min(1, self.label.groups)] if found else b""
+        return (text or b"").decode(errors="replace")[:_LONGEST_LABEL]
 
     def _run_prepare(self) -> None:
         shell = Executable(b"/bin/sh", (b"sh", b"-c", os.fsencode(self.prepare)))

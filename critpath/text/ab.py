@@ -11,16 +11,22 @@ from typing import TYPE_CHECKING, Final
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
 if TYPE_CHECKING:
-    from critpath.documents import AbDocument, AbPlan, AbResult, AbTail, Sides
+    from collections.abc import Sequence
+
+    from critpath.documents import AbDocument, AbMachine, AbPlan, AbResult, AbTail, Sides
 
 _SIDES: Final = "AB"
+_SHOWN: Final = 10  # revisions
 _OFTEN: Final = 30  # blocks until equal commands are told to be
 
 
-def verdict(document: AbDocument, decides: AbResult) -> str:
-    """Give the answer; `decides` is the evidence that it rests on."""
+def verdict(document: AbDocument, decides: AbResult, needed: int | None = None) -> str:
+    """Give the answer; `decides` is the evidence that it rests on.
+
+    `needed` is about how many blocks would show either.
+    """
     if document.verdict == "undecided":
-        return _undecided(document, decides)
+        return _undecided(document, decides, needed)
     changed = _change(decides)
     what = _time_name(document, decides)
     end = f"{plural(document.blocks, 'block')}, seed {document.seed}"
@@ -50,7 +56,7 @@ def verdict(document: AbDocument, decides: AbResult) -> str:
     )
 
 
-def _undecided(document: AbDocument, decides: AbResult) -> str:
+def _undecided(document: AbDocument, decides: AbResult, needed: int | None) -> str:
     floor = document.floor
     said = f"UNDECIDED: after {plural(document.blocks, 'block')}"
     if document.blocks:
@@ -65,9 +71,11 @@ def _undecided(document: AbDocument, decides: AbResult) -> str:
         f"seed {document.seed}"
     )
     high = decides.interval[1]
-    if high is not None and high - 1 > floor:
-        said += f". More blocks would do, or --until {math.ceil(100 * (high - 1))}%"
-    return said
+    other = f", or --until {math.ceil(100 * (high - 1))}%" if high and high - 1 > floor else ""
+    if needed is not None:
+        rounded = math.ceil(needed / 10) * 10
+        return f"{said}. About {plural(rounded, 'block')} would do{other}"
+    return f"{said}. More blocks would do{other}" if other else said
 
 
 def invalid(failures: Sides, blocks: int) -> str:
@@ -103,10 +111,17 @@ def running_time(result: AbResult, plan: AbPlan, others: float | None) -> str:
 
 def label(name: str, result: AbResult) -> str:
     """One kind of execution."""
+    name = name or "the others"
     if result.verdict == "too_few":
         return f"{name}: too few, {plural(result.blocks, 'block')} with both"
     shown = result.verdict.replace("_", " ")
     return f"{name}: {shown}: {_change(result)}; {plural(result.blocks, 'block')}"
+
+
+def late_labels(names: Sequence[str], blocks: int) -> str:
+    """Name kinds of executions that were first seen when others could have decided already."""
+    shown = ", ".join(name or "the others" for name in names)
+    return f"first seen after the first {plural(blocks, 'block')}, so not judged by itself: {shown}"
 
 
 def tail_not_shown(q: float, blocks: int) -> str:
@@ -198,7 +213,7 @@ def tail_takes(q: float, blocks: int) -> str:
 
 
 def progress(
-    result: AbResult, plan: AbPlan, seconds: float, left: int | None, others: float | None
+    result: AbResult, plan: AbPlan, seconds: float, left: int | None, machine: AbMachine
 ) -> str:
     """Describe the blocks so far."""
     executions = result.executions.a + result.executions.b
@@ -209,9 +224,56 @@ def progress(
     )
     if left is not None:
         said += f"; about {plural(left, 'more block')}"
-    if others is not None:
-        said += f"; machine: others {format_share(others)} cpu"
-    return said
+    known = []
+    if machine.others_share is not None:
+        known.append(f"others {format_share(machine.others_share)} cpu")
+    if machine.speed_p90_p10 is not None:
+        known.append(f"speed p90/p10 {machine.speed_p90_p10:.2f}")
+    return f"{said}; machine: {', '.join(known)}" if known else said
+
+
+# Bisecting.
+
+
+def bisect_step(title: str, document: AbDocument) -> str:
+    """One revision, held against the good one."""
+    shown = document.verdict.replace("_", " ")
+    return f"{title}: {shown}: {_change(document.time)}; {plural(document.blocks, 'block')}"
+
+
+def bisect_skipped(title: str, why: str) -> str:
+    """Say why nothing can be said of a revision."""
+    return f"{title}: left out: {why}"
+
+
+def nothing_to_bisect(good: str, bad: str) -> str:
+    """Say that the later revision is not shown to be slower."""
+    return f"that {bad} is slower than {good} is not shown: there is nothing to bisect"
+
+
+def slower_since(title: str, document: AbDocument, steps: int, alpha: float) -> str:
+    """Give the first slower revision."""
+    _, _, rest = document.sentences[0].partition(": ")
+    return (
+        f"SLOWER SINCE {title}: {rest}; {plural(steps, 'comparison')}, each wrong in at most "
+        f"{_percent(alpha)}"
+    )
+
+
+def only_skipped(titles: Sequence[str]) -> str:
+    """Say between which revisions nothing is known."""
+    return (
+        f"UNDECIDED: the first slower revision is one of {len(titles)}, the others of which could "
+        f"not be built or are undecided: {'; '.join(titles)}"
+    )
+
+
+def stopped_bisection(titles: Sequence[str]) -> str:
+    """Say what is left after Ctrl-C."""
+    return (
+        f"UNDECIDED: ended by Ctrl-C; the first slower revision is one of {len(titles)}: "
+        f"{'; '.join(titles[:_SHOWN])}{'; ...' if len(titles) > _SHOWN else ''}"
+    )
 
 
 def _time_name(document: AbDocument, decides: AbResult) -> str:

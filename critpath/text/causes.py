@@ -11,12 +11,22 @@ from itertools import accumulate
 from typing import TypeVar
 
 from critpath.model import Charge, Context, Finding, Member, Reason, State, Symbol
-from critpath.text.phrases import IDLE, OTHERS, doing, listed, often, quoted, thread_name
+from critpath.text.phrases import (
+    IDLE,
+    OTHERS,
+    doing,
+    how_often,
+    listed,
+    often,
+    quoted,
+    thread_name,
+)
 from critpath.units import format_ns, plural
 
 NEARLY_ALL = 0.8  # a part that is named alone
 HALF = 0.5
 WORTH_NAMING = 0.1
+SEVERAL = 1.5  # times that a wait has to be there for its number to be told
 FEW = 3  # threads of a family that are named by their ids
 
 _Key = TypeVar("_Key", State, Symbol)
@@ -128,7 +138,7 @@ def _own(members: Sequence[Member], size: int, reason: Reason | None) -> str:
     named = [m.finding for m in members if not m.moved]
     part = [m.finding for m in members if _state(m) == state and not m.moved]
     mine = [f for f in part if not f.symbol.role] or [f for f in named if not f.symbol.role]
-    text = _doing(part, _thread(mine))
+    text = _doing(part, _thread(mine)) + _counted(reason, state)
     others = [f for f in named if f.symbol.role]
     elsewhere = math.fsum(abs(f.contribution) for f in others)
     if elsewhere >= WORTH_NAMING * sum(weight.values()):
@@ -148,15 +158,25 @@ def _waiting(members: Sequence[Member], size: int, call: str, reason: Reason | N
     text = f"waiting{where} for {threads}, which {were}"
     first = reason.symbol.state if reason else ranked[0]
     if first == ranked[0] and weight[first] >= NEARLY_ALL * whole:
-        return f"{text} {_doing(parts[first])}"
+        return f"{text} {_doing(parts[first])}{_counted(reason, first)}"
     named = [
-        f"{_doing(parts[s])} ({format_ns(weight[s] / size)})"
+        f"{_doing(parts[s])}{_counted(reason, s)} ({format_ns(weight[s] / size)})"
         for s in sorted(ranked, key=lambda s: s != first)
         if parts[s] and (weight[s] >= WORTH_NAMING * whole or s == first)
     ]
     if reason and first not in weight:
-        named.insert(0, f"{doing(first, '')} ({format_ns(reason.time)})")
+        what = f"{doing(first, '')}{_counted(reason, first)}"
+        named.insert(0, f"{what} ({format_ns(reason.time)})")
     return f"{text} {listed(named)}"
+
+
+def _counted(reason: Reason | None, state: State) -> str:
+    """Say how often it was, of a state that was named because it is more often."""
+    if reason is None or reason.counts is None or reason.symbol.state != state:
+        return ""
+    if reason.counts[1] < SEVERAL:  # "never in 40 normal executions" says that already
+        return ""
+    return f" {how_often(*reason.counts)}"
 
 
 def _doing(findings: Sequence[Finding], thread: str = "") -> str:

@@ -40,7 +40,7 @@ _WHAT: Final[dict[State, str]] = {
     State.WAIT_UNEXPLAINED: "blocked, and no event of the trace says why{}",
 }
 # The kernel's softirqs: as a detail they would not be understood without that word.
-_SOFTIRQS: Final = frozenset(
+SOFTIRQS: Final = frozenset(
     {"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
 )
 # Timers that the kernel runs for somebody, by their function.
@@ -63,9 +63,7 @@ KINDS: Final[dict[str, str]] = {
     "loop-count": "other rounds",
 }
 # Threads that record: critpath's own, and LTTng's daemons.
-_RECORDERS: Final = re.compile(
-    r"critpath-(drain|beat)\d*|critpath-(hands|probe|watch)|lttng-(consumerd|sessiond)"
-)
+_RECORDERS: Final = re.compile(r"critpath-[a-z]+\d*|lttng(-[a-z]+)?")
 # Nothing was seen that could be the reason.
 UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
 
@@ -95,10 +93,10 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
         phrase = _WHAT[state]
         if state == State.WAIT_TIMER:
             phrase = _TIMERS.get(detail, phrase)
-        if state == State.WAIT_NET and detail in _SOFTIRQS:
+        if state == State.WAIT_NET and detail in SOFTIRQS:
             # Of the machine itself, or of another: not to be called the network.
             phrase = f"waiting for a packet (softirq {detail}; whose it was is not known)"
-        elif detail in _SOFTIRQS:
+        elif detail in SOFTIRQS:
             detail = f"softirq {detail}"
         elif state == State.WAIT_FUTEX and detail == "futex":
             detail = ""
@@ -116,7 +114,12 @@ def often(state: State, thread: str, before: float, after: float) -> str:
     """Say how often a thread waits, and how often normally."""
     what = _WHAT[state].format("")
     what = what.replace("waiting", "waits", 1) if what.startswith("waiting") else f"is {what}"
-    return f"{thread} {what} {_times(after)} instead of {_times(before)}".strip()
+    return f"{thread} {what} {how_often(before, after)}".strip()
+
+
+def how_often(before: float, after: float) -> str:
+    """Say how often something is, and how often normally."""
+    return f"{_times(after)} instead of {_times(before)}"
 
 
 def _times(count: float) -> str:

@@ -84,6 +84,7 @@ class Replayer:
     ) -> None:
         self._code, self._text = code, text
         self._functions = timer_functions(environment)
+        self._devices = net_devices(environment)
         self._core = Replay(
             len(hosts),
             has_waking=int(has_waking),
@@ -139,6 +140,9 @@ class Replayer:
                     meaning = self._code(name), int(State.WAIT_TIMER)
                 else:
                     meaning = qualify(semantics.kind, value, self._code, self._text)
+                if semantics.kind == Kind.IRQ_ENTRY and self._devices:
+                    device = self._devices.get(self._text(meaning[0]), "")
+                    meaning = (self._code(device), int(State.WAIT_NET)) if device else meaning
                 self._core.add_qualifier(semantics.kind, value, *meaning)
             at = self._core.feed(*columns, at)
         self.last = int(chunk.timestamp[-1])
@@ -395,6 +399,13 @@ def timer_functions(environment: Sequence[Mapping[str, str | int]]) -> dict[int,
                 number = int(address, 16)
                 names[number - (number >> 63 << 64)] = name
     return names
+
+
+def net_devices(environment: Sequence[Mapping[str, str | int]]) -> dict[str, str]:
+    """Return whose network interrupts are, by their names, as far as recorders have noted them."""
+    entries = [e for env in environment for e in str(env.get("net_devices", "")).split(",")]
+    found = [re.fullmatch(r"([^=]{1,100})=([^\s/]{1,15})", entry) for entry in entries]
+    return {one[1]: one[2] for one in found if one}
 
 
 def loss_table(losses: Sequence[Loss]) -> I64:

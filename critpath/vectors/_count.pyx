@@ -81,43 +81,62 @@ def count(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1]
 
 
 def count_trips(const int64_t[::1] start, const int64_t[::1] tid, const int64_t[::1] host,
-                const uint8_t[::1] codes, const int64_t[::1] role, int64_t[:, ::1] trips):
+                const uint8_t[::1] codes, const uint8_t[::1] kind, const int64_t[::1] role,
+                const int64_t[::1] rival, int64_t[:, ::1] trips):
     """Count how often every path goes from a thread to another, by that one's role.
 
-    What a path comes back to is the same trip still: of two trips from ``app`` to
-    ``database`` within one to ``app``, these are one and two.
+    Who woke whom is read from the end of a path: what it comes from before that is the same
+    trip still.  Of two trips from ``app`` to ``database`` within one to ``app``, these are one
+    and two.  A thread that another's work took the cpu from, as it ran, made a trip to that one.
 
     Parameters
     ----------
     start : int64 [paths + 1]
     tid, host : int64 [segments]
     codes : uint8 [segments]
+    kind : uint8 [segments]
+        1 where a thread runs, 2 where an interrupt holds it up, 0 else.
     role : int64 [256]
         Column of every symbol's role, -1 for the execution's own thread.
+    rival : int64 [segments]
+        Column of who has the cpu that a segment waits for, -1 for nobody who counts.
     trips : int64 [paths, roles]
     """
-    cdef Py_ssize_t i, j
+    cdef Py_ssize_t i, j, before
     cdef int64_t there
     cdef int64_t tids[DEPTH]
     cdef int64_t hosts[DEPTH]
+    cdef int64_t roles[DEPTH]
     cdef int depth, k
     with nogil:
         for i in range(start.shape[0] - 1):
             depth = 0
-            for j in range(start[i], start[i + 1]):
+            for j in range(start[i + 1] - 1, start[i] - 1, -1):
                 there = role[codes[j]]
-                if there < 0:
-                    depth = 0
-                    continue
-                k = depth
+                k = depth if there >= 0 else 0
                 while k > 0 and not (tids[k - 1] == tid[j] and hosts[k - 1] == host[j]):
                     k -= 1
-                if k > 0:
+                if there >= 0 and k == 0:
+                    trips[i, there] += 1
+                    if depth == DEPTH:
+                        depth = 0
+                    tids[depth] = tid[j]
+                    hosts[depth] = host[j]
+                    roles[depth] = there
+                    depth += 1
+                else:
                     depth = k
+                if rival[j] < 0:
                     continue
-                trips[i, there] += 1
-                if depth == DEPTH:
-                    depth = 0
-                tids[depth] = tid[j]
-                hosts[depth] = host[j]
-                depth += 1
+                before = j - 1
+                while before >= start[i] and kind[before] == 2:
+                    before -= 1
+                if before < start[i] or kind[before] != 1:
+                    continue
+                if tid[before] != tid[j] or host[before] != host[j]:
+                    continue
+                k = depth
+                while k > 0 and roles[k - 1] != rival[j]:
+                    k -= 1
+                if k == 0:
+                    trips[i, rival[j]] += 1

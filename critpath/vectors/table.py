@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +18,8 @@ from critpath.model import (
     State,
     Symbol,
     VectorTable,
+    rival_role,
+    role_name,
 )
 from critpath.text import notes
 from critpath.vectors._count import add_up, count, count_trips, spent_on
@@ -95,6 +96,9 @@ def vectors_of(path_set: PathSet, coder: Coder) -> VectorTable:
 def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I64]:
     """Return how often every execution's path goes to another thread, by that one's role.
 
+    A thread that is woken on the waker's own cpu works while that one waits for the cpu: the
+    same trip, which otherwise would be one or none by where the scheduler put it.
+
     Parameters
     ----------
     path_set : PathSet
@@ -110,12 +114,23 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I64]:
     column = np.full(256, -1, np.int64)
     for code, symbol in enumerate(coder.symbols):
         column[code] = roles.index(symbol.role) if symbol.role else -1
+    kind = np.zeros(256, np.uint8)
+    kind[[int(state) for state in RUNNING]] = 1
+    kind[[int(State.IRQ), int(State.SOFTIRQ)]] = 2
     tables = []
     for chunk in path_set.chunks():
         paths = chunk.paths
         trips = np.zeros((len(paths), len(roles)), np.int64)
         if roles:
-            count_trips(paths.start, paths.tid, paths.host, coder.codes(chunk), column, trips)
+            rival = np.full(len(paths.state), -1, np.int64)
+            waits = paths.state == State.WAIT_CPU
+            places = {role: place for place, role in enumerate(roles)}
+            named = np.array([places.get(rival_role(text), -1) for text in paths.strings], np.int64)
+            rival[waits] = named[paths.detail[waits]]
+            codes = coder.codes(chunk)
+            count_trips(
+                paths.start, paths.tid, paths.host, codes, kind[paths.state], column, rival, trips
+            )
         tables.append(trips)
     return roles, np.concatenate([np.zeros((0, len(roles)), np.int64), *tables])
 
@@ -128,15 +143,6 @@ LIMIT = 64
 OTHER_ROLE = "*"
 # A key of a segment is the row of a name and a state, of which there are fewer.
 _STATES = 32
-
-# Numbers that count instances (kworker/u4:1, worker-12, pool3), not those that are
-# part of a program's name (jbd2, x264 ...).
-_INSTANCE = re.compile(r"(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$")
-
-
-def role_name(comm: str) -> str:
-    """Return a thread's name without the numbers that tell its instances apart."""
-    return _INSTANCE.sub("#", comm)
 
 
 @dataclass(frozen=True, eq=False)

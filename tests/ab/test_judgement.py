@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -186,3 +188,98 @@ def test_a_clock_that_stands_still_is_told():
     log = [AbBlock(order=block_order(7, i), times=[[10]] * 4, run=[[0]] * 4) for i in range(30)]
     document = judged(plan_of(), log)
     assert any("too coarse" in sentence for sentence in document.sentences)
+
+
+def labelled(blocks, names, factors, seed=1):
+    """Return blocks whose slots have one execution of each name, B's with a factor each."""
+    log = log_of(blocks, shape=len(names), seed=seed, labels=[list(names)] * 4)
+    for block in log:
+        block.times = [
+            [int(t * (f if side == "B" else 1)) for t, f in zip(slot, factors, strict=True)]
+            for side, slot in zip(block.order, block.times, strict=True)
+        ]
+    return log
+
+
+def test_labels_share_the_level():
+    # The one label's evidence at the end is above 100, and not above 100 for each of twenty.
+    names = [f"kind {n:02}" for n in range(20)]
+    slots = {"slot": 20}
+    log = labelled(200, names, [1.12, *[1.0] * 19])
+    alone = [
+        AbBlock(
+            order=block.order,
+            times=[slot[:1] for slot in block.times],
+            run=[slot[:1] for slot in block.run],
+            labels=[["kind 00"]] * 4,
+        )
+        for block in log
+    ]
+    one, all_of_them = judged(plan_of(slot=1), alone), judged(plan_of(**slots), log)
+    assert one.verdict == all_of_them.verdict == "slower"
+    assert one.blocks < all_of_them.blocks
+    assert one.labels["kind 00"].e.alarm < 2000 <= all_of_them.labels["kind 00"].e.alarm
+    assert all_of_them.by_evidence == ["kind 00"]
+
+
+def test_a_label_with_too_few_blocks_does_not_stop_the_run_and_cannot_pass():
+    log = labelled(60, ["usual", "rare"], [1.0, 1.5])
+    for block in log[4:]:
+        block.labels = [["usual"]] * 4
+        block.times = [slot[:1] for slot in block.times]
+        block.run = [slot[:1] for slot in block.run]
+    document = judged(plan_of(slot=2), log)
+    assert document.verdict == "not_slower"
+    assert document.labels["rare"].verdict == "too_few"
+    assert "rare: too few, 4 blocks with both" in document.sentences
+
+
+def test_a_block_in_which_a_side_has_none_of_a_label_does_not_count_for_it():
+    log = labelled(60, ["usual", "other"], [1.0, 1.0])
+    for block in log[::2]:
+        block.labels = [["usual", "usual" if side == "B" else "other"] for side in block.order]
+    document = judged(plan_of(slot=2), log)
+    assert document.labels["other"].blocks == document.blocks // 2
+
+
+def test_a_label_that_comes_late_has_no_share_of_the_level_and_is_said():
+    log = labelled(60, ["usual", "late"], [1.0, 2.0])
+    for block in log[:9]:
+        block.labels = [["usual", "usual"]] * 4
+    document = judged(plan_of(slot=2), log)
+    assert "late" not in document.labels
+    assert document.verdict == "not_slower"
+    assert any(s.endswith("not judged by itself: late") for s in document.sentences)
+
+
+def test_labels_of_failed_executions_are_unknown():
+    log = labelled(60, ["usual", "other"], [1.0, 1.0])
+    for block in log[3:6]:
+        block.failed = [1, 0, 0, 0]
+        block.labels = [list(slot) for slot in block.labels]
+        for column in (block.times, block.run, block.labels):
+            column[0] = column[0][:1]
+    document = judged(plan_of(slot=2, failures_are_slow=True), log)
+    assert document.labels["other"].blocks == document.blocks
+
+
+def test_undecided_says_how_many_blocks_would_do():
+    document = judged(plan_of(), log_of(30, 1.0, noise=0.12))
+    assert document.verdict == "undecided"
+    found = re.search(r"About (\d+) blocks would do", document.sentences[0])
+    assert 30 < int(found[1]) <= 150
+
+
+def test_evidence_at_the_border_of_every_statistic():
+    for statistic, factor, code in (
+        ("geo", 1.1, 1),
+        ("mean", 1.1, 1),
+        ("min", 1.1, 1),
+        ("min", 1.0, 0),
+    ):
+        document = judged(plan_of(statistic=statistic), log_of(200, factor))
+        assert document.exit == code
+    assert "says nothing of rare slow executions" in document.sentences[0]
+    # What is not always there is not in the least time.
+    rare = judged(plan_of(statistic="min", tails=()), log_of(200, slow=0.08))
+    assert rare.ratio == pytest.approx(1.0, abs=0.03)

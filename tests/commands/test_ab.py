@@ -149,3 +149,31 @@ def test_ctrl_c_gives_the_verdict_so_far(tmp_path):
     assert run.returncode == 3
     assert out.startswith("UNDECIDED: after ")
     assert json.loads((tmp_path / "ab.json").read_text())["stopped_by"] == "user"
+
+
+def test_executions_are_labelled_by_what_they_print(ab, tmp_path):
+    # Every second execution of each command is of the other kind, and B's "slow" ones sleep.
+    script = tmp_path / "work.sh"
+    script.write_text(
+        "n=$(wc -c < $1); printf x >> $1\n"
+        "if [ $((n % 2)) = 0 ]; then echo kind=quick; else echo kind=slow; sleep $2; fi\n"
+    )
+    for name in "ab":
+        (tmp_path / name).write_text("")
+    done = ab("--slot", "2", "--label", "kind=(.*)", "--max-blocks", "40", "--json", "-", "--",
+              "sh", script, tmp_path / "a", "0.002", "--",
+              "sh", script, tmp_path / "b", "0.08")  # fmt: skip
+    document = json.loads(done.stdout)
+    assert done.returncode == 1, done.stderr
+    assert set(document["labels"]) == {"quick", "slow"}
+    assert document["labels"]["slow"]["verdict"] == "slower"
+    assert document["by_evidence"] == ["slow"]
+
+
+def test_a_label_that_nothing_prints_is_refused(ab):
+    done = ab("--label", "kind=(.*)", "--", "echo", "x", "--", "echo", "y")
+    assert done.returncode == 2
+    assert "is found in nothing that the commands print" in done.stderr
+    assert ab("--label", "(", "--", "true", "--", "true").returncode == 2
+    done = ab("--label", "x", "--show-output", "--", "echo", "x", "--", "echo", "x")
+    assert done.returncode == 2

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from critpath.detect.comparability import (
+    find_blocks,
     find_runs,
     missing_runs,
     partial_comparison_note,
@@ -187,3 +188,32 @@ def test_runs_that_the_trace_lacks_leave_no_verdict():
     assert missing_runs(whole, few) == missing_runs(one, path_set()) == []
     [said] = missing_runs(whole, many)
     assert "2 of 24 runs of the sample set" in said
+
+
+def in_blocks(begins, blocks, session="s1"):
+    made = recorded(begins)
+    facts = {"recorded_session": session, **({"recorded_blocks": blocks} if blocks else {})}
+    return replace(made, environment=(facts, *made.environment))
+
+
+def test_executions_are_of_the_blocks_that_a_coin_has_ordered():
+    # ABBA, BAAB: runs at 100, 200, ...; each set knows when its own first run of a block began.
+    normal, sample = (
+        in_blocks([101, 401, 601, 701], "100 500"),
+        in_blocks([801, 201, 301], "200 300"),
+    )
+    blocks = find_blocks(normal, sample)
+    assert [each.tolist() for each in blocks] == [[0, 0, 1, 1], [1, 0, 0]]
+    # An execution missing, and a whole block of one side.
+    blocks = find_blocks(in_blocks([401], "100 500"), in_blocks([201, 501, 801], "200 300"))
+    assert [each.tolist() for each in blocks] == [[0], [0, 1, 1]]
+
+
+def test_without_an_order_or_a_common_session_there_are_no_blocks():
+    normal, sample = in_blocks([101, 601], "100 500"), in_blocks([201, 801], "200 300")
+    assert find_blocks(normal, sample) is not None
+    assert find_blocks(in_blocks([101, 601], ""), sample) is None
+    assert find_blocks(normal, in_blocks([201, 801], "200 300", "s2")) is None
+    assert find_blocks(in_blocks([50, 601], "100 500"), sample) is None
+    for wrong in ("12 x", "9" * 19, " ", "-5 6"):
+        assert find_blocks(in_blocks([101, 601], wrong), sample) is None

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from critpath.detect.effects import effects
-from critpath.detect.gate import compare_runs
+from critpath.detect.gate import compare_runs, exchangeable, gate
 
 
 def test_a_huge_outlier_leaves_the_other_columns_as_they_are():
@@ -68,3 +68,70 @@ def test_ranks_of_many_runs_are_as_scipys():
     found = compare_runs(ours, theirs, np.arange(30), np.arange(25))[0]
     welch = stats.ttest_ind(theirs[:, 0], ours[:, 0], equal_var=False, alternative="greater")
     assert found == pytest.approx(2 * min(expected.pvalue, welch.pvalue), rel=0.05)
+
+
+# Blocks whose order a coin chose.
+
+
+def drawn_blocks(rng, count, level, *, coin=None, shift=0):
+    """Return the durations of both sets, slots in turn, and the blocks of each."""
+    order = "".join(coin or rng.choice(["ABBA", "BAAB"]) for _ in range(count))
+    side = np.array([which == "B" for which in order])
+    values = rng.normal(100_000, 1_000, 4 * count) + level[: 4 * count] + shift * side
+    rows = np.rint(values).astype(np.int64)[:, None]
+    block = np.arange(4 * count) // 4
+    return (rows[~side], rows[side]), (block[~side], block[side])
+
+
+def p_value(sets, blocks):
+    strata = [np.zeros(len(rows), np.int64) for rows in sets]
+    return gate(*sets, *strata, alpha=0.01, permutations=999, blocks=blocks).p_value[0]
+
+
+def test_what_comes_back_every_four_runs_is_no_change_where_a_coin_chose_the_order():
+    rng = np.random.default_rng(5)
+    level = 5_000 * np.tile([1.0, -1.0, -1.0, 1.0], 12)
+
+    def alarms(coin):
+        drawn = (drawn_blocks(rng, 12, rng.choice([-1, 1]) * level, coin=coin) for _ in range(300))
+        return np.mean([p_value(sets, blocks) <= 0.01 for sets, blocks in drawn])
+
+    assert alarms(None) <= 0.02
+    assert alarms("ABBA") >= 0.4  # without the coin it is one, in one direction
+
+
+def test_what_blocks_share_hides_no_change():
+    rng = np.random.default_rng(6)
+    level = np.repeat(rng.normal(0, 50_000, 16), 4)  # far more than the change
+    sets, blocks = drawn_blocks(rng, 16, level, shift=10_000)
+    strata = [np.zeros(len(rows), np.int64) for rows in sets]
+    assert p_value(sets, blocks) <= 0.001
+    by_block = effects(*sets, *strata, 1, blocks=blocks)
+    by_execution = effects(*sets, *strata, 1)
+    assert by_block.sample_mean - by_block.normal_mean == pytest.approx(10_000, rel=0.1)
+    assert 8_500 < by_block.low[0] < by_block.high[0] < 11_500
+    assert by_block.error[0] < 600
+    assert by_execution.error[0] > 5_000
+    # How blocks are numbered, and the order of executions, do not matter.
+    other = [np.array([99 - n for n in each.tolist()]) for each in blocks]
+    again = effects(*(rows[::-1] for rows in sets), *strata, 1, blocks=[b[::-1] for b in other])
+    assert np.allclose([again.low, again.high], [by_block.low, by_block.high])
+    assert p_value([rows[::-1] for rows in sets], [b[::-1] for b in other]) == p_value(sets, blocks)
+
+
+def test_exchanging_blocks_is_counting_by_hand():
+    (normal, sample), blocks = drawn_blocks(np.random.default_rng(7), 6, np.zeros(24), shift=3_000)
+    means = [
+        np.bincount(b, rows[:, 0]) / 2 for rows, b in zip((normal, sample), blocks, strict=True)
+    ]
+    assert (means[1] > means[0]).all()  # so that of 64 ways only this one reaches it
+    assert p_value((normal, sample), blocks) == pytest.approx(1 / 64)
+    assert p_value((sample, normal), blocks[::-1]) == 1.0
+
+
+def test_few_blocks_are_no_test():
+    few, many = np.arange(11), np.arange(12)
+    assert exchangeable((few, few), 0.004) is None
+    assert exchangeable((many, many), 0.004) is not None
+    assert exchangeable((many, many + 6), 0.004) is None  # half of them have one side only
+    assert exchangeable(None, 0.004) is None

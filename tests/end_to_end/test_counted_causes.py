@@ -39,6 +39,17 @@ def test_more_trips_to_a_thread_are_one_cause_with_what_each_brings_along():
     assert facts.share > 0.9
 
 
+def test_a_trip_whose_work_takes_the_callers_cpu_counts_as_one():
+    asleep, preempted = "r60 h20 i90", "r60 k20"  # the helper works while it sleeps, or instead
+    sample = executions(20, f"{asleep} {preempted} {preempted}", 7, seed=2)
+    verdict, cause = first(executions(20, asleep, 2), sample)
+    assert verdict == "anomaly"
+    assert "19 more trips to `helper` (2 -> 21 an execution)" in cause.sentence
+    facts = cause.facts
+    assert (facts.role, facts.counted, facts.count_after) == ("helper", "trips", 21)
+    assert facts.share > 0.8
+
+
 def test_more_waits_are_told_by_their_number():
     unit = "r20 d40 i90"
     verdict, cause = first(executions(20, unit, 1), executions(20, unit, 6, seed=2))

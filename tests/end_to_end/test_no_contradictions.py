@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ BASE = (("r", 300.0), ("h", 120.0), ("k", 40.0), ("d", 60.0), ("T", 200.0), ("r"
 FAULTS = ("none", "none", "longer", "rare", "counts", "less", "new", "pace", "label")
 
 
-def draw_set(rng, n, spread, fault, *, kinds, together):
+def draw_set(rng, n, spread, fault, *, kinds, together, blocked):
     """Return n executions of some kinds, with a fault of random size in a random place."""
     place, size = int(rng.integers(len(BASE))), float(rng.choice([0.1, 0.3, 1.0, 4.0]))
     rare = rng.random(n) < 0.2
@@ -50,11 +51,17 @@ def draw_set(rng, n, spread, fault, *, kinds, together):
     made = draw(rows)
     names = tuple(f"kind {k}" for k in label.tolist()) if kinds > 1 else made.executions.label
     session = "one" if together else f"of {fault} {rng.integers(1 << 30)}"
+    begins = made.executions.begin[::2].tolist()  # of the blocks, where the sets are interleaved
+    steps = [begins[0], *(after - before for before, after in pairwise(begins))]
+    blocks = {"recorded_blocks": " ".join(map(str, steps))} if blocked else {}
     return replace(
         made,
         executions=replace(made.executions, label=names),
         specification="marker",
-        environment=({"recorded_session": session, "hostname": "here"},),
+        environment=(
+            {"recorded_session": session, "hostname": "here", **blocks},
+            {"recording": "drawn", "clock_epoch": 0},
+        ),
     )
 
 
@@ -93,6 +100,7 @@ def try_comparison(seed):
     n, m = (int(x) for x in rng.choice([8, 12, 20, 30, 60], 2))
     fault, spread = str(rng.choice(FAULTS)), float(rng.choice([0.03, 0.1, 0.3, 0.8]))
     of = {"kinds": int(rng.choice([1, 1, 2, 3])), "together": bool(rng.random() < 0.5)}
+    of["blocked"] = of["together"] and seed % 2 == 0
     sets = draw_set(rng, n, spread, "none", **of), draw_set(rng, m, spread, fault, **of)
     settings = CompareSettings(permutations=1999, explain_limit=3)
     document = comparison_document(compare(*sets, settings))

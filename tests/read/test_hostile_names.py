@@ -102,4 +102,4 @@ def test_a_manifest_does_not_say_where_the_trace_is(tmp_path, guest, trace):
         timeout=120,
     )
     assert done.returncode == 4
-    assert "holds no CTF trace" in done.stderr
+    assert "holds no CTF trace, and links to directories are not followed" in done.stderr

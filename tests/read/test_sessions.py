@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from critpath.errors import UnreadableError
-from critpath.model import CpuLoss, Events, Manifest
+from critpath.model import CpuLoss, Events, Manifest, Run
 from critpath.read.manifest import add_manifest, open_manifest
 from critpath.read.recording import find_recordings
 
@@ -76,3 +76,27 @@ def test_a_manifest_adds_its_losses_and_circumstances():
     )
     nothing = Manifest("complete", "", (), "", (), {}, "", {}, {}, 0, 0)
     assert add_manifest(events, nothing).environment == ()
+
+
+@pytest.mark.parametrize(
+    ("beside", "order", "numbers", "expected"),
+    [
+        ("sample", "ABBABAABBA", (1, 2, 3, 4, 5), "10 20 20"),
+        ("normal", "ABBABAABBA", (1, 2, 3, 4, 5), "10 20 20"),
+        ("sample", "ABBABAABBA", (1, 2, 3), "10 20"),  # ended early
+        ("sample", "ABBABAAB", (1, 2, 3, 4, 5), ""),  # more runs than were drawn
+        ("sample", "", (1, 2), ""),
+        ("", "AAAA", (1, 2), ""),
+        ("sample", "ABBABAAB", (3, 4), ""),  # a block without runs: not ours
+        ("sample", "ABBABAAB", (0, 1), ""),
+    ],
+)
+def test_a_manifest_tells_when_blocks_began(beside, order, numbers, expected):
+    empty, none = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    events = Events(empty, none, none, empty, empty, (), ("",), begin=5, end=9)
+    runs = tuple(Run(n, 7, 10 * n, 10 * n + 5, 0) for n in numbers)
+    manifest = Manifest(
+        *("complete", "s", (), "", runs, {}, "", {}, {}, 0, 0), interleaved=beside, order=order
+    )
+    (found,) = add_manifest(events, manifest).environment
+    assert found.get("recorded_blocks", "") == expected

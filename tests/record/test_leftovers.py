@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -362,6 +363,7 @@ def test_both_halves_of_an_interleaved_recording_are_finished(recorders, tmp_pat
         assert directory.samefile(top / "normal")
         (directory / "trace" / "kernel").mkdir(parents=True)
         (directory / "trace" / "kernel" / "metadata").write_text("x")
+        (directory / "trace" / "kernel" / "cpu0").write_bytes(b"\0" * 4096)
         return RecorderResult((CpuLoss(0, 2),))
 
     recorders["ftrace"].finish_killed = finish_killed
@@ -373,6 +375,9 @@ def test_both_halves_of_an_interleaved_recording_are_finished(recorders, tmp_pat
     for half in ("normal", "sample"):
         assert read_manifest(top / half).state == "interrupted"
         assert read_manifest(top / half).lost == 2
+        (stream,) = read_manifest(top / half).streams
+        assert (stream.name, stream.bytes) == ("trace/kernel/cpu0", 4096)
+        assert stream.digest == hashlib.sha256(bytes(4096)).hexdigest()
         assert (top / half / "trace" / "kernel" / "metadata").read_text() == "x"
     assert read_entries() == []
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 
 from critpath.record import runner as module
-from critpath.record.runner import descendants
+from critpath.record.runner import descendants, find_executable
+from critpath.record.signals import InheritedState, Signals
 
 
 def test_a_child_forked_after_the_look_gets_the_signal_too(monkeypatch, wait_for, is_alive):
@@ -34,6 +36,27 @@ def test_a_child_forked_after_the_look_gets_the_signal_too(monkeypatch, wait_for
         for process in descendants(os.getpid(), runner._others):
             process.send(signal.SIGKILL)
         command.wait()
+
+
+def test_the_end_is_seen_that_another_thread_hears_of(monkeypatch):
+    """A thread from before the signals were blocked, as of a library, may take SIGCHLD."""
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    wait = Signals.wait
+    monkeypatch.setattr(Signals, "wait", lambda *given: time.sleep(0.2) or wait(*given))
+    inherited = InheritedState.capture()
+    try:
+        with Signals(inherited, print) as signals:
+            runner = module.Runner(inherited, None, signals, print)
+            command = find_executable(["sleep", "0.05"], inherited.environment)
+            # It ends while nobody waits.
+            result = runner.run(command, environment={}, timeout=20)
+            assert (result.exit_code, result.timed_out) == (0, False)
+            assert result.end - result.begin < 15e9
+    finally:
+        over.set()
+        other.join()
 
 
 def test_a_command_that_cleans_up_may_start_programs(wait_for, tmp_path, no_orphans):

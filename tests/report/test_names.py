@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from critpath.documents import PathSubject
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 from critpath.report.html.elements import family_of, short_names
+from critpath.text.phrases import thread_name
 from critpath.text.sentences import thread_of
 
 NAMES = st.one_of(
@@ -60,3 +62,16 @@ def test_short_names_in_tables_full_ones_to_point_at(factory):
     for full, label in shown:
         assert full in {row.id for row in document.executions}
         assert full.endswith(label.rpartition("…")[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [
+        *((f"critpath-{what}", " of the recorder") for what in ("drain0", "beat12", "record")),
+        *((f"critpath-{what}", " of the recorder") for what in ("hands", "limits", "probe")),
+        *((name, " of the recorder") for name in ("lttng-consumerd", "lttng-runas")),
+        *((name, "") for name in ("critpath", "python", "lttngx", "my-critpath-record")),
+    ],
+)
+def test_threads_that_record_are_called_the_recorders(name, whose):
+    assert thread_name(name, 7) == f"`{name}`{whose} (tid 7)"

@@ -102,6 +102,7 @@ def build(rows, *, kernel="6.1.0", losses=(), end=None, success=False):
                 "hostname": "host",
                 "kernel_release": kernel,
                 "timer_functions": "fffffffffffff000=tcp_delack_timer,2000=process_timeout,=x,1",
+                "net_devices": "tsnep-3=eth9,=x,1,virtio2-input.0=eth0",
             },
         ),
     )

@@ -150,6 +150,16 @@ def test_nobody_is_blamed_for_what_may_be_a_devices():
     assert wait_of(sleeping(*at(20, *mixed, *packet()[1:]))) == "WAIT_NET(eth0)<@25"
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("virtio2-input.0", "eth0"), ("tsnep-3", "eth9"), ("eth1", "eth1")]
+)
+def test_a_device_is_named_as_its_owner_knows_it(name, said):
+    """The recorder notes whose interrupts are; a driver's names for queues say nothing."""
+    enter, leave = (Kind.IRQ_ENTRY, (7, name)), (Kind.IRQ_EXIT, (7,))
+    rows = sleeping(*at(20, enter, (RAISE, (NET_RX, INTERRUPT)), leave, *packet()[1:]))
+    assert wait_of(rows, kernel="6.18").startswith(f"WAIT_NET({said})<@")
+
+
 def test_where_storage_interrupts_block_needs_to_be_said_to_be_a_threads():
     """Another processor's interrupt may have sent it, by one of which there is no event."""
     disk = (Kind.IRQ_ENTRY, (7, "nvme0q1")), (Kind.IRQ_EXIT, (7,))

@@ -431,7 +431,8 @@ def _read_layout(raw: RawRecording) -> PageLayout:
 
 
 def _environment(raw: RawRecording) -> Mapping[str, object]:
-    known = {key: raw.host[key] for key in ("timer_functions",) if raw.host.get(key)}
+    noted = ("timer_functions", "net_devices")
+    known = {key: raw.host[key] for key in noted if raw.host.get(key)}
     version = str(raw.recorder.get("version", "0"))
     numbers = [int(part) if part.isdecimal() else 0 for part in version.split(".")[:3]]
     major, minor, patch = [*numbers, 0, 0, 0][:3]

@@ -6,6 +6,7 @@ fields: it is converted by its format file alone.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -127,6 +128,29 @@ def find_timer_functions(place: Path = Path("/proc/kallsyms")) -> str:
     names = "|".join(_TIMER_FUNCTIONS).encode()
     found = re.findall(rb"^([0-9a-f]+) [tT] (%s)$" % names, symbols, re.MULTILINE)
     return ",".join(f"{a.decode()}={n.decode()}" for a, n in found if a.strip(b"0"))
+
+
+def find_net_devices(
+    devices: Path = Path("/sys/class/net"), interrupts: Path = Path("/proc/interrupts")
+) -> str:
+    """Return whose each network interrupt is, ``interrupt=device,...``: many name a queue only."""
+    found = {}
+    with contextlib.suppress(OSError):
+        names = {}
+        for line in interrupts.read_text(encoding="ascii", errors="replace").splitlines():
+            number, _, rest = line.strip().partition(":")
+            name = re.split(r"\s{2,}", rest)[-1]
+            if number.isdecimal() and not re.search("[,=]", name):  # one that is not shared
+                names[number] = name
+        for device in sorted(devices.iterdir()):
+            place = (device / "device").resolve()
+            # A virtio device's interrupts are those of the device on the bus that it is.
+            place = place.parent if place.name.startswith("virtio") else place
+            numbers = [file.name for file in place.glob("msi_irqs/*")]
+            if not numbers and (place / "irq").is_file():
+                numbers = [(place / "irq").read_text(encoding="ascii").strip()]
+            found.update({names[n]: device.name for n in sorted(numbers) if n in names})
+    return ",".join(f"{name}={device}" for name, device in found.items())
 
 
 # The kernel's events that a profile selects

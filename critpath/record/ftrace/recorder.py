@@ -28,6 +28,7 @@ from critpath.record.ftrace.events import (
     SWITCH,
     EventSelection,
     abbreviate_groups,
+    find_net_devices,
     find_timer_functions,
     select_events,
 )
@@ -282,6 +283,7 @@ class FtraceRecorder:
                 "kernel": host.release,
                 "machine": host.machine,
                 "timer_functions": find_timer_functions(),
+                "net_devices": find_net_devices(),
             },
             "recorder": {"name": "ftrace", "version": _version()},
         }

@@ -2,7 +2,8 @@
 
 Compares every case with ``critpath compare --json`` and holds the first cause's `facts` against the
 truth beside the recording (`cases.py`). Healthy pairs: in alternation, straight after each other,
-ten minutes and more apart; each on the machine as it was, and with a neighbour (``stress-ng``).
+ten minutes and more apart; each on the machine as it was, and with a neighbour (``stress-ng``);
+and four recordings against the four that came next.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 APART: Final = 600  # seconds between recordings "10 minutes apart"
+SESSIONS: Final = 4  # recordings of a side, where several stand for one
 _RISE: Final = 1.05
 _OF_LABEL: Final = 0.8
 
@@ -210,6 +212,23 @@ def healthy_pairs(place: Path) -> Iterator[tuple[str, Path, Path]]:
                 )
 
 
+def healthy_fours(place: Path, sets: Path) -> Iterator[tuple[str, Path, Path]]:
+    """Yield kind, normal and sample of four recordings against the four that came next."""
+    single: dict[str, list[tuple[float, Path]]] = defaultdict(list)
+    for file in sorted(place.glob("[!.]*/truth.json")):
+        truth = json.loads(file.read_text())
+        if truth["order"] == "single":
+            single[truth["commands"][0]].append((truth["time"], file.parent))
+    for found in single.values():
+        eight = [path for _, path in sorted(found)]
+        for first in range(0, len(eight) - 2 * SESSIONS + 1, 2 * SESSIONS):
+            pair = sets / f"{eight[first].name}-four"
+            for i, path in enumerate(eight[first : first + 2 * SESSIONS]):
+                side = "normal" if i < SESSIONS else "sample"
+                shutil.copytree(path / "one", pair / side / path.name)
+            yield "healthy four against four", pair / "normal", pair / "sample"
+
+
 def interval(count: int, of: int) -> tuple[float, float]:
     """Return Wilson's 95 % interval of a share."""
     if not of:
@@ -302,7 +321,12 @@ def main() -> None:
     if not given.no_healthy and not given.names:
         work += [(judge_healthy, *pair) for pair in healthy_pairs(given.corpus / "healthy")]
     results: list[Judged] = []
-    with ThreadPoolExecutor(given.jobs) as threads:
+    with tempfile.TemporaryDirectory() as sets, ThreadPoolExecutor(given.jobs) as threads:
+        if not given.no_healthy and not given.names:
+            work += [
+                (judge_healthy, *pair)
+                for pair in healthy_fours(given.corpus / "healthy", Path(sets))
+            ]
         for result in threads.map(lambda w: w[0](given.critpath, *w[1:]), work):
             results.append(result)
             fine = f"{result.case}: {result.verdict} {result.right}"

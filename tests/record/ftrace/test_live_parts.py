@@ -18,7 +18,7 @@ from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.cleanup import find_leftovers
 from critpath.record.ftrace.drain import parse_cpus, watermark
-from critpath.record.ftrace.events import abbreviate_groups, select_events
+from critpath.record.ftrace.events import abbreviate_groups, find_net_devices, select_events
 from critpath.record.ftrace.preflight import buffer_bytes, missing_requirements
 from critpath.record.ftrace.recorder import TracingWatchdog, scan_cgroups
 from critpath.record.ftrace.tracefs import scan_threads
@@ -149,6 +149,32 @@ def test_whole_groups_are_one_name():
 
 
 # ------------------------------------------------------------------------ small things
+
+
+def test_interrupts_of_network_devices_are_told_by_the_bus(tmp_path):
+    (tmp_path / "interrupts").write_text(
+        "           CPU0       CPU1\n"
+        " 16:   5   0   IO-APIC   16-fasteoi   uhci_hcd:usb3, wlan0\n"
+        " 37:   0   0   PCI-MSIX-0000:00:03.0   0-edge      virtio2-input.0\n"
+        " 41:   7   1   PCI-MSIX-0000:00:05.0   0-edge      tsnep-3\n"
+        " 42:   7   1   PCI-MSIX-0000:00:06.0   0-edge      nvme0q0\n"
+        "NMI:   0   0   Non-maskable interrupts\n"
+    )
+    net, bus = tmp_path / "net", tmp_path / "bus"
+    for device, place, numbers in (
+        ("eth0", bus / "3" / "virtio2", bus / "3" / "msi_irqs" / "37"),
+        ("eth1", bus / "5", bus / "5" / "msi_irqs" / "41"),
+        ("wlan0", bus / "7", bus / "7" / "msi_irqs" / "16"),
+    ):
+        place.mkdir(parents=True)
+        numbers.parent.mkdir()
+        numbers.touch()
+        (net / device).mkdir(parents=True)
+        (net / device / "device").symlink_to(place)
+    (net / "lo").mkdir()
+    found = find_net_devices(net, tmp_path / "interrupts")
+    assert found == "virtio2-input.0=eth0,tsnep-3=eth1"  # what is shared may be another's
+    assert find_net_devices(tmp_path / "none", tmp_path / "interrupts") == ""
 
 
 def test_the_statedump_has_every_thread_of_ours():
