@@ -18,12 +18,12 @@ from critpath.units import format_ns, format_share, plural, round_up, safe_text
         (0, "0 ns"),
         (1, "1 ns"),
         (999, "999 ns"),
-        (1000, "1.00 us"),
-        (9_994, "9.99 us"),
-        (9_996, "10.0 us"),
-        (99_949, "99.9 us"),
-        (99_950, "100 us"),
-        (999_499, "999 us"),
+        (1000, "1.00 µs"),
+        (9_994, "9.99 µs"),
+        (9_996, "10.0 µs"),
+        (99_949, "99.9 µs"),
+        (99_950, "100 µs"),
+        (999_499, "999 µs"),
         (999_600, "1.00 ms"),
         (30_100_000, "30.1 ms"),
         (406_492_244, "406 ms"),
@@ -44,8 +44,8 @@ def test_signs_are_shown_where_asked_for():
 
 @given(st.integers(-(10**13), 10**13))
 def test_a_duration_reads_back_to_within_half_a_percent(ns):
-    number, unit = re.fullmatch(r"(-?[\d.]+) (ns|us|ms|s)", format_ns(ns)).groups()
-    scale = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    number, unit = re.fullmatch(r"(-?[\d.]+) (ns|µs|ms|s)", format_ns(ns)).groups()
+    scale = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
     assert float(number) * scale == pytest.approx(ns, rel=0.0051, abs=0.5)
     assert float(number) in {0.0, -0.0} or unit == "s" or abs(float(number)) < 1000
 

@@ -157,6 +157,8 @@ def _apart(both: tuple[SetEntry, SetEntry]) -> list[str]:
     if begin < last and first < end:
         return ["recorded in turns"]
     gap = abs((begin - first).total_seconds())
+    if gap < 1:
+        return ["recorded in turns"]
     return [f"recorded {_long(gap)} apart"]
 
 

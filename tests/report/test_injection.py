@@ -119,7 +119,7 @@ def test_terminal_text_is_inert(factory, name):
     path = path_document(comparison.sample.paths, 0, tid=1, comm=name, losses=())
     raw = io.StringIO()
     console = Console(file=raw, width=400, force_terminal=True, color_system="truecolor")
-    render_comparison(document, console)
+    render_comparison(document, console, verbose=True)
     render_path(path, console)
     text = re.sub(r"\x1b\[[0-9;]*m", "", raw.getvalue())
     unsafe = {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
@@ -130,7 +130,7 @@ def test_terminal_text_is_inert(factory, name):
 def test_markup_in_a_name_is_shown_as_it_is(factory, name):
     comparison, document = document_with(factory, name)
     raw = io.StringIO()
-    render_comparison(document, Console(file=raw, width=400))
+    render_comparison(document, Console(file=raw, width=400), verbose=True)
     render_path(
         path_document(comparison.sample.paths, 0, tid=1, comm=name, losses=()),
         Console(file=raw, width=400),

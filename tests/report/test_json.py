@@ -151,7 +151,7 @@ def test_what_passes_the_reader_renders(factory, data):
     except UnreadableError:
         return
     assert render_html(read)
-    render_comparison(read, Console(file=io.StringIO(), width=80))
+    render_comparison(read, Console(file=io.StringIO(), width=80), verbose=True)
 
 
 def test_the_fast_way_escapes_what_a_terminal_acts_on(factory):

@@ -8,12 +8,11 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from msgspec import structs
 
-from critpath.documents import CauseEntry
+from critpath.documents import PercentileEntry
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.document.comparison import comparison_document
-from critpath.text import sentences, verdict
+from critpath.report.text.answer import answer_lines, cause_line
 from critpath.units import safe_text
 
 spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))
@@ -69,45 +68,19 @@ def test_it_validates_and_its_counts_are_right(factory, schema, changes):
     assert int(root.find("testsuite").get("skipped")) == len(list(root.iter("skipped")))
 
 
-def test_an_anomaly_fails_with_what_it_is(factory):
+def test_a_slowdown_fails_its_gate_with_the_answer_and_causes(factory):
     document = comparison_document(factory.comparison())
-    document.causes[1].main = document.causes[1].findings[0]
     text = render_junit(document)
-    failed = {name for name, outcome in outcomes(text).items() if outcome == "failure"}
-    # The verdict's own case would count the same once more.
-    assert outcomes(text)["verdict"] == "skipped"
-    skipped = cases(text)["verdict"].find("skipped")
-    assert skipped.get("message") == "anomaly: 4 cases below failed"
-    assert skipped.text.startswith(verdict.headline(document))
-    causes = {"WAIT_TIMER virtio#-req.#, new here", "RUN@kworker/#:#, longer"}
-    assert failed == {"total", "WAIT_TIMER"} | causes
-    state = next(s for s in document.states if s.state == "WAIT_TIMER")
-    case = cases(text)["WAIT_TIMER"]
-    assert float(case.get("time")) == pytest.approx(state.sample_mean / 1e9, abs=1e-9)
-    said = case.find("failure")
-    for figure in (
-        verdict.duration(state.effect, sign=True),
-        verdict.interval(state),
-        verdict.probability(state.p_value),
-        verdict.duration(state.normal_mean),
-        verdict.duration(state.sample_mean),
-    ):
-        assert figure in said.get("message")
-    assert document.causes[0].sentence in said.text
-    cause = cases(text)["WAIT_TIMER virtio#-req.#, new here"].find("failure")
-    assert cause.get("message") == verdict.cause_sentence(document.causes[0])
-    assert "executions: 1, 2" in cause.text
-
-
-def test_levels_decide_what_a_flagged_state_does(factory):
-    document = comparison_document(factory.comparison())
-    for state in document.states:
-        if state.flagged:
-            state.level = "off" if state.state == "total" else "warn"
-    text = render_junit(document)
-    assert outcomes(text)["total"] == "skipped"
-    assert outcomes(text)["WAIT_TIMER"] == ""
-    assert cases(text)["WAIT_TIMER"].findtext("system-out").startswith("warning: WAIT_TIMER is +")
+    assert outcomes(text) == {"duration": "failure"}
+    found = cases(text)["duration"].find("failure")
+    lines = found.get("message").split("\n")
+    assert lines[0].startswith("▲ SLOWER: 2 of 6 mixed requests take 45.8 ms instead of 16.3 ms. ")
+    assert [line[:3] for line in lines[1:]] == ["2. ", "3. "][: len(lines) - 1]
+    assert found.text.split("\n") == [safe_text(line) for line in answer_lines(document)]
+    said = parsed(text).findtext("testsuite/system-out")
+    for number, cause in enumerate(document.causes, 1):
+        assert f"{number}. {cause_line(document, cause)}" in said
+    assert "WAIT_TIMER: " in said
 
 
 def test_times_are_of_whole_executions_whatever_decides(factory):
@@ -117,68 +90,38 @@ def test_times_are_of_whole_executions_whatever_decides(factory):
     # What a gate with states at level off makes of the total.
     next(s for s in document.states if s.state == "total").sample_mean = 1.0
     text = render_junit(document)
-    assert float(cases(text)["total"].get("time")) == pytest.approx(mean, abs=1e-9)
+    assert float(cases(text)["duration"].get("time")) == pytest.approx(mean, abs=1e-9)
     assert float(parsed(text).find("testsuite").get("time")) == pytest.approx(mean, abs=1e-3)
 
 
 def test_what_could_not_be_decided_fails_nothing(factory):
     document = comparison_document(factory.comparison(samples=3, normals=4))
     document.verdict = "inconclusive"
-    assert any(state.flagged for state in document.states)
-    assert document.causes
     text = render_junit(document)
-    assert set(outcomes(text).values()) == {"skipped"}
-    found = cases(text)
-    said = found["verdict"].find("skipped").get("message")
-    assert said == f"INCONCLUSIVE: {document.reasons[0]}"
-    assert found["total"].find("skipped").get("message") == "not judged: inconclusive"
+    assert outcomes(text) == {"duration": "skipped"}
+    said = cases(text)["duration"].find("skipped").get("message")
+    assert said.startswith("? INCONCLUSIVE: ")
 
 
-def test_an_anomaly_that_no_other_case_tells_of_fails_the_verdict(factory):
-    document = comparison_document(factory.comparison(anomalous=0))
-    for state in document.states:
-        state.flagged = False
-    failed = [name for name, outcome in outcomes(render_junit(document)).items() if outcome]
-    assert failed == ["verdict"]
-
-
-def test_a_cause_has_the_same_name_in_the_next_run(factory):
-    def named(runs):
-        document = comparison_document(factory.comparison())
-        one = document.findings[0]
-        document.findings, document.causes = [], []
-        for changes in runs:
-            document.findings.append(
-                structs.replace(one, **{"role": "", "state": "WAIT_CPU", **changes})
-            )
-            document.causes.append(
-                CauseEntry(
-                    main=len(document.findings) - 1,
-                    executions=["1"],
-                    positions=[0],
-                    findings=[],
-                    contribution=1e6,
-                    share=0.1,
-                    minor=False,
-                    sentence=f"number {len(document.findings)}",
-                )
-            )
-        found = parsed(render_junit(document)).iter("testcase")
-        return [c.get("name") for c in found if c.get("classname") == "critpath.causes"]
-
-    cpu = {"detail": "worker-0 (332)", "kind": "extra", "tid": 17}
-    lock = {"state": "RUN", "role": "holder", "kind": "new-state", "detail": "open"}
-    assert named([lock, cpu]) == ["RUN@holder, new here", "WAIT_CPU worker-#, more often"]
-    later = {**cpu, "detail": "worker-1 (9001)", "tid": 42}
-    assert named([later, lock])[::-1] == named([lock, cpu])
-    # Only causes that cannot be told apart have a number.
-    three = [{**cpu, "detail": ""}, {**cpu, "detail": ""}, {"state": "RUN", "kind": "longer"}]
-    assert named(three) == ["WAIT_CPU, more often", "WAIT_CPU, more often (2)", "RUN, longer"]
+def test_a_gate_has_the_same_name_in_the_next_run(factory):
+    document = comparison_document(factory.comparison())
+    document.detection.gate = PercentileEntry(
+        label="",
+        name="p99",
+        q=0.99,
+        normal=1e6,
+        sample=2e6,
+        low=1e5,
+        high=2e6,
+        executions=[500, 500],
+        needed=400,
+    )
+    assert set(outcomes(render_junit(document))) == {"p99"}
 
 
 def test_nothing_fails_where_all_is_well(factory):
     document = comparison_document(factory.comparison(verdict="ok", anomalous=0))
-    assert set(outcomes(render_junit(document)).values()) == {""}
+    assert outcomes(render_junit(document)) == {"duration": ""}
     assert "would have shown" in parsed(render_junit(document)).findtext("testsuite/system-out")
 
 
@@ -203,14 +146,8 @@ def test_a_name_is_text_and_nothing_else(factory, schema, name):
     schema(text)
     usual = render_junit(names.document_with(factory, "w"))
     assert [e.tag for e in parsed(text).iter()] == [e.tag for e in parsed(usual).iter()]
-    found = cases(text)
-    for state in document.states:
-        case = found[safe_text(state.state)]
-        said = case.find("failure")
-        if said is not None:
-            assert said.get("message") == safe_text(sentences.state_sentence(state))
-    said = found["verdict"].find("skipped").text.split("\n")
-    assert said[0] == safe_text(verdict.headline(document))
+    said = cases(text)["duration"].find("failure")
+    assert said.text.split("\n") == [safe_text(line) for line in answer_lines(document)]
     properties = parsed(text).iter("property")
     assert (f"settings.{safe_text(name)}", safe_text(name)) in {
         (p.get("name"), p.get("value")) for p in properties

@@ -303,6 +303,6 @@ def test_a_comparison_that_passes_the_reader_renders(documents, data):
         read = load_document(json.dumps(broken))
     except UnreadableError:
         return
-    render_comparison(read, Console(file=io.StringIO(), width=80))
+    render_comparison(read, Console(file=io.StringIO(), width=80), verbose=True)
     for render in (render_html, render_markdown, render_junit, annotate):
         render(read)

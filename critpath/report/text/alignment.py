@@ -20,7 +20,7 @@ _MOST_BLOCKS = 4
 _ELIDED: Final = -1
 _LABEL = 12
 
-# How long a column lasts: the first mark is less than 4 us, each further one four times
+# How long a column lasts: the first mark is less than 4 µs, each further one four times
 # as long.  Paths are of segments between a microsecond and a second.
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 _DIGITS: Final = "12345678"
@@ -138,7 +138,7 @@ def _print_legend(
     words += ["- nothing here"] if GAP in used else []
     print_packed(console, words, style="dim")
     marks = _DIGITS if console.options.ascii_only else _HEIGHTS
-    words = [f"lasts: {marks[0]} less than 4 us", "each step four times as long"]
+    words = [f"lasts: {marks[0]} less than 4 µs", "each step four times as long"]
     print_packed(console, [*words, f"{marks[-1]} 16 ms or more"], style="dim")
 
 
@@ -200,11 +200,11 @@ def _print_table(aligned: AlignedEntry, findings: list[FindingEntry], console: C
             shown(verdict.what_differs(aligned, finding), console),
             shown(sentences.thread_of(finding), console),
             # Where to look in the trace with another tool.
-            Text(verdict.place_of(finding)),
-            Text(verdict.duration(finding.observed)),
-            Text(verdict.duration(finding.expected)),
-            Text(verdict.duration(finding.contribution, sign=True)),
-            Text(verdict.share(finding.share)),
+            shown(verdict.place_of(finding), console),
+            shown(verdict.duration(finding.observed), console),
+            shown(verdict.duration(finding.expected), console),
+            shown(verdict.duration(finding.contribution, sign=True), console),
+            shown(verdict.share(finding.share), console),
         )
     console.print(table)
 
