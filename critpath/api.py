@@ -383,15 +383,17 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict in a sentence, why, the causes, the states."""
-        from critpath.text import verdict  # noqa: PLC0415 - start-up time
+        from critpath.report.text.answer import cause_line  # noqa: PLC0415 - start-up time
+        from critpath.text import verdict  # noqa: PLC0415 - as above
+        from critpath.text.answer import describe_why  # noqa: PLC0415 - as above
 
         document = self._document
-        causes = [cause.sentence for cause in self.causes if not cause.minor]
+        causes = [cause_line(document, cause) for cause in document.causes if not cause.minor]
         if len(causes) < len(self.causes):
             causes.append(plural(len(self.causes) - len(causes), "smaller cause"))
         return (
             f"<p><strong>{prose(verdict.headline(document))}</strong></p>"
-            + _html_list("Why", verdict.further_reasons(document))
+            f"<p>{prose(describe_why(document))}</p>"
             + _html_list("Causes", causes)
             + _html_list("Warnings", self.warnings)
             + html_table("States, mean per execution", self._readable_states())

@@ -60,7 +60,7 @@ def test_the_answer_is_short_where_it_is_shown(answer, sets):
     assert type(answer) is cp.Comparison
     lines = repr(answer).splitlines()
     assert len(lines) == 2
-    assert lines[0].startswith("ANOMALY: 4 of 11 executions, +7.68 ms each: ")
+    assert lines[0].startswith("SLOWER: `cpu` requests take 2.4 times as long: ")
     assert lines[1].startswith("(11 executions against 105, 3 causes, 10 findings, 0 of ")
     assert repr(sets[0]).startswith("PathSet: 105 executions of 1 recording\n(events:app:")
     for shown in (*sets, answer.causes, answer.findings, answer.states, answer.executions):
@@ -189,8 +189,8 @@ def test_the_example_of_the_review_works_in_a_notebook(guest, tmp_path, monkeypa
         notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
     shown = [cell["outputs"][-1]["data"] for cell in notebook.cells]
-    assert shown[0]["text/plain"].startswith("ANOMALY: ")
-    assert shown[0]["text/html"].startswith("<p><strong>ANOMALY: ")
+    assert shown[0]["text/plain"].startswith("SLOWER: ")
+    assert shown[0]["text/html"].startswith("<p><strong>SLOWER: ")
     assert shown[1]["text/plain"].startswith("PathSet: 105 executions")
     assert "sentence" in shown[2]["text/html"]
     assert (tmp_path / "report.html").stat().st_size > 100_000

@@ -116,7 +116,7 @@ def test_update_adds_what_is_as_before(run, tmp_path):
     before = (tmp_path / "b.json").read_text()
     done = run("baseline", "update", "b.json", "normal-2", "--rule", "gate", "--alpha", "0.001")
     assert done.code == 0, done.out
-    assert done.out.startswith("OK: ")
+    assert done.out.startswith("✓ OK  ")
     assert "b.json has 210 executions of 2 recordings now" in done.err
     sessions = json.loads((tmp_path / "b.json").read_text())["sessions"]
     assert [s["sources"] for s in sessions] == [["normal"], ["normal-2"]]
@@ -138,7 +138,7 @@ def test_update_refuses_what_is_slower(run, tmp_path):
     before = (tmp_path / "b.json").read_bytes()
     done = run("baseline", "update", "b.json", "sample-lock")
     assert done.code == 1
-    assert done.out.startswith("ANOMALY: 4 of 11 executions")
+    assert done.out.startswith("▲ SLOWER  cpu requests take 2.4 times as long")
     assert "stays as it is" in done.err
     assert (tmp_path / "b.json").read_bytes() == before
     done = run("baseline", "update", "b.json", "sample-lock", "--accept")
@@ -153,7 +153,9 @@ def test_update_refuses_what_cannot_be_judged(run, tmp_path):
     before = (tmp_path / "b.json").read_bytes()
     done = run("baseline", "update", "b.json", "sample-lock", "--minimum-executions", "50")
     assert done.code == 3
-    assert done.out.startswith("INCONCLUSIVE: the sample set has 11 executions, and 50 are wanted")
+    assert done.out.startswith(
+        "? INCONCLUSIVE  Not enough requests to decide: 11, and 50 are needed"
+    )
     assert (tmp_path / "b.json").read_bytes() == before
     assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
 
@@ -198,7 +200,7 @@ def test_other_machines_are_a_warning_and_strictly_no_verdict(run, tmp_path, rec
     assert "the sets come from different kernels: 6.1.0-50-cloud-amd64 and 9.9" in done.out
     done = run("compare", "b.json", "other.parquet", "--strict-environment")
     assert done.code == 3
-    assert done.out.startswith("INCONCLUSIVE: the sets come from different kernels")
+    assert done.out.startswith("? INCONCLUSIVE  The recordings are from different machines: ")
     assert run("compare", "b.json", "sample-lock", "--strict-environment").code == 1
 
 

@@ -35,7 +35,7 @@ def test_the_demo_begins_with_its_verdict(demo):
     _, done = demo
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0]
-    assert first.startswith("ANOMALY: 4 of 11 executions")
+    assert first.startswith("▲ SLOWER  cpu requests take 2.4 times as long")
     assert "waiting for thread `holder`" in first
     assert len(done.stdout.splitlines()) < 50
     assert "Traceback" not in done.stderr
@@ -64,7 +64,7 @@ def test_the_next_command_that_the_demo_names_works(demo):
 def test_where_it_may_record_the_demo_records_and_says_so(tmp_path):
     done = critpath("demo", "--fault", "delay", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("ANOMALY")
+    assert done.stdout.startswith("▲ SLOWER")
     assert "recorded on this machine" in done.stderr
     for name in ("normal", "sample-delay"):
         manifest = json.loads((tmp_path / "critpath-demo" / name / "critpath.json").read_text())

@@ -60,7 +60,7 @@ FILES = ("--html", "r.html", "--json", "c.json", "--junit", "j.xml", "--markdown
 def test_every_output_of_one_comparison(saved, run):
     code, out, _ = run("report", "saved.json", *FILES)
     assert code == 0
-    assert out.startswith("ANOMALY: ")
+    assert out.startswith("▲ SLOWER  ")
     assert Path("r.html").read_text(encoding="utf-8") == render_html(saved)
     assert Path("c.json").read_text(encoding="utf-8") == to_json(saved)
     assert Path("j.xml").read_text(encoding="utf-8") == render_junit(saved)
@@ -140,14 +140,14 @@ def test_the_summary_is_appended_to_and_outputs_are_set(saved, run, monkeypatch)
     commands = [line for line in out.splitlines() if line.startswith("::")]
     assert len(commands) == 6
     assert out.splitlines()[-6:] == commands
-    assert out.startswith("ANOMALY: ")
+    assert out.startswith("▲ SLOWER  ")
 
 
 def test_outside_of_github_it_is_said(saved, run):
     del saved
     code, out, err = run("report", "saved.json", "--github")
     assert code == 0
-    assert "\n::error title=critpath%3A anomaly::ANOMALY: 2 of 6" in out
+    assert "\n::error title=critpath%3A ▲ SLOWER::2 of 6" in out
     assert err == "critpath: GITHUB_STEP_SUMMARY is not set: no summary, only annotations\n"
 
 
@@ -184,7 +184,7 @@ def test_the_verdict_is_printed_where_github_has_no_room(saved, run, monkeypatch
         monkeypatch.setenv(variable, name)
     code, out, err = run("report", "saved.json", "--github", "--html", "r.html")
     assert code == 125
-    assert out.startswith("ANOMALY: ")
+    assert out.startswith("▲ SLOWER  ")
     assert "\n::error title=critpath%3A anomaly::" in out
     assert Path("r.html").exists()
     assert len(err.splitlines()) == 2
@@ -200,7 +200,7 @@ def test_files_are_there_all_or_none_and_the_verdict_is_printed(saved, run, plac
     page, cases = places
     code, out, err = run("report", "saved.json", "--html", page, "--junit", cases)
     assert code == 2
-    assert out.startswith("ANOMALY: ")
+    assert out.startswith("▲ SLOWER  ")
     assert "cannot write /dev/full: No space left on device" in err
     assert [p.name for p in Path.cwd().iterdir()] == ["saved.json"]
     code, out, _ = run("report", "saved.json", "--json", "-", "--junit", "/dev/full")

@@ -115,7 +115,7 @@ def test_the_first_cause_is_the_injected_one(compared, name):
     for words in SAYS[name]:
         assert re.search(words, sentence), sentence
     # It is the answer: the first line of what a terminal shows.
-    assert text.startswith(f"ANOMALY: {sentence}\n")
+    assert text.startswith("▲ SLOWER  ")
 
 
 def test_what_the_verdict_rests_on_is_said_first(compared):

@@ -15,7 +15,8 @@ import pytest
 from critpath.model import CompareSettings
 from critpath.pipeline.comparison import compare
 from critpath.report.document.comparison import comparison_document
-from critpath.text.verdict import headline, heads
+from critpath.text.answer import describe_headline, describe_why, first_cause
+from critpath.text.explanation import describe_cause
 
 from .drawn_sets import draw
 
@@ -83,11 +84,14 @@ def contradictions(document):
     if document.verdict == "anomaly":
         if not detection.flagged:
             found.append("an anomaly that nothing flags")
-        told = [cause for cause in document.causes if heads(document, cause)]
-        if told and told[0].contribution is not None and told[0].contribution <= 0:
+        told = first_cause(document, "SLOWER")
+        if told is not None and (told.contribution or 0.0) <= 0:
             found.append("an anomaly told by what takes less time")
-        if told and told[0].sentence not in headline(document):
-            found.append("the head is not the first cause")
+        head = describe_headline(document)
+        if head.before is not None and head.after is not None and head.after <= head.before:
+            found.append("a slowdown whose figures are of a speed-up")
+        if told is not None and describe_cause(document, told)[-40:] not in describe_why(document):
+            found.append("the second line is not the first cause")
         if not any(s.flagged and s.effect > 0 for s in document.states) and not detection.slow:
             found.append("an anomaly, and nothing takes longer")
     if not document.reasons:

@@ -74,7 +74,7 @@ def test_the_regression_turns_the_gate_red_and_the_first_sentence_names_the_caus
     step = of(typed[0], "critpath compare", "version-1.1")
     assert step.code == 1
     first = step.output.splitlines()[0]
-    assert first.startswith("ANOMALY: ")
+    assert first.startswith("▲ SLOWER  ")
     # Waiting for it, or on a busy machine for the processor that it computes on.
     assert "`reporter`" in first
 
@@ -107,7 +107,7 @@ def test_the_fix_turns_it_green(typed):
     if step.code == 1 and "`reporter`" not in step.output.splitlines()[0]:
         pytest.skip(f"others disturbed the recording: {step.output.splitlines()[0]}")
     assert step.code == 0
-    assert step.output.startswith("OK: ")
+    assert step.output.startswith("✓ OK  ")
 
 
 def test_sources_stand_in_the_tutorial_as_they_are(transcripts):
