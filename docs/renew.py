@@ -45,17 +45,17 @@ COMPARE: Final = (
     *("compare", "normal", "sample-lock"),
     *("--execution", "events:app:request_begin,app:request_end,key=id"),
 )
-CUT: Final = "..."
-STATES_SHOWN: Final = 3
 ALIGNED_SHOWN: Final = 1
 
 
-def run(arguments: tuple[str, ...], directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run critpath, 100 columns wide."""
+def run(
+    arguments: tuple[str, ...], directory: Path, columns: int = 100
+) -> subprocess.CompletedProcess[str]:
+    """Run critpath on a terminal so wide."""
     return subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "critpath", *arguments],
         cwd=directory,
-        env={**os.environ, "COLUMNS": "100"},
+        env={**os.environ, "COLUMNS": f"{columns}"},
         capture_output=True,
         text=True,
         check=False,
@@ -78,28 +78,19 @@ def python() -> str:
 
 
 def transcripts_of_compare() -> tuple[str, str]:
-    """Return a comparison as a terminal shows it: the answer, and one alignment.
-
-    ``...`` where it is cut.
-    """
+    """Return a comparison as a terminal shows it: the answer, and one alignment of ``-v``."""
     with tempfile.TemporaryDirectory() as place:
         unpack(Path(place))
-        done = run(COMPARE, Path(place))
+        done = run(COMPARE, Path(place), 80)
+        everything = run((*COMPARE, "-v"), Path(place))
     sections = [
         [line.rstrip() for line in section.split("\n")]
-        for section in done.stdout.rstrip("\n").split("\n\n")
-    ]
-    answer = [*sections[:2], [CUT]]
-    answer[2:2] = [
-        [*lines[: 3 + STATES_SHOWN], CUT, *(x for x in lines if x.startswith("total"))]
-        for lines in sections
-        if lines[0].startswith("States")
+        for section in everything.stdout.rstrip("\n").split("\n\n")
     ]
     aligned = [lines for lines in sections if "against its normal group" in lines[0]]
     command = f"$ critpath {' '.join(COMPARE)}"
-    shown = "\n\n".join("\n".join(lines) for lines in answer)
     return (
-        f"```console\n{command}\n{shown}\n$ echo $?\n{done.returncode}\n```",
+        f"```console\n{command}\n{done.stdout.rstrip()}\n$ echo $?\n{done.returncode}\n```",
         "```text\n" + "\n".join(aligned[ALIGNED_SHOWN]) + "\n```",
     )
 

@@ -50,8 +50,13 @@ PAGES: Final = {
     "Begin": (
         "docs/tutorial",
         "docs/reading-the-report",
+        "docs/what-next",
         "docs/recording",
+        "docs/costs",
+        "docs/kernels",
         "docs/ci",
+        "docs/noise",
+        "docs/beside-other-tools",
         "docs/exports",
         "docs/large-traces",
         "docs/compatibility",
