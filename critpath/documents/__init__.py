@@ -26,6 +26,7 @@ from critpath.documents.pictures import (
     Change,
     Doing,
     DrawnPath,
+    FlameEntry,
     Group,
     KindEntry,
     MeanPath,

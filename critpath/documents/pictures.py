@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from critpath.documents.base import MaybePair, Number, Part, SetName, Span, doc
+from critpath.documents.base import Maybe, MaybePair, Number, Part, SetName, Span, doc
 
 Group = Literal["before", "after", "slow", "rest"]
 Change = Literal["slower", "faster", "same", "few"]
@@ -82,6 +82,27 @@ class DrawnPath(Part):
     hairs: Annotated[list[int], doc("when interrupts began that were folded (ns)")] = []
 
 
+class FlameEntry(Part):
+    """A node of the flame graph: time of all executions, before and after."""
+
+    parent: Annotated[int, doc("place of the node above in this list, -1 for the first")]
+    kind: Annotated[
+        Literal["all", "label", "thread", "state", "rest"],
+        doc("everything, a kind, what is waited for, what a thread does, what is too small"),
+    ]
+    name: Annotated[str, doc("the kind's label, the thread's role or the state; '' for neither")]
+    thread: Annotated[int, doc("place in the list of threads of who spends the time; -1: several")]
+    before: Annotated[Number, doc("mean time of all executions (ns), in the sample's mix of kinds")]
+    after: Annotated[Number, doc("mean time of all sample executions (ns)")]
+    change: Annotated[
+        Literal["", "more", "less"], doc("a test over all nodes supports that it grew or shrank")
+    ] = ""
+    p_value: Annotated[
+        Maybe, doc("of the change, adjusted for all nodes; null where none was tested")
+    ] = None
+    executions: Annotated[list[int], doc("of both sets; [] as of the node above")] = []
+
+
 class Pictures(Part):
     """What the page draws, computed from all critical paths."""
 
@@ -89,3 +110,7 @@ class Pictures(Part):
     doings: Annotated[list[Doing], doc("what a thread can do")]
     kinds: Annotated[list[KindEntry], doc("kinds, what lost most time first")]
     paths: Annotated[list[DrawnPath], doc("of medians, examined and slow executions")]
+    flame: Annotated[
+        list[FlameEntry],
+        doc("where all time goes, each node behind the one above it; children add up to it"),
+    ] = []

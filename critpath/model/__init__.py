@@ -93,6 +93,8 @@ if TYPE_CHECKING:
         open_filled,
     )
     from critpath.model.vectors import (
+        ChainTimes,
+        FlameNode,
         Symbol,
         VectorTable,
         benjamini_hochberg,
@@ -136,8 +138,9 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         *("Timelines", "Workers", "make_single_block", "open_filled"),
     ),
     "vectors": (
-        *("Symbol", "VectorTable", "benjamini_hochberg", "hypergeometric_tail", "identifiers"),
-        *("mid_ranks", "rival_name", "rival_role", "role_name", "student_tails"),
+        *("ChainTimes", "FlameNode", "Symbol", "VectorTable", "benjamini_hochberg"),
+        *("hypergeometric_tail", "identifiers", "mid_ranks", "rival_name", "rival_role"),
+        *("role_name", "student_tails"),
     ),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -176,6 +179,7 @@ __all__ = [
     "Bool",
     "Calibration",
     "Cause",
+    "ChainTimes",
     "Change",
     "Charge",
     "Clock",
@@ -197,6 +201,7 @@ __all__ = [
     "Facts",
     "FalseAlarms",
     "Finding",
+    "FlameNode",
     "FloorAdvice",
     "Gap",
     "Kind",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from critpath.model.findings import Aligned, Cause, Finding
     from critpath.model.judgement import Clustering, ClusterPairs, Detection, Outliers
     from critpath.model.paths import PathSet
-    from critpath.model.vectors import VectorTable
+    from critpath.model.vectors import FlameNode, VectorTable
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,8 @@ class Analysis:
         Everything that could change the outcome, as used.
     apart : bool
         The sets were recorded at different times, and that counts.
+    flame : tuple of FlameNode
+        Where the time of all executions goes; each node stands behind the one above it.
     """
 
     verdict: str
@@ -128,3 +130,4 @@ class Analysis:
     causes: tuple[Cause, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     apart: bool = False
+    flame: tuple[FlameNode, ...] = ()

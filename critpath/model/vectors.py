@@ -111,6 +111,64 @@ class VectorTable(Table):
         return result
 
 
+@dataclass(frozen=True, eq=False)
+class ChainTimes:
+    """How long executions do what, by whom they wait for, and whom these wait for.
+
+    Attributes
+    ----------
+    chains : tuple of tuple of str
+        Roles from the thread that an execution waits for to the last of the chain; the first
+        chain is that of its own thread, ``()``.
+    leaves : tuple of (int, State)
+        Columns: a chain, and what its last thread does.  States that pictures do not tell
+        apart are one: see `critpath.vectors.chains`.
+    normal, sample : int64 [executions, leaves]
+        Nanoseconds; each row adds up to the execution's duration.
+    """
+
+    chains: tuple[tuple[str, ...], ...]
+    leaves: tuple[tuple[int, State], ...]
+    normal: I64
+    sample: I64
+
+
+@dataclass(frozen=True)
+class FlameNode:
+    """A node of the tree of where time goes; the nodes below it add up to it.
+
+    Attributes
+    ----------
+    parent : int
+        Place of the node above among all nodes; -1 for the first, which is everything.
+    kind : str
+        ``all``, ``label``, ``thread`` (what is waited for), ``state``, or ``rest``: what is too
+        small to be told apart.
+    name : str
+        The label, the thread's role or the state.
+    role : str
+        The thread that the time is spent on, "" for the execution's own.
+    before, after : float
+        Mean time of all executions (ns), in the sample's mix of labels.
+    executions : (int, int)
+        How many of both sets have this label, or are there.
+    p_value : float
+        Of the change, adjusted for all nodes and both directions; NaN where it is not tested.
+    change : str
+        ``more`` or ``less`` where a test supports it, else "".
+    """
+
+    parent: int
+    kind: str
+    name: str
+    role: str
+    before: float
+    after: float
+    executions: tuple[int, int]
+    p_value: float = math.nan
+    change: str = ""
+
+
 def identifiers(symbols: Sequence[Symbol]) -> list[str]:
     """Return a name for every symbol that no language has to quote.
 

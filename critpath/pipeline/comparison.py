@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ClusterPairs,
         Detection,
         Finding,
+        FlameNode,
         Outliers,
         PathSet,
         VectorTable,
@@ -140,7 +141,48 @@ def compare(
         settings=asdict(settings),
         apart=judgement.apart is not None,
     )
+    result = replace(result, flame=_build_flame(result, judgement, settings, tell))
     return explain(name_types(result), coder, settings, tell)
+
+
+def _build_flame(
+    result: Analysis, judgement: Judgement, settings: CompareSettings, tell: Progress
+) -> tuple[FlameNode, ...]:
+    """Return where the time goes; changes are tested in directions that the verdict allows."""
+    from critpath.cluster.types import labels_are_usable
+    from critpath.detect.comparability import find_runs
+    from critpath.detect.flame import FlameSets, build_flame
+    from critpath.localize.segments import is_faster
+    from critpath.vectors.chains import chain_times
+
+    tell("adding up")
+    normal, sample = result.normal, result.sample
+    labels = normal.executions.label, sample.executions.label
+    types = judgement.normal_clusters.labels, judgement.pairs.pair[judgement.sample_clusters.labels]
+    apart = judgement.apart
+    # What the machine may have done to sets of different times is nothing to mark.
+    sure = apart is None or 1 / (1 + apart.slower) - 1 > apart.beyond
+    directions = {
+        "anomaly": ("more", "less"),
+        "ok": ("less",) if is_faster(result) and sure else (),
+    }.get(result.verdict, ())
+    return build_flame(
+        chain_times(normal, sample),
+        FlameSets(
+            labels=labels if labels_are_usable(*labels) else ((), ()),
+            types=types,
+            sessions=(normal.session, sample.session),
+            runs=None if apart or not directions else find_runs(normal, sample),
+        ),
+        # Behind an alarm, whose level that of the whole tree is.
+        level=FLAME_LEVEL if result.verdict == "anomaly" else settings.alpha,
+        permutations=settings.permutations,
+        directions=directions,
+        whole=result.detection.states[-1],
+    )
+
+
+FLAME_LEVEL: Final = 0.05
 
 
 def name_types(result: Analysis) -> Analysis:

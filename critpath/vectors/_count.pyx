@@ -8,6 +8,7 @@ import numpy as np
 cdef enum:
     STATES = 32
     DEPTH = 64
+    DEEP = 8  # threads of a chain: what is behind counts as the last one's
 
 
 def spent_on(const int64_t[::1] start, const int64_t[::1] tid, const int64_t[::1] host,
@@ -140,3 +141,65 @@ def count_trips(const int64_t[::1] start, const int64_t[::1] tid, const int64_t[
                     k -= 1
                 if k == 0:
                     trips[i, rival[j]] += 1
+
+
+def follow_chains(const int64_t[::1] start, const int64_t[::1] tid, const int64_t[::1] host,
+                  const uint8_t[::1] codes, const int64_t[::1] role, int32_t[:, ::1] below,
+                  int32_t[::1] above, Py_ssize_t known, int32_t[::1] result):
+    """Fill in of every segment the chain of threads that were waited for; return their number.
+
+    From the end, where a path is the execution's own: a thread that the path is not inside of
+    yet was waited for by the one after it.
+
+    Parameters
+    ----------
+    start : int64 [paths + 1]
+    tid, host : int64 [segments]
+    codes : uint8 [segments]
+    role : int64 [256]
+        Column of every symbol's role, -1 for the execution's own thread.
+    below : int32 [chains, roles]
+        The chain that goes on with a role, -1 where none is known yet: new ones are added.
+    above : int32 [chains]
+        The chain that each goes on from; 0 is the execution's own thread.
+    known : int
+        Chains so far.
+    result : int32 [segments]
+    """
+    cdef Py_ssize_t i, j, many = known
+    cdef int64_t there
+    cdef int64_t tids[DEPTH]
+    cdef int64_t hosts[DEPTH]
+    cdef int32_t chains[DEPTH]
+    cdef int32_t chain
+    cdef int depth, k
+    with nogil:
+        for i in range(start.shape[0] - 1):
+            depth = 0
+            for j in range(start[i + 1] - 1, start[i] - 1, -1):
+                there = role[codes[j]]
+                if there < 0:
+                    depth = 0
+                    result[j] = 0
+                    continue
+                k = depth
+                while k > 0 and not (tids[k - 1] == tid[j] and hosts[k - 1] == host[j]):
+                    k -= 1
+                if k > 0:
+                    depth = k
+                    result[j] = chains[k - 1]
+                    continue
+                chain = chains[depth - 1] if depth else 0
+                if depth < DEEP:
+                    if below[chain, there] < 0 and many < below.shape[0]:
+                        below[chain, there] = many
+                        above[many] = chain
+                        many += 1
+                    if below[chain, there] >= 0:
+                        chain = below[chain, there]
+                    tids[depth] = tid[j]
+                    hosts[depth] = host[j]
+                    chains[depth] = chain
+                    depth += 1
+                result[j] = chain
+    return many

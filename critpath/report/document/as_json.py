@@ -243,6 +243,13 @@ def _check_pictures(document: ComparisonDocument) -> None:
             for step in path.steps
         )
         _expect(known, f"pictures.paths[{i}].steps", "begin, length, thread and doing")
+    for i, node in enumerate(pictures.flame):
+        place = f"pictures.flame[{i}]"
+        above = -1 if i == 0 else 0
+        _expect(above <= node.parent < max(i, 0), f"{place}.parent", "a node before it")
+        _expect(-1 <= node.thread < threads, f"{place}.thread", "a thread that is listed")
+        _expect(min(node.before, node.after) >= 0, place, "times from 0")
+        _expect(len(node.executions) in {0, 2}, f"{place}.executions", "two numbers, or none")
 
 
 def _check_aligned(aligned: AlignedEntry, symbols: int, place: str) -> None:

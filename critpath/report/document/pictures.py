@@ -6,11 +6,12 @@ in the picture beside it.  A set's segments are read chunk by chunk.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from critpath.documents import (
     ComparisonDocument,
     Doing,
     DrawnPath,
+    FlameEntry,
     Group,
     KindEntry,
     MeanPath,
@@ -27,7 +29,7 @@ from critpath.documents import (
     SetName,
     ThreadEntry,
 )
-from critpath.model import F64, I64, RUNNING, Analysis, Bool, PathSet, State
+from critpath.model import F64, I64, RUNNING, Analysis, Bool, FlameNode, PathSet, State
 from critpath.text.phrases import IDLE, LATE_NS
 
 DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
@@ -77,6 +79,22 @@ class Steps:
     thread: I64
     doing: I64
     hair: tuple[I64, I64]
+
+
+def doing_of(state: str) -> Doing:
+    """Return what pictures call a state, which may be of a file of a later version."""
+    return _OF_STATE.get(State[state], "waiting") if state in State.__members__ else "waiting"
+
+
+def find_thread(pictures: Pictures, role: str) -> int:
+    """Return the place of the thread that a symbol's role names: the last one if none is it."""
+    if not role:
+        return 0
+    for place, one in enumerate(pictures.threads):
+        name = one.name.removesuffix(" (other)").replace("*", "#")
+        if not one.own and family(name) == role:
+            return place
+    return max(len(pictures.threads) - 1, 0)
 
 
 class Threads:
@@ -274,7 +292,28 @@ def draw_pictures(comparison: Analysis, document: ComparisonDocument) -> Picture
         for which, rows in _choose(document, drawn).items()
         for path in _paths(sets[which], cast("SetName", which), rows, threads)
     ]
-    return Pictures(threads=threads.entries(), doings=list(DOINGS), kinds=kinds, paths=paths)
+    return Pictures(
+        threads=threads.entries(),
+        doings=list(DOINGS),
+        kinds=kinds,
+        paths=paths,
+        flame=[_node(comparison, node, threads) for node in comparison.flame],
+    )
+
+
+def _node(comparison: Analysis, node: FlameNode, threads: Threads) -> FlameEntry:
+    above = comparison.flame[node.parent].executions if node.parent >= 0 else ()
+    return FlameEntry(
+        parent=node.parent,
+        kind=cast("Any", node.kind),
+        name=node.name,
+        thread=threads.place.get(node.role, -1) if node.role else 0,
+        before=round(node.before, 1),
+        after=round(node.after, 1),
+        change=cast("Any", node.change),
+        p_value=node.p_value if math.isfinite(node.p_value) else None,
+        executions=[] if node.executions == above else list(node.executions),
+    )
 
 
 _GROUPS: Final = ("before", "slow", "rest")

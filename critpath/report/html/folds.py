@@ -271,8 +271,9 @@ def render_statistics(document: ComparisonDocument) -> str:
     detection = document.detection
     total = next((s for s in document.states if s.state == "total"), None)
     test = detection.whole or total
-    line = f"p = {verdict.probability(test.p_value)}" if test else ""
-    line += f"; {plural(detection.permutations, 'permutation')}"
+    shown = verdict.probability(test.p_value) if test else "-"
+    line = f"p {'' if shown.startswith('<') else '= '}{shown.replace('<', '< ')}; "
+    line += plural(detection.permutations, "permutation")
     facts = [
         *document.reasons,
         (

@@ -1,0 +1,266 @@
+"""Where the time of all executions goes, before and after, and which changes a test supports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from critpath.detect.gate import compare_runs, gate, permutable
+from critpath.model import F64, I64, Bool, ChainTimes, FlameNode, StateTest
+
+_LEAST: Final = 0.004  # of the whole: smaller changes are not marked
+_POOLED: Final = 0.002  # of all time: smaller nodes are not tested
+_SMALL: Final = 0.001  # of the whole: smaller nodes are drawn as one
+_MOST_TESTED: Final = 64
+_FEWEST: Final = 5  # executions of a label on each side that can be judged
+
+
+@dataclass(frozen=True)
+class FlameSets:
+    """What is known of the executions of both sets, the normal ones first.
+
+    Attributes
+    ----------
+    labels : pair of sequences of str
+        What kind each is; empty where labels tell nothing.
+    types : pair of int64 arrays
+        Types, where there are no labels: another mix of them is no change.
+    sessions : pair of int64 arrays
+    runs : pair of int64 arrays or None
+        See `critpath.detect.comparability.find_runs`.
+    """
+
+    labels: tuple[Sequence[str], Sequence[str]]
+    types: tuple[I64, I64]
+    sessions: tuple[I64, I64]
+    runs: tuple[I64, I64] | None = None
+
+
+def build_flame(
+    times: ChainTimes,
+    sets: FlameSets,
+    *,
+    level: float,
+    permutations: int,
+    directions: Sequence[str],
+    whole: StateTest | None = None,
+) -> tuple[FlameNode, ...]:
+    """Build the tree: everything, kinds, what their own thread did, whom it waited for, and so on.
+
+    Parameters
+    ----------
+    times : ChainTimes
+    sets : FlameSets
+    level : float
+        At most this often is anything marked that has not changed.
+    permutations : int
+    directions : sequence of str
+        ``more`` and ``less``: changes that the verdict leaves room for; each is tested at
+        half of the level.
+    whole : StateTest
+        Of the total, which marks the first node where it was found slower.
+
+    Returns
+    -------
+    tuple of FlameNode
+        Each behind the one above it; children add up to their parent, before and after.
+        Executions of labels that only one set has are not in it.
+    """
+    strata, names = _strata(sets)
+    counts = [np.bincount(each[each >= 0], minlength=len(names)) for each in strata]
+    if not len(names) or not counts[1].sum():
+        return ()
+    share = counts[1] / counts[1].sum()
+    means = [
+        np.stack([table[rows == s].mean(axis=0) for s in range(len(names))]) * share[:, None]
+        for table, rows in zip((times.normal, times.sample), strata, strict=True)
+    ]
+    size = int(counts[0].sum()), int(counts[1].sum())
+    tree = _Tree(times, whole=float(max(means[0].sum(), means[1].sum())))
+    if any(sets.labels):
+        root = tree.add(-1, "all", "", "", means[0].sum(), means[1].sum(), size)
+        grown = means[1].sum(axis=1) - means[0].sum(axis=1)
+        for s in sorted(range(len(names)), key=lambda s: (-grown[s], names[s])):
+            many = int(counts[0][s]), int(counts[1][s])
+            both = means[0][s], means[1][s]
+            top = tree.add(root, "label", names[s], "", both[0].sum(), both[1].sum(), many, (s, 0))
+            tree.grow(top, 0, both, stratum=s)
+    else:
+        both = means[0].sum(axis=0), means[1].sum(axis=0)
+        root = tree.add(-1, "all", "", "", both[0].sum(), both[1].sum(), size)
+        tree.grow(root, 0, both, stratum=-1)
+    nodes = _marked(tree, times, sets, strata, directions, level, permutations)
+    if whole is None or not whole.flagged or nodes[0].after <= nodes[0].before:
+        return nodes
+    return replace(nodes[0], change="more", p_value=whole.p_value), *nodes[1:]
+
+
+def _strata(sets: FlameSets) -> tuple[tuple[I64, I64], list[str]]:
+    """Return what each execution is held against, -1 for nothing, and what that is called."""
+    if any(sets.labels):
+        names = sorted({*sets.labels[0]} & {*sets.labels[1]})
+        place = {name: i for i, name in enumerate(names)}
+        ours, theirs = (np.array([place.get(t, -1) for t in each]) for each in sets.labels)
+        return (ours, theirs), names
+    known = np.intersect1d(*sets.types)
+    ours, theirs = (np.where(np.isin(t, known), np.searchsorted(known, t), -1) for t in sets.types)
+    return (ours, theirs), [""] * len(known)
+
+
+class _Tree:
+    """Nodes as they are added, and which column of the tests each is."""
+
+    def __init__(self, times: ChainTimes, *, whole: float) -> None:
+        self.nodes: list[FlameNode] = []
+        self.tested: list[tuple[int, int]] = []  # per node, stratum (-1: all) and column
+        self.least, self.change = _SMALL * whole, _LEAST * whole
+        self._times = times
+        place = {chain: i for i, chain in enumerate(times.chains)}
+        above = [place.get(chain[:-1], 0) for chain in times.chains]
+        self._below: list[list[int]] = [[] for _ in times.chains]
+        for chain, parent in enumerate(above[1:], 1):
+            self._below[parent].append(chain)
+        self._leaves: list[list[int]] = [[] for _ in times.chains]
+        for column, (chain, _) in enumerate(times.leaves):
+            self._leaves[chain].append(column)
+        # Columns below every chain, its own and those of longer chains.
+        self.within = np.zeros((len(times.leaves), len(times.chains)), np.int64)
+        for column, (leaf, _) in enumerate(times.leaves):
+            chain = leaf
+            while True:
+                self.within[column, chain] = 1
+                if not chain:
+                    break
+                chain = above[chain]
+
+    def add(
+        self,
+        parent: int,
+        kind: str,
+        name: str,
+        role: str,
+        before: float,
+        after: float,
+        executions: tuple[int, int],
+        at: tuple[int, int] = (-1, 0),
+    ) -> int:
+        """Add a node; ``at`` is its stratum, and its column in `tables`."""
+        self.nodes.append(
+            FlameNode(parent, kind, name, role, float(before), float(after), executions)
+        )
+        self.tested.append(at)
+        return len(self.nodes) - 1
+
+    def grow(self, parent: int, chain: int, both: tuple[F64, F64], *, stratum: int) -> None:
+        """Add what is below a chain: what its last thread does, and whom that waits for."""
+        times, many = self._times, self.nodes[parent].executions
+        role = times.chains[chain][-1] if chain else ""
+        found: list[tuple[float, str, int, float, float]] = []
+        for column in self._leaves[chain]:
+            before, after = float(both[0][column]), float(both[1][column])
+            found.append((max(before, after), "state", column, before, after))
+        for longer in self._below[chain]:
+            mine = self.within[:, longer] > 0
+            before, after = float(both[0][mine].sum()), float(both[1][mine].sum())
+            found.append((max(before, after), "thread", longer, before, after))
+        found.sort(key=lambda one: (-one[0], one[1], one[2]))
+        rest = [0.0, 0.0]
+        chains = len(times.chains)
+        for width, kind, place, before, after in found:
+            if width < self.least:
+                rest[0] += before
+                rest[1] += after
+            elif kind == "state":
+                name = times.leaves[place][1].name
+                self.add(parent, kind, name, role, before, after, many, (stratum, chains + place))
+            else:
+                name = times.chains[place][-1]
+                node = self.add(parent, kind, name, name, before, after, many, (stratum, place))
+                self.grow(node, place, both, stratum=stratum)
+        if any(rest):
+            self.add(parent, "rest", "", role, rest[0], rest[1], many)
+
+
+def _marked(
+    tree: _Tree,
+    times: ChainTimes,
+    sets: FlameSets,
+    strata: tuple[I64, I64],
+    directions: Sequence[str],
+    level: float,
+    permutations: int,
+) -> tuple[FlameNode, ...]:
+    """Return the nodes with the changes that a test over all of them supports."""
+    known = [rows >= 0 for rows in strata]
+    tables = [
+        np.hstack([table @ tree.within, table])[rows]
+        for table, rows in zip((times.normal, times.sample), known, strict=True)
+    ]
+    # What is tested must not depend on which execution is of which set.
+    pooled = tables[0].sum(axis=0) + tables[1].sum(axis=0)
+    large = np.flatnonzero(pooled >= _POOLED * pooled[0])
+    columns = np.sort(large[np.argsort(-pooled[large], kind="stable")][:_MOST_TESTED])
+    place = {int(column): i for i, column in enumerate(columns)}
+    found: dict[str, tuple[F64, F64]] = {}
+    level /= 2  # for each direction
+    own = tuple(rows[keep] for rows, keep in zip(strata, known, strict=True))
+    sessions = tuple(each[keep] for each, keep in zip(sets.sessions, known, strict=True))
+    runs = sets.runs and tuple(each[keep] for each, keep in zip(sets.runs, known, strict=True))
+    for direction in directions:
+        order = (0, 1) if direction == "more" else (1, 0)
+        ours, theirs = (tables[i][:, columns] for i in order)
+        whole, _ = permutable(sessions[order[0]], sessions[order[1]], level)
+        test = gate(
+            ours, theirs, own[order[0]], own[order[1]],
+            alpha=level, permutations=permutations, sessions=whole,
+        )  # fmt: skip
+        p, by_stratum = test.p_value, test.stratum_p_value
+        if runs:
+            least, least_of = _of_runs(
+                (ours, theirs), (own[order[0]], own[order[1]]), (runs[order[0]], runs[order[1]])
+            )
+            p, by_stratum = np.maximum(p, least), np.maximum(by_stratum, least_of)
+        if len(by_stratum) == 1:  # one kind: the test over all is its own
+            by_stratum = p[None, :]
+        found[direction] = p, by_stratum
+    result = []
+    for node, (stratum, column) in zip(tree.nodes, tree.tested, strict=True):
+        direction = "more" if node.after > node.before else "less"
+        chosen = found.get(direction)
+        if chosen is None or column not in place or node.kind == "rest":
+            result.append(node)
+            continue
+        at = place[column]
+        value = float(chosen[0][at] if stratum < 0 else chosen[1][stratum, at])
+        changed = abs(node.after - node.before) >= tree.change and value <= level
+        enough = node.kind == "all" or min(node.executions) >= _FEWEST
+        result.append(
+            replace(
+                node, p_value=min(1.0, 2 * value), change=direction if changed and enough else ""
+            )
+        )
+    return tuple(result)
+
+
+def _of_runs(
+    tables: tuple[I64, I64], strata: tuple[I64, I64], runs: tuple[I64, I64]
+) -> tuple[F64, F64]:
+    """Return p-values of runs, over all kinds [columns] and of each [strata, columns]."""
+    ours, theirs = (table.astype(np.float64) for table in tables)
+    count = 1 + max(int(rows.max(initial=-1)) for rows in strata)
+    by_stratum = np.ones((count, ours.shape[1]))
+    for s in range(count):
+        mine: list[Bool] = [rows == s for rows in strata]
+        if not all(rows.any() for rows in mine):
+            continue
+        middle = ours[mine[0]].mean(axis=0)
+        ours[mine[0]] -= middle
+        theirs[mine[1]] -= middle
+        if all(len(np.unique(run[rows])) > 1 for run, rows in zip(runs, mine, strict=True)):
+            by_stratum[s] = compare_runs(
+                ours[mine[0]], theirs[mine[1]], runs[0][mine[0]], runs[1][mine[1]]
+            )
+    return compare_runs(ours, theirs, *runs), by_stratum

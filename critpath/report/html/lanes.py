@@ -1,0 +1,156 @@
+"""Critical paths in lanes: a thread each, in true time; and as strips, small multiples of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from critpath.documents import DrawnPath, Pictures
+from critpath.report.html.elements import WORDS, axis, box, place, text, time_of, who
+
+Step = list[int]  # begin, length (ns), place in threads, place in doings
+Hot = Collection[tuple[int, int]]  # threads and doings that are outlined
+
+_LANES: Final = 6  # the own thread and five others
+_SEEN: Final = 0.16  # % of the scale: narrower steps join what is before them
+_STRIP: Final = 1.0  # the same of a strip
+_LABEL: Final = 5.5  # % of the scale that a label takes
+_WIDE: Final = 12.0  # the same on a narrow page
+_TITLED: Final = 0.8
+_OUTLINED: Final = 2.0  # narrower steps are underlined
+_MOST_HAIRS: Final = 60
+_LONGER: Final = 2.2  # times the typical one: what is longer has a scale of its own
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How many ns the width is, and how many times as many a path takes that is too long."""
+
+    length: float
+    times: int = 1
+
+    @property
+    def width(self) -> float:
+        """Nanoseconds of this path's width."""
+        return self.length * self.times
+
+
+def length_of(path: DrawnPath) -> int:
+    """Return how long a path is (ns): its steps tile it."""
+    return sum(step[1] for step in path.steps)
+
+
+def common_scale(typical: DrawnPath, others: Sequence[DrawnPath]) -> float:
+    """Return the longest that is at most 2.2 times the typical one (ns)."""
+    most = _LONGER * length_of(typical)
+    fit = (length_of(one) for one in (typical, *others))
+    return float(max((ns for ns in fit if ns <= most), default=1) or 1)
+
+
+def scale_of(path: DrawnPath, common: float) -> Scale:
+    """Return the scale that a path fits on."""
+    return Scale(common, max(1, math.ceil(length_of(path) / common - 1e-9)))
+
+
+def lanes_of(paths: Sequence[DrawnPath]) -> dict[int, int]:
+    """Return the lane of every thread: the own one on top, others by their time."""
+    time: dict[int, int] = {}
+    for path in paths:
+        for step in path.steps:
+            time[step[2]] = time.get(step[2], 0) + step[1]
+    others = sorted((t for t in time if t), key=lambda t: (-time[t], t))
+    return {thread: min(lane, _LANES - 1) for lane, thread in enumerate([0, *others])}
+
+
+def join_small(steps: Sequence[Step], least: float) -> list[Step]:
+    """Return steps of which none is shorter than some ns; they tile the same time.
+
+    A short one joins what is before it; at the beginning, what is behind it.
+    """
+    result: list[Step] = []
+    for begin, length, thread, doing in steps:
+        if result and (length < least or [thread, doing] == result[-1][2:]):
+            result[-1][1] += length
+        elif len(result) == 1 and result[0][1] < least:
+            result[0] = [result[0][0], result[0][1] + length, thread, doing]
+        else:
+            result.append([begin, length, thread, doing])
+    return result
+
+
+def draw_lanes(
+    pictures: Pictures,
+    path: DrawnPath,
+    lanes: dict[int, int],
+    scale: Scale,
+    hot: Hot,
+    spoken: str,
+) -> str:
+    """Return a path in lanes; ``spoken`` is what it shows, in words."""
+    width = scale.width
+    names: dict[int, str] = {}
+    for thread, lane in lanes.items():
+        name = who(pictures.threads[thread])
+        names[lane] = name if lane not in names else "other threads"
+    steps = join_small(path.steps, _SEEN / 100 * width)
+    drawn: list[str] = []
+    before = -1
+    for begin, length, thread, doing in steps:
+        lane = lanes.get(thread, 0)
+        left, wide = 100 * begin / width, 100 * length / width
+        if before not in {-1, lane}:
+            top, height = min(before, lane), abs(before - lane)
+            drawn.append(f'<u class="l{top} h{height}" {place(left)}></u>')
+        before = lane
+        name = pictures.doings[doing]
+        one = pictures.threads[thread]
+        about = (" hot" if wide >= _OUTLINED else " warm") if (thread, doing) in hot else ""
+        kind = f"l{lane}{about}{' slim' if _LABEL <= wide < _WIDE else ''}"
+        words = f"{who(one)} {WORDS[name]} {time_of(length)}" if wide >= _TITLED else ""
+        label = time_of(length) if wide >= _LABEL else ""
+        drawn.append(box(one, name, (left, wide), label=label, title=words, kind=kind))
+    drawn += _hairs(path, steps, lanes, width)
+    end = time_of(length_of(path))
+    drawn.append(f'<em class="e" {place(100 * length_of(path) / width)}>{text(end)}</em>')
+    labels = "".join(f'<span class="l{lane}">{text(name)}</span>' for lane, name in names.items())
+    return (
+        f'<div class="lanes n{len(names)}"><div class="names" aria-hidden="true">{labels}</div>'
+        f'<div class="track" role="img" aria-label="{text(spoken)}">{"".join(drawn)}</div></div>'
+    )
+
+
+def _hairs(
+    path: DrawnPath, steps: Sequence[Step], lanes: dict[int, int], width: float
+) -> list[str]:
+    """Return short interrupts as hairlines in what they cut."""
+    result = []
+    at = 0
+    for begin in path.hairs[:_MOST_HAIRS]:
+        while at + 1 < len(steps) and steps[at + 1][0] <= begin:
+            at += 1
+        if steps:
+            lane = lanes.get(steps[at][2], 0)
+            result.append(f'<q class="l{lane}" {place(100 * begin / width)}></q>')
+    return result
+
+
+def draw_axis(scale: Scale) -> str:
+    """Return the scale of lanes."""
+    return f'<div class="lanes axes"><div></div><div class="track">{axis(scale.width)}</div></div>'
+
+
+def draw_strip(pictures: Pictures, path: DrawnPath, scale: Scale, hot: Hot) -> str:
+    """Return a path on one line."""
+    width = scale.width
+    boxes = [
+        box(
+            pictures.threads[thread],
+            pictures.doings[doing],
+            (100 * begin / width, 100 * length / width),
+            kind="hot" if (thread, doing) in hot else "",
+        )
+        for begin, length, thread, doing in join_small(path.steps, _STRIP / 100 * width)
+    ]
+    return f'<span class="strip">{"".join(boxes)}</span>'

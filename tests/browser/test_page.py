@@ -1,0 +1,102 @@
+"""The page in a browser: search, keys, themes; no sideways scrolling; a screen for OK."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import render_html
+
+WIDTHS = (400, 700, 1400)
+_WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+_KEY = (
+    "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: arguments[0], bubbles: true}))"
+)
+# Names by which a reader without eyes finds what can be pressed or typed into.
+_NAMELESS = """
+const named = (e) => (e.getAttribute("aria-label") || e.textContent).trim();
+return [...document.querySelectorAll("button, a, input, summary, [role=img], [role=region]")]
+  .filter((e) => !named(e) && !e.labels?.length).map((e) => e.outerHTML.slice(0, 120));
+"""
+
+
+@pytest.fixture
+def written(factory, tmp_path):
+    def written(**facts):
+        place = tmp_path / "page.html"
+        place.write_text(render_html(comparison_document(factory.comparison(**facts))), "utf-8")
+        return place
+
+    return written
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_scrolls_sideways(show, real, width):
+    place, _ = real
+    assert show(place, size=(width, 1000)).run(_WIDER) == 0
+
+
+def test_the_first_screen_has_answer_bars_durations_and_kinds(show, real):
+    place, _ = real
+    page = show(place, size=(1400, 900))
+    for selector in ("h1", ".why", "#time", "#durations", "#kinds"):
+        bottom = page.run(
+            "return document.querySelector(arguments[0]).getBoundingClientRect().bottom", selector
+        )
+        assert bottom <= 900, selector
+
+
+def test_an_ok_page_is_one_screen(show, written):
+    page = show(written(verdict="ok", anomalous=0), size=(1400, 1000))
+    assert page.run("return document.documentElement.scrollHeight") <= 1000
+
+
+def test_search_finds_requests_by_id_kind_and_cause(show, real):
+    place, document = real
+    page = show(place)
+    first = page.text("#rows")
+    search = (
+        "const s = document.querySelector('#search'); s.value = arguments[0];"
+        "s.dispatchEvent(new Event('input'))"
+    )
+    page.run(search, "cause 1")
+    assert len(page.all("#rows tr")) == len(document.causes[0].positions)
+    page.run(search, "sleep")
+    kinds = [row for row in document.executions if row.set == "sample" and row.label == "sleep"]
+    assert len(page.all("#rows tr")) == len(kinds)
+    page.run(search, "")
+    assert page.text("#rows") == first
+
+
+def test_keys_turn_the_theme_and_go_to_the_search(show, real):
+    place, _ = real
+    page = show(place)
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    before = page.run(colour)
+    page.run(_KEY, "t")
+    assert page.run(colour) != before
+    page.run(_KEY, "/")
+    assert page.run("return document.activeElement.id") == "search"
+
+
+def test_all_that_can_be_used_has_a_name(show, real):
+    place, _ = real
+    assert show(place).run(_NAMELESS) == []
+
+
+def test_a_link_opens_the_fold_it_goes_to(show, real):
+    place, _ = real
+    page = show(place, "#statistics")
+    assert page.until("return document.querySelector('#statistics').open")
+
+
+@pytest.mark.long
+def test_a_page_of_many_requests_is_quick(show, written):
+    begin = time.perf_counter()
+    page = show(written(normals=2000, samples=500, anomalous=200, columns=60))
+    page.settle()
+    took = page.run("return performance.timing.domComplete - performance.timing.navigationStart")
+    assert took < 2000
+    assert time.perf_counter() - begin < 120
