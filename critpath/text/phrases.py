@@ -54,6 +54,7 @@ _TIMERS: Final = {
     "reqsk_timer_handler": "waiting for TCP to repeat a connection's handshake",
     "neigh_timer_handler": "waiting for a neighbour's address to be asked for again (ARP)",
     "process_timeout": "waiting for a timer (time-out)",
+    "hrtimer": "waiting for a timer (a sleep or a time-out)",
     "delayed_work_timer_fn": "waiting for the kernel's delayed work",
 }
 # How a finding differs from the normal executions.
