@@ -74,9 +74,10 @@ evaluation: build ## case studies and faults as in the paper, on this kernel (an
 evaluation-services: build ## faults and healthy pairs of real servers (two hours, as root)
 	$(BIN)/python tests/evaluation/services/run.py critpath-evaluation/services
 
-ab-tables: build ## how often critpath ab is right, simulated and live (an hour); writes docs/evaluation-ab.md
+ab-tables: build ## how often critpath ab is right, simulated and live (an hour and a half); writes docs/evaluation-ab.md
 	$(BIN)/python tests/evaluation/ab_tables.py simulate
 	$(BIN)/python tests/evaluation/ab_tables.py live --seconds 3000
+	$(BIN)/python tests/evaluation/ab_tables.py cost
 	$(BIN)/python tests/evaluation/ab_tables.py table
 
 lint: build ## ruff and mypy --strict

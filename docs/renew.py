@@ -149,7 +149,7 @@ def _section(
             parts += _section(f"{title} {choice.dest}", told, inner.choices[choice.dest], depth + 1)
         return parts
     rows = [
-        (_form(action), action.help or "")
+        (_form(action), (action.help or "").replace("%%", "%"))
         for action in actions
         if not (action.dest.startswith("setting_") or action.dest in _EVERYWHERE)
     ]

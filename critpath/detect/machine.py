@@ -367,6 +367,14 @@ def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tupl
     A thread that waits long for a cpu that is idle is not kept from it by another thread.
     """
     least = detection.floor
+    held = [t for t in detection.states if t.symbol and t.symbol.state == State.WAIT_QUOTA]
+    more = math.fsum(t.effect for t in held)
+    if held and more >= least:
+        before, after = (
+            math.fsum(t.normal_mean for t in held), math.fsum(t.sample_mean for t in held),
+        )  # fmt: skip
+        if after > _OTHER * before:
+            return (Sign("quota", "", "", before, after, more),)
     if rival is None or rival.name != IDLE:
         more = detection.states[-1].effect
         return (Sign("quota", "", "", 0.0, 1.0, more),) if told and more >= least else ()

@@ -33,7 +33,7 @@ from critpath.text.causes import (
     most_detail,
     where_in,
 )
-from critpath.text.phrases import IDLE, LATE_NS, OTHERS, SOFTIRQS, UNSEEN
+from critpath.text.phrases import IDLE, LATE_NS, OTHERS, SOFTIRQS, UNSEEN, disk_and_rival
 from critpath.units import plural
 
 MINOR = 0.05  # of the whole excess: a summary counts smaller causes only
@@ -353,7 +353,7 @@ def _find_newcomer(members: Sequence[Member], symbol: Symbol, counts: StepCounts
 _DEVICES = frozenset(
     {
         *(State.WAIT_DISK, State.WAIT_NET, State.WAIT_DEVICE, State.WAIT_SOFTIRQ),
-        *(State.NET_TRANSIT, State.IRQ, State.SOFTIRQ),
+        *(State.NET_TRANSIT, State.IRQ, State.SOFTIRQ, State.WAIT_QUOTA, State.RECLAIM),
     }
 )
 
@@ -390,6 +390,12 @@ def state_facts(
         certainty = "unknown"
     elif state == State.WAIT_CPU and ((idle and not late) or (quota and not idle)):
         certainty = "inferred"
+    elif state == State.WAIT_QUOTA:
+        certainty = "inferred"  # when, of what was counted
+    device = detail if state in _DEVICES else ""
+    if state == State.WAIT_DISK:
+        device, rival = disk_and_rival(detail)
+        peer = rival or peer
     size = len(cause.executions)
     counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
     usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
@@ -399,7 +405,7 @@ def state_facts(
         comm=comm,
         tids=tuple(sorted({f.tid for f in alike if f.tid > 0 and f.symbol == symbol})),
         peer=peer,
-        device=detail if state in _DEVICES else "",
+        device=device,
         call=detail if state == State.RUN_SYSCALL else where_in(members)[0],
         kind=main.kind if rise is None else "extra",
         counted=counted,

@@ -176,7 +176,13 @@ def is_faster(comparison: Analysis) -> bool:
 
 
 def is_throttled(normal: PathSet, sample: PathSet) -> bool:
-    """Tell whether a CPU quota throttled a thread in the sample, and none in the normal set."""
+    """Tell whether a CPU quota throttled a thread in the sample, and none in the normal set.
+
+    Where the recording tells when, the paths say so themselves (``WAIT_QUOTA``), and who had
+    the cpu is not in doubt.
+    """
+    if any(State.WAIT_QUOTA in paths.state for paths in sample.paths.chunks()):
+        return False
     normal_held, sample_held = (
         any(QUOTA_HELD in warning for warning in paths.warnings) for paths in (normal, sample)
     )

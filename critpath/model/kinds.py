@@ -77,6 +77,10 @@ class Kind(IntEnum):
     CURRENT = 21  # the thread that has the cpu, where no switch was written
     SOFTIRQ_RAISE = 22  # by a thread, where no interrupt is open
     TIMER_FUNCTION = 23, Qualifier("function", "{:.0f}")  # which the softirq TIMER calls next
+    DISK_ISSUE = 24  # a request goes to a disk
+    DISK_COMPLETE = 25
+    RECLAIM_BEGIN = 26  # a thread begins to free memory, because there is no more
+    RECLAIM_END = 27
 
 
 class State(IntEnum):
@@ -116,6 +120,8 @@ class State(IntEnum):
     WAIT_STOPPED = 17, "BLOCKED"
     NET_TRANSIT = 18, "NETWORK"
     WAIT_UNEXPLAINED = 19, "UNKNOWN"
+    WAIT_QUOTA = 20, "PREEMPTED"
+    RECLAIM = 21, "RUNNING"
 
 
 # Names by code.
@@ -124,4 +130,4 @@ STATES: Final = tuple(State(code).name for code in range(len(State)))
 RUNNING: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL})
 
 # What the machine does to an execution, rather than the execution itself.
-INTERFERENCE: Final = frozenset({State.IRQ, State.SOFTIRQ, State.WAIT_CPU})
+INTERFERENCE: Final = frozenset({State.IRQ, State.SOFTIRQ, State.WAIT_CPU, State.WAIT_QUOTA})

@@ -266,3 +266,26 @@ def summarize_machine(environment: Iterable[Mapping[str, str | int]]) -> Machine
         share.get("recorder_cpu"),
         share.get("steal"),
     )
+
+
+@dataclass(frozen=True)
+class ReachedLimit:
+    """A control group that reached a limit while it was recorded.
+
+    Attributes
+    ----------
+    group : str
+    limits : mapping of str to int
+        ``quota`` and ``period`` (ns), ``memory`` (bytes), of disks ``MAJOR:MINOR RATE``.
+    pids : frozenset of int
+        Processes that were in it while it did.
+    rows : mapping of str to tuple
+        By what rose (``throttles``, ``memory``, ``MAJOR:MINOR RATE``): begin and end of the time
+        in which it did (ns of the trace's clock), by how much; and how long a quota held threads
+        back, pages that were read again, or how long a disk's rate was the limit's.
+    """
+
+    group: str
+    limits: Mapping[str, int]
+    pids: frozenset[int]
+    rows: Mapping[str, tuple[tuple[int, int, int, int], ...]]

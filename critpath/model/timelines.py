@@ -408,6 +408,25 @@ class BlockStore(Blocks, Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Resources:
+    """What a recording says of quotas, disks and memory.
+
+    Attributes
+    ----------
+    periods : int64 [n, 2]
+        Where a period of a quota ended (ns), and which timer did it.
+    requests : int64 [n, 5]
+        Of disks: issued, completed (ns), device, issuing thread, the code of its name.
+    reclaims : int64 [n, 4]
+        When a thread had to free memory: begin, end, thread, 1 for its control group's limit.
+    """
+
+    periods: I64
+    requests: I64
+    reclaims: I64
+
+
+@dataclass(frozen=True, eq=False)
 class ReplayedRecording:
     """What is known of a recording before its executions are walked.
 
@@ -425,6 +444,7 @@ class ReplayedRecording:
     packets : tuple
         As `Timelines.packets`.
     warnings : tuple of str
+    resources : Resources or None
     """
 
     events: Events
@@ -434,6 +454,7 @@ class ReplayedRecording:
     rows: int
     packets: tuple[tuple[int, int, int, int], ...]
     warnings: tuple[str, ...]
+    resources: Resources | None = None
 
     def close(self) -> None:
         """Free what the blocks take."""

@@ -29,7 +29,8 @@ from critpath.timeline.missing_switches import (
     repair_switches,
 )
 from critpath.timeline.network import linked_packets, network_events
-from critpath.timeline.replay import Replayer
+from critpath.timeline.replay import Replayer, timer_functions
+from critpath.timeline.resources import PERIOD_TIMER, ResourceEvents
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ def extract_recording(
         replayed = replace(found, events=events)
         report(f"walking {plural(len(executions), 'critical path')}")
         yield from _walk(
-            replayed, executions, recording, text, budget, interrupts=settings.interrupts
+            *(replayed, executions, recording, text, budget),
+            interrupts=settings.interrupts,
+            manifest=manifest,
         )
 
 
@@ -147,6 +150,7 @@ def _walk(
     budget: Budget,
     *,
     interrupts: bool,
+    manifest: Manifest,
 ) -> Iterator[PathSet]:
     """Walk executions within a budget; warn of those that exceed it by themselves."""
     from critpath.graph.critical_path import extract_paths
@@ -162,7 +166,20 @@ def _walk(
         most_carried=budget.carried,
     ):
         longest = int(np.diff(paths.paths.start).max(initial=0))
-        yield replace(paths, warnings=(*paths.warnings, *note_long_paths(longest, budget)))
+        explained = _explain_waits(paths, replayed, manifest)
+        yield replace(explained, warnings=(*paths.warnings, *note_long_paths(longest, budget)))
+
+
+def _explain_waits(paths: PathSet, replayed: ReplayedRecording, manifest: Manifest) -> PathSet:
+    """Say of waits what limits of control groups, disks and memory made of them."""
+    from critpath.graph.resources import explain_waits
+    from critpath.read.manifest import find_disks, find_reached_limits
+
+    if replayed.resources is None:
+        return paths
+    reached, disks = find_reached_limits(manifest), find_disks(manifest)
+    strings = replayed.events.strings
+    return explain_waits(paths, replayed.workers, replayed.resources, reached, disks, strings)
 
 
 @contextmanager
@@ -309,7 +326,11 @@ def thread_paths(
             (events.begin, events.end),
         )
         together = replace(budget, segments=0)
-        [paths] = _walk(replayed, executions, source, "thread", together, interrupts=interrupts)
+        [paths] = _walk(
+            *(replayed, executions, source, "thread", together),
+            interrupts=interrupts,
+            manifest=manifest,
+        )
     return paths
 
 
@@ -462,8 +483,12 @@ def _replay_once(
         put = put.recoded(assumed.strings.__getitem__, source.code)
         chunks = insert_switches(iter(source), put, source.classes)
     rows = 0
+    functions = timer_functions(source.environment)
+    ends = [at for at, name in functions.items() if name == PERIOD_TIMER]
+    resources = ResourceEvents(ends)
     for chunk in chunks:
         prefilter.feed(chunk, source.classes)
+        resources.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
         if put is None and replayer.contradicted and not source.filled:
             return replace(assumed, searched=True)
@@ -495,6 +520,7 @@ def _replay_once(
         rows,
         linked_packets(network_events(events), replayer.network()),
         replayer.warnings,
+        resources.finish(events.end),
     )
 
 

@@ -85,7 +85,7 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
     EventRequest(
         Kind.TIMER_ENTRY,
         ("timer_hrtimer_expire_entry", *_with_group("timer", "hrtimer_expire_entry")),
-        (("hrtimer",),),
+        (("hrtimer",), ("function",)),
     ),
     EventRequest(
         Kind.TIMER_EXIT,
@@ -139,6 +139,28 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
         Kind.VECTOR_EXIT,
         ("x86_irq_vectors_*_exit", "irq_vectors:*_exit"),
         (("vector",),),
+    ),
+    EventRequest(
+        Kind.DISK_ISSUE,
+        _with_group("block", "block_rq_issue"),
+        (("dev",), ("sector",), ("nr_sector",), _TID, ("comm",)),
+    ),
+    EventRequest(
+        Kind.DISK_COMPLETE,
+        _with_group("block", "block_rq_complete"),
+        (("dev",), ("sector",), ("nr_sector",)),
+    ),
+    *(
+        EventRequest(
+            kind,
+            tuple(
+                name
+                for what in ("direct_reclaim", "memcg_reclaim")
+                for name in _with_group("vmscan", f"mm_vmscan_{what}_{side}")
+            ),
+            (_TID,),
+        )
+        for kind, side in ((Kind.RECLAIM_BEGIN, "begin"), (Kind.RECLAIM_END, "end"))
     ),
     # Ours, in traces converted from ftrace.
     EventRequest(Kind.CURRENT, ("critpath_current",), (("tid",),)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,9 +24,15 @@ from critpath.model import (
     Run,
     StreamFacts,
 )
-from critpath.model.recording import BLOCK_RUNS, MACHINE, MANIFEST_BYTES, SAMPLE
+from critpath.model.recording import (
+    BLOCK_RUNS,
+    MACHINE,
+    MANIFEST_BYTES,
+    SAMPLE,
+    ReachedLimit,
+)
 from critpath.read.recording import find_trace_directories
-from critpath.units import plural
+from critpath.units import plural, safe_text
 from critpath.untrusted import load_json
 
 if TYPE_CHECKING:
@@ -310,6 +317,43 @@ def _add_gaps(events: Events, manifest: Manifest) -> Events:
         return events
     environment = (*events.environment, measured) if measured else events.environment
     return replace(events, losses=(*events.losses, *lost), environment=environment)
+
+
+def find_reached_limits(manifest: Manifest) -> tuple[ReachedLimit, ...]:
+    """Return which control groups reached a limit, and when; what is malformed is left out."""
+    found = manifest.machine.get("limits")
+    return tuple(filter(None, map(_reached_limit, found if isinstance(found, list) else [])))
+
+
+def find_disks(manifest: Manifest) -> dict[int, str]:
+    """Return the names of disks by the kernel's number of the device."""
+    found = manifest.machine.get("disks")
+    result = {}
+    for place, name in found.items() if isinstance(found, dict) else ():
+        device = re.fullmatch(r"(\d{1,4}):(\d{1,7})", place)
+        if device and isinstance(name, str):
+            result[int(device[1]) << 20 | int(device[2])] = safe_text(name)
+    return result
+
+
+def _reached_limit(data: Any) -> ReachedLimit | None:
+    def whole(value: object) -> bool:
+        return type(value) is int and 0 <= value <= _WHOLE
+
+    try:
+        rows = {
+            what: tuple(
+                (begin, end, times, time)
+                for begin, end, times, time in of
+                if all(map(whole, (begin, end, times, time))) and begin < end
+            )
+            for what, of in data["rows"].items()
+        }
+        limits = {name: limit for name, limit in data["limits"].items() if whole(limit)}
+        pids = frozenset(pid for pid in data["pids"] if whole(pid))
+        return ReachedLimit(_text(data, "group"), limits, pids, rows)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _note_unusual_runs(manifest: Manifest) -> tuple[str, ...]:

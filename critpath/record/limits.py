@@ -7,6 +7,7 @@ removed between two looks is not seen.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -25,6 +26,10 @@ _MOST: Final = 3  # groups of a kind that are named
 _WORTH: Final = 0.01  # of the time recorded: less is not reported
 _FULL: Final = 0.8  # of a limit to a disk's rate, between two looks: more is the limit
 _PAUSE: Final = 0.25  # seconds between two looks
+_CLOSE: Final = 0.01  # seconds between two looks at groups that have a quota, or a disk's limit
+_FOLLOWED: Final = 16  # groups that are looked at so often
+_ROWS: Final = 20_000  # of all groups: later ones are not placed in time
+_MOST_PIDS: Final = 10_000
 _SHARE: Final = 50  # a pause is so many times as long as a look at least
 _UNLIMITED: Final = 1 << 60  # bytes of memory; version 1 has a number for no limit
 # Version 1 counts in nanoseconds, version 2 in microseconds.
@@ -50,26 +55,48 @@ class _Group:
     last: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
     full: dict[str, int] = field(default_factory=dict)  # ns, of limits to a disk's rate
-    seen: int = 0  # when it was last looked at (ns)
+    seen: dict[str, int] = field(default_factory=dict)  # when each was last read (ns)
+    place: Path = Path()
+    pids: set[int] = field(default_factory=set)  # in it while it reached a limit
+    # Begin and end (ns) of when a count rose, by how much; ns that a quota held it back, pages
+    # that were read again, ns at the limit of a disk's rate.
+    rows: dict[str, list[tuple[int, int, int, int]]] = field(default_factory=dict)
 
     def since(self, name: str) -> int:
         """Return how much more there is of something."""
         return self.last.get(name, 0) - self.first.get(name, 0)
 
-    def update(self, counts: Counts, limits: Counts, now: int) -> None:
-        """Take what was read anew."""
+    def update(self, counts: Counts, limits: Counts, now: int, before: int) -> None:
+        """Take what was read anew; `before`: when everything was read last."""
         again = any(count < self.last.get(name, 0) for name, count in counts.items())
         if again:  # another group of the same name, which counts from 0
             self.first = {name: self.first.get(name, 0) - last for name, last in self.last.items()}
             self.last = {}
         for name, limit in limits.items():
-            if _DISK.match(name) and limit and now > self.seen > 0:
+            seen = self.seen.get(name, now)
+            if _DISK.match(name) and limit and now > seen:
                 done = counts.get(name, 0) - self.last.get(name, counts.get(name, 0))
-                if done * NS_PER_S >= _FULL * limit * (now - self.seen):
-                    self.full[name] = self.full.get(name, 0) + now - self.seen
+                if done * NS_PER_S >= _FULL * limit * (now - seen):
+                    self.full[name] = self.full.get(name, 0) + now - seen
+                    self._note(name, (seen, now, done, now - seen))
+        for times, time_ in (("throttles", "throttled"), ("memory", "refaults")):
+            more, longer = (counts.get(x, 0) - self.last.get(x, 0) for x in (times, time_))
+            if times in counts and (more > 0 or longer > 0):
+                self._note(times, (self.seen.get(times, before), now, more, longer))
         self.last.update(counts)
         self.limits.update(limits)
-        self.seen = now
+        self.seen.update(dict.fromkeys((*counts, *limits), now))
+
+    def _note(self, what: str, row: tuple[int, int, int, int]) -> None:
+        """Note when something rose; whose it was is asked while they are there."""
+        self.rows.setdefault(what, []).append(row)
+        self.find_members()
+
+    def find_members(self) -> None:
+        """Add the processes that are in the group now, or in those below it."""
+        for place, _, files in os.walk(self.place):
+            if "cgroup.procs" in files and len(self.pids) < _MOST_PIDS:
+                self.pids.update(map(int, filter(_is_count, _lines(Path(place) / "cgroup.procs"))))
 
 
 class Limits:
@@ -83,11 +110,13 @@ class Limits:
     ) -> None:
         self._mounts, self._clock = mounts, clock
         self._groups: dict[str, _Group] = {}
+        self._looked = clock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._look()
         for group in self._groups.values():
             group.first = dict(group.last)
+            group.rows.clear()
 
     def start(self) -> None:
         """Look again and again, for groups that come and go."""
@@ -103,15 +132,54 @@ class Limits:
 
     def _run(self) -> None:
         name_thread(b"critpath-limits")
-        took = 0.0
-        while not self._ending.wait(max(_PAUSE, _SHARE * took)):
+        with contextlib.suppress(OSError):  # what comes late is counted, but not placed in time
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
+        took, close, due = 0.0, 0.0, time.monotonic() + _PAUSE
+        while not self._ending.wait(max(_CLOSE if self._followed() else _PAUSE, _SHARE * close)):
+            before = time.thread_time()
+            for group in self._followed():
+                counts: dict[str, int] = {}
+                limits: dict[str, int] = {}
+                _read_cpu(group.place, counts, limits)
+                if counts:
+                    group.update(counts, limits, self._clock(), self._looked)
+            close = time.thread_time() - before
+            if time.monotonic() < due:
+                continue
             before = time.thread_time()
             self._look()
             took = time.thread_time() - before
+            due = time.monotonic() + max(_PAUSE, _SHARE * took)
+
+    def _followed(self) -> list[_Group]:
+        """Return the groups with a quota, or that had one: as many as may be looked at closely."""
+        rows = sum(len(rows) for group in self._groups.values() for rows in group.rows.values())
+        limited = [group for group in self._groups.values() if "throttles" in group.last]
+        return limited[:_FOLLOWED] if rows < _ROWS else []
 
     def _look(self) -> None:
-        for name, counts, limits in _look(self._mounts):
-            self._groups.setdefault(name, _Group()).update(counts, limits, self._clock())
+        begin = self._clock()
+        for name, place, counts, limits in _look(self._mounts):
+            group = self._groups.setdefault(name, _Group())
+            # A hierarchy of version 1 for each controller: the one that has a quota is asked again.
+            if "throttles" in counts or group.place == Path():
+                group.place = place
+            group.update(counts, limits, self._clock(), self._looked)
+        self._looked = begin
+
+    def facts(self) -> list[dict[str, object]]:
+        """Return for the manifest which groups reached a limit, when, and who was in them."""
+        self.stop()
+        return [
+            {
+                "group": name,
+                "limits": dict(of.limits),
+                "pids": sorted(of.pids),
+                "rows": {what: rows[:_ROWS] for what, rows in of.rows.items()},
+            }
+            for name, of in sorted(self._groups.items())
+            if of.rows
+        ]
 
     def notes(self, duration: int) -> tuple[str, ...]:
         """Return a line for each group that reached a limit since, of each kind the worst first.
@@ -196,11 +264,18 @@ def _disk_notes(name: str, of: _Group, duration: int) -> Iterator[tuple[int, str
         )
 
 
+def name_disks(block: Path = Path("/sys/dev/block")) -> dict[str, str]:
+    """Return the names of disks and partitions by device, ``MAJOR:MINOR``."""
+    with contextlib.suppress(OSError):
+        return {place.name: place.readlink().name for place in sorted(block.iterdir())}
+    return {}
+
+
 # Reading control groups
 
 
-def _look(mounts: Path) -> Iterator[tuple[str, Counts, Counts]]:
-    """Yield each group's name, what it has counted, and its limits, by hierarchy."""
+def _look(mounts: Path) -> Iterator[tuple[str, Path, Counts, Counts]]:
+    """Yield each group's name and place, what it has counted, and its limits, by hierarchy."""
     for root, version, controllers in _hierarchies(mounts):
         for place, _, files in os.walk(root):
             name = safe_text("/" + os.path.relpath(place, root).removeprefix("."))
@@ -216,7 +291,7 @@ def _look(mounts: Path) -> Iterator[tuple[str, Counts, Counts]]:
             if version == 2:
                 _read_2(here, files, counts, limits)
             if counts or limits:
-                yield name, counts, limits
+                yield name, here, counts, limits
 
 
 def _hierarchies(mounts: Path) -> Iterator[tuple[Path, int, frozenset[str]]]:

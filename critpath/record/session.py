@@ -30,7 +30,7 @@ from critpath.record.identity import (
     has_foreign_clock,
     lacks_proc,
 )
-from critpath.record.limits import Limits
+from critpath.record.limits import Limits, name_disks
 from critpath.record.machine import Machine, make_probes
 from critpath.record.manifests import (
     append_run,
@@ -360,6 +360,8 @@ class _Session:
             self._note(describe_without_access(self.requests.programs))
         if self.limits is not None:
             self.notes += self.limits.notes(end - self.manifests[0].begin)
+            reached = {"limits": self.limits.facts(), "disks": name_disks()}
+            self.manifests = [replace(m, machine={**m.machine, **reached}) for m in self.manifests]
         return end
 
     def _end_machine(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from critpath.model import State
+from critpath.units import format_ns
 
 IDLE: Final = "idle"  # detail of WAIT_CPU: no thread ran instead
 OTHERS: Final = "above all "  # before a name that holds no more than half
@@ -38,6 +39,8 @@ _WHAT: Final[dict[State, str]] = {
     State.WAIT_STOPPED: "stopped{}",
     State.NET_TRANSIT: "waiting for a packet in flight{}",
     State.WAIT_UNEXPLAINED: "blocked, and no event of the trace says why{}",
+    State.WAIT_QUOTA: "held back by a cpu quota{}",
+    State.RECLAIM: "freeing memory{}",
 }
 # The kernel's softirqs: as a detail they would not be understood without that word.
 SOFTIRQS: Final = frozenset(
@@ -51,6 +54,7 @@ _TIMERS: Final = {
     "reqsk_timer_handler": "waiting for TCP to repeat a connection's handshake",
     "neigh_timer_handler": "waiting for a neighbour's address to be asked for again (ARP)",
     "process_timeout": "waiting for a timer (time-out)",
+    "hrtimer": "waiting for a timer (a sleep or a time-out)",
     "delayed_work_timer_fn": "waiting for the kernel's delayed work",
 }
 # How a finding differs from the normal executions.
@@ -66,6 +70,46 @@ KINDS: Final[dict[str, str]] = {
 _RECORDERS: Final = re.compile(r"critpath-[a-z]+\d*|lttng(-[a-z]+)?")
 # Nothing was seen that could be the reason.
 UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
+
+
+def quota_of(group: str, quota: int, period: int) -> str:
+    """Return the detail of time in which a control group's quota held a thread back."""
+    size = f", {format_ns(quota)} in each {format_ns(period)}" if quota and period else ""
+    return f"control group {group}{size}"
+
+
+def memory_of(group: str, limit: int, *, of_group: bool) -> str:
+    """Return the detail of time in which a thread freed memory: what had none left."""
+    if not of_group:
+        return "the machine has no more"
+    size = f" of {limit / 2**20:,.0f} MiB" if limit else ""
+    return f"memory limit{size}, control group {group}" if group else "its group's memory limit"
+
+
+_BUSY: Final = ", busy with requests of "
+_RATES: Final = {"rbps": "read", "wbps": "written", "riops": "reads", "wiops": "writes"}
+
+
+def disk_of(name: str, others: str) -> str:
+    """Return the detail of a wait for a disk: which, and whose requests it was busy with."""
+    return name + (f"{_BUSY}{quoted(others)}" if others else "")
+
+
+def disk_limit(name: str, group: str, rate: str, limit: int) -> str:
+    """Return the detail of a wait for a disk that a control group's limit made."""
+    return f"{name}, limit of {rate_of(rate, limit)}, control group {group}"
+
+
+def rate_of(rate: str, limit: int) -> str:
+    """Say a limit of a disk's rate."""
+    amount = f"{limit / 2**20:,.1f} MiB" if rate.endswith("bps") else f"{limit:,}"
+    return f"{amount} {_RATES.get(rate, rate)} a second"
+
+
+def disk_and_rival(detail: str) -> tuple[str, str]:
+    """Return the disk of a wait, and whose requests it was busy with."""
+    name, _, rival = detail.partition(_BUSY)
+    return name.partition(",")[0], rival.strip("`")
 
 
 def quoted(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from critpath.ab.judgement import Judge
 from critpath.documents import AbBlock, AbPlan
+from critpath.pipeline import ab as pipeline_ab
 from critpath.pipeline.ab import AbRequest, judge_again
 from critpath.record.slots import block_order
 from critpath.report.document.as_json import load_document, to_json
@@ -283,3 +285,91 @@ def test_evidence_at_the_border_of_every_statistic():
     # What is not always there is not in the least time.
     rare = judged(plan_of(statistic="min", tails=()), log_of(200, slow=0.08))
     assert rare.ratio == pytest.approx(1.0, abs=0.03)
+
+
+def test_b_that_changes_the_machine_is_told():
+    log = log_of(60)
+    for number, block in enumerate(log):
+        block.probes = {"l1": [9_000 + number + 900 * (side == "B") for side in block.order]}
+    judge = Judge(plan_of())
+    for block in log:
+        judge.add(block)
+    document = judge.document(version="1", discarded=None, spent_s=1.0, stopped_by="e")
+    assert any("B changes the machine" in sentence for sentence in document.sentences)
+    assert document.machine.by_side["l1"]["e"] >= 200
+
+
+def test_two_kinds_of_time_share_the_level():
+    # Either may alarm: at twice the evidence.
+    log = log_of(200, 1.08, run_factor=1.0)
+    one, both = judged(plan_of(of="time"), log), judged(plan_of(of="both"), log)
+    assert one.verdict == both.verdict == "slower"
+    assert both.blocks >= one.blocks
+    assert both.e.alarm >= 200
+
+
+# The loop itself, with slots that are made up.
+
+
+class MadeUp:
+    """Slots whose times are drawn: what the loop asks for is noted."""
+
+    interrupted = False
+
+    def __init__(self, *, equal=False, factor=1.0):
+        self.rng, self.equal, self.factor = np.random.default_rng(4), equal, factor
+        self.asked = []
+
+    def run_block(self, order, executions):
+        self.asked.append((order, executions))
+        of = {"A": 1e7, "B": 1e7 * self.factor}
+        times = [
+            (of[side] * self.rng.lognormal(0, 0.02, executions)).astype(int).tolist()
+            for side in order
+        ]
+        run = [[10_000_000] * executions for _ in order] if self.equal else times
+        return AbBlock(order=order, times=times, run=run)
+
+
+class Said:
+    def __init__(self):
+        self.lines, self.looks = [], []
+
+    def say(self, line):
+        self.lines.append(line)
+
+    def look(self, line):
+        self.looks.append(line)
+
+
+def compared(monkeypatch, slots, **options):
+    monkeypatch.setattr(pipeline_ab, "open_slots", lambda *_, **__: contextlib.nullcontext(slots))
+    said = Said()
+    request = AbRequest(commands=(("a",), ("b",)), seed=7, every_block=True, **options)
+    return pipeline_ab.compare_commands(request, None, said), said
+
+
+def test_the_loop_ends_when_something_is_shown_and_repeats_its_orders(monkeypatch):
+    slots = MadeUp(factor=1.2)
+    document, said = compared(monkeypatch, slots)
+    assert (document.verdict, document.stopped_by) == ("slower", "e")
+    assert document.slot == 2  # 20 ms of 10 ms executions
+    orders = [order for order, _ in slots.asked[1:]]  # after the warm-up, A B B A
+    assert orders == [block_order(7, n) for n in range(document.blocks)]
+    assert slots.asked[0] == ("ABBA", 1)
+    assert "up to 200 blocks" in said.lines[0]
+    assert re.match(r"block 1, 8 executions, .*: B .*; slower than 2.5 %: E ", said.looks[0])
+
+
+def test_a_clock_that_is_too_coarse_doubles_the_executions_of_a_slot(monkeypatch):
+    document, _ = compared(monkeypatch, MadeUp(equal=True), of="run", max_blocks=1)
+    assert document.slot == 4
+    document, _ = compared(monkeypatch, MadeUp(equal=True), of="time", max_blocks=1)
+    assert document.slot == 2
+
+
+def test_nothing_begins_after_the_time(monkeypatch):
+    moments = iter(np.arange(0, 1000, 1.0))
+    monkeypatch.setattr(pipeline_ab.time, "monotonic", lambda: float(next(moments)))
+    document, _ = compared(monkeypatch, MadeUp(), time=10.0, slot=1)
+    assert (document.verdict, document.stopped_by, document.exit) == ("undecided", "time", 3)

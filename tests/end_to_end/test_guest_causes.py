@@ -28,7 +28,7 @@ WITHIN = 0.15
 
 # What the sentence of the first cause must say: state and qualifier, thread.
 SAYS = {
-    "delay": (r"waiting for a timer \(hrtimer\) in `worker-#`",),
+    "delay": (r"waiting for a timer \(a sleep or a time-out\) in `worker-#`",),
     "fsync": (r"waiting for threads? .*`jbd2/vda-8` \(tid \d+\)", r"waiting for the disk \(virtio"),
     "lock": (r"waiting for thread `holder` \(tid \d+\), which was running",),
     "quota": (r"waiting in `worker-#` (\(tids [^)]*\) )?for a cpu that was idle \(throttled",),

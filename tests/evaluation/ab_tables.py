@@ -7,21 +7,26 @@ document with its raw times; ``ab_tables.py table`` writes the page from that wi
 from __future__ import annotations
 
 import argparse
+import hashlib
+import http.server
 import json
 import math
+import multiprocessing
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from scipy import stats
 
-from critpath.ab.evidence import Evidence
-from critpath.record.slots import block_order
+from critpath.ab.evidence import BoundProcess, Evidence, TailProcess
+from critpath.record.signals import InheritedState
+from critpath.record.slots import block_order, open_slots
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PAGE: Final = ROOT / "docs" / "evaluation-ab.md"
@@ -29,7 +34,7 @@ REPEATS: Final = 2000
 BLOCKS: Final = 200
 EFFECTS: Final = (0.0, 0.02, 0.025, 0.05, 0.1, 0.3)
 RARE: Final = (0.05, 0.25)
-LOOPS: Final = 6_000_000
+# Rows of live runs: by how much more work B has, and in how many per cent it sleeps how many ms.
 LIVE: Final = {
     "A/A": (1.0, ()),
     "+2 %": (1.02, ()),
@@ -37,6 +42,10 @@ LIVE: Final = {
     "+10 %": (1.1, ()),
     "25 % with +30 ms": (1.0, ("25", "30")),
 }
+# How much work each program has; of `gzip` bytes, of `web` the server.
+WORK: Final = {"cpu": 6_000_000, "gzip": 400_000, "fsync": 16_384, "pipes": 200, "web": 300_000}
+SCALES: Final = frozenset({"cpu", "gzip", "pipes"})  # whose time is that of their work
+SERVER_ALONE: Final = "web"  # whose time on a cpu is mostly not its own
 
 
 def noise(rng: np.random.Generator, runs: int, executions: int) -> np.ndarray[Any, Any]:
@@ -90,48 +99,256 @@ def simulate(seed: int, factor: float, rare: float, repeats: int) -> dict[str, A
     }
 
 
+def in_order(logs: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return d of every block of every repeat, where `order` says which are ABBA."""
+    slots = logs.reshape(len(logs), -1, 4)
+    ends, middle = slots[:, :, [0, 3]].mean(axis=2), slots[:, :, 1:3].mean(axis=2)
+    return np.where(order, middle - ends, ends - middle)
+
+
+def simulate_designs(seed: int, repeats: int) -> list[dict[str, Any]]:
+    """Count false alarms of healthy programs at 1 %, two-sided, by design."""
+    rng = np.random.default_rng(seed)
+    logs = noise(rng, repeats, 4 * BLOCKS)
+    found = []
+
+    def add(name: str, alarms: Any) -> None:
+        found.append({"design": name, "alarms": float(np.mean(alarms))})
+
+    for n in (24, 300):
+        p = stats.ttest_ind(logs[:, :n], logs[:, n : 2 * n], axis=1, equal_var=False).pvalue
+        add(f"{n} then {n}, at once, Welch", p <= 0.01)
+    p = stats.ttest_ind(logs[:, 0:48:2], logs[:, 1:48:2], axis=1, equal_var=False).pvalue
+    add("ABAB, 24 each, Welch unpaired", p <= 0.01)
+    turns = logs[:, :48] + 0.05 * np.tile([1.0, -1.0], 24)
+    p = stats.ttest_rel(turns[:, ::2], turns[:, 1::2], axis=1).pvalue
+    add("ABAB, what comes back every 2 executions, paired t", p <= 0.01)
+    order = rng.random((repeats, BLOCKS)) < 0.5
+    d = in_order(logs, order)
+    four = logs + 0.05 * np.tile([1.0, -1.0, -1.0, 1.0], BLOCKS)
+    for name, chosen in (("always ABBA", np.ones_like(order)), ("random blocks", order)):
+        p = stats.ttest_1samp(in_order(four, chosen)[:, :48], 0, axis=1).pvalue
+        add(f"{name}, what comes back every 4 executions, 48 blocks, t", p <= 0.01)
+    looks = [stats.ttest_1samp(d[:, :n], 0, axis=1).pvalue <= 0.01 for n in range(6, BLOCKS + 1)]
+    add("random blocks, paired t looked at after every block (6 to 200)", np.any(looks, axis=0))
+    signs = rng.choice([-1.0, 1.0], (48, 1999))
+    reached = np.abs(d[:, :48] @ signs) >= np.abs(d[:, :48].sum(axis=1))[:, None] - 1e-12
+    add("random blocks, sign flips, 48 blocks", (1 + reached.sum(axis=1)) / 2000 <= 0.01)
+    up, down = (BoundProcess(0.0, sign, repeats) for sign in (1, -1))
+    for block in range(BLOCKS):
+        up.add(d[:, block])
+        down.add(d[:, block])
+    add(
+        "random blocks, the evidence of `ab`, looked at after every block",
+        np.maximum(up.wealth.peak, down.wealth.peak) >= 200,
+    )
+    return found
+
+
+TAILS: Final = ((0.0, 0.99), (0.25, 0.9), (0.1, 0.9), (0.03, 0.99), (0.02, 0.99), (0.03, 0.95))
+
+
+def simulate_tail(seed: int, rare: float, quantile: float, repeats: int) -> dict[str, Any]:
+    """Watch a quantile for 1,000 blocks; B sleeps 30 ms in a share of its executions."""
+    rng = np.random.default_rng(seed)
+    blocks = 1000
+    times = 10 * np.exp(noise(rng, repeats, 4 * blocks)).reshape(repeats, blocks, 4)
+    process = TailProcess(quantile, 1.025, repeats)
+    found = np.full(repeats, np.inf)
+    for block in range(blocks):
+        abba = (rng.random(repeats) < 0.5)[:, None]
+        outer, inner = times[:, block][:, [0, 3]], times[:, block][:, 1:3]
+        b = np.where(abba, inner, outer)
+        process.add(np.where(abba, outer, inner), b + 30 * (rng.random(b.shape) < rare))
+        new = np.isinf(found) & (process.wealth.value >= 100)
+        found[new] = block + 1
+    known = found[np.isfinite(found)]
+    middle, most = np.quantile(known, (0.5, 0.9)) if len(known) else (0.0, 0.0)
+    return {
+        "rare": rare,
+        "quantile": quantile,
+        "repeats": repeats,
+        "found": len(known) / repeats,
+        "median": float(middle),
+        "p90": float(most),
+    }
+
+
+SESSIONS: Final = ((1, 1), (3, 1), (5, 1), (8, 1), (20, 1), (3, 3), (4, 4), (8, 3))
+
+
+def simulate_sessions(seed: int, spread: float, repeats: int) -> dict[str, Any]:
+    """Compare K with m sessions of 24 executions by a t test of their means, floor 5 %."""
+    rng = np.random.default_rng(seed)
+    cells = []
+    for k, m in SESSIONS:
+        rates = []
+        for change in (0.0, 0.1, 0.3):
+            base = rng.normal(0, spread, (repeats, k)) + rng.normal(0, 0.1 / 24**0.5, (repeats, k))
+            new = rng.normal(0, spread, (repeats, m)) + rng.normal(0, 0.1 / 24**0.5, (repeats, m))
+            shift = new.mean(axis=1) + math.log1p(change) - base.mean(axis=1)
+            if k + m > 2:
+                squares = (base.var(axis=1) * k + new.var(axis=1) * m) / (k + m - 2)
+                t = shift / np.sqrt(squares * (1 / k + 1 / m))
+                sure = t > stats.t.ppf(0.99, k + m - 2)
+            else:  # as if executions were sessions
+                sure = shift / (0.1 * math.sqrt(2 / 24)) > stats.t.ppf(0.99, 46)
+            rates.append(float(np.mean(sure & (shift > math.log(1.05)))))
+        cells.append(rates)
+    return {"spread": spread, "repeats": repeats, "cells": cells}
+
+
 def compile_work(state: Path) -> Path:
-    """Compile the program that live runs execute."""
+    """Compile the program that live runs execute, and make what others work on."""
     program = state / "ab_work"
     source = Path(__file__).with_name("ab_work.c")
     compiler = shutil.which("cc") or "cc"
     subprocess.run([compiler, "-O1", "-o", program, source], check=True)
+    words = np.random.default_rng(1).choice(["path", "wait", "cpu", "trace", "\n"], 10**6)
+    text = " ".join(words).encode()
+    for factor, _ in LIVE.values():
+        (state / f"text{factor:g}").write_bytes(text[: round(WORK["gzip"] * factor)])
     return program
 
 
-def live(state: Path, seconds: float, load: str) -> None:
+class Answer(http.server.BaseHTTPRequestHandler):
+    """Answers a request after some work."""
+
+    def do_GET(self) -> None:
+        """Compute and answer."""
+        found = hashlib.sha256(b"x" * WORK["web"]).hexdigest().encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(found)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def serve(port: Any) -> None:
+    """Serve requests in a process of its own, and tell the port."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    port.put(server.server_port)
+    server.serve_forever()
+
+
+def command(state: Path, program: str, factor: float, more: Sequence[str], port: int) -> list[str]:
+    """Return what is executed."""
+    if program == "gzip":
+        return ["gzip", "-c", str(state / f"text{factor:g}")]
+    work = port if program == "web" else round(WORK[program] * factor)
+    return [str(state / "ab_work"), program, str(work), *more]
+
+
+def live(
+    state: Path, seconds: float, load: str, programs: Sequence[str], rows: Sequence[str]
+) -> None:
     """Run the real command, row after row, until the time is over."""
-    program = compile_work(state)
+    compile_work(state)
     until = time.monotonic() + seconds
     place = state / "live"
     place.mkdir(exist_ok=True)
-    number = len(list(place.glob("*.json")))
+    ports: Any = multiprocessing.Queue()
+    server = multiprocessing.Process(target=serve, args=(ports,), daemon=True)
+    server.start()
+    port = ports.get()
+    every = [
+        (program, row, of)
+        for row in rows
+        for of in ("time", "run")
+        for program in programs
+        if (row == "A/A" or program in SCALES) and (of, program) != ("run", SERVER_ALONE)
+    ]
+    number = 1 + max((int(file.stem) for file in place.glob("*.json")), default=-1)
     while time.monotonic() < until:
-        name = list(LIVE)[number % len(LIVE)]
+        program, name, of = every[number % len(every)]
         factor, more = LIVE[name]
-        of = ("time", "run")[number // len(LIVE) % 2]
         target = place / f"{number:05}.json"
-        a = [str(program), str(LOOPS)]
-        b = [str(program), str(round(LOOPS * factor)), *more]
+        a, b = command(state, program, 1.0, (), port), command(state, program, factor, more, port)
         options = ["--trace", "none", "--quiet", "--of", of, "--seed", str(number)]
-        command = [sys.executable, "-m", "critpath", "ab", *options, "--json", str(target)]
+        called = [sys.executable, "-m", "critpath", "ab", *options, "--json", str(target)]
         done = subprocess.run(
-            [*command, "--", *a, "--", *b], capture_output=True, text=True, check=False
+            [*called, "--", *a, "--", *b], cwd=state, capture_output=True, text=True, check=False
         )
         if done.returncode not in {0, 1, 3}:
             raise SystemExit(done.stderr)
         document = json.loads(target.read_text())
-        document["row"], document["load"] = name, load
+        document |= {"row": name, "load": load, "program": program}
         target.write_text(json.dumps(document))
         number += 1
+    server.terminate()
+
+
+def measure_cost(blocks: int = 150) -> dict[str, float]:
+    """Run `true` in slots of one execution: what passes between executions, and costs us (ms)."""
+    between = []
+    commands = (("true",), ("true",))
+    with open_slots(
+        InheritedState.capture(),
+        commands,
+        prepare="",
+        timeout=0.0,
+        as_root=False,
+        show_output=False,
+    ) as slots:
+        slots.run_block("ABBA", 1)
+        begin = time.process_time_ns()
+        for number in range(blocks):
+            before = time.monotonic_ns()
+            block = slots.run_block(block_order(1, number), 1)
+            if block is None:
+                break
+            own = time.monotonic_ns() - before - sum(t for slot in block.times for t in slot)
+            between.append(own / 4e6)
+        cpu = (time.process_time_ns() - begin) / (4e6 * len(between))
+    return {"between": statistics.median(between), "cpu": cpu}
+
+
+def cost_rows(state: Path) -> Iterator[str]:
+    """Yield what passes between slots."""
+    found = json.loads((state / "cost.json").read_text())
+    yield "| between two executions, median | `ab`'s own time on a cpu, mean |"
+    yield "|---:|---:|"
+    yield f"| {found['between']:.2f} ms | {found['cpu']:.2f} ms |"
+
+
+def kept(state: Path, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a simulated table."""
+    return [json.loads(line) for line in (state / name).read_text().splitlines()]
+
+
+def design_rows(state: Path) -> Iterator[str]:
+    """Yield how often designs alarm falsely."""
+    yield "| design | false alarms, % |"
+    yield "|---|---:|"
+    for row in kept(state, "designs.jsonl"):
+        yield f"| {row['design']} | {100 * row['alarms']:.1f} |"
+
+
+def tail_rows(state: Path) -> Iterator[str]:
+    """Yield how soon a quantile shows what is rare."""
+    yield "| B has +30 ms in | watched | found in 1,000 blocks | blocks: median, p90 |"
+    yield "|---|---|---:|---|"
+    for row in kept(state, "tails.jsonl"):
+        blocks = f"{row['median']:.0f}, {row['p90']:.0f}" if row["rare"] else "-"
+        what = f"{100 * row['rare']:.0f} %" if row["rare"] else "nothing (A/A)"
+        yield f"| {what} | p{100 * row['quantile']:.0f} | {100 * row['found']:.1f} % | {blocks} |"
+
+
+def session_rows(state: Path) -> Iterator[str]:
+    """Yield what sessions one after the other can claim."""
+    yield "| session sd | " + " | ".join(f"{k} v {m}" for k, m in SESSIONS) + " |"
+    yield "|---|" + "---|" * len(SESSIONS)
+    for row in kept(state, "sessions.jsonl"):
+        cells = [f"{100 * a:.1f} ({100 * b:.0f}, {100 * c:.0f})" for a, b, c in row["cells"]]
+        yield f"| {100 * row['spread']:.0f} % | {' | '.join(cells)} |"
 
 
 def simulated_rows(state: Path) -> Iterator[str]:
     """Yield the simulated table."""
     yield "| B | slower / not slower / undecided, % | blocks: median, mean, p90 |"
     yield "|---|---|---|"
-    for line in (state / "simulated.jsonl").read_text().splitlines():
-        row = json.loads(line)
+    for row in kept(state, "simulated.jsonl"):
         n = row["repeats"]
         shares = [100 * x / n for x in (row["fail"], row["pass"], n - row["fail"] - row["pass"])]
         what = f"{100 * row['rare']:.0f} % with +30 ms" if row["rare"] else ""
@@ -142,30 +359,78 @@ def simulated_rows(state: Path) -> Iterator[str]:
         )
 
 
+def live_documents(state: Path) -> list[dict[str, Any]]:
+    """Return what live runs found."""
+    every = (json.loads(file.read_text()) for file in sorted((state / "live").glob("*.json")))
+    return [document for document in every if "row" in document]
+
+
 def live_rows(state: Path) -> Iterator[str]:
     """Yield the table of live runs."""
     found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for file in sorted((state / "live").glob("*.json")):
-        document = json.loads(file.read_text())
-        if "row" in document:
-            key = document["load"], document["of"], document["row"]
-            found.setdefault(key, []).append(document)
-    yield "| machine | decides | B | runs | slower | not slower | undecided | median blocks |"
-    yield "|---|---|---|---:|---:|---:|---:|---:|"
-    names = list(LIVE)
-    for (load, of, row), runs in sorted(
-        found.items(), key=lambda item: (item[0][0], item[0][1], names.index(item[0][2]))
+    for document in live_documents(state):
+        key = document.get("program", "cpu"), document["of"], document["row"]
+        found.setdefault(key, []).append(document)
+    yield "| program | decides | B | runs | slower | not slower | undecided | blocks: median, p90 |"
+    yield "|---|---|---|---:|---:|---:|---:|---|"
+    names, programs = list(LIVE), list(WORK)
+    for (program, of, row), runs in sorted(
+        found.items(),
+        key=lambda item: (programs.index(item[0][0]), item[0][1], names.index(item[0][2])),
     ):
         exits = [run["exit"] for run in runs]
-        blocks = statistics.median(run["blocks"] for run in runs)
+        middle, most = np.quantile([run["blocks"] for run in runs], (0.5, 0.9))
         counts = " | ".join(str(exits.count(code)) for code in (1, 0, 3))
-        yield f"| {load} | {of} | {row} | {len(runs)} | {counts} | {blocks:.0f} |"
+        yield f"| {program} | {of} | {row} | {len(runs)} | {counts} | {middle:.0f}, {most:.0f} |"
+    healthy = [d["exit"] for (_, _, row), runs in found.items() if row == "A/A" for d in runs]
+    alarms, most = healthy.count(1), upper_limit(healthy.count(1), len(healthy))
+    yield ""
+    yield (
+        f"Of {len(healthy)} A/A runs {alarms} alarmed: {100 * alarms / len(healthy):.1f} %, with "
+        f"95 % certainty below {100 * most:.1f} %."
+    )
+
+
+def upper_limit(found: int, of: int) -> float:
+    """Return the share that so few are found of with 5 % chance: Clopper and Pearson's."""
+    return float(stats.beta.ppf(0.95, found + 1, of - found)) if found < of else 1.0
+
+
+def probe_rows(state: Path) -> Iterator[str]:
+    """Yield what the probes explain of the times of live runs."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for document in live_documents(state):
+        found.setdefault(document.get("program", "cpu"), []).append(document["machine"])
+    yield "| program | runs | R² of running: median, p90 | of waiting | others | speed p90/p10 |"
+    yield "|---|---:|---|---|---:|---:|"
+    for program in (name for name in WORK if name in found):
+        machines = found[program]
+        cells = []
+        for kind in ("run", "wait"):
+            known = [x for m in machines if (x := m["probe_r2"].get(kind)) is not None]
+            middle, most = np.quantile(known, (0.5, 0.9)) if known else (math.nan, math.nan)
+            cells.append(f"{middle:.2f}, {most:.2f}")
+        others, speed = (
+            statistics.median(x for m in machines if (x := m[key]) is not None)
+            for key in ("others_share", "speed_p90_p10")
+        )
+        cells += [f"{100 * others:.0f} %", f"{speed:.2f}"]
+        yield f"| {program} | {len(machines)} | {' | '.join(cells)} |"
 
 
 def write_page(state: Path) -> None:
     """Write the tables between the markers of the page."""
     text = PAGE.read_text(encoding="utf-8")
-    for name, rows in (("simulated", simulated_rows(state)), ("live", live_rows(state))):
+    tables = {
+        "designs": design_rows(state),
+        "simulated": simulated_rows(state),
+        "tails": tail_rows(state),
+        "sessions": session_rows(state),
+        "probes": probe_rows(state),
+        "live": live_rows(state),
+        "cost": cost_rows(state),
+    }
+    for name, rows in tables.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, rest = text.split(begin)
         text = before + begin + "\n".join(rows) + "\n" + end + rest.split(end)[1]
@@ -175,21 +440,36 @@ def write_page(state: Path) -> None:
 def main() -> None:
     """Simulate, run live, or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("simulate", "live", "table"))
+    parser.add_argument("what", choices=("simulate", "live", "cost", "table"))
     parser.add_argument("--state", type=Path, default=ROOT / "critpath-evaluation" / "ab")
     parser.add_argument("--seconds", type=float, default=600.0, help="of live runs")
+    parser.add_argument("--programs", nargs="+", choices=WORK, default=list(WORK))
+    parser.add_argument("--rows", nargs="+", choices=LIVE, default=list(LIVE))
     parser.add_argument("--load", default="as it was", help="what else the machine does")
+    parser.add_argument("--only", nargs="+", help="simulated tables")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)
     if given.what == "simulate":
+        n = given.repeats
         cases = [(1 + effect, 0.0) for effect in EFFECTS] + [(1.0, share) for share in RARE]
-        lines = []
-        for number, (factor, rare) in enumerate(cases):
-            lines.append(json.dumps(simulate(1000 + 10_000 * number, factor, rare, given.repeats)))
-            (given.state / "simulated.jsonl").write_text("\n".join(lines) + "\n")
+        tables = {
+            "designs": iter(simulate_designs(1, n)),
+            "sessions": (simulate_sessions(2, spread, 20 * n) for spread in (0.03, 0.06, 0.12)),
+            "tails": (simulate_tail(3, *tail, n // 4) for tail in TAILS),
+            "simulated": (
+                simulate(1000 + 10_000 * number, *case, n) for number, case in enumerate(cases)
+            ),
+        }
+        for name in given.only or tables:
+            lines = []
+            for row in tables[name]:
+                lines.append(json.dumps(row))
+                (given.state / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
     elif given.what == "live":
-        live(given.state, given.seconds, given.load)
+        live(given.state, given.seconds, given.load, given.programs, given.rows)
+    elif given.what == "cost":
+        (given.state / "cost.json").write_text(json.dumps(measure_cost()))
     else:
         write_page(given.state)
 

@@ -68,7 +68,8 @@ def test_every_kind_of_event_is_known_everywhere(kind):
     missing = []
     if kind not in {request.kind for request in KERNEL_EVENTS}:
         missing.append("critpath/read/event_names.py: the names that tracers give it")
-    if not re.search(rf"\bKIND_{kind.name}\b", read(*(PACKAGE / "timeline").glob("_*.p?[xi]"))):
+    made = read(*(PACKAGE / "timeline").glob("_*.p?[xi]"), PACKAGE / "timeline" / "resources.py")
+    if not re.search(rf"\b(KIND_|Kind\.){kind.name}\b", made):
         missing.append("critpath/timeline/_replay.pyx: what the replay makes of it")
     twins = read(ORACLES / "replay.py", ORACLES / "missing_switches.py")
     if f"Kind.{kind.name}" not in twins and kind not in NOT_REPLAYED:
@@ -91,7 +92,7 @@ def test_every_state_is_known_everywhere(state):
         missing.append("critpath/text/phrases.py: a phrase with {} where a detail stands")
     if f"`{state.name}`" not in DOCS:
         missing.append("docs/critical-path.md: a row of the table of states")
-    makers = read(*NATIVE, PACKAGE / "timeline" / "contexts.py")
+    makers = read(*NATIVE, PACKAGE / "timeline" / "contexts.py", PACKAGE / "graph" / "resources.py")
     if not re.search(rf"\b(STATE_|State\.){state.name}\b", makers):
         missing.append("critpath/timeline/: what comes to that state")
     assert not missing, "\n".join(["", *missing])

@@ -16,7 +16,12 @@ RAISED = {*FOLLOWED, 6}  # and those in which they may be raised: TASKLET
 INFINITE = float("inf")
 BATCH = 2000  # ns between softirqs that one interrupt caused
 # Kinds that change no thread's intervals: packet_links.py is the twin of what is made of packets.
-NOT_REPLAYED = frozenset({Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.NET_RECEIVE})
+NOT_REPLAYED = frozenset(
+    {
+        *(Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.NET_RECEIVE),
+        *(Kind.DISK_ISSUE, Kind.DISK_COMPLETE, Kind.RECLAIM_BEGIN, Kind.RECLAIM_END),
+    }
+)
 
 
 class Context:

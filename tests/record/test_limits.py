@@ -165,3 +165,28 @@ def test_limits_of_disks_are_named_where_they_are_near(hierarchy, tmp_path):
         "the control group /a was at the limit of its disk 8:0 for 4.00 s "
         "(1.0 MiB written a second): "
     )
+
+
+def test_what_rises_is_placed_in_time_with_who_was_there(hierarchy, tmp_path):
+    now = iter(range(0, 100 * SECOND, SECOND))
+    throttling = Limits(hierarchy(a=(3, 5)), clock=lambda: next(now))
+    (tmp_path / "cgroup two" / "a" / "cgroup.procs").write_text("12\n7\nx\n")
+    (tmp_path / "cgroup two" / "a" / "cpu.max").write_text("4000 10000\n")
+    hierarchy(a=(5, 11))
+    throttling.notes(SECOND)
+    (facts,) = throttling.facts()
+    (row,) = facts["rows"].pop("throttles")
+    assert row[2:] == (2, 6_000_000)
+    assert 0 < row[1] - row[0] <= 3 * SECOND
+    assert facts == {
+        "group": "/a",
+        "limits": {"quota": 4_000_000, "period": 10_000_000},
+        "pids": [7, 12],
+        "rows": {},
+    }
+
+
+def test_who_reached_nothing_is_no_fact(hierarchy):
+    throttling = Limits(hierarchy(a=(3, 5)))
+    throttling.notes(SECOND)
+    assert throttling.facts() == []

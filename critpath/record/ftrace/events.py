@@ -116,6 +116,7 @@ def lttng_name(group: str, event: str) -> str:
 _TIMER_FUNCTIONS: Final = (
     *("tcp_delack_timer", "tcp_write_timer", "tcp_keepalive_timer", "reqsk_timer_handler"),
     *("neigh_timer_handler", "process_timeout", "delayed_work_timer_fn"),
+    "sched_cfs_period_timer",  # ends a period of a control group's cpu quota
 )
 
 

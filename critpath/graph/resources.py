@@ -1,0 +1,321 @@
+"""What limits, disks and memory made of the waits on critical paths.
+
+The scheduler's events tell that a thread could run and did not, or that a disk ended its sleep.
+Why is told by others: what control groups counted while they reached a limit, the timers that
+end a quota's periods, the requests of disks, and when a thread had to free memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from critpath.model import (
+    I64,
+    RUNNING,
+    Bool,
+    CriticalPaths,
+    PathSet,
+    ReachedLimit,
+    Resources,
+    State,
+    Workers,
+)
+from critpath.text import phrases
+
+_LATE: Final = 300_000  # ns; so much after a quota's period its end may be counted
+_AT_ONCE: Final = 200_000  # ns; less between two reasons is no part of its own
+_MOSTLY: Final = 0.5  # of a wait for a disk that others' requests were in it
+_QUOTA: Final = "throttles"
+_MEMORY: Final = "memory"
+# What a thread that has to free memory does meanwhile, all for that.
+_RECLAIMING: Final = np.array(
+    sorted({*RUNNING, *(s for s in State if s.name.startswith("WAIT"))} - {
+        State.WAIT_CPU, State.WAIT_QUOTA, State.WAIT_STOPPED,
+    })
+)  # fmt: skip
+# Another meaning of a part of a segment: its begin and end, the state, the detail.
+Part = tuple[int, int, State, str]
+
+
+def explain_waits(
+    paths: PathSet,
+    workers: Workers,
+    resources: Resources,
+    reached: Sequence[ReachedLimit],
+    disks: Mapping[int, str],
+    names: Sequence[str],
+) -> PathSet:
+    """Return the paths with what limits, disks and memory made of their waits.
+
+    Parameters
+    ----------
+    paths : PathSet
+        Of one recording.
+    workers : Workers
+    resources : Resources
+    reached : sequence of ReachedLimit
+    disks : mapping of int to str
+        Names of devices.
+    names : sequence of str
+        What the codes of `resources` mean.
+    """
+    segments = paths.paths
+    limits = [(limit, members_of(limit, workers)) for limit in reached]
+    changes: dict[int, list[Part]] = {}
+    for limit, members in limits:
+        changes |= dict(_quota_parts(segments, limit, members, resources.periods))
+    changes |= dict(_disk_parts(segments, limits, resources.requests, disks, names))
+    changes |= dict(_reclaim_parts(segments, limits, resources.reclaims))
+    return replace(paths, paths=_with_parts(segments, changes)) if changes else paths
+
+
+def members_of(limit: ReachedLimit, workers: Workers) -> I64:
+    """Return the threads of a group: of the processes seen in it, and what they created."""
+    pids = np.array(sorted(limit.pids), np.int64)
+    member = np.isin(workers.pid, pids) | np.isin(workers.tid, pids)
+    while True:
+        parent = workers.parent
+        more = ~member & (parent >= 0) & member[np.maximum(parent, 0)]
+        if not more.any():
+            return np.unique(workers.tid[member & (workers.tid > 0)])
+        member |= more
+
+
+# Quotas
+
+
+@dataclass(frozen=True)
+class _Held:
+    """When a quota held a group back: rows of what was counted, and ends of its periods."""
+
+    rows: I64
+    ends: I64
+    period: int
+
+    def allot(self, waits: I64) -> dict[int, list[tuple[int, int]]]:
+        """Return the parts of waits in which a quota held a thread back, by the wait's number.
+
+        Never more than was counted: of a row's time those waits get first that begin when its
+        time does, as that of a thread does that ran until its group was held back.
+        """
+        found = [(i, *one) for i, w in enumerate(waits.tolist()) for one in self._candidates(*w)]
+        left = dict(enumerate(self.rows[:, 3].tolist()))
+        result: dict[int, list[tuple[int, int]]] = {}
+        for number, row, off, begin, end in sorted(found, key=lambda x: (x[1], x[2], x[3])):
+            del off
+            length = min(end - begin, left[row])
+            if length > 0:
+                left[row] -= length
+                result.setdefault(number, []).append((end - length, end))
+        return result
+
+    def _candidates(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+        """Yield for a wait: row, how far its begin is from that row's, and the part."""
+        first = int(np.searchsorted(self.rows[:, 1], begin, side="right"))
+        last = int(np.searchsorted(self.rows[:, 0], end))
+        for row in range(first, last):
+            since, until, times, time = self.rows[row].tolist()
+            # Of several times nobody knows how long each was, but no longer than a period.
+            longest = time if times <= 1 or not self.period else min(time, self.period)
+            over = [min(end, until)]
+            if len(self.ends):
+                low, high = np.searchsorted(
+                    self.ends, (max(since - _LATE, begin), min(until, end)), side="right"
+                )
+                over = self.ends[low:high].tolist()
+            for at in over:
+                low = max(begin, at - longest)
+                if at > low:
+                    yield row, abs(begin - (at - longest)), low, at
+
+
+def _find_held(limit: ReachedLimit, periods: I64) -> _Held | None:
+    rows = np.array(sorted(limit.rows.get(_QUOTA, ())), np.int64).reshape(-1, 4)
+    rows = rows[rows[:, 3] > 0]
+    if not len(rows):
+        return None
+    period = limit.limits.get("period", 0)
+    best: tuple[float, float] | None = None
+    ends = np.zeros(0, np.int64)
+    for timer in np.unique(periods[:, 1]).tolist():
+        mine = periods[periods[:, 1] == timer, 0]
+        found = np.searchsorted(mine, rows[:, 1], side="right") > np.searchsorted(
+            mine, rows[:, 0] - _LATE
+        )
+        gap = float(np.median(np.diff(mine))) if len(mine) > 1 else 0.0
+        score = float(found.mean()), -abs(gap - period)
+        if score[0] >= _MOSTLY and (best is None or score > best):
+            best, ends = score, mine
+    return _Held(rows, ends, period)
+
+
+def _quota_parts(
+    paths: CriticalPaths, limit: ReachedLimit, members: I64, periods: I64
+) -> Iterator[tuple[int, list[Part]]]:
+    """Yield the parts of waits for a cpu in which a group's quota held its threads back."""
+    held = _find_held(limit, periods)
+    if held is None or not len(members):
+        return
+    detail = phrases.quota_of(limit.group, *(limit.limits.get(x, 0) for x in ("quota", "period")))
+    rows = np.array(_rows_of(paths, members, [State.WAIT_CPU]), np.int64)
+    waits = np.stack([paths.begin[rows], paths.end[rows]], axis=1)
+    for number, spans in held.allot(waits).items():
+        begin, end = waits[number].tolist()
+        whole = _joined(spans, begin, end)
+        if whole[0][0] == begin:
+            # It lost its turn, too: whom it then queues behind did not take it from it.
+            whole = [(begin, end)]
+        yield int(rows[number]), [(a, b, State.WAIT_QUOTA, detail) for a, b in whole]
+
+
+def _joined(spans: Iterable[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
+    """Join spans that overlap or nearly do, and what is left at either end of the whole."""
+    result: list[tuple[int, int]] = []
+    for low, high in sorted(spans):
+        first = begin if low - begin <= _AT_ONCE else low
+        last = end if end - high <= _AT_ONCE else high
+        if result and first - result[-1][1] <= _AT_ONCE:
+            result[-1] = result[-1][0], max(result[-1][1], last)
+        else:
+            result.append((first, last))
+    return result
+
+
+# Disks
+
+
+def _disk_parts(
+    paths: CriticalPaths,
+    limits: Sequence[tuple[ReachedLimit, I64]],
+    requests: I64,
+    disks: Mapping[int, str],
+    names: Sequence[str],
+) -> Iterator[tuple[int, list[Part]]]:
+    """Yield for waits for a disk which it was, whose requests were in it, or which limit held."""
+    queue = _Queue(requests)
+    full = {
+        (limit.group, what): (np.array(rows, np.int64), members, limit.limits.get(what, 0))
+        for limit, members in limits
+        for what, rows in limit.rows.items()
+        if what not in {_QUOTA, _MEMORY} and rows
+    }
+    if not len(requests) and not full:
+        return
+    waits = np.flatnonzero(paths.state == State.WAIT_DISK)
+    path_of = np.searchsorted(paths.start, waits, side="right") - 1
+    for row, path in zip(waits.tolist(), path_of.tolist(), strict=True):
+        begin, end, tid = int(paths.begin[row]), int(paths.end[row]), int(paths.tid[row])
+        detail = ""
+        for (group, what), (rows, members, limit) in full.items():
+            if np.any((rows[:, 0] < end) & (rows[:, 1] > begin)) and tid in members:
+                place, _, rate = what.partition(" ")
+                major, _, minor = place.partition(":")
+                name = disks.get(int(major) << 20 | int(minor), place)
+                detail = phrases.disk_limit(name, group, rate, limit)
+        if not detail and (device := queue.awaited(begin, end)) is not None:
+            own = set(paths.tid[paths.start[path] : paths.start[path + 1]].tolist())
+            code, share = queue.others(begin, end, device, own)
+            name = disks.get(device, f"{device >> 20}:{device & 0xFFFFF}")
+            detail = phrases.disk_of(name, names[code] if share >= _MOSTLY else "")
+        if detail:
+            yield row, [(begin, end, State.WAIT_DISK, detail)]
+
+
+class _Queue:
+    """The requests of all disks, for who had them during a wait."""
+
+    def __init__(self, requests: I64) -> None:
+        self._requests = requests[np.argsort(requests[:, 0], kind="stable")]
+        self._by_end = requests[np.argsort(requests[:, 1], kind="stable")]
+        self._longest = int((requests[:, 1] - requests[:, 0]).max(initial=0))
+
+    def awaited(self, begin: int, end: int) -> int | None:
+        """Return the disk whose completed request ended a wait."""
+        last = int(np.searchsorted(self._by_end[:, 1], end, side="right")) - 1
+        if last < 0 or self._by_end[last, 1] < begin:
+            return None
+        return int(self._by_end[last, 2])
+
+    def others(self, begin: int, end: int, device: int, own: Collection[int]) -> tuple[int, float]:
+        """Return whose requests were in a disk for most of a wait, and for what share of it."""
+        low, high = np.searchsorted(self._requests[:, 0], (begin - self._longest, end))
+        near = self._requests[low:high]
+        near = near[(near[:, 2] == device) & (near[:, 1] > begin)]
+        near = near[~np.isin(near[:, 3], list(own))]
+        best = (0, 0.0)
+        for code in np.unique(near[:, 4]).tolist():
+            spans = near[near[:, 4] == code, :2].clip(begin, end)
+            reach = np.maximum.accumulate(np.append(begin, spans[:, 1]))[:-1]
+            covered = int((spans[:, 1] - np.maximum(spans[:, 0], reach)).clip(min=0).sum())
+            if covered > best[1] * (end - begin):
+                best = code, covered / (end - begin)
+        return best
+
+
+# Memory
+
+
+def _reclaim_parts(
+    paths: CriticalPaths, limits: Sequence[tuple[ReachedLimit, I64]], reclaims: I64
+) -> Iterator[tuple[int, list[Part]]]:
+    """Yield the parts in which a thread freed memory, because a limit or the machine had none."""
+    parts: dict[int, list[Part]] = {}
+    for tid in np.unique(reclaims[:, 2]).tolist():
+        rows = np.array(_rows_of(paths, np.array([tid]), _RECLAIMING), np.int64)
+        memory = next(
+            (limit for limit, members in limits if _MEMORY in limit.rows and tid in members), None
+        )
+        for begin, end, _, group in reclaims[reclaims[:, 2] == tid].tolist():
+            size = memory.limits.get("memory", 0) if memory else 0
+            detail = phrases.memory_of(memory.group if memory else "", size, of_group=bool(group))
+            for row in rows[(paths.begin[rows] < end) & (paths.end[rows] > begin)].tolist():
+                low, high = max(begin, int(paths.begin[row])), min(end, int(paths.end[row]))
+                parts.setdefault(row, []).append((low, high, State.RECLAIM, detail))
+    yield from parts.items()
+
+
+# Segments
+
+
+def _rows_of(paths: CriticalPaths, tids: I64, states: Sequence[int] | I64) -> list[int]:
+    """Return the segments of some threads in some states."""
+    wanted: Bool = np.isin(paths.state, states) & np.isin(paths.tid, tids)
+    return [int(row) for row in np.flatnonzero(wanted)]
+
+
+def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> CriticalPaths:
+    """Return the paths with parts of segments in another state; the rest stays as it is."""
+    strings = list(paths.strings)
+    codes = {text: code for code, text in reversed(list(enumerate(strings)))}
+    pieces: dict[int, list[tuple[int, int, int, int]]] = {}
+    for row, parts in changes.items():
+        at, end = int(paths.begin[row]), int(paths.end[row])
+        same = int(paths.state[row]), int(paths.detail[row])
+        found = []
+        for low, high, state, detail in sorted(parts):
+            if low > at:
+                found.append((at, low, *same))
+            if detail not in codes:
+                codes[detail] = len(strings)
+                strings.append(detail)
+            found.append((max(low, at), high, int(state), codes[detail]))
+            at = max(at, high)
+        if at < end:
+            found.append((at, end, *same))
+        pieces[row] = [piece for piece in found if piece[1] > piece[0]]
+    count = np.ones(len(paths.begin), np.int64)
+    count[list(pieces)] = [len(of) for of in pieces.values()]
+    begins = np.concatenate([[0], np.cumsum(count)])
+    columns = {
+        name: np.repeat(getattr(paths, name), count)
+        for name in ("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy")
+    }
+    for row, of in pieces.items():
+        for i, values in enumerate(of, int(begins[row])):
+            for name, value in zip(("begin", "end", "state", "detail"), values, strict=True):
+                columns[name][i] = value
+    return CriticalPaths(start=begins[paths.start], **columns, strings=tuple(strings))
