@@ -36,6 +36,8 @@ _PEER: Final[dict[str, str]] = {
     "IRQ": "interrupted by a device",
     "SOFTIRQ": "interrupted by deferred work",
     "WAIT_CPU": "waiting for a CPU",
+    "WAIT_QUOTA": "throttled by a CPU quota",
+    "RECLAIM": "freeing memory",
     "WAIT_DISK": "waiting for the disk",
     "WAIT_NET": "waiting for the network",
     "NET_TRANSIT": "waiting for a packet in flight",
@@ -273,7 +275,12 @@ def _waits(
         softirq = "softirq " if state == "SOFTIRQ" else ""
         by = f"{softirq}{quoted(facts.device)}" if facts.device else "the machine"
         return f"{words.verb('are')} interrupted for {words.time} by {by}{words.tail}"
+    group = f" of {quoted(facts.device)}" if facts.device else ""
     plain = {
+        "WAIT_QUOTA": f"{words.verb('are')} throttled for {words.time} by {words.their} CPU quota"
+        f"{group}{words.tail}",
+        "RECLAIM": f"{words.verb('free')} memory for {words.time}, as too little was left"
+        f"{words.tail}",
         "WAIT_STOPPED": f"{words.verb('are')} stopped for {words.time}{words.tail}",
         "WAIT_UNEXPLAINED": f"{wait} {words.time}; the recording does not tell for what",
         "UNKNOWN": f"{words.verb('take')} {words.time} that the recording tells nothing of",
@@ -293,7 +300,8 @@ def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:
     if state == "WAIT_DISK":
         named = bool(facts.device and _DISK_NAME.fullmatch(facts.device))
         disk = f"the disk {quoted(facts.device)}" if named else "the disk"
-        return _timed(wait, f" for {disk}", often, call, words)
+        busy = f", which {quoted(facts.peer.replace('#', '*'))} kept busy" if facts.peer else ""
+        return _timed(wait, f" for {disk}{busy}", often, call, words)
     return _timed(wait, f" for {_OWN.get(state, said)}", often, call, words)
 
 

@@ -79,8 +79,8 @@ CASES = {
     "the peer waits for a cpu": (
         {**HOLDER, "state": "WAIT_CPU", "counted": "waits", "peer": "cc1"},
         (
-            "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was waiting for a CPU that was "
-            "busy running `cc1`"
+            "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was waiting for a CPU that "
+            "was busy running `cc1`"
         ),
     ),
     "more often": (
@@ -122,9 +122,21 @@ CASES = {
     "a cpu, and perhaps a quota": (
         {"state": "WAIT_CPU", "certainty": "inferred", "peer": "cc1"},
         (
-            "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running `cc1`, or held back by a "
-            "CPU quota"
+            "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running `cc1`, or held back by "
+            "a CPU quota"
         ),
+    ),
+    "throttled, as the recording tells": (
+        {"state": "WAIT_QUOTA", "device": "/app"},
+        "are throttled for 11.3 ms instead of 1.9 ms by their CPU quota of `/app`",
+    ),
+    "memory": (
+        {"state": "RECLAIM", "time_before": 0.0},
+        "free memory for 11.3 ms, as too little was left; no request did so before",
+    ),
+    "a disk that others keep busy": (
+        {"state": "WAIT_DISK", "device": "vda", "peer": "dd"},
+        "wait 11.3 ms instead of 1.9 ms for the disk `vda`, which `dd` kept busy",
     ),
     "disk": (
         {"state": "WAIT_DISK", "device": "nvme0n1", "call": "fsync"},

@@ -40,6 +40,8 @@ _INTERRUPTS: Final = DOINGS.index("interrupts")
 _OF_STATE: Final[dict[State, Doing]] = {
     **dict.fromkeys(RUNNING, "running"),
     State.WAIT_CPU: "cpu",
+    State.WAIT_QUOTA: "throttled",
+    State.RECLAIM: "running",
     State.WAIT_TIMER: "timer",
     State.WAIT_DISK: "disk",
     State.WAIT_DEVICE: "disk",
