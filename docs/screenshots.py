@@ -55,12 +55,6 @@ class View:
         CSS selectors; the picture holds the first element that each matches, and all between.
     fragment : str
         What follows ``#`` in the address.
-    choose : tuple of (str, str)
-        A selector of a list, and the beginning of what is chosen from it.
-    press : str
-        Selector of a button that is pressed.
-    keys : str
-        Keys typed into the first drawing that `show` names.
     most : int
         Greatest height in pixels; what is longer is cut below.
     """
@@ -69,34 +63,15 @@ class View:
     sample: str
     show: tuple[str, ...]
     fragment: str = ""
-    choose: tuple[str, str] = ("", "")
-    press: str = ""
-    keys: str = ""
     most: int = 1100
 
 
-ENTER: Final = "\ue007"
-ESCAPE: Final = "\ue00c"
 VIEWS: Final = (
-    View("top", "sample-lock", ("header", "#causes")),
-    View("sets", "sample-lock", ("#sets",), most=900),
-    View("states", "sample-lock", ("#states",), most=700),
-    View("aligned", "sample-lock", ("#x8",), "execution=8&finding=1", keys=f"+{ESCAPE}"),
-    View(
-        "time",
-        "sample-lock",
-        ("#x8",),
-        "execution=8&finding=1",
-        press="#x8 button[aria-label^='Draw every']",
-        keys=ENTER,
-    ),
-    View(
-        "filter",
-        "sample-lock",
-        ("#aligned form.filters", "#x0 canvas"),
-        choose=("#filter-thread", "holder"),
-    ),
-    View("clusters", "sample-delay", ("#clusters",), most=1300),
+    View("top", "sample-lock", (".top", ".first")),
+    View("cause", "sample-lock", ("#cause-1",)),
+    View("flame", "sample-lock", ("#flame", ".flame")),
+    View("statistics", "sample-lock", ("#statistics",), "statistics", most=1000),
+    View("ok", "normal-2", (".top", ".first")),
 )
 
 
@@ -216,7 +191,6 @@ def picture(chromium: Any, view: View) -> bytes:
     chromium.get(
         f"http://{HOST}/{view.sample}.html" + (f"#{view.fragment}" if view.fragment else "")
     )
-    use(chromium, view)
     chromium.execute_async_script(_PAINTED)
     where = chromium.execute_script(_PLACE, list(view.show))
     if where is None:
@@ -233,22 +207,6 @@ def picture(chromium: Any, view: View) -> bytes:
         "Page.captureScreenshot", {"format": "png", "clip": clip, "captureBeyondViewport": True}
     )
     return base64.b64decode(taken["data"])
-
-
-def use(chromium: Any, view: View) -> None:
-    """Do what a reader does by mouse and keyboard."""
-    from selenium.webdriver.common.by import By  # noqa: PLC0415 - as in driver
-    from selenium.webdriver.support.select import Select  # noqa: PLC0415
-
-    chromium.execute_async_script(_PAINTED)
-    if view.choose[0]:
-        entries = Select(chromium.find_element(By.CSS_SELECTOR, view.choose[0]))
-        texts = [option.text for option in entries.options]
-        entries.select_by_visible_text(next(x for x in texts if x.startswith(view.choose[1])))
-    if view.press:
-        chromium.find_element(By.CSS_SELECTOR, view.press).click()
-    if view.keys:
-        chromium.find_element(By.CSS_SELECTOR, f"{view.show[0]} canvas").send_keys(view.keys)
 
 
 def small(png: bytes) -> bytes:

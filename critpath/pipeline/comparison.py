@@ -178,7 +178,7 @@ def _build_flame(
         level=FLAME_LEVEL if result.verdict == "anomaly" else settings.alpha,
         permutations=settings.permutations,
         directions=directions,
-        whole=result.detection.states[-1],
+        whole=result.detection.states[-1] if result.verdict == "anomaly" else None,
     )
 
 
