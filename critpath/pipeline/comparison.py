@@ -361,6 +361,7 @@ def explain(
     from critpath.localize.counts import charge_steps
     from critpath.localize.segments import (
         find_context,
+        inferred_holders,
         is_faster,
         is_throttled,
         select_executions,
@@ -403,6 +404,7 @@ def explain(
         kind=kind,
         contexts=contexts,
         quota=quota,
+        inferred=inferred_holders(comparison.sample),
         flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
         charges=charges,
         counts=counts,

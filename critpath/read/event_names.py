@@ -124,6 +124,11 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
             *("syscalls:sys_enter_*", "raw_syscalls:sys_enter"),
         ),
     ),
+    EventRequest(
+        Kind.FILE_LOCK,
+        (*_with_group("filelock", "posix_lock_inode", "flock_lock_inode"),),
+        (("ret",), ("s_dev",), ("i_ino",), ("owner",), ("type",), ("fl_start",), ("fl_end",)),
+    ),
     EventRequest(Kind.NET_SEND, _with_group("net", "net_dev_queue"), _NETWORK),
     EventRequest(
         Kind.NET_RECEIVE,
