@@ -19,7 +19,13 @@ BATCH = 2000  # ns between softirqs that one interrupt caused
 NOT_REPLAYED = frozenset(
     {
         *(Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.NET_RECEIVE),
-        *(Kind.DISK_ISSUE, Kind.DISK_COMPLETE, Kind.RECLAIM_BEGIN, Kind.RECLAIM_END),
+        *(
+            Kind.DISK_INSERT,
+            Kind.DISK_ISSUE,
+            Kind.DISK_COMPLETE,
+            Kind.RECLAIM_BEGIN,
+            Kind.RECLAIM_END,
+        ),
     }
 )
 REFUSED = -11
