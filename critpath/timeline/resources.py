@@ -75,7 +75,8 @@ class ResourceEvents:
         return Resources(
             all_of(Kind.TIMER_ENTRY, 2),
             _pair_requests(
-                *(all_of(kind, 6) for kind in (Kind.DISK_INSERT, Kind.DISK_ISSUE)),
+                all_of(Kind.DISK_INSERT, 6),
+                all_of(Kind.DISK_ISSUE, 6),
                 all_of(Kind.DISK_COMPLETE, 4),
                 end,
             ),
