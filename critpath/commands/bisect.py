@@ -74,6 +74,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.record.signals import InheritedState  # noqa: PLC0415 - start-up time
 
     inherited = InheritedState.capture()
+    environment = dict(os.environ)
     os.environ.setdefault(THREADS, "1")
     command: tuple[str, ...] = tuple(arguments.command)
     if not any(PLACE in word for word in command):
@@ -88,6 +89,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             good=good,
             tried=tried,
             build=arguments.build,
+            environment=environment,
             request=request,
             compare=lambda one: judge(one, inherited, None, arguments, quiet=quiet),
             say=lambda line: hint(line, quiet=quiet),
@@ -105,6 +107,7 @@ class _Bisection:
     good: Path
     tried: Path
     build: str
+    environment: dict[str, str]  # of builds: what critpath was started with
     request: AbRequest
     compare: Callable[[AbRequest], AbDocument]
     say: Callable[[str], None]
@@ -121,6 +124,11 @@ class _Bisection:
         if first.exit != EXIT_ANOMALY or first.stopped_by == "user":
             return first.exit, [first.sentences[0], text.nothing_to_bisect(good, bad)]
         self.say(text.bisect_step(_title(self.tried), first))
+        # What tells the two ends apart tells on which side a revision between them is.
+        known = (first.interval[0] or 1.0) - 1
+        if known > self.request.floor:
+            self.request = replace(self.request, floor=round(known, 3))
+            self.say(text.bisect_floor(self.request.floor))
         done = _git(self.tried, "bisect", "start", bad, good, check=False)
         while _FOUND not in done.stdout and done.returncode == 0:
             word = "skip"
@@ -159,6 +167,7 @@ class _Bisection:
         done = subprocess.run(  # noqa: S603 - the user's own line
             ["/bin/sh", "-c", self.build],
             cwd=place,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

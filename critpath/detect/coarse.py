@@ -22,6 +22,7 @@ from critpath.detect.effects import (
     WHOLE,
     Families,
     changes,
+    confirm_by_runs,
     detectable_shift,
     effects,
     flag,
@@ -179,6 +180,7 @@ def detect(
     runs: tuple[I64, I64] | None = None,
     blocks: tuple[I64, I64] | None = None,
     judged: tuple[VectorTable, VectorTable] | None = None,
+    clean: tuple[VectorTable, VectorTable] | None = None,
     labels: tuple[Sequence[str], Sequence[str]] | None = None,
     percentile: float | None = None,
     screening: bool = True,
@@ -199,8 +201,9 @@ def detect(
         Execution types, the sample's as paired with normal ones: another mix is no slow-down, one
         type's is found; recording sessions; of both: runs, which share what the machine did, and
         blocks, in which a coin chose the order.
-    judged : tuple of VectorTable, optional
-        The sets with interrupts folded into running time; themselves by default.
+    judged, clean : tuple of VectorTable, optional
+        The sets with interrupts folded into running time, themselves by default; those recorded
+        together without waits for a cpu that strangers had.
     labels, percentile, screening : optional
         What each execution is; the quantile that decides; whether to count the paper's alarms.
 
@@ -232,34 +235,30 @@ def detect(
         _require_permutations(whole, permutations, alpha, least)
     found = effects(x, y, *strata, seed(y, x), blocks=blocks)
     share = floor_share(floor, x[:, -1], strata[0], normal_session)
+    types = _type_names(strata[0], labels)
+    signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share)
+    # What no neighbour can make needs no runs to confirm it.
+    if clean is not None and blocks is None and not signs:
+        families = confirm_by_runs(families, (x, y), clean, strata, runs, share)
     enough = whole.ways * least >= 1
     flags, least_ns = flag(families, found, alpha=alpha, floor=share), share * found.normal_mean[-1]
     evidence = Evidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
-    types = _type_names(strata[0], labels)
     slower, slight = changes(families, found, flags, names, types, alpha=alpha, floor=share)
     remarks = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
     remarks += [notes.raised_floor(floor, share)] if share > floor else []
     remarks += _notes(evidence, strata, slower, names, alpha, enough=enough)
-    signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share)
     ordinal = ordinal_effects(x, y, *strata) if screening else None
     detection = Detection(
-        rule=rule,
+        rule=rule, alpha=alpha, floor=evidence.floor, floor_share=share,
         states=_states(normal, evidence, t2, flagged, ordinal),
         flagged=bool(flagged.any()),
-        alpha=alpha,
-        floor=evidence.floor,
         detectable=_detectable(evidence, x, strata, blocks) if enough and len(x) > 1 else None,
         permutations=whole.permutations,
-        enough=enough,
-        needed=0 if enough else _needed(*strata, least),
+        enough=enough, needed=0 if enough else _needed(*strata, least),
         paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)) if screening else 0.0,
-        slower=slower,
-        slight=slight,
-        notes=tuple(remarks),
-        signs=signs,
-        floor_share=share,
-    )
+        slower=slower, slight=slight, notes=tuple(remarks), signs=signs,
+    )  # fmt: skip
     return _with_tails(detection, families, (x[:, -1], y[:, -1]), labels, percentile)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -332,8 +332,8 @@ def two_families(
     """Test the whole executions and every state of them, at one level together.
 
     ``kinds`` are types that are surer than ``strata`` and coarser: the labels.  With
-    ``blocks`` only these are exchanged, which is valid whatever the machine did meanwhile;
-    with ``runs`` a p-value is else at least that of the runs' means.
+    ``blocks`` only these are exchanged, which is valid whatever the machine did meanwhile; else
+    see `confirm_by_runs`.
     """
     scores = unusual(*judged, *strata)
     total = normal[:, -1], sample[:, -1]
@@ -366,15 +366,69 @@ def two_families(
     by_stratum = np.column_stack(
         [_adjusted(states.stratum_p_value, first), np.minimum(by_type / WHOLE, 1.0)]
     )
-    if runs is not None and blocks is None:
-        least, least_of = _run_p_values(normal, sample, strata, runs, slow)
-        p_value, by_stratum = np.maximum(p_value, least), np.maximum(by_stratum, least_of)
     return Families(
         p_value=p_value,
         stratum_p_value=by_stratum,
         whole=whole,
         states=states,
         slow=slow,
+    )
+
+
+# Between runs bursts of others are far from normal and few: what they have a part in has to be
+# so many times as sure.
+_BURSTS = 10.0
+
+
+def confirm_by_runs(
+    families: Families,
+    durations: tuple[I64, I64],
+    others: tuple[VectorTable, VectorTable],
+    strata: tuple[I64, I64],
+    runs: tuple[I64, I64] | None,
+    floor: float,
+) -> Families:
+    """Raise the p-values of what a neighbour's burst may have made of sets recorded together.
+
+    The executions of a run share what a neighbour does, so the runs have to show a change, too:
+    without the time that strangers had the cpu instead, or with it, if that is `_BURSTS` times as
+    sure.
+
+    Parameters
+    ----------
+    families : Families
+        Of single executions.
+    durations : (int64 [n, columns], int64 [m, columns])
+        With the total.
+    others : (VectorTable, VectorTable)
+        The same without waits for a cpu that strangers had.
+    strata : (int64 array, int64 array)
+    runs : (int64 array, int64 array) or None
+        Run of every execution; None where each is one.
+    floor : float
+        Share of the mean duration that a change has to be without these waits, too.
+    """
+    ours, theirs = (np.column_stack([t.durations, t.total]) for t in others)
+    clean = ours, theirs
+    found = effects(*clean, *strata, 0, replicates=1)
+    over_all = large(
+        found.sample_mean - found.normal_mean, found.error, floor * found.normal_mean[-1]
+    )
+    by_type = large(found.stratum_effect, found.stratum_error, floor * found.stratum_mean[:, -1:])
+    least, least_of = 1.0 - over_all, 1.0 - by_type
+    # Where every execution is a run, a burst is longer than these, and nothing tells how long.
+    usual, usual_of = np.ones_like(least), np.ones_like(least_of)
+    if runs is not None:
+        slow = slow_end(clean[0][:, -1], clean[1][:, -1], *strata, SLOW)
+        of_clean = _run_p_values(*clean, strata, runs, slow)
+        least, least_of = np.maximum(least, of_clean[0]), np.maximum(least_of, of_clean[1])
+        usual, usual_of = _run_p_values(*durations, strata, runs, families.slow)
+    least = np.minimum(least, _BURSTS * usual)
+    least_of = np.minimum(least_of, _BURSTS * usual_of)
+    return replace(
+        families,
+        p_value=np.maximum(families.p_value, least),
+        stratum_p_value=np.maximum(families.stratum_p_value, least_of),
     )
 
 

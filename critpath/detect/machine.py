@@ -11,7 +11,7 @@ and with faults (docs/evaluation.md), not derived.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,8 @@ from critpath.model import (
     VectorTable,
     hypergeometric_tail,
     mid_ranks,
+    rival_name,
+    role_name,
     student_tails,
 )
 from critpath.text.phrases import IDLE, LATE_NS
@@ -349,6 +351,53 @@ def _session_means(
 
 
 # Who had the cpu.
+
+
+_NEWCOMER: Final = 0.05  # a stranger's runs by chance: in more of the sample's than of the others
+
+
+def find_strangers(
+    normal: PathSet, sample: PathSet, roles: Collection[str], runs: tuple[I64, I64] | None
+) -> frozenset[str]:
+    """Return whose having the cpu is weather: threads of others, there in both sets.
+
+    Who is in most runs of the sample and not in the normal ones is none: that is a change,
+    whoever made it.
+
+    Parameters
+    ----------
+    normal, sample : PathSet
+        Recorded together.
+    roles : collection of str
+        Of the threads that paths of either set are in.
+    runs : (int64 array, int64 array) or None
+        Run of every execution; None where each is one.
+    """
+    mine = {*roles, *(role_name(c) for s in (normal, sample) for c in {*s.executions.comm})}
+    places = runs or (np.arange(len(normal)), np.arange(len(sample)))
+    seen = [_runs_by_rival(*each) for each in zip((normal, sample), places, strict=True)]
+    n, m = (len(np.unique(each)) for each in places)
+    result = set()
+    for name in {*seen[0], *seen[1]} - {IDLE, ""}:
+        before, after = (len(each.get(name, ())) for each in seen)
+        new = 2 * after > m and hypergeometric_tail(before + after, m, n, after) <= _NEWCOMER
+        if not new and role_name(name) not in mine:
+            result.add(name)
+    return frozenset(result)
+
+
+def _runs_by_rival(paths: PathSet, runs: I64) -> dict[str, set[int]]:
+    """Return in which runs executions waited for a cpu that a thread of a name had."""
+    result: dict[str, set[int]] = {}
+    first = 0
+    for chunk in paths.chunks():
+        table = chunk.paths
+        rows = np.flatnonzero(table.state == State.WAIT_CPU)
+        run = runs[first + np.searchsorted(table.start, rows, side="right") - 1]
+        first += len(table)
+        for code, number in np.unique(np.stack([table.detail[rows], run]), axis=1).T.tolist():
+            result.setdefault(rival_name(table.strings[code]), set()).add(number)
+    return result
 
 
 def find_rival(normal: PathSet, sample: PathSet) -> Rival | None:

@@ -48,6 +48,7 @@ _KINDS: Final = {
     Kind.STATEDUMP: Action.KEEP,
     Kind.NET_SEND: Action.KEEP,
     Kind.NET_RECEIVE: Action.KEEP,
+    Kind.FILE_LOCK: Action.KEEP,
 }
 
 

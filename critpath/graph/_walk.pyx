@@ -24,6 +24,7 @@ include "_kinds.pxi"
 cdef enum:
     LINK_WAKE = 0
     LINK_NET = 1
+    LINK_HOLD = 2       # of a sleep that a timer ended, and its holder's release
 
 # ------------------------------------ rows of a block, and of later blocks that are carried into it
 
@@ -214,6 +215,8 @@ ctypedef struct Link:
     int64_t sent
     int64_t source
     int32_t kind
+    int32_t detail        # of the row that it ends
+    int32_t cpu
 
 ctypedef struct Segment:
     int64_t begin
@@ -380,6 +383,8 @@ cdef class Walks:
         """Fill in the last link into worker that arrives in (after, t], a packet before a wake."""
         cdef int64_t first = self.link_start[worker], last
         cdef int found = 0
+        link.detail = row.detail
+        link.cpu = row.cpu
         if first < self.link_start[worker + 1]:
             last = first_from(&self.link_time[0], first, self.link_start[worker + 1], t, True) - 1
             if last >= first and self.link_time[last] > after:
@@ -404,8 +409,12 @@ cdef class Walks:
             sent = t
         if sent < s:
             sent = s
-        self.emit(c, sent, t, f.worker,
-                  STATE_NET_TRANSIT if link.kind == LINK_NET else STATE_WAIT_CPU, 0, -1)
+        if link.kind == LINK_HOLD:
+            # What it waited for was there, but it slept on.
+            self.emit(c, sent, t, f.worker, STATE_WAIT_TIMER, link.detail, link.cpu)
+        else:
+            self.emit(c, sent, t, f.worker,
+                      STATE_NET_TRANSIT if link.kind == LINK_NET else STATE_WAIT_CPU, 0, -1)
         f.at = t
         f.t = s
         if sent > s:

@@ -39,7 +39,7 @@ HELD_BACK_SHARE = 0.1
 # executions asked for later: so many bytes unless another number is asked for.
 MOST_CARRIED: Final = 64 << 20
 
-NET: Final = 1
+NET, HOLD = 1, 2
 
 ROWS: Final = (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32, np.int64)
 _STOLEN: Final = (np.int64, np.int64, np.uint8, np.int32)
@@ -69,6 +69,8 @@ class Sweep:
     packets : sequence of (int, int, int, int)
         Sender, sent (ns), receiver, received (ns); senders and receivers are workers.
     losses : sequence of Loss
+    holds : sequence of (int, int, int, int)
+        As `critpath.model.Timelines.holds`.
     interrupts : bool
         Take interrupt work out of running time, as IRQ and SOFTIRQ.
     carried : int
@@ -92,12 +94,13 @@ class Sweep:
         packets: Sequence[tuple[int, int, int, int]],
         losses: Sequence[Loss],
         *,
+        holds: Sequence[tuple[int, int, int, int]] = (),
         interrupts: bool = True,
         carried: int = MOST_CARRIED,
     ) -> None:
         self._blocks, self._cuts = blocks, blocks.cuts
         self._workers, self._strings, self._losses = workers, tuple(strings), losses
-        self._links = _by_receiver(packets, len(workers))
+        self._links = _by_receiver(packets, holds, len(workers))
         self._table = _processor_table(processors)
         self._processors, self._interrupts = len(processors), interrupts
         self._rows = BoundaryRows(self._cuts, ROWS, carried)
@@ -221,24 +224,30 @@ def sweep_paths(
     begin: I64,
     end: I64,
     *,
+    holds: Sequence[tuple[int, int, int, int]] = (),
     interrupts: bool = True,
 ) -> CriticalPaths:
     """Extract the critical path of every execution: `Sweep`, once."""
-    sweep = Sweep(blocks, workers, strings, processors, packets, losses, interrupts=interrupts)
+    sweep = Sweep(
+        *(blocks, workers, strings, processors, packets, losses), holds=holds, interrupts=interrupts
+    )
     return sweep.paths(subjects, begin, end)
 
 
 def _by_receiver(
     packets: Sequence[tuple[int, int, int, int]],
+    holds: Sequence[tuple[int, int, int, int]],
     workers: int,
 ) -> tuple[I64, I64, I64, I64, U8]:
-    """Return links of packets: start [workers + 1], time, source, sent, kind."""
-    table = np.array(packets, np.int64).reshape(-1, 4)
-    table = table[np.lexsort((table[:, 3], table[:, 2]))]
+    """Return links of packets and holders: start [workers + 1], time, source, sent, kind."""
+    table = np.array((*packets, *holds), np.int64).reshape(-1, 4)
+    kind = np.repeat(np.array([NET, HOLD], np.uint8), [len(packets), len(holds)])
+    order = np.lexsort((table[:, 3], table[:, 2]))
+    table = table[order]
     counts = np.bincount(table[:, 2], minlength=workers)
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     source, sent, _, time = (np.ascontiguousarray(column) for column in table.T)
-    return start, time, source, sent, np.full(len(table), NET, np.uint8)
+    return start, time, source, sent, kind[order]
 
 
 def _processor_table(processors: Sequence[tuple[int, int]]) -> I32:
@@ -325,6 +334,7 @@ def extract_paths(
         replayed.processors,
         replayed.packets,
         events.losses,
+        holds=replayed.holds,
         interrupts=interrupts,
         carried=most_carried or MOST_CARRIED,
     )

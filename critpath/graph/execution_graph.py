@@ -26,7 +26,8 @@ from critpath.model import (
     open_filled,
 )
 
-WAKE, NET = 0, 1
+WAKE, NET, HOLD = 0, 1, 2
+_NAMES: Final = ("wake", "net", "hold")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,7 @@ class ExecutionGraph:
     link_sent : int64 [links]
         When it left there (ns).
     link_kind : uint8 [links]
-        ``WAKE`` or ``NET``.
+        ``WAKE``, ``NET`` or ``HOLD``.
     parent, born : int64 [workers]
         Creation links: who created the worker and when (ns), -1 if unknown.
     """
@@ -97,7 +98,7 @@ class ExecutionGraph:
         for link in inside.tolist():
             source, target = int(self.link_source[link]), int(owner[link])
             sent, time = int(self.link_sent[link]), int(self.link_time[link])
-            kind = "net" if self.link_kind[link] == NET else "wake"
+            kind = _NAMES[self.link_kind[link]]
             self._link(graph, moments, (source, max(sent, begin)), (target, time), kind)
         for worker in np.flatnonzero((self.parent >= 0) & (self.born >= begin)).tolist():
             first = self.start[worker]
@@ -155,16 +156,18 @@ def build_graph(timelines: Timelines) -> ExecutionGraph:
     -------
     ExecutionGraph
         Wake links from every interval that a thread ended, network links from
-        every matched packet, creation links from every fork.
+        every matched packet, links from holders to waits with a time-out, creation links
+        from every fork.
     """
     owner = np.repeat(np.arange(len(timelines.workers)), np.diff(timelines.start))
     woken = np.flatnonzero(timelines.waker >= 0)
-    packets = np.array(timelines.packets, np.int64).reshape(-1, 4)
+    packets = np.array((*timelines.packets, *timelines.holds), np.int64).reshape(-1, 4)
     target = np.concatenate([owner[woken], packets[:, 2]])
     time = np.concatenate([timelines.end[woken], packets[:, 3]])
     source = np.concatenate([timelines.waker[woken].astype(np.int64), packets[:, 0]])
     sent = np.concatenate([timelines.woken[woken], packets[:, 1]])
-    kind = np.repeat(np.array([WAKE, NET], np.uint8), [len(woken), len(packets)])
+    sizes = [len(woken), len(timelines.packets), len(timelines.holds)]
+    kind = np.repeat(np.array([WAKE, NET, HOLD], np.uint8), sizes)
     # At one moment a packet explains a wake by the interrupt or thread that delivered it.
     order = np.lexsort((kind, time, target)) if len(packets) else np.arange(len(woken))
     counts = np.bincount(target, minlength=len(timelines.workers))
@@ -205,6 +208,7 @@ def critical_paths(
         subjects,
         begin,
         end,
+        holds=timelines.holds,
         interrupts=interrupts,
     )
 

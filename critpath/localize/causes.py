@@ -67,6 +67,7 @@ def group_causes(
     kind: str = "",
     contexts: Sequence[Context] = (),
     quota: bool = False,
+    inferred: Collection[str] = (),
     flagged: Collection[str] = (),
     charges: Mapping[int, Sequence[Charge]] | None = None,
     counts: StepCounts | None = None,
@@ -91,6 +92,8 @@ def group_causes(
     quota : bool
         A CPU quota throttled a thread while only the sample was recorded: the thread that
         had the cpu then is perhaps not to blame.
+    inferred : collection of str
+        Roles that paths went on in because their work coincides with time-outs.
     flagged : collection of str
         Symbols on which the verdict rests where no execution stands out alone: what is
         slower in them comes first.
@@ -142,9 +145,15 @@ def group_causes(
     causes = []
     for number, (members, reason) in enumerate(ranked):
         cause = _cause(
-            members, normals, of_all, excess, first=not number, quota=quota, reason=reason
+            *(members, normals, of_all, excess),
+            first=not number,
+            quota=quota,
+            inferred=inferred,
+            reason=reason,
         )
-        facts = state_facts(cause, members, total, counts, quota=quota, reason=reason)
+        facts = state_facts(
+            *(cause, members, total, counts), quota=quota, inferred=inferred, reason=reason
+        )
         causes.append(replace(cause, facts=facts))
     return tuple(causes)
 
@@ -185,13 +194,20 @@ def _cause(
     *,
     first: bool,
     quota: bool,
+    inferred: Collection[str],
     reason: Reason | None,
 ) -> Cause:
     executions = sorted({m.finding.execution for m in members})
     whole = math.fsum(m.finding.contribution for m in members)
     each = whole / len(executions)
     return Cause(
-        sentence=cause_sentence(members, normals, of_all, each=each, quota=quota, reason=reason),
+        sentence=cause_sentence(
+            *(members, normals, of_all),
+            each=each,
+            quota=quota,
+            inferred=inferred,
+            reason=reason,
+        ),
         findings=tuple(m.place for m in members),
         executions=tuple(executions),
         contribution=each,
@@ -365,6 +381,7 @@ def state_facts(
     counts: StepCounts | None,
     *,
     quota: bool,
+    inferred: Collection[str],
     reason: Reason | None,
 ) -> Facts:
     """Return what a cause says."""
@@ -388,7 +405,9 @@ def state_facts(
     certainty = "observed"
     if state in UNSEEN or (state == State.WAIT_NET and detail in SOFTIRQS):
         certainty = "unknown"
-    elif state == State.WAIT_CPU and ((idle and not late) or (quota and not idle)):
+    elif symbol.role in inferred or (
+        state == State.WAIT_CPU and ((idle and not late) or (quota and not idle))
+    ):
         certainty = "inferred"
     elif state == State.WAIT_QUOTA:
         certainty = "inferred"  # when, of what was counted

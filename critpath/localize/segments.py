@@ -21,6 +21,7 @@ from critpath.model import (
     PathSet,
     State,
     freeze_columns,
+    role_name,
 )
 from critpath.model.recording import QUOTA_HELD
 
@@ -187,6 +188,12 @@ def is_throttled(normal: PathSet, sample: PathSet) -> bool:
         any(QUOTA_HELD in warning for warning in paths.warnings) for paths in (normal, sample)
     )
     return sample_held and not normal_held
+
+
+def inferred_holders(sample: PathSet) -> frozenset[str]:
+    """Return the roles of threads that were found, by coincidence, to have what others wait for."""
+    texts = (str(env.get("holders_inferred", "")) for env in sample.environment)
+    return frozenset(role_name(name) for text in texts for name in text.split("\n") if name)
 
 
 def rows_of(paths: CriticalPaths, index: int) -> slice:

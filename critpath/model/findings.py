@@ -465,7 +465,7 @@ class Facts:
     executions, of : int
         How many it concerns, of how many that were examined or recorded.
     certainty : str
-        ``observed``; ``inferred`` from what an idle processor or a quota suggests; or
+        ``observed``; ``inferred`` from what an idle processor, a quota or time-outs suggest; or
         ``unknown`` where no event says what was waited for.
     """
 

@@ -81,6 +81,8 @@ class Kind(IntEnum):
     DISK_COMPLETE = 25
     RECLAIM_BEGIN = 26  # a thread begins to free memory, because there is no more
     RECLAIM_END = 27
+    FILE_LOCK = 28  # a thread asks for a lock of a file, or gives it back
+    DISK_INSERT = 29  # a request waits in its disk's queue: by who made it
 
 
 class State(IntEnum):

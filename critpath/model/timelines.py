@@ -145,6 +145,9 @@ class Timelines(Table):
     processors : tuple of (host, cpu)
     packets : tuple of (int, int, int, int)
         Matched network packets: (sender worker, sent ns, receiver worker, received ns).
+    holds : tuple of (int, int, int, int)
+        Sleeps that a timer ended and that another worker is the reason of: (holder, when it gave
+        back what it had, at the sleep's end at the latest (ns), sleeper, end of the sleep (ns)).
     strings : tuple of str
     losses : tuple of Loss
     warnings : tuple of str
@@ -174,6 +177,7 @@ class Timelines(Table):
     losses: tuple[Loss, ...] = ()
     warnings: tuple[str, ...] = ()
     packets: tuple[tuple[int, int, int, int], ...] = ()
+    holds: tuple[tuple[int, int, int, int], ...] = ()
 
     def __post_init__(self) -> None:
         freeze_rows(self, len(self.workers), len(self.processors))
@@ -441,8 +445,8 @@ class ReplayedRecording:
         Host and cpu.
     rows : int
         Of all blocks.
-    packets : tuple
-        As `Timelines.packets`.
+    packets, holds : tuple
+        As in `Timelines`.
     warnings : tuple of str
     resources : Resources or None
     """
@@ -453,6 +457,7 @@ class ReplayedRecording:
     processors: tuple[tuple[int, int], ...]
     rows: int
     packets: tuple[tuple[int, int, int, int], ...]
+    holds: tuple[tuple[int, int, int, int], ...]
     warnings: tuple[str, ...]
     resources: Resources | None = None
 

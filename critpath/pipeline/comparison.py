@@ -65,8 +65,6 @@ def compare(
     """
     from critpath.detect.comparability import (
         environment_differences,
-        find_blocks,
-        find_runs,
         missing_runs,
         partial_comparison_note,
         recorded_apart,
@@ -92,6 +90,7 @@ def compare(
     coder = Coder((normal, sample), settings.vector)
     normal_vectors, sample_vectors = vectors_of(normal, coder), vectors_of(sample, coder)
     apart = recorded_apart(normal, sample)
+    runs, blocks, clean = (None, None, None) if apart else _together(normal, sample, coder)
     judgement = judge(
         normal_vectors,
         sample_vectors,
@@ -99,8 +98,9 @@ def compare(
         labels=(normal.executions.label, sample.executions.label),
         sessions=(normal.session, sample.session),
         apart=settings.sessions and apart,
-        runs=None if apart else find_runs(normal, sample),
-        blocks=None if apart else find_blocks(normal, sample),
+        runs=runs,
+        blocks=blocks,
+        clean=clean,
         progress=tell,
     )
     judgement = _with_rivals(judgement, normal, sample)
@@ -271,6 +271,21 @@ class Judgement:
     apart: Apart | None = None
 
 
+def _together(
+    normal: PathSet, sample: PathSet, coder: Coder
+) -> tuple[tuple[I64, I64] | None, tuple[I64, I64] | None, tuple[VectorTable, VectorTable] | None]:
+    """Return the runs and blocks of sets recorded together, and vectors without strangers."""
+    from critpath.detect.comparability import find_blocks, find_runs
+    from critpath.detect.machine import find_strangers
+    from critpath.vectors.table import vectors_of
+
+    runs, clean = find_runs(normal, sample), None
+    strangers = find_strangers(normal, sample, {s.role for s in coder.symbols if s.role}, runs)
+    if strangers or runs is not None:
+        clean = vectors_of(normal, coder, strangers), vectors_of(sample, coder, strangers)
+    return runs, find_blocks(normal, sample), clean
+
+
 def _with_rivals(judgement: Judgement, normal: PathSet, sample: PathSet) -> Judgement:
     """Add who had the cpu, and whether a limit held threads back, where that may matter."""
     from critpath.detect.machine import find_limit, find_rival
@@ -298,6 +313,7 @@ def judge(
     apart: bool = False,
     runs: tuple[I64, I64] | None = None,
     blocks: tuple[I64, I64] | None = None,
+    clean: tuple[VectorTable, VectorTable] | None = None,
     progress: Callable[[str], None] | None = None,
     screening: bool = True,
 ) -> Judgement:
@@ -352,7 +368,7 @@ def judge(
         percentile=settings.percentile,
         screening=screening,
     )
-    detection = gate(normal, sample, judged=judged)
+    detection = gate(normal, sample, judged=judged, clean=clean)
     levels = symbol_levels(normal.symbols, settings.level)
     warnings: tuple[str, ...] = ()
     if set(levels) != {ERROR}:
@@ -360,7 +376,8 @@ def judge(
         # come back by that way.
         rest = select_deciding(normal, levels), select_deciding(sample, levels)
         folded = fold_interrupts(rest[0]), fold_interrupts(rest[1])
-        decided = gate(*rest, judged=folded) if rest[0].symbols else None
+        left = clean and (select_deciding(clean[0], levels), select_deciding(clean[1], levels))
+        decided = gate(*rest, judged=folded, clean=left) if rest[0].symbols else None
         detection, warnings = apply_levels(detection, decided, levels)
     types = normal_clusters.labels, pairs.pair[sample_clusters.labels]
     known = _apart(normal, sample, types, sessions, settings) if apart else None
@@ -403,6 +420,7 @@ def explain(
     from critpath.localize.counts import charge_steps
     from critpath.localize.segments import (
         find_context,
+        inferred_holders,
         is_faster,
         is_throttled,
         select_executions,
@@ -445,6 +463,7 @@ def explain(
         kind=kind,
         contexts=contexts,
         quota=quota,
+        inferred=inferred_holders(comparison.sample),
         flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
         charges=charges,
         counts=counts,

@@ -23,6 +23,7 @@ from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording
 from critpath.text import notes
 from critpath.timeline.clocks import align_hosts
+from critpath.timeline.holders import find_holds
 from critpath.timeline.missing_switches import (
     MissingSwitches,
     insert_switches,
@@ -512,13 +513,18 @@ def _replay_once(
     rows += replayer.waiting
     blocks.append(replayer.finish(events.end))
     events = replace(prefilter.events(events), strings=tuple(source.strings()))
+    workers = replayer.workers()
+    holds = find_holds(events, replayer.holders(), workers, events.strings)
+    if holds.links:
+        events = replace(events, environment=(*events.environment, holds.counted))
     return ReplayedRecording(
         events,
         blocks,
-        replayer.workers(),
+        workers,
         replayer.processors,
         rows,
         linked_packets(network_events(events), replayer.network()),
+        holds.links,
         replayer.warnings,
         resources.finish(events.end),
     )

@@ -124,6 +124,11 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
             *("syscalls:sys_enter_*", "raw_syscalls:sys_enter"),
         ),
     ),
+    EventRequest(
+        Kind.FILE_LOCK,
+        (*_with_group("filelock", "posix_lock_inode", "flock_lock_inode"),),
+        (("ret",), ("s_dev",), ("i_ino",), ("owner",), ("type",), ("fl_start",), ("fl_end",)),
+    ),
     EventRequest(Kind.NET_SEND, _with_group("net", "net_dev_queue"), _NETWORK),
     EventRequest(
         Kind.NET_RECEIVE,
@@ -140,10 +145,16 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
         ("x86_irq_vectors_*_exit", "irq_vectors:*_exit"),
         (("vector",),),
     ),
-    EventRequest(
-        Kind.DISK_ISSUE,
-        _with_group("block", "block_rq_issue"),
-        (("dev",), ("sector",), ("nr_sector",), _TID, ("comm",)),
+    *(
+        EventRequest(
+            kind,
+            _with_group("block", name),
+            (("dev",), ("sector",), ("nr_sector",), _TID, ("comm",)),
+        )
+        for kind, name in (
+            (Kind.DISK_INSERT, "block_rq_insert"),
+            (Kind.DISK_ISSUE, "block_rq_issue"),
+        )
     ),
     EventRequest(
         Kind.DISK_COMPLETE,

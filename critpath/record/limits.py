@@ -57,6 +57,7 @@ class _Group:
     full: dict[str, int] = field(default_factory=dict)  # ns, of limits to a disk's rate
     seen: dict[str, int] = field(default_factory=dict)  # when each was last read (ns)
     place: Path = Path()
+    places: set[Path] = field(default_factory=set)  # in several hierarchies of version 1
     pids: set[int] = field(default_factory=set)  # in it while it reached a limit
     # Begin and end (ns) of when a count rose, by how much; ns that a quota held it back, pages
     # that were read again, ns at the limit of a disk's rate.
@@ -94,7 +95,7 @@ class _Group:
 
     def find_members(self) -> None:
         """Add the processes that are in the group now, or in those below it."""
-        for place, _, files in os.walk(self.place):
+        for place, _, files in (found for top in self.places for found in os.walk(top)):
             if "cgroup.procs" in files and len(self.pids) < _MOST_PIDS:
                 self.pids.update(map(int, filter(_is_count, _lines(Path(place) / "cgroup.procs"))))
 
@@ -161,6 +162,7 @@ class Limits:
         begin = self._clock()
         for name, place, counts, limits in _look(self._mounts):
             group = self._groups.setdefault(name, _Group())
+            group.places.add(place)
             # A hierarchy of version 1 for each controller: the one that has a quota is asked again.
             if "throttles" in counts or group.place == Path():
                 group.place = place

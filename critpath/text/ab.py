@@ -241,6 +241,14 @@ def bisect_step(title: str, document: AbDocument) -> str:
     return f"{title}: {shown}: {_change(document.time)}; {plural(document.blocks, 'block')}"
 
 
+def bisect_floor(floor: float) -> str:
+    """Say from where on a revision between the two ends counts as slower."""
+    return (
+        f"looking for what is slower by more than {_percent(floor / 2)}; less than "
+        f"{_percent(floor)} is good"
+    )
+
+
 def bisect_skipped(title: str, why: str) -> str:
     """Say why nothing can be said of a revision."""
     return f"{title}: left out: {why}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import TypeVar
@@ -13,6 +13,7 @@ from typing import TypeVar
 from critpath.model import Charge, Context, Finding, Member, Reason, State, Symbol
 from critpath.text.phrases import (
     IDLE,
+    INFERRED,
     OTHERS,
     doing,
     how_often,
@@ -39,6 +40,7 @@ def cause_sentence(
     *,
     each: float,
     quota: bool = False,
+    inferred: Collection[str] = (),
     reason: Reason | None = None,
 ) -> str:
     """Say how many, how much, what, in which thread, where, and what is normal there.
@@ -55,6 +57,8 @@ def cause_sentence(
         Mean contribution of an execution (ns).
     quota : bool
         Whoever had the cpu may have had it because of a CPU quota.
+    inferred : collection of str
+        Roles that are to blame because their work coincides with time-outs.
     reason : Reason
         What of it is named first.
     """
@@ -82,6 +86,8 @@ def cause_sentence(
         what += ", or a CPU quota held it back: see the warnings"
     if reason and reason.rival not in {"", IDLE}:
         what += _newly_there(reason.rival, what)
+    if (reason.symbol if reason else main.symbol).role in inferred and each > 0:
+        what += f", {INFERRED}"
     # The same thread or state again tells nothing.
     if any(after == _woke(m.finding.comm) for m in members) or after.split(" (")[0] in what:
         after = ""

@@ -18,6 +18,9 @@ LATE_NS: Final = 2_000_000
 LATE: Final = "(late to start it)"
 THROTTLED: Final = "(throttled: held back by a quota or an affinity)"
 
+# Who has what is waited for, as far as no event tells.
+INFERRED: Final = "inferred: its work coincides with the time-outs of waits that it ends"
+
 # {} stands for " (detail)" where there is one.
 _WHAT: Final[dict[State, str]] = {
     State.UNKNOWN: "not observed: no event of the trace says what it did",

@@ -41,6 +41,8 @@ cdef enum:
     # What is known of a worker.
     SEEN = 1              # since ThreadInfo.first
     EXITING = 2
+    RETRYING = 4          # its last sleep was ended by a timer, and it has run shortly since
+    REFUSED = 8           # it tried to get a file lock, and has not slept since
 
     SOON = 8              # events from now, whose threads are asked for
     MOST_INTERVALS = 3    # that one event adds
@@ -73,6 +75,7 @@ cdef int64_t NEVER_LOST = 0x7FFFFFFFFFFFFFFF
 include "_threads.pxi"
 include "_softirqs.pxi"
 include "_packets.pxi"
+include "_holders.pxi"
 
 cdef extern from *:
     """
@@ -121,6 +124,7 @@ cdef class Replay:
     cdef Py_ssize_t lost
     cdef public int64_t unplaced
     cdef Softirqs softirqs
+    cdef Retries retries
     cdef uint8_t[::1] has_disks        # of hosts
 
     def __dealloc__(self):
@@ -133,6 +137,7 @@ cdef class Replay:
         clear(&self.entries)
         clear(&self.packets.events)
         clear(&self.packets.sleeps)
+        clear_retries(&self.retries)
 
     def __init__(self, Py_ssize_t hosts, *, int has_waking, int has_syscalls,
                  dict details, int32_t timer_state, int32_t[::1] softirq_state,
@@ -156,6 +161,7 @@ cdef class Replay:
         self.unplaced = 0
         self.has_disks = np.zeros(max(hosts, 1), np.uint8)
         self.softirqs = Softirqs(&self.has_disks[0], &softirq_state[0])
+        self.retries.unused = -1
 
     cdef int load_prev_states(self, int64_t[:, ::1] prev_states) except -1:
         """Look up once what each state says; of as many hosts as are known."""
@@ -288,6 +294,8 @@ cdef class Replay:
 
     cdef inline void emit_run(self, int32_t index, int64_t t) noexcept nogil:
         cdef Worker* w = &self.table.workers[index]
+        if w.known & RETRYING:
+            count_run(&self.retries, &self.table, index, t)
         self.emit(index, t, w.run_state,
                   w.syscall if w.run_state == STATE_RUN_SYSCALL else 0, w.cpu)
 
@@ -297,8 +305,10 @@ cdef class Replay:
         cdef int32_t state, detail
         cdef int64_t woken
         if w.doing == STOPPED:
+            self.table.infos[index].awake = t
             self.emit(index, t, STATE_WAIT_STOPPED, 0, w.cpu)
             return
+        end_try(&self.retries, &self.table, index, t)
         if w.woken < 0:
             self.emit(index, t, STATE_WAIT_UNEXPLAINED, self.no_wake, w.cpu)
             return
@@ -349,6 +359,7 @@ cdef class Replay:
             w.wake_state = STATE_WAIT_TASK
             w.wake_detail = 0
             w.waker = p.current
+        note_waker(&self.table, <Py_ssize_t>(w - self.table.workers), w.waker)
 
     cdef int32_t new_incarnation(self, int64_t host, int64_t tid, int64_t t) except -2 nogil:
         """Return a new life of a tid: the old one, if any, has ended."""
@@ -533,7 +544,7 @@ cdef class Replay:
                 self.table.infos[index].born = t
             if kind != KIND_WAKING or w.doing == NEVER:
                 w.doing = RUNNABLE
-                w.since = t
+                w.since = self.table.infos[index].awake = t
                 w.cpu = <int32_t>cpu
         return 0
 
@@ -612,6 +623,8 @@ cdef class Replay:
         self.reserve_tails(events)
         reserve(&self.packets.events, events, sizeof(NetEvent))
         reserve(&self.packets.sleeps, MOST_INTERVALS * events, sizeof(NetSleep))
+        reserve(&self.retries.sleeps, MOST_INTERVALS * events, sizeof(TimedSleep))
+        reserve(&self.retries.locks, events, sizeof(int32_t))
         return 0
 
     def feed(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
@@ -692,6 +705,8 @@ cdef class Replay:
                 self.unplaced += 1
                 if kind == KIND_NET_SEND or kind == KIND_NET_RECEIVE:
                     note_packet(&self.packets, &self.table, NULL, t, 0)
+                elif kind == KIND_FILE_LOCK:
+                    note_lock(&self.retries, &self.table, NULL, 0)
                 continue
             place = self.table.processor_of[<size_t>semantics.host * MOST_CPUS + <size_t>cpu[i]]
             if place == 0:
@@ -765,6 +780,8 @@ cdef class Replay:
                 note_packet(&self.packets, &self.table, p, t, 0)
             elif kind == KIND_NET_RECEIVE:
                 note_packet(&self.packets, &self.table, p, t, 1)
+            elif kind == KIND_FILE_LOCK:
+                note_lock(&self.retries, &self.table, p, v[0] == WOULD_BLOCK)
         return end
 
     cdef inline int64_t next_loss(self) noexcept nogil:
@@ -780,6 +797,7 @@ cdef class Replay:
             # One row of each thread, one of each kind of each processor.
             self.reserve_intervals(self.table.worker_count)
             reserve(&self.packets.sleeps, self.table.worker_count, sizeof(NetSleep))
+            reserve(&self.retries.sleeps, self.table.worker_count, sizeof(TimedSleep))
             self.reserve_tails(1)
             for j in range(<int32_t>self.table.worker_count):
                 if self.table.infos[j].idle_cpu < 0:
@@ -847,6 +865,10 @@ cdef class Replay:
     def network(self):
         """Return what `critpath.timeline.network.NetRecord` has, in its order."""
         return network_columns(&self.packets, &self.table)
+
+    def holders(self):
+        """Return what `critpath.timeline.holders.HolderRecord` has, in its order."""
+        return holder_columns(&self.retries)
 
     def worker_table(self):
         """Return the workers' columns as a dict of arrays."""

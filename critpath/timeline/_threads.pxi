@@ -23,10 +23,17 @@ ctypedef struct Worker:
     int8_t doing
     int8_t wake_state
     int8_t pending        # the wake came while the thread was still running
-    int8_t known          # a bit each: SEEN, EXITING
+    int8_t known          # a bit each: SEEN, EXITING, RETRYING, REFUSED
     int8_t run_state      # what it is in while it runs: STATE_RUN while system calls are unknown
     int8_t syscall_state  # what one asleep in it waits for, -1: unknown
     int32_t rows          # since the last cut
+
+ctypedef struct Waker:
+    # Who woke a thread and who had woken that one: each since when it had not slept then.
+    int64_t awake
+    int64_t before_awake
+    int32_t worker        # -1: no thread
+    int32_t before
 
 ctypedef struct ThreadInfo:
     # What a worker is; rarely asked for.
@@ -36,6 +43,12 @@ ctypedef struct ThreadInfo:
     int64_t pid
     int64_t parent
     int64_t born
+    int64_t awake         # since when it has not slept
+    Waker by              # who ended its last sleep,
+    Waker noted           # or will have, where that is not over
+    int64_t ran           # since a timer ended its last sleep
+    int32_t tried         # the timed sleep before: see _holders.pxi
+    int32_t attempt       # at a file lock, that was refused
     int32_t idle_cpu
 
 ctypedef struct Cause:
@@ -148,6 +161,8 @@ cdef int32_t new_worker(ThreadTable* table, int64_t host, int64_t tid, int64_t t
     info.pid = -1
     info.parent = -1
     info.born = -1
+    info.awake = t
+    info.by.worker = info.by.before = info.noted.worker = info.noted.before = -1
     info.idle_cpu = -1
     table.worker_count += 1
     return <int32_t>n

@@ -32,6 +32,7 @@ from critpath.timeline.contexts import (
     vector_name,
     vector_state,
 )
+from critpath.timeline.holders import HolderRecord, find_holds
 from critpath.timeline.network import PACKETS, NetRecord, linked_packets, network_events
 
 if TYPE_CHECKING:
@@ -214,6 +215,10 @@ class Replayer:
         """Return what links packets: see `critpath.timeline.network.linked_packets`."""
         return NetRecord(*self._core.network())
 
+    def holders(self) -> HolderRecord:
+        """Return what links waits with time-outs: see `critpath.timeline.holders.find_holds`."""
+        return HolderRecord(*self._core.holders())
+
 
 def require_switches(present: frozenset[Kind]) -> None:
     """Raise UnreadableError if there was no ``sched_switch``."""
@@ -267,14 +272,16 @@ def replay(events: Events) -> Timelines:
     )
     replayer.feed(events, events.classes)
     block = replayer.finish(events.end).unpacked()
+    workers = replayer.workers()
     return Timelines(
-        workers=replayer.workers(),
+        workers=workers,
         **block.by_name(),
         processors=replayer.processors,
         strings=tuple(strings),
         losses=events.losses,
         warnings=replayer.warnings,
         packets=linked_packets(network_events(events), replayer.network()),
+        holds=find_holds(events, replayer.holders(), workers, strings).links,
     )
 
 

@@ -12,7 +12,7 @@ from critpath.model import I64, EventChunk, EventClass, Events, Kind, Resources
 # The kernel's function that ends a period of a quota.
 PERIOD_TIMER: Final = "sched_cfs_period_timer"
 _WANTED: Final = (
-    *(Kind.TIMER_ENTRY, Kind.DISK_ISSUE, Kind.DISK_COMPLETE),
+    *(Kind.TIMER_ENTRY, Kind.DISK_INSERT, Kind.DISK_ISSUE, Kind.DISK_COMPLETE),
     *(Kind.RECLAIM_BEGIN, Kind.RECLAIM_END),
 )
 _FUNCTION: Final = 1  # field of a timer's entry
@@ -63,7 +63,7 @@ class ResourceEvents:
         if kind in {Kind.RECLAIM_BEGIN, Kind.RECLAIM_END}:
             group = self._memcg[chunk.event_class[rows]].astype(np.int64)
             return np.stack([time, chunk.values[at], group], axis=1)
-        fields = range(_ISSUED if kind == Kind.DISK_ISSUE else 3)
+        fields = range(3 if kind == Kind.DISK_COMPLETE else _ISSUED)
         return np.stack([time, *(chunk.values[at + i] for i in fields)], axis=1)
 
     def finish(self, end: int) -> Resources:
@@ -74,27 +74,44 @@ class ResourceEvents:
 
         return Resources(
             all_of(Kind.TIMER_ENTRY, 2),
-            _pair_requests(all_of(Kind.DISK_ISSUE, 6), all_of(Kind.DISK_COMPLETE, 4), end),
+            _pair_requests(
+                all_of(Kind.DISK_INSERT, 6),
+                all_of(Kind.DISK_ISSUE, 6),
+                all_of(Kind.DISK_COMPLETE, 4),
+                end,
+            ),
             _pair_reclaims(all_of(Kind.RECLAIM_BEGIN, 3), all_of(Kind.RECLAIM_END, 3), end),
         )
 
 
-def _pair_requests(issued: I64, completed: I64, end: int) -> I64:
-    """Return a row for each request: issued, completed, device, thread, its name's code."""
-    open_: dict[tuple[int, int], list[int]] = {}
+def _pair_requests(inserted: I64, issued: I64, completed: I64, end: int) -> I64:
+    """Return a row for each request: begun, completed, device, thread, its name's code.
+
+    A request begins in its disk's queue, if it waits there: a worker of the kernel may issue it
+    for the thread that made it.
+    """
     result = np.zeros((len(issued), 5), np.int64)
     result[:, 0] = issued[:, 0]
     result[:, 1] = end
     result[:, 2:] = issued[:, [1, 4, 5]]
-    times = np.concatenate([issued[:, 0], completed[:, 0]])
-    order = np.argsort(times, kind="stable").tolist()
-    keys = np.concatenate([issued[:, 1:3], completed[:, 1:3]]).tolist()
-    for row in order:
-        device, sector = keys[row]
-        if row < len(issued):
-            open_.setdefault((device, sector), []).append(row)
-        elif waiting := open_.get((device, sector)):
-            result[waiting.pop(0), 1] = times[row]
+    tables = (inserted, issued, completed)
+    events = [
+        (time, which, device, sector, row)
+        for which, table in enumerate(tables)
+        for row, (time, device, sector) in enumerate(table[:, :3].tolist())
+    ]
+    queued: dict[tuple[int, int], int] = {}
+    open_: dict[tuple[int, int], list[int]] = {}
+    for time, which, device, sector, row in sorted(events):
+        key = device, sector
+        if not which:
+            queued[key] = row
+        elif which == 1:
+            if (made := queued.pop(key, None)) is not None:
+                result[row, [0, 3, 4]] = inserted[made, [0, 4, 5]]
+            open_.setdefault(key, []).append(row)
+        elif waiting := open_.get(key):
+            result[waiting.pop(0), 1] = time
     return result
 
 

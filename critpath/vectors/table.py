@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from critpath.model import (
     State,
     Symbol,
     VectorTable,
+    rival_name,
     rival_role,
     role_name,
 )
@@ -66,7 +67,7 @@ def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> Vec
     return VectorTable(tuple(symbols), counts, durations, structure)
 
 
-def vectors_of(path_set: PathSet, coder: Coder) -> VectorTable:
+def vectors_of(path_set: PathSet, coder: Coder, strangers: Collection[str] = ()) -> VectorTable:
     """Return the vectors of a set, with a chunk of its segments in memory at a time.
 
     Parameters
@@ -74,13 +75,27 @@ def vectors_of(path_set: PathSet, coder: Coder) -> VectorTable:
     path_set : PathSet
     coder : Coder
         Of this set, and those that it is compared with.
+    strangers : collection of str
+        Whose having the cpu is left out of the time that executions waited for one.
 
     Returns
     -------
     VectorTable
         As `vector_table` gives it.
     """
-    tables = [vector_table(chunk, coder.symbols, coder.codes(chunk)) for chunk in path_set.chunks()]
+    tables = []
+    for chunk in path_set.chunks():
+        paths, codes = chunk.paths, coder.codes(chunk)
+        table = vector_table(chunk, coder.symbols, codes)
+        tables.append(table)
+        if not strangers:
+            continue
+        theirs = np.array([rival_name(text) in strangers for text in paths.strings], np.bool_)
+        rows = np.flatnonzero((paths.state == State.WAIT_CPU) & theirs[paths.detail])
+        path = np.searchsorted(paths.start, rows, side="right") - 1
+        durations = table.durations.copy()
+        np.subtract.at(durations, (path, codes[rows]), paths.duration[rows])
+        tables[-1] = replace(table, durations=durations)
     if len(tables) == 1:
         return tables[0]
     none = np.zeros((0, len(coder.symbols)), np.int64)

@@ -42,7 +42,7 @@ def repository(tmp_path):
 
 def bisect(critpath_process, place, *arguments):
     return critpath_process(
-        "bisect", "--slot", "1", "--of", "time", *arguments, "--", "sh", "{}/work", cwd=place
+        "bisect", "--slot", "1", "--until", "50%", *arguments, "--", "sh", "{}/work", cwd=place
     )
 
 

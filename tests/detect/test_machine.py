@@ -44,6 +44,33 @@ def test_a_pace_that_changed_everywhere_alike_is_inconclusive():
     assert verdict(drawn(1), drawn(2, times=1.4), apart=False)[0] == "anomaly"
 
 
+def together(normal, sample, taken, *, size=6):
+    """Judge sets recorded together, of which strangers had the cpu for so long (run by run)."""
+    sets = []
+    for table, times in zip((normal, sample), taken, strict=True):
+        durations = table.durations.copy()
+        durations[:, 2] += np.repeat(np.asarray(times, np.int64), size)
+        sets.append(VectorTable(table.symbols, table.counts, durations))
+    runs = np.repeat(np.arange(len(normal) // size), size)
+    n = len(normal)
+    return judge(
+        *sets, CompareSettings(permutations=999), labels=(("",) * n, ("",) * n),
+        sessions=(None, None), runs=(runs, runs), clean=(normal, sample), screening=False,
+    ).detection.flagged  # fmt: skip
+
+
+def test_the_burst_of_a_stranger_is_no_alarm_and_hides_none():
+    burst, quiet = (0, 9e6, 4e6, 8e6, 1e6), (0, 0, 0, 0, 0)
+    assert not together(drawn(1), drawn(2), (quiet, burst))
+    # A slow-down is found beside it, in whichever set the burst was.
+    assert together(drawn(1), drawn(2, times=1.2), (quiet, burst))
+    assert together(drawn(1), drawn(2, times=1.2), (burst, quiet))
+    # What no neighbour makes needs no run to confirm it.
+    assert together(
+        drawn(1), drawn(2, counts=(0, 0, 0, 5, 0), times=(1, 1, 1, 6, 1)), (quiet, burst)
+    )
+
+
 def test_waits_for_a_cpu_that_others_had_are_inconclusive():
     said, reasons = verdict(drawn(1), drawn(2, times=(1.1, 1.1, 20, 1, 1)))
     assert said == "inconclusive"

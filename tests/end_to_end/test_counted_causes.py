@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import numpy as np
+
+from critpath.detect.machine import find_strangers
 from critpath.model import State
 from critpath.pipeline.comparison import compare
 from critpath.report.document.comparison import comparison_document
@@ -82,3 +86,22 @@ def test_every_state_says_how_often_executions_are_in_it():
     counts = {s.state: (s.normal_count, s.sample_count) for s in document.states}
     assert counts["WAIT_DISK"] == (1, 6)
     assert counts["total"] == (None, None)
+
+
+def test_strangers_are_who_is_there_in_both_sets_and_not_of_the_program():
+    def waited(*names):
+        """Return executions of which one waited for each of a run's names."""
+        strings = ("", "worker", *(f"{name} (9)" for run in names for name in run))
+        drawing = draw(["r9 c9"] * sum(map(len, names)))
+        codes = np.arange(2, len(strings), dtype=np.int32)
+        detail = np.where(np.arange(2 * len(codes)) % 2, np.repeat(codes, 2), 0)
+        paths = replace(drawing.paths, detail=detail.astype(np.int32), strings=strings)
+        runs = np.repeat(np.arange(len(names)), [len(run) for run in names])
+        return replace(drawing, paths=paths), runs
+
+    usual, alike = waited(*[["cc1", "helper"]] * 5), waited(*[["cc1", "helper"]] * 5)
+    new = waited(*[["hog", "worker"]] * 5)
+    assert find_strangers(usual[0], alike[0], {"helper"}, (usual[1], alike[1])) == {"cc1"}
+    assert find_strangers(usual[0], new[0], {"helper"}, (usual[1], new[1])) == {"cc1"}
+    once = waited(["hog"], *[["worker"]] * 4)
+    assert find_strangers(usual[0], once[0], {"helper"}, (usual[1], once[1])) == {"cc1", "hog"}

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from critpath.graph.execution_graph import NET, WAKE, ExecutionGraph
+from critpath.graph.execution_graph import HOLD, NET, WAKE, ExecutionGraph
 from critpath.model import State
 
 LETTERS = {
@@ -44,12 +44,12 @@ def links_of(drawing):
     """Return (wake and net links, births) of ``0@1->1@3 net, ...``."""
     links, births = [], {}
     for text in filter(None, (t.strip() for t in drawing.split(","))):
-        found = re.fullmatch(r"(\d+)@(\d+)->(\d+)(?:@(\d+))?(?: (net|wake|create))?", text)
+        found = re.fullmatch(r"(\d+)@(\d+)->(\d+)(?:@(\d+))?(?: (net|wake|hold|create))?", text)
         source, sent, target, time, kind = found.groups()
         if kind == "create":
             births[int(target)] = (int(source), int(sent))
         else:
-            code = NET if kind == "net" else WAKE
+            code = {"net": NET, "hold": HOLD}.get(kind, WAKE)
             links.append((int(source), int(sent), int(target), int(time), code))
     return links, births
 

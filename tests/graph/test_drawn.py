@@ -58,6 +58,18 @@ DRAWN = {
         "0@1->1 create, 1@2->2 create, 2@3->3 create, 3@4->2@4, 2@5->1@5, 1@6->0@6",
         "0-1 R0, 1-2 R1, 2-3 R2, 3-4 R3, 4-5 R2, 5-6 R1, 6-7 R0",
     ),
+    # A wait with two time-outs, which 1 ends, and which has worked all the time.
+    "held": (
+        "0: 0 R 1 TIMER 5 R 6 TIMER 10 R 11 B 12 R 13; 1: 0 R 13",
+        "1@5->0@5 hold, 1@10->0@10 hold, 1@12->0@12",
+        "0-1 R0, 1-5 R1, 5-6 R0, 6-10 R1, 10-11 R0, 11-12 R1, 12-13 R0",
+    ),
+    # Asleep until the timer, although what it wants is free from 3 on.
+    "polled": (
+        "0: 0 R 1 TIMER 5 R 6; 1: 0 R 3 B 6",
+        "1@3->0@5 hold",
+        "0-1 R0, 1-3 R1, 3-5 TIMER0, 5-6 R0",
+    ),
     "net1": (
         "0: 0 R 1 B 11 R 12; 1: 3 R 4 R 5; 2: 6 R 7 R 8; 3: 9 R 10 R 11",
         "1@4->2@7 net, 2@8->3@10 net, 3@11->0@11",
@@ -116,7 +128,7 @@ def graphs(draw):
         time = draw(st.sampled_from(ends)) if ends and draw(st.booleans()) else draw(moments)
         sent = min(draw(moments), time)
         links.append(
-            (draw(st.integers(0, workers - 1)), sent, target, time, draw(st.integers(0, 1)))
+            (draw(st.integers(0, workers - 1)), sent, target, time, draw(st.integers(0, 2)))
         )
     # One link per target, moment and kind: between equals the order is not defined.
     links = list({k[2:]: k for k in links}.values())

@@ -67,9 +67,9 @@ class Walker:
     def link(self, worker, time):
         """The link that arrives at a vertex: a packet explains what delivered it."""
         arriving = [
-            (data["kind"] == "net", source)
+            (("wake", "net", "hold").index(data["kind"]), source)
             for source, _, data in self.graph.in_edges((worker, time), data=True)
-            if data["kind"] in {"wake", "net"}
+            if data["kind"] in {"wake", "net", "hold"}
         ]
         return max(arriving, default=None)
 
@@ -99,9 +99,9 @@ class Walker:
             self.out.append((low, high, worker, State[state]))
 
     def follow(self, worker, link, low, time):
-        net, (source, sent) = link
+        kind, (source, sent) = link
         sent = min(max(sent, low), time)
-        self.emit(sent, time, worker, "NET_TRANSIT" if net else "WAIT_CPU")
+        self.emit(sent, time, worker, ("WAIT_CPU", "NET_TRANSIT", "WAIT_TIMER")[kind])
         self.left.append((worker, time))
         self.down(source, low, sent)
         self.left.pop()

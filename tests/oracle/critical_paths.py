@@ -68,10 +68,12 @@ class Walk:
                 return True
         return False
 
-    def follow(self, frame, link, s, t):
+    def follow(self, frame, link, s, t, e=-1):
         sent = max(min(self.g.link_sent[link], t), s)
-        own = State.NET_TRANSIT if self.g.link_kind[link] else State.WAIT_CPU
-        self.emit(sent, t, frame.worker, -1, own)
+        kind = self.g.link_kind[link]
+        own = (State.WAIT_CPU, State.NET_TRANSIT, State.WAIT_TIMER)[kind]
+        # A sleep that goes on is still the interval's: its detail.
+        self.emit(sent, t, frame.worker, e if kind == 2 else -1, own)
         frame.at, frame.t = t, s
         if sent > s:
             self.frames.append(Frame(self.g.link_source[link], s, sent))
@@ -91,7 +93,7 @@ class Walk:
             if g.link_time[link] == g.end[e] == t and not (
                 g.link_sent[link] >= t and self.circular(g.link_source[link], t)
             ):
-                self.follow(f, link, s, t)
+                self.follow(f, link, s, t, e)
                 return
         elif link >= 0 and not f.rewound:
             f.bypassed = link, len(self.out), e, t

@@ -19,9 +19,17 @@ BATCH = 2000  # ns between softirqs that one interrupt caused
 NOT_REPLAYED = frozenset(
     {
         *(Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.NET_RECEIVE),
-        *(Kind.DISK_ISSUE, Kind.DISK_COMPLETE, Kind.RECLAIM_BEGIN, Kind.RECLAIM_END),
+        *(
+            Kind.DISK_INSERT,
+            Kind.DISK_ISSUE,
+            Kind.DISK_COMPLETE,
+            Kind.RECLAIM_BEGIN,
+            Kind.RECLAIM_END,
+        ),
     }
 )
+REFUSED = -11
+SHORT, SLACK, TRIES = 50_000, 100_000, 4096  # holders: a try, a late timer (ns), most tries
 
 
 class Context:
@@ -36,7 +44,15 @@ class Thread:
     def __init__(self) -> None:
         self.doing = "never"
         self.since = 0
-        self.wake = None  # (waker tid or None, time, state, detail, since when it was under way)
+        # (waker tid or None, time, state, detail, since when it was under way, who it was)
+        self.wake = None
+        self.awake = 0  # since when it has not slept
+        # Who ended its last sleep: (life, since when awake, who had woken that one, and since).
+        self.by = None
+        self.chain = []  # timed sleeps that may be tries of one wait: (begin, end, call)
+        self.ran = 0  # since the last of them
+        self.refused = None  # the file lock that it tried to get last
+        self.tries = []  # (begin, end, holder, since, who ended the wait, refused)
         self.early = False  # the wake came while it was still running
         self.raced = False  # the sleep before this run was over before it began
         self.between_races = []  # (begin of the run, time of the wake in it, waker)
@@ -51,6 +67,10 @@ class Thread:
         self.syscall_waits = None  # what a sleep in it is for
 
     def emit_run(self, end):
+        if self.chain:
+            self.ran += end - self.since
+            if self.ran > SHORT:
+                self.chain = []
         self.emit(end, self.running, self.syscall if self.running == State.RUN_SYSCALL else "")
 
     def emit(self, end, state, detail="", waker=None, woken=None):
@@ -76,12 +96,14 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
     left: dict[int, int] = {}  # cpu -> the last softirq that ended
     on: dict[int, Thread] = {}  # cpu -> the life of the thread that runs
     disks = False  # whether a storage device interrupted
+    locks = 0  # asked for, or given back, so far
     has_waking = any(kind == Kind.WAKING for _, _, kind, _ in events)
     has_syscalls = any(kind == Kind.SYSCALL_ENTRY for _, _, kind, _ in events)
 
     def thread(tid):
         if tid not in threads:
             threads[tid] = Thread()
+            threads[tid].awake = time
             lives.append((tid, threads[tid]))
         return threads[tid]
 
@@ -101,6 +123,44 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
         if current[cpu] == 0:
             return None, time, State.WAIT_UNEXPLAINED, "idle_waker"
         return current[cpu], time, State.WAIT_TASK, ""
+
+    def noted(cpu):
+        """Who wakes from here, and who woke that one: each with the time since it is awake."""
+        if context(cpu)[0] is None:
+            return None
+        life = contexts[cpu][-1].cause[1] if contexts.get(cpu) else on[cpu]
+        return (life, life.awake, *(life.by[:2] if life.by else (None, None)))
+
+    def end_try(t, until):
+        """A sleep ends: it is a try of a wait, or the end of one."""
+        timed = t.wake and t.wake[0] is None and t.wake[2] == State.WAIT_TIMER
+        t.awake, t.by = until, t.wake[5] if t.wake else None
+        if timed:
+            if t.chain and (len(t.chain) >= TRIES or t.chain[-1][2] != t.syscall):
+                t.chain = []
+            if t.refused is not None:
+                t.tries.append((t.since, until, "none", until, None, t.refused))
+                t.chain = []
+            else:
+                t.chain.append((t.since, until, t.syscall))
+                t.ran = 0
+        elif t.chain:
+            begin, end, call = t.chain[-1]
+            in_time = 50 * (until - t.since) <= 51 * (end - begin) + 50 * SLACK
+            if t.by and t.by[0] is not t and call == t.syscall and in_time:
+                life, awake, before, before_awake = t.by
+                length = end - begin
+                for begin, end, _ in t.chain[::-1]:
+                    if 10 * abs(end - begin - length) > length + 10 * SLACK:
+                        break
+                    holder = "none", end
+                    if awake <= end:
+                        holder = life, awake
+                    elif before and before is not t:
+                        holder = (before, before_awake) if before_awake <= end else ("some", end)
+                    t.tries.append((begin, end, *holder, life, None))
+            t.chain = []
+        t.refused = None
 
     def own(cpu, vec, flags):
         """The thread that runs, if a softirq can be its doing."""
@@ -128,11 +188,14 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
 
     def sleep_until(t, time):
         if t.doing == "stopped":
+            t.awake = time
             t.emit(time, State.WAIT_STOPPED)
-        elif t.wake is None:
+            return
+        end_try(t, time)
+        if t.wake is None:
             t.emit(time, State.WAIT_UNEXPLAINED, "no_wake")
         else:
-            waker, _, state, detail, woken = t.wake
+            waker, _, state, detail, woken, _ = t.wake
             if state == State.WAIT_UNEXPLAINED and t.syscall and t.syscall_waits is not None:
                 state, detail = t.syscall_waits, t.syscall
             elif state == State.WAIT_TASK and t.syscall:
@@ -211,28 +274,28 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
                 if kind == Kind.WAKEUP_NEW:
                     t.born = time
                 if t.doing in {"never", "unborn"}:
-                    t.doing, t.since = "ready", time
+                    t.doing, t.since, t.awake = "ready", time, time
                 continue
             t.touch(time)
             if t.doing in {SLEEP, "stopped"}:
                 waker, sent, state, detail = context(cpu)
                 if kind == Kind.WAKING:
                     if t.wake is None or t.early:
-                        t.wake, t.early = (waker, time, state, detail, sent), False
+                        t.wake, t.early = (waker, time, state, detail, sent, noted(cpu)), False
                     continue
                 if t.early and has_waking:
                     continue
                 if not has_waking:
-                    t.wake = (waker, time, state, detail, sent)
+                    t.wake = (waker, time, state, detail, sent, noted(cpu))
                 elif t.wake is None:
-                    t.wake = (None, time, State.WAIT_UNEXPLAINED, "context_unknown", time)
+                    t.wake = (None, time, State.WAIT_UNEXPLAINED, "context_unknown", time, None)
                 sleep_until(t, time)
                 t.doing, t.since = "ready", time
             elif t.doing == "run" and (kind == Kind.WAKING or not has_waking):
                 waker, sent, state, detail = context(cpu)
                 if t.raced:
                     t.between_races.append((t.since, time, waker))
-                t.wake, t.early = (waker, time, state, detail, sent), True
+                t.wake, t.early = (waker, time, state, detail, sent, noted(cpu)), True
         elif kind == Kind.FORK:
             parent, child = f
             if parent:
@@ -242,6 +305,10 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             t = thread(child)
             t.parent, t.born, t.since, t.doing = parent or None, time, time, "unborn"
             t.running = State.RUN_USER if has_syscalls else State.RUN
+        elif kind == Kind.FILE_LOCK:
+            locks += 1
+            if f[0] == REFUSED and current.get(cpu):
+                on[cpu].refused = locks - 1
         elif kind == Kind.EXIT:
             thread(f[0]).touch(time)
             thread(f[0]).exiting = True

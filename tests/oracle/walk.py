@@ -33,7 +33,8 @@ def walk(intervals, links, births, subject, lo, hi):
     def follow(worker, link, s, t):
         source, sent, _, _, kind = link
         leave = max(s, min(sent, t))
-        emit(leave, t, worker, State.NET_TRANSIT if kind == 1 else State.WAIT_CPU)
+        own = (State.WAIT_CPU, State.NET_TRANSIT, State.WAIT_TIMER)[kind]
+        emit(leave, t, worker, own)
         left.append((worker, t))
         down(source, s, leave)
         left.pop()

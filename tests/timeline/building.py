@@ -4,7 +4,7 @@ Fields: SWITCH (prev, prev_state, next), WAKING / WAKEUP / WAKEUP_NEW (tid[, tar
 FORK (parent, child), EXIT, EXEC and CURRENT (tid), IRQ_ENTRY (irq, name), IRQ_EXIT (irq),
 SOFTIRQ (vec), SOFTIRQ_RAISE (vec, flags of ftrace), TIMER (), TIMER_FUNCTION (address),
 VECTOR (name), STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT (),
-NET_SEND and NET_RECEIVE (buffer).
+NET_SEND and NET_RECEIVE (buffer), FILE_LOCK (what it returns, inode, owner, type, first, last).
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ def canonical(kind, fields, cpu):  # noqa: PLR0911 - one return per layout
         return [0]
     if kind in {Kind.SYSCALL_ENTRY, Kind.SYSCALL_EXIT}:
         return []
+    if kind == Kind.FILE_LOCK:
+        ret, inode, *rest = fields
+        return [ret, 7, inode, *rest]
     if kind in {Kind.NET_SEND, Kind.NET_RECEIVE}:
         return [*fields, *[0] * 8]
     return list(fields)

@@ -104,6 +104,8 @@ class Machine:
             self.add(cpu, Kind.SYSCALL_ENTRY, SYSCALLS[pick % len(SYSCALLS)])
         elif action == "return":
             self.add(cpu, Kind.SYSCALL_EXIT)
+        elif action == "lock":
+            self.add(cpu, Kind.FILE_LOCK, (0, -11)[pick % 2], 1, more % 3, pick % 3, 0, 9)
         elif action == "exec":
             if self.on.get(cpu):
                 self.add(cpu, Kind.EXEC, self.on[cpu])
@@ -127,6 +129,7 @@ ACTIONS = (
     "expire",
     "softirq",
     "softirq",
+    "lock",
     "exec",
     "dump",
 )

@@ -1,0 +1,212 @@
+"""Holders: who had what a thread waited for with time-outs, or asked for again and again.
+
+Docs: docs/critical-path.md, "Holders".
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from critpath.model import I32, I64, Bool, Events, Kind, Loss, Workers, role_name
+
+LEAST_TIMEOUTS: Final = 5  # throughout which somebody worked, before that says anything
+ALIKE: Final = 1.1  # time-outs that differ by less are one kind of wait
+LEAST_HELD: Final = 0.5  # of a kind's time-outs, throughout which somebody worked
+MOST_AGAINST: Final = 0.1  # of them, at which who ended the wait slept
+
+NO_HOLDER: Final = -1
+_NEVER: Final = int(np.iinfo(np.int64).max)
+_WRITE, _FREE = 1, 2  # F_WRLCK, F_UNLCK
+
+# As `critpath.model.Timelines.holds` has them.
+Link = tuple[int, int, int, int]
+
+
+class HolderRecord(NamedTuple):
+    """What the replay knows of sleeps that a timer ended and that were tries.
+
+    Attributes
+    ----------
+    sleeper, begin, end : int64 [sleeps]
+        A worker, and its sleep (ns); in order of both.
+    holder : int64 [sleeps]
+        The worker that had not slept at its end, and ended the wait or woke who did so; -1 if
+        there is none, -2 if there may be one.
+    since : int64 [sleeps]
+        Since when the holder had not slept (ns).
+    waker : int64 [sleeps]
+        The worker that ended the wait, -1 where a file lock was refused before the sleep.
+    attempt : int64 [sleeps]
+        Which event of a file lock refused it, -1 where none did.
+    asker : int32 [events of file locks]
+        The worker that asks for each lock, or gives it back; -1 unknown.
+    """
+
+    sleeper: I64
+    begin: I64
+    end: I64
+    holder: I64
+    since: I64
+    waker: I64
+    attempt: I64
+    asker: I32
+
+
+@dataclass(frozen=True)
+class Holds:
+    """Sleeps that are their holders' doing.
+
+    Attributes
+    ----------
+    links : tuple of Link
+        Holder, when it gave back what it had (ns, the sleep's end at the latest), sleeper, end
+        of the sleep (ns); holders and sleepers are workers.
+    inferred : frozenset of str
+        Names of holders that were inferred, and of those that were recorded.
+    recorded : frozenset of str
+    """
+
+    links: tuple[Link, ...] = ()
+    inferred: frozenset[str] = frozenset()
+    recorded: frozenset[str] = frozenset()
+
+    @property
+    def counted(self) -> dict[str, str]:
+        """What a recording's environment says of them: names, one a line."""
+        named = {"holders_inferred": self.inferred, "holders_recorded": self.recorded}
+        return {key: "\n".join(sorted(names)) for key, names in named.items() if names}
+
+
+def find_holds(
+    events: Events, record: HolderRecord, workers: Workers, strings: Sequence[str]
+) -> Holds:
+    """Judge which timed sleeps were somebody's doing.
+
+    Parameters
+    ----------
+    events : Events
+        Of a recording, with every `Kind.FILE_LOCK`.
+    record : HolderRecord
+        Of a replay that was fed the same events, and all others.
+    workers : Workers
+    strings : sequence of str
+        What names are codes into.
+    """
+    names = [strings[code] for code in workers.name.tolist()]
+    found = _coincidences(record, [role_name(name) for name in names], events.losses)
+    held = _held_locks(events, record)
+    return Holds(
+        tuple(sorted(found + held)),
+        frozenset(names[row[0]] for row in found),
+        frozenset(names[row[0]] for row in held),
+    )
+
+
+def _coincidences(record: HolderRecord, names: Sequence[str], losses: Sequence[Loss]) -> list[Link]:
+    """Return the time-outs of waits whose ends and holders coincide as a rule, not by chance."""
+    length = np.maximum(record.end - record.begin, 1)
+    alike = np.round(np.log(length) / np.log(ALIKE)).astype(np.int64)
+    rows = np.flatnonzero((record.waker >= 0) & ~_lost_within(record, losses))
+    kinds = {row: (names[record.sleeper[row]], int(alike[row])) for row in rows.tolist()}
+    had = (record.holder >= 0) & (record.since <= record.begin)
+    times = Counter(kinds.values())
+    held = Counter(kind for row, kind in kinds.items() if had[row])
+    against = Counter(kind for row, kind in kinds.items() if record.holder[row] == NO_HOLDER)
+    return [
+        _link(record, row, int(record.holder[row]))
+        for row, kind in kinds.items()
+        if record.holder[row] >= 0
+        and held[kind] >= max(LEAST_TIMEOUTS, LEAST_HELD * times[kind])
+        and against[kind] <= MOST_AGAINST * times[kind]
+    ]
+
+
+def _link(record: HolderRecord, row: int, holder: int, released: int = _NEVER) -> Link:
+    """Return the link of a sleep to its holder."""
+    end = int(record.end[row])
+    return holder, min(released, end), int(record.sleeper[row]), end
+
+
+def _lost_within(record: HolderRecord, losses: Sequence[Loss]) -> Bool:
+    """Return in which sleeps, or soon after, events were lost."""
+    result = np.zeros(len(record.begin), bool)
+    for loss in losses:
+        until = 2 * record.end - record.begin
+        result |= (record.begin <= loss.end) & (loss.begin <= until)
+    return result
+
+
+# File locks: who had one when another was refused it.
+
+
+@dataclass(eq=False)
+class _Lock:
+    """A range of a file that somebody has locked."""
+
+    owner: int
+    begin: int
+    end: int
+    writes: bool
+    holder: int
+    released: int = _NEVER
+
+    def refuses(self, other: _Lock) -> bool:
+        """Tell whether another lock cannot be there as well."""
+        apart = self.begin > other.end or other.begin > self.end
+        return self.owner != other.owner and not apart and (self.writes or other.writes)
+
+
+def _held_locks(events: Events, record: HolderRecord) -> list[Link]:
+    """Return the sleeps after a file lock was refused whose holder is known."""
+    waits = {place: row for row, place in enumerate(record.attempt.tolist()) if place >= 0}
+    if not waits:
+        return []
+    kinds = np.array([c.kind for c in events.classes], np.int64)
+    rows = np.flatnonzero(kinds[events.event_class] == Kind.FILE_LOCK)
+    fields = ("ret", "type", "s_dev", "i_ino", "owner", "fl_start", "fl_end")
+    columns = [events.column(rows, name).tolist() for name in fields]
+    times, classes = events.timestamp[rows].tolist(), events.event_class[rows].tolist()
+    ends = sorted((loss.end for loss in events.losses), reverse=True)
+    files: defaultdict[tuple[Any, ...], list[_Lock]] = defaultdict(list)
+    found = []
+    for place, (ret, kind, device, inode, owner, begin, end) in enumerate(
+        zip(*columns, strict=True)
+    ):
+        while ends and ends[-1] <= times[place]:
+            # What was given back meanwhile is not known.
+            ends.pop()
+            files.clear()
+        # What flock() locks is nothing to fcntl(), and the other way round.
+        of = events.classes[classes[place]]
+        locks = files[of.host, of.name, device, inode]
+        wanted = _Lock(owner, begin, end, kind == _WRITE, int(record.asker[place]))
+        if ret == 0:
+            _change(locks, wanted, times[place], free=kind == _FREE)
+        elif place in waits:
+            found.append((waits[place], [one for one in locks if one.refuses(wanted)]))
+    lost = _lost_within(record, events.losses)
+    links = []
+    for row, locks in found:
+        last = max(locks, key=lambda one: one.released, default=None)
+        if last and last.holder >= 0 and last.released > record.begin[row] and not lost[row]:
+            links.append(_link(record, row, last.holder, last.released))
+    return links
+
+
+def _change(locks: list[_Lock], new: _Lock, time: int, *, free: bool) -> None:
+    """Let an owner lock a range anew, or give it back."""
+    for old in [k for k in locks if k.owner == new.owner]:
+        if old.begin > new.end or new.begin > old.end:
+            continue
+        locks.remove(old)
+        old.released = time
+        for begin, end in ((old.begin, new.begin - 1), (new.end + 1, old.end)):
+            if begin <= end:
+                locks.append(_Lock(old.owner, begin, end, old.writes, old.holder))
+    if not free:
+        locks.append(new)
