@@ -23,7 +23,7 @@ _ADDRESS: Final = re.compile(r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b")
 _IP: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 # As long as this a name can be looked for within words of other texts.
 _LEAST: Final = 3
-# Of the kernel's own threads: `kworker/0:1`, `jbd2/vda-8` name no path of anybody.
+# Users that are everywhere.
 _OURS: Final = frozenset({"root"})
 
 
@@ -48,11 +48,8 @@ class _Names:
             return self.stand_ins[text]
         for name in sorted(self.stand_ins, key=len, reverse=True):
             if name in text:
-                text = re.sub(
-                    rf"(?<![\w]){re.escape(name)}(?![\w])",
-                    lambda _, n=name: self.stand_ins[n],
-                    text,
-                )
+                stand_in = self.stand_ins[name].replace("\\", "\\\\")
+                text = re.sub(rf"(?<![\w]){re.escape(name)}(?![\w])", stand_in, text)
         text = _ADDRESS.sub(lambda found: self.add(found[0], "address"), text)
         text = _IP.sub(lambda found: self.add(found[0], "address"), text)
         return _PATH.sub(lambda found: self.add(found[0], "path"), text)
