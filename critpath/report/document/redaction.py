@@ -48,7 +48,7 @@ class _Names:
             return self.stand_ins[text]
         for name in sorted(self.stand_ins, key=len, reverse=True):
             if name in text:
-                stand_in = self.stand_ins[name].replace("\\", "\\\\")
+                stand_in = self.stand_ins[name].replace("\\", r"\\")
                 text = re.sub(rf"(?<![\w]){re.escape(name)}(?![\w])", stand_in, text)
         text = _ADDRESS.sub(lambda found: self.add(found[0], "address"), text)
         text = _IP.sub(lambda found: self.add(found[0], "address"), text)
