@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         ClusterPairs,
         Detection,
         Finding,
-        FlameNode,
         Outliers,
         PathSet,
         VectorTable,
@@ -74,8 +73,7 @@ def compare(
     from critpath.model import Analysis
     from critpath.vectors.table import Coder, vectors_of, with_like_states
 
-    settings = settings or CompareSettings()
-    tell = progress or (lambda _: None)
+    settings, tell = settings or CompareSettings(), progress or (lambda _: None)
     for name, path_set in (("normal", normal), ("sample", sample)):
         if not len(path_set):
             raise InconclusiveError(
@@ -141,14 +139,14 @@ def compare(
         settings=asdict(settings),
         apart=judgement.apart is not None,
     )
-    result = replace(result, flame=_build_flame(result, judgement, settings, tell))
-    return explain(name_types(result), coder, settings, tell)
+    result = _with_flame(name_types(result), judgement, settings, tell)
+    return explain(result, coder, settings, tell)
 
 
-def _build_flame(
+def _with_flame(
     result: Analysis, judgement: Judgement, settings: CompareSettings, tell: Progress
-) -> tuple[FlameNode, ...]:
-    """Return where the time goes; changes are tested in directions that the verdict allows."""
+) -> Analysis:
+    """Add where the time goes; changes are tested in directions that the verdict allows."""
     from critpath.cluster.types import labels_are_usable
     from critpath.detect.comparability import find_runs
     from critpath.detect.flame import FlameSets, build_flame
@@ -166,7 +164,7 @@ def _build_flame(
         "anomaly": ("more", "less"),
         "ok": ("less",) if is_faster(result) and sure else (),
     }.get(result.verdict, ())
-    return build_flame(
+    flame = build_flame(
         chain_times(normal, sample),
         FlameSets(
             labels=labels if labels_are_usable(*labels) else ((), ()),
@@ -180,6 +178,7 @@ def _build_flame(
         directions=directions,
         whole=result.detection.states[-1] if result.verdict == "anomaly" else None,
     )
+    return replace(result, flame=flame)
 
 
 FLAME_LEVEL: Final = 0.05

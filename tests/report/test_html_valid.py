@@ -95,7 +95,7 @@ class Page(HTMLParser):
         if not self.open or self.open.pop() != tag:
             self.complaints.append(f"</{tag}> closes nothing")
         if tag == "tr" and self.tables:
-            if self.tables[-1]["width"] != self.tables[-1]["columns"]:
+            if self.tables[-1]["columns"] not in {0, self.tables[-1]["width"]}:
                 self.complaints.append(f"a row of another width in {self.tables[-1]}")
             self.tables[-1]["width"] = 0
 

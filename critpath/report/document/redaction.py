@@ -23,7 +23,7 @@ _ADDRESS: Final = re.compile(r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b")
 _IP: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 # As long as this a name can be looked for within words of other texts.
 _LEAST: Final = 3
-# Of the kernel's own threads: `kworker/0:1`, `jbd2/vda-8` name no path of anybody.
+# Users that are everywhere.
 _OURS: Final = frozenset({"root"})
 
 
