@@ -7,6 +7,7 @@ before].  Names of a trace stand between backticks; they are not yet safe to sho
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,7 @@ _MOST_IDS: Final = 4
 _NEVER: Final = 0.005  # times a request: it is not done
 _RUNNING: Final = frozenset({"RUN", "RUN_USER", "RUN_SYSCALL"})
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
+_HELD_BACK: Final = frozenset({"WAIT_CPU", "WAIT_QUOTA"})  # whose sentences say how sure they are
 _FAMILY: Final = re.compile(r"\d+")
 
 # What another thread was doing meanwhile: "which was ...".
@@ -118,11 +120,13 @@ def describe_cause(document: ComparisonDocument, cause: CauseEntry, *, they: boo
     if not facts.time_after and facts.time_before:
         return f"{words.subject} no longer {_no_longer(facts, words)}"
     if facts.role:
-        said = _waits_for_thread(facts, words)
+        said = _waits_for_thread(document, cause, facts, words)
     elif facts.state in _RUNNING or facts.counted == "iterations":
         said = _runs(facts, words)
     else:
         said = _waits(document, cause, facts, words)
+    if facts.certainty == "inferred" and facts.role and facts.state not in _HELD_BACK:
+        said += "; that thread is inferred from time-outs that end with its work"
     return f"{words.subject} {said}"
 
 
@@ -218,14 +222,17 @@ def peer_name(facts: CauseFacts) -> str:
     return facts.comm.replace("#", "*") or facts.role.replace("#", "*")
 
 
-def _more_often(facts: CauseFacts) -> str:
+def _more_often(facts: CauseFacts, *, or_at_all: bool = False) -> str:
     """Return ``22 times instead of 1.9``, "" where it is not done more often."""
     before, after = facts.count_before, facts.count_after
-    if before is None or after is None or before < _NEVER:
+    if before is None or after is None:
+        return ""
+    if before < _NEVER and not (or_at_all and after >= _MORE_OFTEN):
         return ""
     if after < _MORE_OFTEN * before or after - before < _ONCE_MORE:
         return ""
-    return f"{_times(after)} instead of {_times(before, short=True)}"
+    once = "never" if before < _NEVER else _times(before, short=True)
+    return f"{_times(after)} instead of {once}"
 
 
 def _times(count: float, *, short: bool = False) -> str:
@@ -239,7 +246,9 @@ def _threads(facts: CauseFacts) -> str:
     return f"threads {quoted(name)}" if "*" in name else f"thread {thread_name(name)}"
 
 
-def _waits_for_thread(facts: CauseFacts, words: _Words) -> str:
+def _waits_for_thread(
+    document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts, words: _Words
+) -> str:
     were = "were" if "*" in peer_name(facts) else "was"
     often = _more_often(facts) if facts.counted in {"trips", "waits"} else ""
     wait = words.verb("wait")
@@ -250,7 +259,22 @@ def _waits_for_thread(facts: CauseFacts, words: _Words) -> str:
         did = "held back while a CPU was idle, probably by a CPU quota"
     if facts.state == "WAIT_CPU" and facts.peer and facts.peer != facts.comm:
         did = f"waiting for a CPU that was busy running {quoted(facts.peer.replace('#', '*'))}"
-    return f"{wait} {words.time} for {_threads(facts)}, which {were} {did}{words.tail}"
+    if facts.counted == "waits" and (often := _more_often(facts, or_at_all=True)):
+        did += f" {often}"
+    after_it = _brought_along(document, cause, facts)
+    return f"{wait} {words.time} for {_threads(facts)}, which {were} {did}{after_it}{words.tail}"
+
+
+def _brought_along(document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts) -> str:
+    """Return what most of a cause's time is, where that is another state than what it is about."""
+    spent: defaultdict[str, float] = defaultdict(float)
+    for index in cause.findings:
+        finding = document.findings[index]
+        spent[finding.state] += finding.contribution or 0.0
+    state = max(spent, key=spent.__getitem__, default=facts.state)
+    if state == facts.state or state not in _PEER or 2 * spent[state] <= sum(spent.values()):
+        return ""
+    return f" and, for most of the time, {_PEER[state]}"
 
 
 def _runs(facts: CauseFacts, words: _Words) -> str:

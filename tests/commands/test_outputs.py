@@ -72,7 +72,7 @@ def test_one_of_them_may_have_stdout_for_itself(saved, run, option):
     del saved
     code, out, _ = run("report", "saved.json", option, "-")
     assert code == 0
-    begin = {"--html": "<!DOCTYPE", "--json": "{", "--junit": "<?xml", "--markdown": "### "}
+    begin = {"--html": "<!DOCTYPE", "--json": "{", "--junit": "<?xml", "--markdown": "**▲ "}
     assert out.lower().startswith(begin[option].lower())
     assert "\nCauses\n" not in out
 
@@ -185,7 +185,7 @@ def test_the_verdict_is_printed_where_github_has_no_room(saved, run, monkeypatch
     code, out, err = run("report", "saved.json", "--github", "--html", "r.html")
     assert code == 125
     assert out.startswith("▲ SLOWER  ")
-    assert "\n::error title=critpath%3A anomaly::" in out
+    assert "\n::error title=critpath%3A SLOWER::" in out
     assert Path("r.html").exists()
     assert len(err.splitlines()) == 2
     assert "cannot append to /dev/full" in err
@@ -233,7 +233,7 @@ def test_a_log_is_wide_enough_for_every_column(saved, tmp_path, columns, width):
     if columns is not None:
         environment["COLUMNS"] = columns
     done = subprocess.run(
-        [sys.executable, "-m", "critpath", "report", "saved.json"],
+        [sys.executable, "-m", "critpath", "report", "saved.json", "-v"],
         cwd=tmp_path,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -278,9 +278,7 @@ def test_a_real_program_goes_green_then_red(project, pytester):
     app.write_text(f"#!/bin/sh\n{WORK}\nsleep 0.03\n")
     done = project(body, apart=True)
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(
-        ["critpath: SLOWER: *", "report: *"]
-    )
+    done.stdout.fnmatch_lines(["critpath: SLOWER: *", "report: *"])
 
 
 def test_rows_are_not_those_of_the_baseline(recordings):
