@@ -109,7 +109,8 @@ def test_reports_are_returned_or_written(answer, tmp_path):
     assert answer.to_html(tmp_path / "report.html") is None
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == answer.to_html()
     answer.to_markdown(str(tmp_path / "report.md"))
-    assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith("#")
+    assert (tmp_path / "report.md").read_text(encoding="utf-8") == answer.to_markdown()
+    assert answer.to_markdown().startswith("**▲ Slower: `cpu` requests ")
     assert json.loads(answer.to_json())["format"] == "critpath/comparison/1"
     assert json.loads(answer.to_json()) == json.loads(json.dumps(answer.to_dict()))
 

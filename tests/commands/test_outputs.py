@@ -185,7 +185,7 @@ def test_the_verdict_is_printed_where_github_has_no_room(saved, run, monkeypatch
     code, out, err = run("report", "saved.json", "--github", "--html", "r.html")
     assert code == 125
     assert out.startswith("▲ SLOWER  ")
-    assert "\n::error title=critpath%3A SLOWER::" in out
+    assert "\n::error title=critpath%3A ▲ SLOWER::2 of 6" in out
     assert Path("r.html").exists()
     assert len(err.splitlines()) == 2
     assert "cannot append to /dev/full" in err

@@ -116,7 +116,7 @@ def _print_floor(document: CalibrationDocument, console: Console) -> None:
         table.add_row(
             shown(row.source, console),
             Text(f"{row.executions:,}"),
-            Text(format_ns(row.mean)),
+            shown(format_ns(row.mean), console),
             Text(f"{sign}{format_share(difference)}" if len(recordings) > 1 else "-"),
         )
     console.print(table)
@@ -170,8 +170,8 @@ def _print_detectable(document: CalibrationDocument, console: Console) -> None:
         own = cells[-1].of_own
         table.add_row(
             shown(name, console),
-            Text(format_ns(cells[0].mean) if kind in {"total", "state"} else ""),
-            *(_shift(cell) for cell in cells),
+            shown(format_ns(cells[0].mean) if kind in {"total", "state"} else "", console),
+            *(_shift(cell, console) for cell in cells),
             *([Text(_times(own) if kind == "state" else "")] * wide),
         )
     console.print(table)
@@ -200,11 +200,12 @@ def _print_detectable(document: CalibrationDocument, console: Console) -> None:
         )
 
 
-def _shift(cell: DetectableEntry) -> Text:
+def _shift(cell: DetectableEntry, console: Console) -> Text:
     if cell.shift is None:
         return Text("none")
     mark = "" if cell.by_floor else "*"
-    return Text(f"{format_ns(cell.shift, sign=True)} {verdict.share(cell.of_total)}{mark}")
+    more = format_ns(cell.shift, sign=True)
+    return shown(f"{more} {verdict.share(cell.of_total)}{mark}", console)
 
 
 def _times(own: float | None) -> str:

@@ -65,7 +65,7 @@ def _places(of: LabelSummary, console: Console) -> Table:
         table.add_row(
             Text(state, style=_colour(state)),
             shown(place.symbol.role or _OWN, console),
-            Text(format_ns(place.time)),
+            shown(format_ns(place.time), console),
             Text(format_share(place.share)),
             Text(f"{place.count:,.3g}" if place.count < 1000 else f"{place.count:,.0f}"),
             Text(f"{place.executions:,}"),
@@ -76,7 +76,7 @@ def _places(of: LabelSummary, console: Console) -> Table:
         table.add_row(
             Text(f"({len(beyond)} further)", style="dim"),
             Text(),
-            Text(format_ns(sum(p.time for p in beyond))),
+            shown(format_ns(sum(p.time for p in beyond)), console),
             Text(format_share(sum(p.share for p in beyond))),
         )
     return table
@@ -148,23 +148,23 @@ def _timeline(document: PathDocument, console: Console, most: int) -> Table:
         if i not in kept:
             skipped, time = skipped + 1, time + length
             continue
-        _add_skipped(table, skipped, time)
+        _add_skipped(table, skipped, time, console)
         skipped = time = 0
         table.add_row(
-            Text(format_ns(segment.begin - document.begin, sign=True)),
-            Text(format_ns(length)),
+            shown(format_ns(segment.begin - document.begin, sign=True), console),
+            shown(format_ns(length), console),
             shown(sentences.thread_of(segment), console),
             Text(segment.state, style=_colour(segment.state)),
             shown(segment.detail, console),
         )
-    _add_skipped(table, skipped, time)
+    _add_skipped(table, skipped, time, console)
     return table
 
 
-def _add_skipped(table: Table, count: int, time: int) -> None:
+def _add_skipped(table: Table, count: int, time: int, console: Console) -> None:
     if count:
         text = f"({plural(count, 'shorter segment')})"
-        table.add_row(Text(), Text(format_ns(time)), Text(text, style="dim"))
+        table.add_row(Text(), shown(format_ns(time), console), Text(text, style="dim"))
 
 
 def _totals(document: PathDocument, console: Console) -> Table:
@@ -175,7 +175,7 @@ def _totals(document: PathDocument, console: Console) -> Table:
         bar = block * max(1 if ns else 0, round(_BAR * ns / whole))
         table.add_row(
             shown(state, console),
-            Text(format_ns(ns)),
+            shown(format_ns(ns), console),
             Text(format_share(ns / whole)),
             Text(bar, style=_colour(state)),
         )
