@@ -29,6 +29,7 @@ from critpath.text import phrases
 _LATE: Final = 300_000  # ns; so much after a quota's period its end may be counted
 _AT_ONCE: Final = 200_000  # ns; less between two reasons is no part of its own
 _MOSTLY: Final = 0.5  # of a wait for a disk that others' requests were in it
+_WORKER: Final = "kworker/"  # issues requests for threads that the trace may not name
 _QUOTA: Final = "throttles"
 _MEMORY: Final = "memory"
 # What a thread that has to free memory does meanwhile, all for that.
@@ -196,7 +197,7 @@ def _disk_parts(
     names: Sequence[str],
 ) -> Iterator[tuple[int, list[Part]]]:
     """Yield for waits for a disk which it was, whose requests were in it, or which limit held."""
-    queue = _Queue(requests)
+    queue = _Queue(requests, [c for c, name in enumerate(names) if name.startswith(_WORKER)])
     full = {
         (limit.group, what): (np.array(rows, np.int64), members, limit.limits.get(what, 0))
         for limit, members in limits
@@ -219,7 +220,8 @@ def _disk_parts(
         if not detail and (device := queue.awaited(begin, end)) is not None:
             own = set(paths.tid[paths.start[path] : paths.start[path + 1]].tolist())
             code, share = queue.others(begin, end, device, own)
-            name = disks.get(device, f"{device >> 20}:{device & 0xFFFFF}")
+            known = paths.strings[paths.detail[row]] or f"{device >> 20}:{device & 0xFFFFF}"
+            name = disks.get(device, known)
             detail = phrases.disk_of(name, names[code] if share >= _MOSTLY else "")
         if detail:
             yield row, [(begin, end, State.WAIT_DISK, detail)]
@@ -228,7 +230,8 @@ def _disk_parts(
 class _Queue:
     """The requests of all disks, for who had them during a wait."""
 
-    def __init__(self, requests: I64) -> None:
+    def __init__(self, requests: I64, unknown: Sequence[int]) -> None:
+        self._unknown = unknown  # names of threads that issue what others asked for
         self._requests = requests[np.argsort(requests[:, 0], kind="stable")]
         self._by_end = requests[np.argsort(requests[:, 1], kind="stable")]
         self._longest = int((requests[:, 1] - requests[:, 0]).max(initial=0))
@@ -245,7 +248,7 @@ class _Queue:
         low, high = np.searchsorted(self._requests[:, 0], (begin - self._longest, end))
         near = self._requests[low:high]
         near = near[(near[:, 2] == device) & (near[:, 1] > begin)]
-        near = near[~np.isin(near[:, 3], list(own))]
+        near = near[~np.isin(near[:, 3], list(own)) & ~np.isin(near[:, 4], self._unknown)]
         best = (0, 0.0)
         for code in np.unique(near[:, 4]).tolist():
             spans = near[near[:, 4] == code, :2].clip(begin, end)

@@ -273,7 +273,7 @@ def _lower(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text if text.startswith("`") else f"{text[0].upper()}{text[1:]}"
+    return text if text.startswith("`") else f"{text[:1].upper()}{text[1:]}"
 
 
 def _count(value: float) -> str:

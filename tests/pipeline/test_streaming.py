@@ -9,7 +9,7 @@ import re
 import resource
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,8 @@ from critpath.executions.find import find_executions
 from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.graph.critical_path import subject_workers
 from critpath.graph.execution_graph import critical_paths
+from critpath.graph.resources import explain_waits
+from critpath.model import CriticalPaths
 from critpath.pipeline import ExtractSettings, extract, extraction, limits
 from critpath.pipeline import extraction as sources
 from critpath.pipeline.limits import Budget
@@ -31,6 +33,7 @@ from critpath.read.streaming import OutOfOrder
 from critpath.timeline import blocks as spilling
 from critpath.timeline.missing_switches import repair_switches
 from critpath.timeline.replay import replay
+from critpath.timeline.resources import ResourceEvents
 
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 MIB = 1 << 20
@@ -48,7 +51,19 @@ def as_a_whole(recording: Path, text: str):
     )
     timelines = replay(events)
     subjects = subject_workers(timelines.workers, executions)
-    return executions, critical_paths(timelines, subjects, executions.begin, executions.end)
+    whole = critical_paths(timelines, subjects, executions.begin, executions.end)
+    resources = ResourceEvents(())
+    resources.feed(events, events.classes)
+    disks = resources.finish(events.end)
+    explained = explain_waits(_Set(whole), timelines.workers, disks, (), {}, events.strings)
+    return executions, explained.paths
+
+
+@dataclass(frozen=True)
+class _Set:
+    """What `explain_waits` wants of a set of paths."""
+
+    paths: CriticalPaths
 
 
 def assert_same(paths, executions, whole):
