@@ -179,7 +179,8 @@ def update(
         # What a level hides from the gate would be normal from then on.
         full = compare(join_sets(old), join_sets(list(parts)), replace(settings, level=()))
         if full.verdict == "anomaly":
-            comparison = replace(full, reasons=(reasons.hidden_by_levels(), *full.reasons))
+            # A warning: every answer says it, and what the verdict alone says is another.
+            comparison = replace(full, warnings=(reasons.hidden_by_levels(), *full.warnings))
     if comparison.verdict != "ok":
         anew = replace(baseline, sessions=new, version=version) if accept else None
         dropped = tuple(s for part in old for s in part.sources) if accept else ()

@@ -339,9 +339,12 @@ def _lost(document: ComparisonDocument) -> tuple[str, str] | None:
         if one.lossy > _LOSSY * one.executions or torn:
             lost = one.loss.events
             share = lost / (lost + one.events) if lost else one.lossy / max(one.executions, 1)
-            what = "events" if lost else noun_of(document)
+            # Packets lost are counted, not what was in them.
+            what = f"{format_share(share)} of its events"
+            if not lost:
+                what = f"packets in {format_share(share)} of its {noun_of(document)}"
             do = "with larger buffers, `--buffer-size`, or fewer events, `--profile minimal`"
-            said = f"the {name} recording lost {format_share(share)} of its {what}"
+            said = f"the {name} recording lost {what}"
             return said, f"Record {name} again {do}."
     return None
 

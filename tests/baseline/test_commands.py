@@ -236,7 +236,7 @@ def test_update_refuses_what_only_levels_let_pass(run, tmp_path):
     assert run("compare", "b.json", "sample-lock", "--level", "*=off").code == 0
     done = run("baseline", "update", "b.json", "sample-lock", "--level", "*=off")
     assert (done.code, "stays as it is" in done.err) == (1, True)
-    assert "the levels of states let this pass a gate" in " ".join(done.out.split())
+    assert "⚠ The levels of states let this pass a gate" in " ".join(done.out.split())
     assert (tmp_path / "b.json").read_bytes() == before
     done = run("baseline", "update", "b.json", "sample-lock", "--level", "*=off", "--accept")
     assert done.code == 0

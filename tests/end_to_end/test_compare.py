@@ -135,14 +135,16 @@ def test_lock_the_first_cause_is_the_holder(compare):
     assert "`holder`" in outcome.first_cause["sentence"]
 
 
-def test_durations_of_both_sets_are_listed_by_percentile(compare):
+def test_durations_of_both_sets_are_listed_by_percentile(compare, critpath, tmp_path):
     found = compare("sample-lock")
-    table = found.text.split("Durations, before -> after\n")[1].split("\n\n")[0]
+    (tmp_path / "c.json").write_bytes(found.json)
+    text = critpath("report", tmp_path / "c.json", "-v").stdout
+    table = text.split("Durations, before → after\n")[1].split("\n\n")[0]
     listed = found.document["detection"]["percentiles"]
     (p50,) = (p for p in listed if (p["name"], p["label"]) == ("p50", ""))
     assert p50["executions"] == [105, 11]
     row = next(line for line in table.splitlines() if line.startswith("all "))
-    assert f"{format_ns(p50['normal'])} -> {format_ns(p50['sample'])}" in row
+    assert f"{format_ns(p50['normal'])} → {format_ns(p50['sample'])}" in row
 
 
 def test_quota_the_cpu_was_idle_and_the_thread_throttled(compare):

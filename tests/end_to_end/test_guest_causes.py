@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+from critpath.units import format_ns
+
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 WITHIN = 0.15
 
@@ -82,10 +84,12 @@ def compared(guest, critpath, tmp_path_factory):
     """Return a function from a sample's name to its truth and its comparison's document."""
 
     @cache
-    def run(name: str, boot: str = "", label: str = "") -> tuple[Truth, dict[str, Any], str]:
+    def run(
+        name: str, boot: str = "", label: str = "", *more: str
+    ) -> tuple[Truth, dict[str, Any], str]:
         normal, sample = guest(f"{boot}normal"), guest(f"{boot}sample-{name}")
         out = tmp_path_factory.mktemp("causes") / "c.json"
-        arguments = ("--execution", SPECIFICATION + label, "--json", out)
+        arguments = ("--execution", SPECIFICATION + label, "--json", out, *more)
         done = critpath("compare", normal, sample, *arguments)
         assert done.returncode in {0, 1}, done.stderr
         document = json.loads(out.read_text(encoding="utf-8"))
@@ -122,7 +126,10 @@ def test_what_the_verdict_rests_on_is_said_first(compared):
     """No execution stands out of the steady set; one of jbd2's states is slower as a whole."""
     _, document, text = compared("fsync", "steady-")
     assert "0 of 11 sample executions stand out" in document["reasons"]
-    assert "`jbd2/vda-8`" in text.splitlines()[0]
+    headline, why, *_ = text.splitlines()
+    assert re.match("▲ SLOWER  read requests are .* slower: ", headline)
+    assert "requests wait" in why
+    assert "for thread jbd2/vda-8, " in why
 
 
 @pytest.mark.parametrize(("boot", "name"), [("", n) for n in SAYS] + [("steady-", n) for n in SAYS])
@@ -185,16 +192,25 @@ def test_without_labels_the_first_cause_is_the_same(compared, name):
 
 @pytest.mark.parametrize("name", SAYS)
 def test_what_is_left_out_or_left_over_is_said(compared, name):
-    _, document, text = compared(name)
-    lines = text.splitlines()
-    listed = [line for line in lines if re.match(r"\d+\. \d+ of \d+ executions, ", line)]
-    smaller = [line for line in lines if line.startswith("and ") and "smaller difference" in line]
-    count = int(smaller[0].split()[1]) if smaller else 0
-    assert len(listed) + count == len(document["causes"])
-    (account,) = [line for line in lines if line.startswith("The whole excess, ")]
-    assert f" in {len(document['aligned'])} executions examined: " in account
-    assert account.endswith(" unexplained.")
-    # What it says adds up, to the last digit.
-    figures = re.findall(r"([+-]\d+\.\d\d) (?:us|ms|s)\b", account)
-    whole, *parts = (round(100 * float(figure)) for figure in figures)
-    assert sum(parts) == whole
+    _, document, text = compared(name, "", "", "-v")
+    short, _, long = text.partition("\nHow it was decided\n")
+    # What the first screen lists of the causes, and how many it leaves out.
+    listed = re.findall(r"^\d+\. ", short, re.MULTILINE)
+    more = re.findall(r"^ +and (\d+) more differences? in ", short, re.MULTILINE)
+    assert listed
+    assert len(listed) + sum(map(int, more)) == len(document["causes"])
+    assert len(re.findall(r"^\d+\. ", long, re.MULTILINE)) == len(document["causes"])
+    excess = sum(one["excess"] for one in document["aligned"])
+    account = re.search(
+        rf"^The {len(document['aligned'])} slow requests lost (.*) in all\. These causes explain "
+        r"(\d+) % of it(?:; faster steps won back (\d+) %)?(?:; (\d+) % is unexplained)?\.$",
+        long,
+        re.MULTILINE,
+    )
+    assert account
+    assert account[1] == format_ns(excess)
+    # What it says adds up, and what is left over is what the document has.
+    told, back, rest = (int(share or 0) for share in account.groups()[1:])
+    assert told - back + rest == 100
+    unexplained = sum(one["unexplained"] for one in document["aligned"])
+    assert rest == pytest.approx(100 * unexplained / excess, abs=1.5)
