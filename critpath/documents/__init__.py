@@ -427,10 +427,7 @@ class CauseFacts(Part):
     of: Annotated[int, doc("of how many")]
     certainty: Annotated[
         Literal["observed", "inferred", "unknown"],
-        doc(
-            "inferred: from an idle processor, a quota, or work that coincides with time-outs; "
-            "unknown: no event says why"
-        ),
+        doc("inferred: from an idle processor, a quota or time-outs; unknown: no event says why"),
     ]
 
 

@@ -171,7 +171,8 @@ def explained(document: ComparisonDocument, causes: Collection[CauseEntry]) -> s
     rest = 100 - shares[0] + shares[1]
     slow = f"slow {noun_of(document, len(excess))}"
     slow = f"{len(excess):,} {slow}" if len(excess) > 1 else slow
-    said = f"The {slow} lost {format_ns(whole)} in all. These causes explain {shares[0]} % of it"
+    these = "This cause explains" if len(causes) == 1 else "These causes explain"
+    said = f"The {slow} lost {format_ns(whole)} in all. {these} {shares[0]} % of it"
     if shares[1]:
         said += f"; faster steps won back {shares[1]} %"
     if rest > 0:
@@ -409,7 +410,5 @@ def describe_other_causes(document: ComparisonDocument, causes: Collection[Cause
     whole = sum((cause.contribution or 0.0) * len(cause.positions) for cause in causes)
     of = f"{len(positions):,} {noun_of(document, len(positions))}"
     several = "s" if len(causes) > 1 else ""
-    return (
-        f"and {len(causes):,} more difference{several} in {of}, "
-        f"{format_ns(whole, sign=True)} in all"
-    )
+    time = format_ns(whole, sign=True).replace("-", "\u2212")
+    return f"and {len(causes):,} more difference{several} in {of}, {time} in all"

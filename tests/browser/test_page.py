@@ -16,7 +16,7 @@ _KEY = (
 )
 # Names by which a reader without eyes finds what can be pressed or typed into.
 _NAMELESS = """
-const named = (e) => (e.getAttribute("aria-label") || e.textContent).trim();
+const named = (e) => (e.getAttribute("aria-label") || e.textContent.trim() || e.title).trim();
 return [...document.querySelectorAll("button, a, input, summary, [role=img], [role=region]")]
   .filter((e) => !named(e) && !e.labels?.length).map((e) => e.outerHTML.slice(0, 120));
 """

@@ -281,8 +281,11 @@ def test_causes_add_up_to_a_sentence(told):
     document, cause = told()
     whole = sum(one.excess for one in document.aligned)
     cause.contribution = whole / 2
-    assert explained(document, [cause]).endswith("These causes explain 100 % of it.")
+    assert explained(document, [cause]).endswith("This cause explains 100 % of it.")
+    assert "These causes explain 200 % of it" in explained(document, [cause, cause])
     assert explained(document, []).endswith("explain 0 % of it; 100 % is unexplained.")
     assert describe_other_causes(document, [cause]).startswith(
         "and 1 more difference in 2 requests"
     )
+    cause.contribution = -62_500.0
+    assert describe_other_causes(document, [cause]).endswith(", \u2212125 µs in all")
