@@ -177,6 +177,16 @@ def test_lost_events(document):
     assert "--buffer-size" in describe_why(found)
 
 
+def test_lost_packets(document):
+    """How many events were in them nobody knows; the requests themselves are there."""
+    found = inconclusive(document)
+    one = found.sets.sample
+    one.lossy, one.loss.packets = one.executions, 2
+    assert describe_headline(found).sentence == (
+        "The after recording lost packets in 100 % of its requests"
+    )
+
+
 def test_different_machines(document):
     found = inconclusive(document)
     found.settings["strict_environment"] = True
