@@ -173,6 +173,14 @@ def test_an_ascii_stream_gets_ascii(factory):
     assert "caf\\xe9" in text
 
 
+def test_an_ascii_stream_gets_a_path_in_ascii(factory):
+    """Its tables have times of microseconds."""
+    paths = factory.comparison().sample.paths
+    document = path_document(paths, 0, tid=1201, comm="worker", losses=())
+    assert "µs" in printed(render_path, document)
+    assert re.search(r"\d us\b", printed(render_path, document, encoding="ascii"))
+
+
 def test_a_path_lists_the_longest_segments_and_counts_the_others(factory):
     comparison = factory.comparison()
     document = path_document(comparison.sample.paths, 0, tid=1201, comm="worker", losses=())
