@@ -201,8 +201,9 @@ def test_what_is_left_out_or_left_over_is_said(compared, name):
     assert len(listed) + sum(map(int, more)) == len(document["causes"])
     assert len(re.findall(r"^\d+\. ", long, re.MULTILINE)) == len(document["causes"])
     excess = sum(one["excess"] for one in document["aligned"])
+    these = "This cause explains" if len(document["causes"]) == 1 else "These causes explain"
     account = re.search(
-        rf"^The {len(document['aligned'])} slow requests lost (.*) in all\. These causes explain "
+        rf"^The {len(document['aligned'])} slow requests lost (.*) in all\. {these} "
         r"(\d+) % of it(?:; faster steps won back (\d+) %)?(?:; (\d+) % is unexplained)?\.$",
         long,
         re.MULTILINE,
