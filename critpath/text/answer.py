@@ -397,13 +397,13 @@ def _machine_may(document: ComparisonDocument) -> tuple[str, str] | None:
     machines = document.sets.normal.machine, document.sets.sample.machine
     before, after = (one.others_cpu if one else None for one in machines)
     do = "Record in turns: `critpath record --interleave A B`, or run `critpath ab`."
+    said = document.reasons[0].split(": `critpath ab`")[0] if document.reasons else ""
+    why = f"{_sentence(said)}. " if said else ""
     if before is not None and after is not None and after - before >= _BUSIER:
         shares = f"{format_share(after)} of the CPUs, before {format_share(before)}"
-        said = document.reasons[0].split(": `critpath ab`")[0] if document.reasons else ""
-        why = f"{_sentence(said)}. " if said else ""
         return f"the machine was busier: other programs used {shares}", f"{why}{do}"
     if total is None or not total.effect or total.effect < 0 or not total.normal_mean:
         return None
     slower = format_share(total.effect / total.normal_mean)
     said = f"{noun_of(document)} are {slower} slower, and the machine alone may have made them so"
-    return said, do
+    return said, f"{why}{do}"

@@ -187,6 +187,7 @@ def _words(
     before, after = facts.time_before, facts.time_after
     shown = ("", "") if after is None else format_brief_pair(before or 0.0, after)
     new = not before
+    never = new and before is not None and (facts.count_before or 0.0) < _NEVER
     moved_more = (cause.contribution or 0.0) > 0
     subject, several = ("They", True) if they else _subject(document, cause)
     return _Words(
@@ -195,7 +196,7 @@ def _words(
         noun=noun,
         after=shown[1],
         instead="" if new or before is None else f" instead of {shown[0]}",
-        tail=f"; no {noun} did so before" if new and before is not None and moved_more else "",
+        tail=f"; no {noun} did so before" if never and moved_more else "",
     )
 
 
@@ -316,7 +317,7 @@ def _waits(
 def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:
     state, wait = facts.state, words.verb("wait")
     call = f" in {quoted(facts.call)}" if facts.call else ""
-    often = _more_often(facts)
+    often = _more_often(facts, or_at_all=True)
     said = doing(_state(facts), detail).removeprefix("waiting for ").split(" (")[0]
     if state == "WAIT_TIMER" and said != "a timer":
         return f"{wait} {words.time} for {said}{words.tail}"
@@ -332,7 +333,8 @@ def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:
 
 def _timed(verb: str, what: str, often: str, call: str, words: _Words) -> str:
     if often:
-        return f"{verb}{what}{call} {often}: {words.time}{words.tail}"
+        tail = "" if often.endswith("never") else words.tail
+        return f"{verb}{what}{call} {often}: {words.time}{tail}"
     return f"{verb} {words.time}{what}{call}{words.tail}"
 
 

@@ -200,6 +200,7 @@ def render_kinds(document: ComparisonDocument, kinds: list[KindEntry]) -> str:
     title = f"By kind of {noun_of(document, 1)}" if labelled else f"All {noun}"
     rest = len(kinds) - len(shown)
     same = all(one.change in {"same", "few"} for one in kinds[_MOST_KINDS:])
+    same = same and document.verdict != "inconclusive"
     more = f"and {plural(rest, 'more kind')}{': same' if same else ''}" if rest > 0 else ""
     return (
         f'<section class="panel" id="kinds" aria-labelledby="kinds-title">'
@@ -239,8 +240,10 @@ def _kind(
     before, after = kind.executions
     mean = {"few": "too few", "same": "same"}.get(kind.change, "")
     grade = "same"
-    if changed and None not in kind.mean:
+    open_ = document.verdict == "inconclusive" and kind.change == "same"
+    if (changed or open_) and None not in kind.mean:
         mean = time_of(float(kind.mean[1] or 0) - float(kind.mean[0] or 0), sign=True)
+    if coloured:
         grade = "worse" if kind.change == "slower" else "better"
     row = "chg" if changed else "few" if kind.change == "few" else "usual"
     strips = "".join(

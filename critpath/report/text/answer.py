@@ -199,14 +199,19 @@ def kind_rows(
     many = all(None not in kind.p99 for kind in shown)
     headers = ["kind", noun_of(document), "p50", "p95", "p99" if many else "slowest", "mean"]
     rest = [
-        ([kind for kind in same if kind not in shown], "no change"),
+        (
+            [kind for kind in same if kind not in shown],
+            "not decided" if document.verdict == "inconclusive" else "no change",
+        ),
         ([kind for kind in changed if kind not in shown], "changed, too"),
         (
             [kind for kind in kinds if kind.change == "few"],
             f"too few {noun_of(document)} to judge",
         ),
     ]
-    rows = [headers, *(_cells(kind, many=many) for kind in shown)] if shown else []
+    decided = document.verdict != "inconclusive"
+    rows = [headers, *(_cells(kind, many=many, decided=decided) for kind in shown)]
+    rows = rows if shown else []
     named = [([kind for kind in of if kind.label], what) for of, what in rest]
     return rows, [(of, what) for of, what in named if of]
 
@@ -251,12 +256,12 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _cells(kind: KindEntry, *, many: bool) -> list[str]:
+def _cells(kind: KindEntry, *, many: bool, decided: bool) -> list[str]:
     before, after = kind.executions
     moved = "–"
     if None not in kind.mean:
         moved = format_ns(float(kind.mean[1] or 0) - float(kind.mean[0] or 0), sign=True)
-        moved = moved if kind.change in {"slower", "faster"} else "same"
+        moved = moved if kind.change in {"slower", "faster"} or not decided else "same"
     return [
         kind.label or "all",
         f"{before:,} → {after:,}",
