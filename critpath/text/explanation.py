@@ -187,7 +187,8 @@ def _words(
     before, after = facts.time_before, facts.time_after
     shown = ("", "") if after is None else format_brief_pair(before or 0.0, after)
     new = not before
-    never = new and before is not None and (facts.count_before or 0.0) < _NEVER
+    counted = facts.counted in {"trips", "waits"} and (facts.count_before or 0.0) >= _NEVER
+    never = new and before is not None and not counted
     moved_more = (cause.contribution or 0.0) > 0
     subject, several = ("They", True) if they else _subject(document, cause)
     return _Words(

@@ -57,7 +57,7 @@ def told(factory):
 
 CASES = {
     "new wait": (
-        {**HOLDER, "time_before": 0.0},
+        {**HOLDER, "time_before": 0.0, "count_before": 0.0},
         "wait 11.3 ms for thread `holder`, which was running; no request did so before",
     ),
     "longer wait": (
