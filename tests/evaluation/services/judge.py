@@ -218,7 +218,7 @@ def healthy_fours(place: Path, sets: Path) -> Iterator[tuple[str, Path, Path]]:
     for file in sorted(place.glob("[!.]*/truth.json")):
         truth = json.loads(file.read_text())
         if truth["order"] == "single":
-            single[truth["commands"][0]].append((truth["time"], file.parent))
+            single[truth["case"].split("-one")[0]].append((truth["time"], file.parent))
     for found in single.values():
         eight = [path for _, path in sorted(found)]
         for first in range(0, len(eight) - 2 * SESSIONS + 1, 2 * SESSIONS):
