@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from critpath.text.explanation import describe_cause
+from critpath.text.explanation import describe_cause, peer_name
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, quoted
 from critpath.units import format_ns, format_pair, format_share, plural
@@ -114,6 +114,13 @@ def first_cause(document: ComparisonDocument, word: str) -> CauseEntry | None:
         least = min(2, document.sets.sample.executions)
         told = [c for c in told if len(c.positions) >= least]
     return told[0] if told else None
+
+
+def first_peer(document: ComparisonDocument) -> str:
+    """Return the thread that the first cause waits for, as pictures name it; "" for none."""
+    cause = first_cause(document, describe_headline(document).word)
+    facts = cause.facts if cause else None
+    return peer_name(facts) if facts and facts.role else ""
 
 
 def is_same(headline: Headline, cause: CauseEntry) -> bool:

@@ -25,6 +25,7 @@ from critpath.report.html.elements import (
     time_of,
     who,
 )
+from critpath.text.answer import first_peer
 from critpath.text.page import noun_of
 
 Key = tuple[int, Doing, bool]
@@ -73,7 +74,8 @@ def render_bars(document: ComparisonDocument, pictures: Pictures, kind: KindEntr
     threads = pictures.threads
     drawn = [_bar(rows["before"], words["before"], length, threads)]
     changes = _changes(rows["before"], rows["main"])
-    marks = _marks(rows, changes, length, threads, saved=saved) if told else ""
+    peer = first_peer(document)
+    marks = _marks(rows, changes, length, threads, peer, saved=saved) if told else ""
     drawn.append(_ribbon(rows["before"], rows["main"], changes, length, told=told))
     drawn.append(_bar(rows["main"], words["main"], length, threads))
     if saved:
@@ -83,7 +85,7 @@ def render_bars(document: ComparisonDocument, pictures: Pictures, kind: KindEntr
     if "rest" in rows:
         drawn.append(_bar(rows["rest"], words["rest"], length, threads, kind="third"))
     drawn.append(f'<div class="row"><div class="who"></div>{axis(length)}</div>')
-    shown = "outlined in blue: what was saved" if saved else "outlined in orange: what was added"
+    shown = "blue brackets: what was saved" if saved else "orange brackets: what was added"
     if not marks:
         shown = ""
     return (
@@ -181,10 +183,14 @@ def _marks(
     changes: dict[Key, float],
     length: float,
     threads: list[ThreadEntry],
+    peer: str,
     *,
     saved: bool,
 ) -> str:
-    """Return brackets at what was added to the bar above, or saved of the bar below."""
+    """Return brackets at what was added to the bar above, or saved of the bar below.
+
+    What the thread did that the first cause names has its label first.
+    """
     row = rows["before" if saved else "main"]
     sign = -1 if saved else 1
     found = sorted(
@@ -200,8 +206,8 @@ def _marks(
         brackets.append(f'<span class="mark{side}" {place(left, width)}></span>')
         name = who(threads[key[0]])
         shown = f"{time_of(sign * change, sign=True)} {name} {SHORT.get(key[1], 'running')}"
-        words[left, left + width] = shown
-    labels = _labels(words, side)
+        words[left, left + width] = threads[key[0]].name != peer, shown
+    labels = _labels({mark: shown for mark, (_, shown) in sorted(words.items(), key=_later)}, side)
     if not brackets:
         return ""
     return (
@@ -210,10 +216,14 @@ def _marks(
     )
 
 
-def _labels(words: dict[tuple[float, float], str], side: str) -> str:
-    """Return what brackets say, the largest first; labels that would touch are left out.
+def _later(word: tuple[tuple[float, float], tuple[bool, str]]) -> bool:
+    return word[1][0]
 
-    Some have room on a wide page only.
+
+def _labels(words: dict[tuple[float, float], str], side: str) -> str:
+    """Return what brackets say, in their order; labels that would touch are left out.
+
+    None stands below another's bracket but the first. Some have room on a wide page only.
     """
     taken: dict[tuple[float, float], tuple[float, float]] = {}
     labels: list[str] = []
@@ -227,7 +237,8 @@ def _labels(words: dict[tuple[float, float], str], side: str) -> str:
             # As far left as its bracket, or ending where that ends.
             turned = left + room > _END
             span = (end - room, end) if turned else (left, left + room)
-            if span[0] < 0 or any(span[0] < b + 1 and a < span[1] + 1 for a, b in taken.values()):
+            others = [*taken.values(), *(m for m in words if m != mark and taken)]
+            if span[0] < 0 or any(span[0] < b + 1 and a < span[1] + 1 for a, b in others):
                 continue
             taken[mark] = span
             turn = " left" if turned else ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.documents import ComparisonDocument, Doing, KindEntry, MeanPath, ThreadEntry
+from critpath.text.answer import first_peer
 from critpath.text.page import noun_of
 from critpath.units import format_ns
 
@@ -98,7 +99,7 @@ def draw_bars(
     for i, (bar, label) in enumerate(zip(bars, labels, strict=True)):
         lines.append([(f"{label:<{left}}", ""), *_drawn(bar, threads, ranks), (_mean(bar), "bold")])
         if i == 1:
-            lines += _bracket(bars[0], bar, threads, left, width)
+            lines += _bracket(bars[0], bar, threads, first_peer(document), left, width)
     return [*lines, *_legend(bars, threads, left, width, longest)]
 
 
@@ -149,12 +150,17 @@ def _drawn(bar: _Bar, threads: list[ThreadEntry], ranks: dict[int, int]) -> list
 
 
 def _bracket(
-    before: _Bar, after: _Bar, threads: list[ThreadEntry], left: int, width: int
+    before: _Bar, after: _Bar, threads: list[ThreadEntry], peer: str, left: int, width: int
 ) -> list[list[Span]]:
-    """Return a line that spans what was added most, with how much that is."""
+    """Return a line that spans what was added most, of the first cause's thread if it did any."""
     grown = {key: time - before.times.get(key, 0.0) for key, time in after.times.items()}
-    key = max(grown, key=lambda one: grown[one], default=None)
     whole = max(float(after.mean.mean), float(before.mean.mean))
+    blamed = [
+        key
+        for key, more in grown.items()
+        if threads[key[0]].name == peer and more > _CHANGED * whole
+    ]
+    key = max(blamed or grown, key=lambda one: grown[one], default=None)
     if key is None or grown[key] <= _CHANGED * whole:
         return []
     begin, end = after.cells[key]
