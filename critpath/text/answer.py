@@ -85,9 +85,9 @@ def describe_headline(document: ComparisonDocument) -> Headline:
         )
     kinds = [kind for kind in _kinds(document) if kind.label]
     if len(kinds) > 1:
-        return Headline("OK", f"No kind of {noun_of(document, 1)} became slower")
-    subject = _requests(document, kinds[0].label if kinds else "")
-    return Headline("OK", f"{subject} did not become slower")
+        return Headline("OK", f"No slowdown found in any kind of {noun_of(document, 1)}")
+    subject = _requests(document, kinds[0].label) if kinds else _requests(document).lower()
+    return Headline("OK", f"No slowdown found in {subject}")
 
 
 def describe_why(document: ComparisonDocument) -> str:

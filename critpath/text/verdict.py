@@ -28,7 +28,7 @@ _ALL = 1.05  # a share up to this is all of it: what else there is varies, too
 
 
 def headline(document: ComparisonDocument) -> str:
-    """Return the answer in one line, for example ``OK: No kind of request became slower``.
+    """Return the answer in one line, for example ``OK: No slowdown found in runs``.
 
     Text of the trace in it is not yet safe to show.
     """

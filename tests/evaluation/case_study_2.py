@@ -74,14 +74,15 @@ class Case:
 
 
 # What counts as right (state, says) was written before anything was measured; how tight the
-# limits of memory and disk are was set after first trials, until they showed.
+# limits of memory and disk are was set after first trials, until they showed. What a quota held
+# back was `WAIT_CPU` and "throttled" then: it has a state of its own now.
 LIMITS: Final = {
     "none": Case("no limit, recorded again", "", ""),
-    "quota-10": Case("CPU quota of 10 %: 1 of 10 ms", "WAIT_CPU", "throttled", (1_000, 10_000)),
+    "quota-10": Case("CPU quota of 10 %: 1 of 10 ms", "WAIT_QUOTA", "quota", (1_000, 10_000)),
     "quota-10-long": Case(
-        "CPU quota of 10 %: 10 of 100 ms", "WAIT_CPU", "throttled", (10_000, 100_000)
+        "CPU quota of 10 %: 10 of 100 ms", "WAIT_QUOTA", "quota", (10_000, 100_000)
     ),
-    "quota-50": Case("CPU quota of 50 %: 5 of 10 ms", "WAIT_CPU", "throttled", (5_000, 10_000)),
+    "quota-50": Case("CPU quota of 50 %: 5 of 10 ms", "WAIT_QUOTA", "quota", (5_000, 10_000)),
     "memory": Case(
         "memory limit of 8 MB; the file read has 16",
         "WAIT_DISK",

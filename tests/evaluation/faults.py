@@ -87,7 +87,7 @@ class Kind:
         return (
             cause.state in self.states
             and self.thread in {ANY, cause.thread}
-            and cause.detail.startswith(self.detail)
+            and (cause.state == "WAIT_QUOTA" or cause.detail.startswith(self.detail))
         )
 
 
@@ -102,7 +102,7 @@ KINDS: Final = {
     "retry": Kind("pipe,mix2,read", ("RUN",), "helper"),
     "intruder": Kind("compute,mix1,pipe", ("WAIT_CPU",), "", "intruder ("),
     "priority": Kind("compute,mix2,pipe", ("WAIT_CPU",), "", "rival (", rival=True),
-    "quota": Kind("compute,mix2,read", ("WAIT_CPU",), "", "idle"),
+    "quota": Kind("compute,mix2,read", ("WAIT_CPU", "WAIT_QUOTA"), "", "idle"),
 }
 
 

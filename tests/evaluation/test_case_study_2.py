@@ -65,5 +65,5 @@ def test_a_quota_is_seen_and_the_groups_are_gone(tmp_path):
     root = find_hierarchies()["cpu"].root
     assert not list(root.glob(f"critpath-evaluation-{os.getpid()}-*"))
     # Who ran meanwhile is this machine's affair: the wait and the verdict are not.
-    assert (answer.verdict, answer.state) == ("anomaly", "WAIT_CPU"), answer.cause
+    assert (answer.verdict, answer.state) == ("anomaly", "WAIT_QUOTA"), answer.cause
     assert answer.sample > 2 * answer.normal

@@ -105,7 +105,7 @@ def test_a_comparison_says_verdict_causes_and_states(factory):
 def test_without_an_anomaly_the_reason_is_the_sentence(factory):
     page = critpath.Comparison._of(factory.comparison(verdict="ok", anomalous=0))._repr_html_()
     assert page.startswith(
-        "<p><strong>OK: <code>mixed</code> requests did not become slower</strong></p>"
+        "<p><strong>OK: No slowdown found in <code>mixed</code> requests</strong></p>"
     )
     bare = factory.comparison(verdict="inconclusive", anomalous=0, samples=0, reasons=())
     page = critpath.Comparison._of(bare)._repr_html_()

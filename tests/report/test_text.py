@@ -38,7 +38,7 @@ def printed(render, document, *, width=100, encoding="utf-8", **options):
     ("changes", "first"),
     [
         ({}, "▲ SLOWER  2 of 6 mixed requests take"),
-        ({"verdict": "ok", "anomalous": 0}, "✓ OK  mixed requests did not become"),
+        ({"verdict": "ok", "anomalous": 0}, "✓ OK  No slowdown found in mixed"),
         (
             {"verdict": "inconclusive", "anomalous": 0, "samples": 0},
             "? INCONCLUSIVE  Not enough requests to",
