@@ -46,7 +46,7 @@ _ONE_SIDED: Final = 5  # failures of one side only that make a run invalid
 _DROPPED: Final = 0.05  # share of blocks that may drop out
 _DRIFT: Final = 0.1
 _COARSE: Final = 0.5
-_MOST_TOLD: Final = 5  # times the blocks so far: beyond it nobody knows
+_MOST_TOLD: Final = 5  # times the blocks so far: a longer forecast is not given
 
 
 @dataclass

@@ -114,7 +114,7 @@ class _Bisection:
     steps: int = 0
 
     def run(self, good: str, bad: str) -> tuple[int, list[str]]:
-        """Return the exit code and what is to be said."""
+        """Return the exit code and the lines to print."""
         from critpath.text import ab as text  # noqa: PLC0415 - start-up time
 
         for place in (self.good, self.tried):

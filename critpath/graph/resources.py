@@ -1,7 +1,7 @@
 """What limits, disks and memory made of the waits on critical paths.
 
 The scheduler's events tell that a thread could run and did not, or that a disk ended its sleep.
-Why is told by others: what control groups counted while they reached a limit, the timers that
+Other sources say why: what control groups counted while they reached a limit, the timers that
 end a quota's periods, the requests of disks, and when a thread had to free memory.
 """
 
@@ -120,7 +120,7 @@ class _Held:
         last = int(np.searchsorted(self.rows[:, 0], end))
         for row in range(first, last):
             since, until, times, time = self.rows[row].tolist()
-            # Of several times nobody knows how long each was, but no longer than a period.
+            # How long each of several was is not recorded, but none exceeds a period.
             longest = time if times <= 1 or not self.period else min(time, self.period)
             over = [min(end, until)]
             if len(self.ends):

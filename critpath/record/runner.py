@@ -180,7 +180,7 @@ class Runner:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            if self._signals.shared:  # the command's end may never be told
+            if self._signals.shared:  # SIGCHLD may have gone to another thread
                 left = min(left or _STEP, _STEP)
             self._handle_signal(pid, left)
         return ended

@@ -58,7 +58,7 @@ class Signals:
         self._child_handler: object = signal.SIG_DFL
         self._armed = False
         # Whether threads that were there before the signals were blocked, such as a library's,
-        # may take one while nobody waits for it.
+        # may take one that this thread waits for.
         self.shared = False
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """A cause in a sentence that people share, made of the facts that the document has of it.
 
-Sentence = subject + verb + time after [instead of the time before] + what [; nobody did so
+Sentence = subject + verb + time after [instead of the time before] + what [; no request did so
 before].  Names of a trace stand between backticks; they are not yet safe to show.
 """
 
