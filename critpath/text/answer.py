@@ -116,6 +116,16 @@ def first_cause(document: ComparisonDocument, word: str) -> CauseEntry | None:
     return told[0] if told else None
 
 
+def listed_causes(document: ComparisonDocument, most: int) -> list[tuple[int, CauseEntry]]:
+    """Return the causes to list with their numbers on the page: those of the answer's direction."""
+    word = describe_headline(document).word
+    if word not in {"SLOWER", "FASTER"}:
+        return []
+    way = 1 if word == "SLOWER" else -1
+    numbered = enumerate((one for one in document.causes if not one.minor), 1)
+    return [(n, one) for n, one in numbered if way * (one.contribution or 0.0) > 0][:most]
+
+
 def first_peer(document: ComparisonDocument) -> str:
     """Return the thread that the first cause waits for, as pictures name it; "" for none."""
     cause = first_cause(document, describe_headline(document).word)

@@ -20,7 +20,12 @@ from critpath.documents import ComparisonDocument, KindEntry
 from critpath.report.palette import LOOKS
 from critpath.report.text.answer import answer_parts, cause_line, kind_rows
 from critpath.text import sentences, verdict
-from critpath.text.answer import describe_headline, describe_why, serious_warnings
+from critpath.text.answer import (
+    describe_headline,
+    describe_why,
+    listed_causes,
+    serious_warnings,
+)
 from critpath.text.explanation import describe_other_causes, explained
 from critpath.text.page import recordings_line, small_print
 from critpath.units import safe_text
@@ -137,8 +142,9 @@ def _names(kinds: Sequence[KindEntry]) -> str:
 def _causes(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     if describe_headline(document).word not in {"SLOWER", "FASTER"}:
         return
-    shown = verdict.main_causes(document, size.causes)
-    lines = [f"{i}. {inert(cause_line(document, cause))}" for i, cause in enumerate(shown, 1)]
+    listed = listed_causes(document, size.causes)
+    lines = [f"{i}. {inert(cause_line(document, cause))}" for i, cause in listed]
+    shown = [cause for _, cause in listed]
     rest = [cause for cause in document.causes if cause not in shown]
     said = [describe_other_causes(document, rest), explained(document, document.causes)]
     yield from ["\n".join(lines)] if lines else []

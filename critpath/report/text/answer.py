@@ -12,10 +12,16 @@ from rich.text import Text
 from critpath.documents import CauseEntry, ComparisonDocument, KindEntry
 from critpath.report.text.bars import WIDTH, Span, draw_bars
 from critpath.report.text.table import shown
-from critpath.text.answer import changed_kinds, describe_headline, describe_why, serious_warnings
+from critpath.text.answer import (
+    changed_kinds,
+    describe_headline,
+    describe_why,
+    listed_causes,
+    serious_warnings,
+)
 from critpath.text.explanation import describe_cause, describe_effect, describe_other_causes
 from critpath.text.page import noun_of, recordings_line
-from critpath.text.verdict import main_causes, probability
+from critpath.text.verdict import probability
 from critpath.units import format_ns, format_pair
 
 SCREEN: Final = 24
@@ -101,7 +107,7 @@ def answer_parts(
         kind_lines(document, width),
         [
             wrap(cause_line(document, cause), width, first=f"{number}. ")
-            for number, cause in enumerate(_told(document), 1)
+            for number, cause in listed_causes(document, _MOST_CAUSES)
         ],
     )
 
@@ -137,13 +143,6 @@ def wrap(text: str, width: int, *, first: str = "") -> list[str]:
     return [*lines, line]
 
 
-def _told(document: ComparisonDocument) -> list[CauseEntry]:
-    """Return the causes to list: of a slowdown what made it, of an OK none."""
-    if describe_headline(document).word not in {"SLOWER", "FASTER"}:
-        return []
-    return main_causes(document, _MOST_CAUSES)
-
-
 def _fitted(
     document: ComparisonDocument,
     table: list[str],
@@ -155,7 +154,7 @@ def _fitted(
     if len(table) + 1 > room:
         table = table[: max(room - 1, 0)]
     room -= len(table) + bool(table) + 1
-    listed = _told(document)
+    listed = [cause for _, cause in listed_causes(document, _MOST_CAUSES)]
     for kept in range(len(causes), 0, -1):
         lines = [line for cause in causes[:kept] for line in cause]
         rest = [cause for cause in document.causes if cause not in listed[:kept]]
