@@ -21,14 +21,20 @@ import pytest
 import critpath
 import critpath.model
 from critpath.model import (
+    Activity,
     Block,
     Column,
     CriticalPaths,
+    Endpoints,
     Executions,
+    Links,
     Loop,
+    RequestTable,
     Rows,
+    Slices,
     State,
     StoredPaths,
+    Subrequests,
     Symbol,
     Table,
     identifiers,
@@ -42,6 +48,16 @@ def answered(comparison):
     """The tables of the public answer."""
     answer = critpath.Comparison._of(comparison)
     return {n: getattr(answer, n) for n in ("causes", "findings", "states", "executions")}
+
+
+def request_tables():
+    """A row of each table of requests: codes of texts are 0, whatever else 1."""
+    for kind in (Activity, Endpoints, RequestTable, Subrequests, Slices, Links):
+        columns = [f.name for f in dataclasses.fields(kind) if f.name != "strings"]
+        texts = ("how", "attribution", "boundary", "kind", "act", "label", "service", "why")
+        codes = (*texts, "path", "role_how", "local_address", "remote_address")
+        ones = (np.array([name not in codes], np.uint8) for name in columns)
+        yield kind.__name__, kind(*ones)
 
 
 def tables_of(factory):
@@ -59,6 +75,7 @@ def tables_of(factory):
         "alignment": aligned.alignment,
         "statistics": aligned.statistics,
         "loop": Loop(0, 4, 2, np.array([1, 2, 3], np.int32)),
+        **dict(request_tables()),
         **{f"of the comparison: {k}": t for k, t in answered(comparison).items()},
     }
 

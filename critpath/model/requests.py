@@ -1,0 +1,454 @@
+"""Requests of servers, found without markers: what threads did with sockets, and what it was for.
+
+Words and rules: docs/requests.md.  Every table is in order of its first time column; text is
+codes into the ``strings`` of the `Requests` that holds the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from critpath.model.table import I32, I64, U8, Column, Table, freeze_columns
+
+NONE: Final = -1  # no endpoint, request or slice
+
+
+class Act(IntEnum):
+    """What a row of `Activity` tells."""
+
+    OPEN = 0  # an endpoint begins; value: 1 accepted, 2 connected, 0 not known
+    ARRIVAL = (
+        1  # data is there to be received; the thread is the sender's, if it is on this machine
+    )
+    RECEIVE = 2  # value: bytes
+    SEND = 3  # value: bytes
+    FINISH = 4  # the other side sends nothing more
+    CLOSE = 5
+    SLEEP = 6  # a thread gives its cpu away until it is woken
+    WAKE = 7  # value: the thread that is woken; the row's thread woke it, -1 an interrupt
+    CREATE = 8  # value: the new thread
+    EXIT = 9
+    RUN = 10  # a thread gets a cpu; value: which
+    PREEMPT = 11  # a thread that could go on loses its cpu
+
+
+class Certainty(IntEnum):
+    """How sure a boundary or an attribution is; the lowest is the surest."""
+
+    CERTAIN = 0
+    LIKELY = 1
+    DOUBTFUL = 2
+
+
+class Rule(IntEnum):
+    """The rule by which work belongs to a request (docs/requests.md)."""
+
+    NONE = 0
+    OWN = 1
+    ANSWER = 2
+    GIVE_BACK = 3
+    RESUME = 4
+    ALONE = 5
+    ORDER = 6
+    HAND_OVER = 7
+    IMPLICIT = 8  # slices without a network
+
+
+@dataclass(frozen=True, eq=False)
+class Activity(Table):
+    """What threads of one recording did with sockets and with each other, in order of time.
+
+    Attributes
+    ----------
+    time_ns : int64 [n]
+    act : uint8 [n]
+        `Act`.
+    tid : int32 [n]
+        -1 where an interrupt did it.
+    host : int32 [n]
+    endpoint : int32 [n]
+        Row of the `Endpoints`; -1 for what threads do to each other.
+    value : int64 [n]
+        See `Act`.
+    """
+
+    time_ns: I64
+    act: U8
+    tid: I32
+    host: I32
+    endpoint: I32
+    value: I64
+
+    def __post_init__(self) -> None:
+        freeze_columns(
+            self,
+            len(self.time_ns),
+            time_ns=np.int64,
+            act=np.uint8,
+            tid=np.int32,
+            host=np.int32,
+            endpoint=np.int32,
+            value=np.int64,
+        )
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return a row per thing done."""
+        return {
+            "time_ns": Column(self.time_ns),
+            "act": Column(self.act, [a.name for a in Act]),
+            "tid": Column(self.tid, valid=self.tid >= 0),
+            "host": Column(self.host),
+            "endpoint": Column(self.endpoint, valid=self.endpoint >= 0),
+            "value": Column(self.value),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Endpoints(Table):
+    """One life of a socket (or pipe end) per row.
+
+    Attributes
+    ----------
+    host, family : int32 [n]
+        ``family`` as the kernel has it: 2, 10, 1; 0 for a pipe or an eventfd.
+    local_address, remote_address, path : int32 [n]
+        Codes; 0 where not known.  An IPv4 address mapped into IPv6 is the IPv4 one.
+    local_port, remote_port : int32 [n]
+        0 where not known.
+    serves : int32 [n]
+        1 it serves, 0 it asks, -1 not known.
+    role_how : int32 [n]
+        Code: ``accepted``, ``connected``, ``listened``, ``bound``, ``first``.
+    opened_ns, closed_ns : int64 [n]
+        Ends of its life within the recording.
+    peer : int32 [n]
+        Row of the connection's other endpoint, -1 where it is on another machine or not known.
+    """
+
+    host: I32
+    family: I32
+    local_address: I32
+    local_port: I32
+    remote_address: I32
+    remote_port: I32
+    path: I32
+    serves: I32
+    role_how: I32
+    opened_ns: I64
+    closed_ns: I64
+    peer: I32
+    strings: tuple[str, ...] = ("",)
+
+    def __post_init__(self) -> None:
+        whole = ("host", "family", "local_address", "local_port", "remote_address", "remote_port")
+        columns = dict.fromkeys((*whole, "path", "serves", "role_how", "peer"), np.int32)
+        freeze_columns(self, len(self.host), opened_ns=np.int64, closed_ns=np.int64, **columns)
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return a row per endpoint."""
+        return {
+            "endpoint": Column(np.arange(len(self))),
+            "host": Column(self.host),
+            "family": Column(self.family),
+            "local_address": Column(self.local_address, self.strings),
+            "local_port": Column(self.local_port),
+            "remote_address": Column(self.remote_address, self.strings),
+            "remote_port": Column(self.remote_port),
+            "path": Column(self.path, self.strings),
+            "serves": Column(self.serves, valid=self.serves >= 0),
+            "role_how": Column(self.role_how, self.strings),
+            "opened_ns": Column(self.opened_ns),
+            "closed_ns": Column(self.closed_ns),
+            "peer": Column(self.peer, valid=self.peer >= 0),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class RequestTable(Table):
+    """One turn at an endpoint that serves per row: a message in, and the message out that follows.
+
+    Attributes
+    ----------
+    endpoint, turn : int32 [n]
+        ``turn`` counts the endpoint's turns from 1.
+    service, label : int32 [n]
+        Codes: ``gunicorn:9082``, ``gunicorn:9082 → postgres:5432``.
+    begin_ns, received_ns, answered_ns, end_ns : int64 [n]
+        Arrival, first receive, first and last send of the answer.
+    reader_tid, tid : int32 [n]
+        Who received first, and who sent last: the execution's thread.
+    bytes_in, bytes_out : int64 [n]
+    parent : int32 [n]
+        The request whose sub-request this is, -1 for none.
+    true_ns, asked_ns, queued_ns : int64 [n]
+        Own time, time of sub-requests (``true + asked = end - begin``), and the time from arrival
+        to the first receive.
+    threads : int32 [n]
+        How many worked for it.
+    boundary : uint8 [n]
+        `Certainty` of begin and end.
+    why : int32 [n]
+        Code: what makes it less than certain.
+    """
+
+    endpoint: I32
+    turn: I32
+    service: I32
+    label: I32
+    begin_ns: I64
+    received_ns: I64
+    answered_ns: I64
+    end_ns: I64
+    reader_tid: I32
+    tid: I32
+    bytes_in: I64
+    bytes_out: I64
+    parent: I32
+    true_ns: I64
+    asked_ns: I64
+    queued_ns: I64
+    threads: I32
+    boundary: U8
+    why: I32
+    strings: tuple[str, ...] = ("",)
+
+    def __post_init__(self) -> None:
+        whole = ("endpoint", "turn", "service", "label", "reader_tid", "tid", "parent", "threads")
+        times = ("begin_ns", "received_ns", "answered_ns", "end_ns", "bytes_in", "bytes_out")
+        columns = dict.fromkeys((*whole, "why"), np.int32)
+        long = dict.fromkeys((*times, "true_ns", "asked_ns", "queued_ns"), np.int64)
+        freeze_columns(self, len(self.endpoint), boundary=np.uint8, **columns, **long)
+
+    def __len__(self) -> int:
+        return len(self.endpoint)
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return a row per request."""
+        certainties = [c.name.lower() for c in Certainty]
+        return {
+            "request": Column(np.arange(len(self))),
+            "endpoint": Column(self.endpoint),
+            "turn": Column(self.turn),
+            "service": Column(self.service, self.strings),
+            "label": Column(self.label, self.strings),
+            "begin_ns": Column(self.begin_ns),
+            "received_ns": Column(self.received_ns),
+            "answered_ns": Column(self.answered_ns),
+            "end_ns": Column(self.end_ns),
+            "reader_tid": Column(self.reader_tid),
+            "tid": Column(self.tid),
+            "bytes_in": Column(self.bytes_in),
+            "bytes_out": Column(self.bytes_out),
+            "parent": Column(self.parent, valid=self.parent >= 0),
+            "true_ns": Column(self.true_ns),
+            "asked_ns": Column(self.asked_ns),
+            "queued_ns": Column(self.queued_ns),
+            "threads": Column(self.threads),
+            "boundary": Column(self.boundary, certainties),
+            "why": Column(self.why, self.strings),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Subrequests(Table):
+    """One turn at an endpoint that asks per row.
+
+    Attributes
+    ----------
+    endpoint : int32 [n]
+    begin_ns, end_ns : int64 [n]
+        First send, and the last receive of the answer.
+    tid : int32 [n]
+        Who asked.
+    request : int32 [n]
+        For which request, -1 where not known.
+    child : int32 [n]
+        The request that it is on the other side, -1 where that is not in the recording.
+    how, attribution : uint8 [n]
+        `Rule` and `Certainty`.
+    connects : uint8 [n]
+        1 for the opening of a connection, which is attributed like a sub-request.
+    """
+
+    endpoint: I32
+    begin_ns: I64
+    end_ns: I64
+    tid: I32
+    request: I32
+    child: I32
+    how: U8
+    attribution: U8
+    connects: U8
+
+    def __post_init__(self) -> None:
+        columns = dict.fromkeys(("endpoint", "tid", "request", "child"), np.int32)
+        short = dict.fromkeys(("how", "attribution", "connects"), np.uint8)
+        freeze_columns(
+            self, len(self.endpoint), begin_ns=np.int64, end_ns=np.int64, **columns, **short
+        )
+
+    def __len__(self) -> int:
+        return len(self.endpoint)
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return a row per sub-request."""
+        return {
+            "subrequest": Column(np.arange(len(self))),
+            "endpoint": Column(self.endpoint),
+            "begin_ns": Column(self.begin_ns),
+            "end_ns": Column(self.end_ns),
+            "tid": Column(self.tid),
+            "request": Column(self.request, valid=self.request >= 0),
+            "child": Column(self.child, valid=self.child >= 0),
+            "how": Column(self.how, [r.name.lower() for r in Rule]),
+            "attribution": Column(self.attribution, [c.name.lower() for c in Certainty]),
+            "connects": Column(self.connects),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Slices(Table):
+    """One stretch of one thread, done for one request or shared by several, per row.
+
+    Attributes
+    ----------
+    tid, host : int32 [n]
+    begin_ns, end_ns : int64 [n]
+    request : int32 [n]
+        -1 for a shared stretch of a loop.
+    unanswered : int32 [n]
+        Requests that the thread had received and not answered.
+    how, attribution : uint8 [n]
+        `Rule` and `Certainty`.
+    run_ns, idle_ns : int64 [n]
+    cpus : int64 [n]
+        A bit for each processor below 63 on which it ran; bit 62 stands for all above.
+    """
+
+    tid: I32
+    host: I32
+    begin_ns: I64
+    end_ns: I64
+    request: I32
+    unanswered: I32
+    how: U8
+    attribution: U8
+    run_ns: I64
+    idle_ns: I64
+    cpus: I64
+
+    def __post_init__(self) -> None:
+        columns = dict.fromkeys(("host", "request", "unanswered"), np.int32)
+        long = dict.fromkeys(("begin_ns", "end_ns", "run_ns", "idle_ns", "cpus"), np.int64)
+        short = dict.fromkeys(("how", "attribution"), np.uint8)
+        freeze_columns(self, len(self.tid), tid=np.int32, **columns, **long, **short)
+
+    def __len__(self) -> int:
+        return len(self.tid)
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return a row per slice."""
+        return {
+            "slice": Column(np.arange(len(self))),
+            "tid": Column(self.tid),
+            "host": Column(self.host),
+            "begin_ns": Column(self.begin_ns),
+            "end_ns": Column(self.end_ns),
+            "request": Column(self.request, valid=self.request >= 0),
+            "unanswered": Column(self.unanswered),
+            "how": Column(self.how, [r.name.lower() for r in Rule]),
+            "attribution": Column(self.attribution, [c.name.lower() for c in Certainty]),
+            "run_ns": Column(self.run_ns),
+            "idle_ns": Column(self.idle_ns),
+            "cpus": Column(self.cpus),
+        }
+
+
+LINK_KINDS: Final = ("wake", "message", "create")
+
+
+@dataclass(frozen=True, eq=False)
+class Links(Table):
+    """What leads from one slice to another.
+
+    Attributes
+    ----------
+    from_slice, to_slice : int32 [n]
+    sent_ns, received_ns : int64 [n]
+    kind : uint8 [n]
+        Index into `LINK_KINDS`.
+    """
+
+    from_slice: I32
+    to_slice: I32
+    sent_ns: I64
+    received_ns: I64
+    kind: U8
+
+    def __post_init__(self) -> None:
+        columns = dict.fromkeys(("from_slice", "to_slice"), np.int32)
+        long = dict.fromkeys(("sent_ns", "received_ns"), np.int64)
+        freeze_columns(self, len(self.kind), kind=np.uint8, **columns, **long)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return a row per link."""
+        return {
+            "from_slice": Column(self.from_slice),
+            "to_slice": Column(self.to_slice),
+            "sent_ns": Column(self.sent_ns),
+            "received_ns": Column(self.received_ns),
+            "kind": Column(self.kind, LINK_KINDS),
+        }
+
+
+@dataclass(frozen=True)
+class RequestAccount:
+    """What became of everything that endpoints did: nothing is dropped without a count.
+
+    Attributes
+    ----------
+    incomplete, unsolicited, skipped : int
+        Turns that are no requests: without an answer (or cut by the recording's ends), answers
+        to nothing, and those that ``skip=`` leaves out.
+    busy_periods : int
+        Turns of endpoints on which several requests were under way at once.
+    roles_by_first : int
+        Endpoints of which who serves is known by who received first only.
+    unattributed : int
+        Sub-requests of nobody.
+    """
+
+    incomplete: int = 0
+    unsolicited: int = 0
+    skipped: int = 0
+    busy_periods: int = 0
+    roles_by_first: int = 0
+    unattributed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Requests:
+    """All that the stage ``requests/`` finds in a recording."""
+
+    way: str  # ``sockets``, ``calls+packets`` or ``calls``
+    endpoints: Endpoints
+    requests: RequestTable
+    subrequests: Subrequests
+    slices: Slices
+    links: Links
+    account: RequestAccount = RequestAccount()
+    notes: tuple[str, ...] = ()
