@@ -76,6 +76,14 @@ def _in_unit(ns: float, beside: float, digits: int) -> tuple[str, str]:
     return f"{value:.{decimals}f}", unit
 
 
+def format_span(seconds: float) -> str:
+    """Render seconds as one says of what is still to come: whole ones, or minutes."""
+    if seconds < 60:
+        return f"{max(seconds, 1):.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min" + (f" {rest} s" if minutes < 10 and rest else "")
+
+
 def format_share(share: float) -> str:
     """Render a share between 0 and 1 as a percentage."""
     return f"{100 * share:.1f} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"

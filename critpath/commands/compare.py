@@ -127,4 +127,4 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Analysis:
 
         sets = extract(normal), extract(sample)
         progress("comparing")
-        return pipeline.compare(*sets, compare_settings(settings))
+        return pipeline.compare(*sets, compare_settings(settings), progress=progress)

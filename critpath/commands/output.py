@@ -267,9 +267,10 @@ DELAY = 1.0  # seconds after which work counts as long
 
 
 class Progress:
-    """A spinner on stderr with the latest message; silent if that is no terminal.
+    """One line on stderr with the latest message, rewritten; silent if that is no terminal.
 
-    Call it with a message: ``with Progress(quiet=False) as progress: progress("reading")``.
+    It comes with work that takes long and is gone at its end.  Call it with a message:
+    ``with Progress(quiet=False) as progress: progress("reading")``.
     """
 
     def __init__(self, *, quiet: bool) -> None:
@@ -305,18 +306,22 @@ class Progress:
         with self._lock:
             self._message = safe_text(message)
             if self._status is not None:
-                self._status.update(_text(self._message))
+                self._status.update(_line(self._message, self._status.console))
 
     def _start(self) -> None:
         from rich.console import Console  # noqa: PLC0415 - only for long work
 
         with self._lock:
             if self._on:
-                self._status = Console(stderr=True).status(_text(self._message))
+                console = Console(stderr=True)
+                self._status = console.status(_line(self._message, console))
                 self._status.start()
 
 
-def _text(message: str) -> Text:
+def _line(message: str, console: Console) -> Text:
     from rich.text import Text  # noqa: PLC0415 - only for long work
 
-    return Text(message)  # not a string: that would be read as markup
+    text = Text(message)  # not a string: that would be read as markup
+    # Beside the spinner; more would be a second line.
+    text.truncate(max(console.width - 3, 1), overflow="ellipsis")
+    return text

@@ -7,10 +7,11 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,11 +20,11 @@ from critpath.commands.parser import checked
 from critpath.commands.settings import RECORDING, Settings, number, whole
 from critpath.errors import UsageError
 from critpath.model.recording import MANIFEST_RUNS
-from critpath.units import NS_PER_S, format_ns, format_share, plural
+from critpath.units import NS_PER_S, format_ns, format_share, format_span, plural
 
 if TYPE_CHECKING:
     from critpath.model import Gap, Manifest, Run, StreamFacts
-    from critpath.record.recorder import Outcome, RecordRequest
+    from critpath.record.recorder import Count, Outcome, RecordRequest
 
 SETTINGS = ("execution", *RECORDING)
 
@@ -254,6 +255,7 @@ class ProgressReporter:
         self._begin = time.monotonic()
         self._shown = 0.0
         self._line = False
+        self._last: tuple[Count | None, float] | None = None
 
     def __call__(self, message: str) -> None:
         """Show what is being done; a spinner if it takes long."""
@@ -282,6 +284,28 @@ class ProgressReporter:
         sys.stderr.write(f"\r\x1b[K[{what} {number} of {total}] ")
         sys.stderr.flush()
 
+    def wait(self, left: float | None, count: Callable[[], Count | None]) -> None:
+        """Count down, with how many events come in."""
+        self._stop()
+        if not self._terminal:
+            return
+        now = time.monotonic()
+        if self._last is None:
+            self._begin = now
+        shown = recording_so_far(left, now - self._begin, *self._rate(now, count()))
+        self._line = True
+        width = shutil.get_terminal_size().columns - 1
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"\r\x1b[K{shown[:width]}")
+            sys.stderr.flush()
+
+    def _rate(self, now: float, count: Count | None) -> tuple[float | None, int]:
+        """Return the events a second since it was asked last, and those lost in all."""
+        (before, then), self._last = self._last or (count, now), (count, now)
+        if count is None or before is None or now <= then:
+            return None, count.lost if count else 0
+        return (count.events + count.lost - before.events - before.lost) / (now - then), count.lost
+
     def close(self) -> None:
         """Leave the terminal as it was."""
         self._stop()
@@ -297,6 +321,14 @@ class ProgressReporter:
             self._line = False
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def recording_so_far(left: float | None, since: float, rate: float | None, lost: int = 0) -> str:
+    """Return the line that is shown while the whole machine is recorded."""
+    said = f"{format_span(since)} so far" if left is None else f"{format_span(left)} left"
+    if rate is not None:
+        said += f", {rate:,.0f} events/s"
+    return said + (f", {plural(lost, 'event')} lost" if lost else "")
 
 
 # The summary of a finished recording: what it has, what it is worth, what to do next.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from critpath.errors import InconclusiveError
 from critpath.model import I64, CompareSettings, Missing
 from critpath.pipeline.comparison import Judgement, judge, note_repaired_switches
+from critpath.pipeline.progress import Progress
 from critpath.text import notes
 from critpath.units import plural
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
         PathSet,
         VectorTable,
     )
-
-Progress = Callable[[str], None]
 
 SIZES = (10, 30, 100)
 _TRIALS = 40  # splits that a slow-down is tried on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -14,6 +14,7 @@ import numpy as np
 from critpath.errors import InconclusiveError, UsageError
 from critpath.executions.fields import escape
 from critpath.model import CompareSettings
+from critpath.pipeline.progress import Progress, Stage, name_place
 from critpath.text import notes
 from critpath.units import plural, safe_text, shorten
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     )
     from critpath.vectors.table import Coder
 
-Progress = Callable[[str], None]
+_STAGES: Final = 4  # of a comparison, for who waits
 
 
 def compare(
@@ -153,7 +154,7 @@ def _with_flame(
     from critpath.localize.segments import is_faster
     from critpath.vectors.chains import chain_times
 
-    tell("adding up")
+    tell("adding up" + name_place(3, _STAGES))
     normal, sample = result.normal, result.sample
     labels = normal.executions.label, sample.executions.label
     types = judgement.normal_clusters.labels, judgement.pairs.pair[judgement.sample_clusters.labels]
@@ -313,7 +314,7 @@ def judge(
     runs: tuple[I64, I64] | None = None,
     blocks: tuple[I64, I64] | None = None,
     clean: tuple[VectorTable, VectorTable] | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     screening: bool = True,
 ) -> Judgement:
     """Find the types of two sets, their outliers, and whether the sample is slower."""
@@ -330,7 +331,7 @@ def judge(
     from critpath.vectors.table import fold_interrupts
 
     tell = progress or (lambda _: None)
-    tell("clustering")
+    tell("finding kinds" + name_place(1, _STAGES))
     labelled = labels_are_usable(*labels)
     normal_clusters, sample_clusters, pairs = find_types(
         normal, sample, *(labels if labelled else ((), ())), method=settings.cluster_method
@@ -347,7 +348,7 @@ def judge(
         floor=settings.floor,
         types_known=labelled,
     )
-    tell("testing")
+    tell("testing differences" + name_place(2, _STAGES))
     gate = partial(
         detect,
         rule=settings.rule,
@@ -431,8 +432,10 @@ def explain(
     comparison = groups.comparison
     aligned: list[Aligned] = []
     findings: list[Finding] = []
+    name = f"aligning {plural(len(chosen), 'path')}"
+    stage = Stage(tell, name + name_place(4, _STAGES))
     for position, execution in enumerate(chosen):
-        tell(f"aligning {position + 1} of {plural(len(chosen), 'execution')}")
+        stage.reach(position / len(chosen))
         one, found = _explain_one(comparison, groups, execution)
         aligned.append(one)
         findings += found

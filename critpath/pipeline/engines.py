@@ -25,6 +25,7 @@ from critpath.errors import (
     UsageError,
 )
 from critpath.pipeline.limits import available_memory, usable_cores
+from critpath.pipeline.progress import Progress
 from critpath.processes import begin_server, uninterrupted
 from critpath.units import plural
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from multiprocessing.process import BaseProcess
 
-Progress = Callable[[str], None]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

@@ -17,6 +17,7 @@ from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
 from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
+from critpath.pipeline.progress import Progress, Stage
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from critpath.read.streaming import Source
     from critpath.timeline.missing_switches import Insertions
 
-Progress = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class ExtractSettings:
@@ -78,9 +77,15 @@ class ExtractSettings:
 
 
 def extract_recording(
-    recording: Path, settings: ExtractSettings, progress: Progress | None = None
+    recording: Path,
+    settings: ExtractSettings,
+    progress: Progress | None = None,
+    place: str = "",
 ) -> Iterator[PathSet]:
-    """Extract the critical path of every execution of one recording."""
+    """Extract the critical path of every execution of one recording.
+
+    `place` tells who waits where it is among others: `` (2 of 6)``.
+    """
     from critpath.executions.find import add_label, choose_specification
     from critpath.executions.marker import MARKER_EVENTS
     from critpath.executions.specification import get_event_requests
@@ -89,7 +94,6 @@ def extract_recording(
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import Description, find_traces
 
-    report = progress or (lambda _: None)
     manifest, notes = open_manifest(recording)
     traces = find_traces(recording)
     described = [Description(trace) for trace in traces]
@@ -97,7 +101,12 @@ def extract_recording(
 
     def opener(more: Sequence[EventRequest]) -> RecordingOpener:
         return RecordingOpener(
-            recording, traces, (*KERNEL_EVENTS, *more), settings.reader, ahead=settings.ahead
+            recording,
+            traces,
+            (*KERNEL_EVENTS, *more),
+            settings.reader,
+            ahead=settings.ahead,
+            begin=lambda: Stage(progress, f"reading {recording}{place}"),
         )
 
     def marks() -> Events:
@@ -124,12 +133,16 @@ def extract_recording(
             )
             events = count_missing_runs(found.events, chosen, manifest, len(executions))
         replayed = replace(found, events=events)
-        report(f"walking {plural(len(executions), 'critical path')}")
-        yield from _walk(
+        stage = Stage(progress, f"walking {plural(len(executions), 'critical path')}{place}")
+        walked = 0
+        for paths in _walk(
             *(replayed, executions, recording, text, budget),
             interrupts=settings.interrupts,
             manifest=manifest,
-        )
+        ):
+            yield paths
+            walked += len(paths)
+            stage.reach(walked / len(executions))
 
 
 def count_missing_runs(
@@ -546,6 +559,8 @@ class RecordingOpener:
         As `critpath.read.recording.read_events`.
     ahead : bool
         Decode in a thread of its own.
+    begin : callable, optional
+        Called whenever reading begins, for the stage of the work that is told how much was read.
 
     Attributes
     ----------
@@ -561,10 +576,11 @@ class RecordingOpener:
         reader: str,
         *,
         ahead: bool = False,
+        begin: Callable[[], Stage] | None = None,
     ) -> None:
         self._recording, self._traces = recording, traces
         self._wanted, self._reader = tuple(wanted), reader
-        self._ahead = ahead
+        self._ahead, self._begin = ahead, begin
         self._events: Events | None = None
         self.whole = ""
         if reader == "babeltrace2":
@@ -574,8 +590,10 @@ class RecordingOpener:
 
     def __call__(self) -> Source:
         """Begin."""
+        stage = self._begin() if self._begin else None
         if not self.whole:
-            return EventStream(self._traces, self._wanted, ahead=_AHEAD if self._ahead else 0)
+            ahead, reached = _AHEAD if self._ahead else 0, stage.reach if stage else None
+            return EventStream(self._traces, self._wanted, ahead=ahead, reached=reached)
         if self._events is None:
             events = read_events(self._recording, self._wanted, reader=self._reader)
             self._events = align_hosts(repair_switches(events))

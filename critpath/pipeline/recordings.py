@@ -13,12 +13,12 @@ from critpath.errors import EXIT_UNREADABLE, CritpathError
 from critpath.pipeline.engines import Engine, Failure, choose_jobs, run, size_of
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 from critpath.pipeline.limits import least_room, require_room, usable_cores
+from critpath.pipeline.progress import Progress, name_place
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
     from critpath.store import Part
 
-Progress = Callable[[str], None]
 Require = Callable[["PathSet"], None]
 
 
@@ -342,8 +342,7 @@ def _number_tasks(tasks: list[_Task]) -> list[_Task]:
     """Say of every task which of how many it is."""
     if len(tasks) < 2:
         return tasks
-    total = f"{len(tasks):,}"
-    return [replace(task, place=f" ({n:,} of {total})") for n, task in enumerate(tasks, 1)]
+    return [replace(task, place=name_place(n, len(tasks))) for n, task in enumerate(tasks, 1)]
 
 
 def _size(task: _Task) -> int:
@@ -352,9 +351,7 @@ def _size(task: _Task) -> int:
 
 def _stream_sets(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:
     """Extract a recording in this process."""
-    if progress is not None:
-        progress(f"reading {task.recording}{task.place}")
-    yield from extract_recording(task.recording, task.settings, progress)
+    yield from extract_recording(task.recording, task.settings, progress, task.place)
 
 
 def _read_set(task: _Task) -> list[PathSet]:

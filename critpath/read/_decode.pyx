@@ -55,7 +55,7 @@ cdef class Decoder:
     cdef int fd            # -1: not open
     cdef int why           # it could not be opened
     cdef bint keep         # whether the file stays open between two runs
-    cdef int64_t size, at  # of the file; where in it the packet begins
+    cdef readonly int64_t size, at  # of the file; where in it the packet begins
     cdef int64_t ahead     # bytes of the file at a time
     cdef int64_t window_at, window_size
     cdef int64_t packet[PACKET_COUNT]

@@ -124,6 +124,8 @@ class EventStream:
         Number of chunks to decode ahead, in a background thread that runs from the first
         chunk until the last, an error or `close`.  Chunks, classes and codes are the same
         on every run; codes may differ from those with 0.
+    reached : callable, optional
+        Told with every chunk which share of the files was decoded.
 
     Attributes
     ----------
@@ -149,6 +151,7 @@ class EventStream:
         chunk: int = 32768,
         *,
         ahead: int = 0,
+        reached: Callable[[float], None] | None = None,
     ) -> None:
         if chunk < 1:
             raise ValueError("a chunk has at least one event")
@@ -181,6 +184,7 @@ class EventStream:
             merge, self._files, self._recording, self._summary.classes, self._summary.wake_targets
         )
         self._strings: list[str] = []
+        self._reached = reached
         self._ended = self._closed = False
         # Those of delivered chunks: what is decoded ahead may have more.
         self._classes = [] if ahead else self._summary.classes
@@ -263,6 +267,9 @@ class EventStream:
             self._ended = True
             self.close()
             raise StopIteration
+        if self._reached is not None:
+            whole = sum(decoder.size for _, _, decoder in self._files)
+            self._reached(sum(decoder.at for _, _, decoder in self._files) / max(whole, 1))
         return chunk
 
     def _next(self) -> EventChunk | None:

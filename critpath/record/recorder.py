@@ -112,6 +112,19 @@ class RecorderResult:
     gaps: tuple[Gap, ...] = ()
 
 
+@dataclass(frozen=True)
+class Count:
+    """What a running recorder has so far.
+
+    Attributes
+    ----------
+    events, lost : int
+    """
+
+    events: int
+    lost: int
+
+
 class Recorder(Protocol):
     """A recorder, called in this order: start, stop, finish; or abort at any time.
 
@@ -137,6 +150,9 @@ class Recorder(Protocol):
 
     def descriptors(self) -> tuple[int, ...]:
         """Return the file descriptors that the command inherits to write markers."""
+
+    def count_events(self) -> Count | None:
+        """Return what was recorded so far; None where asking would disturb, or nothing tells."""
 
     def stop(self) -> int:
         """Turn tracing off and drain the buffers; return when tracing ended (ns)."""
@@ -312,6 +328,12 @@ class Reporter(Protocol):
 
     def say(self, message: str) -> None:
         """Show a line that stays."""
+
+    def wait(self, left: float | None, count: Callable[[], Count | None]) -> None:
+        """Show that the machine is being recorded, and for how many seconds more.
+
+        `count` is asked only if somebody looks.
+        """
 
     def run(self, number: int, total: int, what: str = "run") -> None:
         """Show which run begins; must cost next to nothing, and nothing while it runs."""

@@ -341,6 +341,7 @@ class _Session:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 return
+            self.reporter.wait(left, self._active_recorder().count_events)
             info = self.signals.wait(min(left or _LOOK, _LOOK))
             if self.requests is not None:
                 self.requests.look()

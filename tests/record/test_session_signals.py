@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import random
+import re
 import signal
 import time
 from pathlib import Path
@@ -219,6 +220,25 @@ def test_progress_at_a_terminal(box):
     code, text = drain(pid, terminal)
     assert code == 0
     assert "[run 4 of 4] " in text
+
+
+def test_a_machine_counts_down_at_a_terminal(box):
+    pid, terminal = on_terminal(box, "-a", "--duration", "1.4", "-o", "rec")
+    code, text = drain(pid, terminal)
+    assert code == 0
+    shown = re.findall(r"\r\x1b\[K(\d s left)(, [\d,]+ events/s)?", text)
+    assert len(shown) >= 2
+    assert not shown[0][1]  # a rate takes two looks
+    assert all(rate for _, rate in shown[1:])
+    # The line is cleared before anything else is printed.
+    assert re.search(r" events/s\r\x1b\[K(?!\d s)", text)
+
+
+def test_a_machine_without_a_terminal_says_nothing_meanwhile(box):
+    done = box.record("-a", "--duration", "1.2")
+    assert done.code == 0
+    assert " left" not in done.err + done.out
+    assert "\r" not in done.err
 
 
 def test_ctrl_c_twice_at_a_terminal(box, wait_for, is_alive):

@@ -78,6 +78,11 @@ class FakeRecorder:
     def descriptors(self):
         return (self.marker,)
 
+    def count_events(self):
+        self.counted = getattr(self, "counted", 0) + 1
+        lost = int(os.environ.get("FAKE_LOST", "0"))
+        return recorder.Count(1000 * self.counted, lost if self.counted > 1 else 0)
+
     @property
     def failure(self):
         if "run" in os.environ.get("FAKE_FAIL", "").split(","):

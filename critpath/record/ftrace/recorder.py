@@ -22,7 +22,7 @@ from critpath.errors import CritpathError, UsageError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.cleanup import find_leftovers, has_unsaved_pages
-from critpath.record.ftrace.convert import ConversionResult, convert
+from critpath.record.ftrace.convert import LOSS_COUNTERS, ConversionResult, convert
 from critpath.record.ftrace.drain import Drain, online_cpus, watermark
 from critpath.record.ftrace.events import (
     SWITCH,
@@ -39,6 +39,7 @@ from critpath.record.ftrace.tracefs import Instance, scan_threads
 from critpath.record.profiles import profile_events
 from critpath.record.recorder import (
     TRACE,
+    Count,
     Recorder,
     RecorderResult,
     RecorderSettings,
@@ -55,6 +56,7 @@ __all__ = [
 ]
 
 _SETTLE: Final = 0.001  # s
+_EVENTS: Final = ("entries", "read events")  # of the kernel's counts: still there, and moved
 
 
 def open_recorder(settings: RecorderSettings) -> Recorder:
@@ -131,6 +133,13 @@ class FtraceRecorder:
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptor for commands that may not open the file themselves."""
         return (self._marker,)
+
+    def count_events(self) -> Count:
+        """Return what the kernel's buffers had so far."""
+        instance = self._active_instance()
+        counts = [instance.stats(cpu) for cpu in instance.cpus()]
+        lost = sum(of.get(name, 0) for of in counts for name in LOSS_COUNTERS)
+        return Count(sum(of.get(name, 0) for of in counts for name in _EVENTS), lost)
 
     def stop(self) -> int:
         """Turn tracing off and drain the buffers.

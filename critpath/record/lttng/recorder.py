@@ -115,6 +115,9 @@ class LttngRecorder:
         """None: LTTng's daemons write, and count what they could not as lost packets."""
         return None
 
+    def count_events(self) -> None:
+        """Return nothing: LTTng's daemons would have to be asked, by a program each time."""
+
     def stop(self) -> int:
         """Stop the session, and wait for the consumer daemon to write the trace."""
         try:

@@ -228,6 +228,21 @@ def test_loss_is_what_the_kernel_counted(settings):
     assert sum(loss.events for loss in events.losses) == sum(lost.values())
 
 
+def test_events_are_counted_while_it_records(settings):
+    recorder = open_recorder(settings())
+    recorder.start()
+    try:
+        before = recorder.count_events()
+        subprocess.run(["/bin/true"], check=True)
+        after = recorder.count_events()
+    finally:
+        recorder.abort()
+    assert before is not None
+    assert after is not None
+    assert after.events > before.events
+    assert after.lost == 0
+
+
 def test_abort_removes_everything_and_may_come_again(settings):
     made = settings()
     recorder = open_recorder(made)
