@@ -83,6 +83,13 @@ class Kind(IntEnum):
     RECLAIM_END = 27
     FILE_LOCK = 28  # a thread asks for a lock of a file, or gives it back
     DISK_INSERT = 29  # a request waits in its disk's queue: by who made it
+    # Read where requests are asked for:
+    SOCKET_SEND = 30
+    SOCKET_RECEIVE = 31
+    SOCKET_ARRIVAL = 32  # data, a connection or an end of either is there to be taken
+    SOCKET_STATE = 33  # of a TCP connection
+    SOCKET_OF = 34  # what connection a socket is of
+    SOCKET_STATEDUMP = 35
 
 
 class State(IntEnum):

@@ -176,3 +176,39 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
     # Ours, in traces converted from ftrace.
     EventRequest(Kind.CURRENT, ("critpath_current",), (("tid",),)),
 )
+
+# Addresses: a number for IPv4, two halves for IPv6; ftrace's, converted (lttng-modules has none).
+_ENDS: Final = (
+    *(("sport",), ("dport",), ("family",), ("saddr",), ("daddr",)),
+    *(("saddr_v6_high",), ("saddr_v6_low",), ("daddr_v6_high",), ("daddr_v6_low",)),
+)
+_LENGTH: Final = (("sk",), ("family",), ("protocol",), ("ret",), ("flags",))
+
+# What only requests of servers need: read where they are asked for.
+SOCKET_EVENTS: Final[tuple[EventRequest, ...]] = (
+    EventRequest(Kind.SOCKET_SEND, _with_group("sock", "sock_send_length"), _LENGTH),
+    EventRequest(Kind.SOCKET_RECEIVE, _with_group("sock", "sock_recv_length"), _LENGTH),
+    EventRequest(
+        Kind.SOCKET_ARRIVAL,
+        _with_group("sock", "sk_data_ready"),
+        (("skaddr",), ("family",), ("protocol",)),
+    ),
+    EventRequest(
+        Kind.SOCKET_STATE,
+        _with_group("sock", "inet_sock_set_state"),
+        (("skaddr",), *_ENDS, ("protocol",), ("oldstate",), ("newstate",)),
+    ),
+    EventRequest(
+        Kind.SOCKET_OF, _with_group("tcp", "tcp_rcv_space_adjust"), (("skaddr",), *_ENDS)
+    ),
+    # Ours: sockets that were there before.
+    EventRequest(
+        Kind.SOCKET_STATEDUMP,
+        ("critpath_statedump_socket",),
+        (
+            *(("skaddr",), ("family",), ("protocol",), ("state",)),
+            *(("local_address",), ("local_port",), ("remote_address",), ("remote_port",)),
+            *(("net_ns",), ("inode",), ("path",)),
+        ),
+    ),
+)

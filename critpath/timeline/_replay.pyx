@@ -88,7 +88,7 @@ cdef void check_sizes() noexcept nogil:
     """Do not compile where structs are not whole lines of the cache, or kinds have no bit."""
     static_assert(sizeof(Worker) == 64)
     static_assert(sizeof(Processor) % 64 == 0)
-    static_assert(KIND_COUNT <= 32)
+    static_assert(KIND_COUNT <= 64)
 
 
 # What Python has to know.
@@ -111,7 +111,7 @@ cdef class Replay:
     cdef int32_t no_wake, idle_waker, context_unknown, timer_detail, timer_state
     cdef int64_t[:, ::1] prev_states   # per host: dead mask, stopped mask, runnable values...
     cdef int8_t* doing_by_state               # [host * KNOWN_STATES + state]
-    cdef public uint32_t seen          # a bit for each kind of event that came
+    cdef public uint64_t seen          # a bit for each kind of event that came
     cdef public int64_t contradictions
     cdef EventSemantics* classes
     cdef Py_ssize_t class_count
@@ -425,7 +425,7 @@ cdef class Replay:
         # Out of idle, if it can have been woken, or where the trace tells who is current, a
         # switch that is missing may be put in again.
         if p.current >= 0 and v[1] != p.current_tid and v[1] and self.seen & (
-                TELL_OF_IDLE if p.current == p.idle else <uint32_t>1 << KIND_CURRENT):
+                TELL_OF_IDLE if p.current == p.idle else <uint64_t>1 << KIND_CURRENT):
             self.contradictions += 1
         w = mark_seen(&self.table, prev, t)
         w.name = <int32_t>v[0]
@@ -700,7 +700,7 @@ cdef class Replay:
                 # The room of this slice is still there.
                 self.reserve_intervals(MOST_INTERVALS * SLICE)
                 next_loss = self.next_loss()
-            self.seen |= <uint32_t>1 << kind
+            self.seen |= <uint64_t>1 << kind
             if cpu[i] < 0:
                 self.unplaced += 1
                 if kind == KIND_NET_SEND or kind == KIND_NET_RECEIVE:

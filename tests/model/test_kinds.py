@@ -16,7 +16,7 @@ from replay import NOT_REPLAYED
 
 from critpath.executions.prefilter import Action
 from critpath.model import Kind, State
-from critpath.read.event_names import KERNEL_EVENTS
+from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.packets import Damage, PacketBit, PacketColumn
 from critpath.read.program import Code, Role
 from critpath.record.ftrace.ctf_events import Step
@@ -66,9 +66,11 @@ def test_what_is_no_number_is_refused():
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind != Kind.OTHER])
 def test_every_kind_of_event_is_known_everywhere(kind):
     missing = []
-    if kind not in {request.kind for request in KERNEL_EVENTS}:
+    named = (*KERNEL_EVENTS, *SOCKET_EVENTS)
+    if kind not in {request.kind for request in named}:
         missing.append("critpath/read/event_names.py: the names that tracers give it")
-    made = read(*(PACKAGE / "timeline").glob("_*.p?[xi]"), PACKAGE / "timeline" / "resources.py")
+    makers = (PACKAGE / "timeline" / "resources.py", PACKAGE / "requests" / "activity.py")
+    made = read(*(p for p in NATIVE if p.parent.name in {"timeline", "requests"}), *makers)
     if not re.search(rf"\b(KIND_|Kind\.){kind.name}\b", made):
         missing.append("critpath/timeline/_replay.pyx: what the replay makes of it")
     twins = read(ORACLES / "replay.py", ORACLES / "missing_switches.py")
@@ -76,7 +78,7 @@ def test_every_kind_of_event_is_known_everywhere(kind):
         missing.append("tests/oracle/replay.py: what its twin makes of it, or NOT_REPLAYED")
     if f"`{kind.name}`" not in DOCS:
         missing.append("docs/critical-path.md: a row of the table of events")
-    request = next((request for request in KERNEL_EVENTS if request.kind == kind), None)
+    request = next((request for request in named if request.kind == kind), None)
     if kind.qualifier is not None and request is not None:
         first = [spellings[0] for spellings in request.fields]
         if kind.qualifier.field not in first:

@@ -19,6 +19,7 @@ BATCH = 2000  # ns between softirqs that one interrupt caused
 NOT_REPLAYED = frozenset(
     {
         *(Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.NET_RECEIVE),
+        *(kind for kind in Kind if kind.name.startswith("SOCKET_")),
         *(
             Kind.DISK_INSERT,
             Kind.DISK_ISSUE,

@@ -1,0 +1,1 @@
+"""Requests of servers, found in what threads do with sockets: nobody marks them."""

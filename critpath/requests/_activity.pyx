@@ -1,0 +1,505 @@
+# cython: language_level=3
+"""Notes what threads do with sockets and with each other, from events as they come.
+
+A socket's kernel address is used again and again: each of its lives is an endpoint of its own.
+"""
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memset
+
+import numpy as np
+
+include "_kinds.pxi"
+include "_acts.pxi"
+
+cdef enum:
+    TCP = 6
+    MPTCP = 262
+    INET6 = 10
+    PEEK = 2              # MSG_PEEK: what is received stays there
+    # States of TCP
+    ESTABLISHED = 1
+    SYN_SENT = 2
+    SYN_RECV = 3
+    CLOSED = 7
+    CLOSE_WAIT = 8
+    LISTEN = 10
+    # Softirqs that a thread may have raised by sending to its own machine
+    NET_TX = 2
+    NET_RX = 3
+    UNKNOWN_TID = -2      # less the number of the cpu: filled in by the cpu's first switch
+    MOST_CPUS = 32768
+    RUNNABLE_VALUES = 8
+
+ctypedef struct Row:
+    int64_t time
+    int64_t value
+    int32_t tid
+    int32_t endpoint
+    int32_t host
+    uint8_t act
+
+ctypedef struct Address:
+    int64_t high          # 0 of IPv4
+    int64_t low
+
+ctypedef struct Endpoint:
+    int64_t socket
+    Address local
+    Address remote
+    int64_t opened
+    int64_t closed        # -1 not yet
+    int32_t host
+    int32_t family
+    int32_t protocol
+    int32_t local_port
+    int32_t remote_port
+    int32_t opening       # 1 accepted, 2 connected, 0 not known
+    int32_t first         # 1 received first, 2 sent first
+    int32_t partner       # to whom its sends arrive, -1 not known
+    int32_t votes
+    int8_t known          # its addresses
+    int8_t listens
+    int8_t moved          # it received or sent
+
+ctypedef struct Cpu:
+    int64_t tid           # who has it, -1 not known yet
+    int64_t first         # who had it before its first switch
+    int32_t hard          # interrupts that are open
+    int32_t soft          # the softirq that is open, -1 none
+    int8_t by_thread      # the softirqs of networks that come next are the thread's own doing
+    int8_t of_thread      # the one that is open is
+    int8_t begun
+
+ctypedef struct Place:
+    int64_t socket
+    int32_t host
+    int32_t endpoint      # plus 1; 0: free
+
+ctypedef struct Hand:
+    # The last arrival that a thread caused since its last receive or send.
+    int64_t tid
+    int32_t host
+    int32_t endpoint      # plus 1
+    int8_t used
+
+
+cdef inline size_t mix(int64_t key, int64_t host) noexcept nogil:
+    cdef size_t golden = (<size_t>0x9E3779B9 << 32) | <size_t>0x7F4A7C15
+    cdef size_t h = (<size_t>key + (<size_t>host << 48)) * golden
+    return h ^ (h >> 29)
+
+
+cdef class Activities:
+    """Feed it all events; then take the rows and the endpoints."""
+
+    cdef Row* rows
+    cdef Py_ssize_t count, room
+    cdef Endpoint* endpoints
+    cdef Py_ssize_t endpoint_count, endpoint_room
+    cdef Place* places
+    cdef Py_ssize_t place_mask, place_used
+    cdef Hand* hands
+    cdef Py_ssize_t hand_mask, hand_used
+    cdef Cpu** cpus       # per host, by cpu
+    cdef Py_ssize_t hosts
+    cdef int64_t[:, ::1] runnable
+    cdef int has_raises
+    cdef readonly int64_t hidden   # events of sockets whose address the kernel does not show
+
+    def __cinit__(self, int64_t[:, ::1] runnable):
+        """``runnable`` has, per host, the values of prev_state of a thread that could go on."""
+        cdef Py_ssize_t i
+        self.hosts = runnable.shape[0]
+        self.runnable = runnable
+        self.place_mask, self.hand_mask = 1023, 1023
+        self.places = <Place*>calloc(self.place_mask + 1, sizeof(Place))
+        self.hands = <Hand*>calloc(self.hand_mask + 1, sizeof(Hand))
+        self.cpus = <Cpu**>calloc(max(self.hosts, 1), sizeof(Cpu*))
+        if self.places == NULL or self.hands == NULL or self.cpus == NULL:
+            raise MemoryError()
+        for i in range(self.hosts):
+            # Memory of calloc that is not touched costs nothing.
+            self.cpus[i] = <Cpu*>calloc(MOST_CPUS, sizeof(Cpu))
+            if self.cpus[i] == NULL:
+                raise MemoryError()
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        free(self.rows)
+        free(self.endpoints)
+        free(self.places)
+        free(self.hands)
+        if self.cpus != NULL:
+            for i in range(self.hosts):
+                free(self.cpus[i])
+        free(self.cpus)
+
+    # -------------------------------------------------------------- tables
+
+    cdef int put(self, int64_t time, int act, int64_t tid, int32_t host, int32_t endpoint,
+                 int64_t value) except -1 nogil:
+        cdef void* more
+        cdef Py_ssize_t room
+        cdef Row* r
+        if self.count == self.room:
+            room = 2 * self.room + 4096
+            more = realloc(self.rows, room * sizeof(Row))
+            if more == NULL:
+                with gil:
+                    raise MemoryError()
+            self.rows, self.room = <Row*>more, room
+        r = &self.rows[self.count]
+        r.time, r.act, r.tid, r.host = time, <uint8_t>act, <int32_t>tid, host
+        r.endpoint, r.value = endpoint, value
+        self.count += 1
+        return 0
+
+    cdef Place* place_of(self, int64_t socket, int32_t host) noexcept nogil:
+        cdef size_t at = mix(socket, host) & <size_t>self.place_mask
+        while self.places[at].endpoint and not (
+            self.places[at].socket == socket and self.places[at].host == host
+        ):
+            at = (at + 1) & <size_t>self.place_mask
+        return &self.places[at]
+
+    cdef int grow_places(self) except -1 nogil:
+        cdef Place* old = self.places
+        cdef Py_ssize_t i, mask = self.place_mask
+        cdef Place* p
+        self.places = <Place*>calloc(2 * (mask + 1), sizeof(Place))
+        if self.places == NULL:
+            self.places = old
+            with gil:
+                raise MemoryError()
+        self.place_mask = 2 * mask + 1
+        for i in range(mask + 1):
+            if old[i].endpoint:
+                p = self.place_of(old[i].socket, old[i].host)
+                p[0] = old[i]
+        free(old)
+        return 0
+
+    cdef Hand* hand_of(self, int64_t tid, int32_t host) except NULL nogil:
+        cdef size_t at
+        cdef Hand* old
+        cdef Py_ssize_t i, mask
+        if 2 * self.hand_used > self.hand_mask:
+            old, mask = self.hands, self.hand_mask
+            self.hands = <Hand*>calloc(2 * (mask + 1), sizeof(Hand))
+            if self.hands == NULL:
+                self.hands = old
+                with gil:
+                    raise MemoryError()
+            self.hand_mask = 2 * mask + 1
+            for i in range(mask + 1):
+                if old[i].used:
+                    at = mix(old[i].tid, old[i].host) & <size_t>self.hand_mask
+                    while self.hands[at].used:
+                        at = (at + 1) & <size_t>self.hand_mask
+                    self.hands[at] = old[i]
+            free(old)
+        at = mix(tid, host) & <size_t>self.hand_mask
+        while self.hands[at].used and not (
+            self.hands[at].tid == tid and self.hands[at].host == host
+        ):
+            at = (at + 1) & <size_t>self.hand_mask
+        if not self.hands[at].used:
+            self.hands[at].used = 1
+            self.hands[at].tid, self.hands[at].host = tid, host
+            self.hand_used += 1
+        return &self.hands[at]
+
+    cdef int32_t begin_life(self, int64_t socket, int32_t host, int32_t family, int32_t protocol,
+                            int64_t time) except -1 nogil:
+        """Return the endpoint of a new life of a socket."""
+        cdef void* more
+        cdef Py_ssize_t room
+        cdef Endpoint* e
+        cdef Place* p
+        if self.endpoint_count == self.endpoint_room:
+            room = 2 * self.endpoint_room + 256
+            more = realloc(self.endpoints, room * sizeof(Endpoint))
+            if more == NULL:
+                with gil:
+                    raise MemoryError()
+            self.endpoints, self.endpoint_room = <Endpoint*>more, room
+        e = &self.endpoints[self.endpoint_count]
+        memset(e, 0, sizeof(Endpoint))
+        e.socket, e.host, e.family, e.protocol, e.opened = socket, host, family, protocol, time
+        e.closed, e.partner = -1, -1
+        self.endpoint_count += 1
+        if 2 * self.place_used > self.place_mask:
+            self.grow_places()
+        p = self.place_of(socket, host)
+        if not p.endpoint:
+            self.place_used += 1
+            p.socket, p.host = socket, host
+        elif self.endpoints[p.endpoint - 1].closed < 0:
+            self.endpoints[p.endpoint - 1].closed = time
+        p.endpoint = <int32_t>self.endpoint_count
+        return <int32_t>(self.endpoint_count - 1)
+
+    cdef int32_t living(self, int64_t socket, int32_t host) noexcept nogil:
+        """Return the endpoint that a socket is now, -1 for none."""
+        cdef Place* p = self.place_of(socket, host)
+        if not p.endpoint or self.endpoints[p.endpoint - 1].closed >= 0:
+            return -1
+        return p.endpoint - 1
+
+    cdef int32_t endpoint_of(self, int64_t socket, int32_t host, int32_t family, int32_t protocol,
+                             int64_t time) except -1 nogil:
+        cdef int32_t at = self.living(socket, host)
+        cdef Endpoint* e
+        if at >= 0:
+            e = &self.endpoints[at]
+            if e.family == family and (e.protocol == protocol or protocol < 0 or e.protocol < 0):
+                if e.protocol < 0:
+                    e.protocol = protocol
+                return at
+        return self.begin_life(socket, host, family, protocol, time)
+
+    cdef void name(self, Endpoint* e, const int64_t* v) noexcept nogil:
+        """Take addresses from the fields sport, dport, family, saddr, ... of an event."""
+        if e.known or not v[0] or not v[1]:
+            return
+        e.local_port, e.remote_port = <int32_t>v[0], <int32_t>v[1]
+        e.local = take_address(<int32_t>v[2], v[3], v[5], v[6])
+        e.remote = take_address(<int32_t>v[2], v[4], v[7], v[8])
+        e.known = 1
+
+    # -------------------------------------------------------------- who does it
+
+    cdef int64_t thread_at(self, Cpu* c, int32_t cpu) noexcept nogil:
+        if c.tid == -1:
+            return UNKNOWN_TID - cpu
+        return c.tid if c.tid else -1
+
+    cdef int64_t waker_at(self, Cpu* c, int32_t cpu) noexcept nogil:
+        """Return whose doing something is now: a thread's, or -1 for an interrupt's."""
+        if c.hard or (c.soft >= 0 and not c.of_thread):
+            return -1
+        return self.thread_at(c, cpu)
+
+    # -------------------------------------------------------------- events
+
+    def feed(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
+             const int32_t[::1] event_class, const int64_t[::1] offset,
+             const int64_t[::1] values, const uint8_t[::1] kinds, const int64_t[::1] class_host):
+        """Take the next events; `kinds` says of each class what it means, 0 for nothing."""
+        cdef Py_ssize_t i, n = timestamp.shape[0]
+        cdef int kind
+        cdef int32_t host
+        cdef const int64_t* v
+        cdef const int64_t* every = &values[0] if values.shape[0] else NULL
+        for i in range(kinds.shape[0]):
+            if kinds[i] == KIND_SOFTIRQ_RAISE:
+                self.has_raises = 1
+        with nogil:
+            for i in range(n):
+                kind = kinds[event_class[i]]
+                host = <int32_t>class_host[event_class[i]]
+                if not kind or cpu[i] < 0 or cpu[i] >= MOST_CPUS or host >= self.hosts:
+                    continue
+                v = every + offset[i]
+                if kind >= KIND_SOCKET_SEND:
+                    self.feed_socket(kind, timestamp[i], cpu[i], host, v)
+                else:
+                    self.feed_thread(kind, timestamp[i], cpu[i], host, v)
+
+    cdef int feed_thread(self, int kind, int64_t time, int32_t cpu, int32_t host,
+                         const int64_t* v) except -1 nogil:
+        cdef Cpu* c = self.find_cpu(host, cpu)
+        cdef Py_ssize_t i
+        cdef int act
+        if kind == KIND_SWITCH:
+            if c.tid == -1 and c.first == -1:
+                c.first = v[1]
+            c.tid, c.hard, c.soft, c.by_thread = v[4], 0, -1, 0
+            if v[1] > 0:
+                act = ACT_SLEEP
+                for i in range(self.runnable.shape[1]):
+                    if v[2] == self.runnable[host, i]:
+                        act = ACT_PREEMPT
+                self.put(time, act, v[1], host, -1, 0)
+            if v[4] > 0:
+                self.put(time, ACT_RUN, v[4], host, -1, cpu)
+        elif kind == KIND_WAKING or kind == KIND_WAKEUP:
+            self.put(time, ACT_WAKE, self.waker_at(c, cpu), host, -1, v[0])
+        elif kind == KIND_FORK:
+            self.put(time, ACT_CREATE, v[0], host, -1, v[2])
+        elif kind == KIND_EXIT:
+            self.put(time, ACT_EXIT, v[0], host, -1, 0)
+        elif kind == KIND_CURRENT:
+            c.tid = v[0]
+        elif kind == KIND_SOFTIRQ_RAISE:
+            if v[0] == NET_TX or v[0] == NET_RX:
+                c.by_thread = not c.hard
+        elif kind == KIND_SOFTIRQ_ENTRY:
+            c.soft = <int32_t>v[0]
+            c.of_thread = (v[0] == NET_TX or v[0] == NET_RX) and (
+                c.by_thread or not self.has_raises
+            )
+        elif kind == KIND_SOFTIRQ_EXIT:
+            c.soft, c.of_thread = -1, 0
+        elif kind == KIND_IRQ_ENTRY or kind == KIND_TIMER_ENTRY or kind == KIND_VECTOR_ENTRY:
+            c.hard += 1
+        elif c.hard:
+            c.hard -= 1
+        return 0
+
+    cdef Cpu* find_cpu(self, int32_t host, int32_t cpu) noexcept nogil:
+        cdef Cpu* c = &self.cpus[host][cpu]
+        if not c.begun:
+            c.begun, c.tid, c.first, c.soft = 1, -1, -1, -1
+        return c
+
+    cdef int feed_socket(self, int kind, int64_t time, int32_t cpu, int32_t host,
+                         const int64_t* v) except -1 nogil:
+        cdef Cpu* c = self.find_cpu(host, cpu)
+        cdef int64_t tid
+        cdef int32_t at
+        cdef Endpoint* e
+        cdef Hand* hand
+        if kind == KIND_SOCKET_STATEDUMP:
+            return 0
+        if not v[0]:
+            self.hidden += 1
+            return 0
+        if kind == KIND_SOCKET_STATE:
+            return self.feed_state(time, self.waker_at(c, cpu), host, v)
+        if kind == KIND_SOCKET_OF:
+            at = self.endpoint_of(v[0], host, <int32_t>v[3], -1, time)
+            self.name(&self.endpoints[at], v + 1)
+            return 0
+        at = self.endpoint_of(v[0], host, <int32_t>v[1], <int32_t>v[2], time)
+        e = &self.endpoints[at]
+        if e.listens:
+            return 0
+        if kind == KIND_SOCKET_ARRIVAL:
+            tid = self.waker_at(c, cpu)
+            self.put(time, ACT_ARRIVAL, tid, host, at, 0)
+            if tid > 0:
+                self.hand_of(tid, host).endpoint = at + 1
+            return 0
+        tid = self.thread_at(c, cpu)
+        if kind == KIND_SOCKET_RECEIVE:
+            if v[4] & PEEK or v[3] < 0:
+                return 0
+            self.put(time, ACT_RECEIVE if v[3] else ACT_FINISH, tid, host, at, v[3])
+            if v[3] and not e.first:
+                e.first = 1
+        elif v[3] > 0:
+            self.put(time, ACT_SEND, tid, host, at, v[3])
+            if not e.first:
+                e.first = 2
+        else:
+            return 0
+        e.moved = 1
+        if tid > 0:
+            hand = self.hand_of(tid, host)
+            if kind == KIND_SOCKET_SEND and hand.endpoint and hand.endpoint - 1 != at:
+                self.pair(at, hand.endpoint - 1)
+            hand.endpoint = 0
+        return 0
+
+    cdef void pair(self, int32_t sender, int32_t receiver) noexcept nogil:
+        """Note to whom a send arrived: most sends of an endpoint arrive at its peer."""
+        cdef Endpoint* e = &self.endpoints[sender]
+        cdef Endpoint* f = &self.endpoints[receiver]
+        if (e.family == 1) != (f.family == 1):
+            return
+        if e.partner == receiver:
+            e.votes += 1
+        elif e.votes > 0:
+            e.votes -= 1
+        else:
+            e.partner, e.votes = receiver, 1
+
+    cdef int feed_state(self, int64_t time, int64_t tid, int32_t host,
+                        const int64_t* v) except -1 nogil:
+        """Fields: the socket, nine of its ends, protocol, old and new state."""
+        cdef int32_t protocol = <int32_t>v[10], family = <int32_t>v[3]
+        cdef int64_t before = v[11], now = v[12]
+        cdef int32_t at
+        cdef Endpoint* e
+        if protocol != TCP and protocol != MPTCP:
+            return 0
+        at = self.living(v[0], host)
+        if now == SYN_SENT or (now == SYN_RECV and before == LISTEN) or now == LISTEN:
+            at = self.begin_life(v[0], host, family, protocol, time)
+        elif now == ESTABLISHED and before == SYN_RECV:
+            if at < 0 or self.endpoints[at].moved or self.endpoints[at].opening:
+                at = self.begin_life(v[0], host, family, protocol, time)
+        if at < 0:
+            return 0
+        e = &self.endpoints[at]
+        if now == LISTEN:
+            e.listens, e.local_port = 1, <int32_t>v[1]
+            e.local = take_address(family, v[4], v[6], v[7])
+            return 0
+        self.name(e, v + 1)
+        if now == SYN_SENT:
+            e.opening = 2
+            self.put(time, ACT_OPEN, tid, host, at, 2)
+        elif now == ESTABLISHED and before == SYN_RECV:
+            e.opening = 1
+            self.put(time, ACT_OPEN, tid, host, at, 1)
+        elif now == CLOSE_WAIT:
+            self.put(time, ACT_FINISH, tid, host, at, 0)
+        elif now == CLOSED:
+            e.closed = time
+            if not e.listens:
+                self.put(time, ACT_CLOSE, tid, host, at, 0)
+        return 0
+
+    # -------------------------------------------------------------- what was found
+
+    def take_rows(self):
+        """Return time, act, tid, host, endpoint, value; what an unknown thread did is -1's."""
+        cdef Py_ssize_t i
+        cdef Row* r
+        cdef Cpu* c
+        time, value = np.empty(self.count, np.int64), np.empty(self.count, np.int64)
+        tid, host = np.empty(self.count, np.int32), np.empty(self.count, np.int32)
+        endpoint, act = np.empty(self.count, np.int32), np.empty(self.count, np.uint8)
+        cdef int64_t[::1] time_ = time, value_ = value
+        cdef int32_t[::1] tid_ = tid, host_ = host, endpoint_ = endpoint
+        cdef uint8_t[::1] act_ = act
+        for i in range(self.count):
+            r = &self.rows[i]
+            if r.tid <= UNKNOWN_TID:
+                c = &self.cpus[r.host][UNKNOWN_TID - r.tid]
+                r.tid = <int32_t>c.first if c.first > 0 else -1
+            time_[i], act_[i], tid_[i], host_[i] = r.time, r.act, r.tid, r.host
+            endpoint_[i], value_[i] = r.endpoint, r.value
+        return time, act, tid, host, endpoint, value
+
+    def take_endpoints(self):
+        """Return a row of numbers per endpoint; see `endpoints.EndpointColumn`."""
+        cdef Py_ssize_t i
+        cdef Endpoint* e
+        table = np.empty((self.endpoint_count, 18), np.int64)
+        cdef int64_t[:, ::1] to = table
+        for i in range(self.endpoint_count):
+            e = &self.endpoints[i]
+            to[i, 0], to[i, 1], to[i, 2], to[i, 3] = e.socket, e.host, e.family, e.protocol
+            to[i, 4], to[i, 5], to[i, 6] = e.local.high, e.local.low, e.local_port
+            to[i, 7], to[i, 8], to[i, 9] = e.remote.high, e.remote.low, e.remote_port
+            to[i, 10], to[i, 11], to[i, 12] = e.opened, e.closed, e.opening
+            to[i, 13], to[i, 14], to[i, 15] = e.first, e.partner, e.votes
+            to[i, 16], to[i, 17] = e.known, e.listens
+        return table
+
+
+cdef inline Address take_address(int32_t family, int64_t v4, int64_t high,
+                                 int64_t low) noexcept nogil:
+    """Return an address; an IPv4 one that is mapped into IPv6 is the IPv4 one."""
+    cdef Address a
+    a.high, a.low = 0, v4 & 0xFFFFFFFFLL
+    if family == INET6 and not (high == 0 and (low >> 32) == 0xFFFF):
+        a.high, a.low = high, low
+    elif family == INET6:
+        a.low = low & 0xFFFFFFFFLL
+    return a

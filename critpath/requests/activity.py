@@ -1,0 +1,129 @@
+"""What threads do with sockets and with each other, from events as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from critpath.model import I64, U8, Bool, EventChunk, EventClass, Events, Kind, Workers
+from critpath.model.requests import Act, Activity
+from critpath.requests._activity import Activities
+
+SOCKETS: Final = frozenset(
+    {Kind.SOCKET_SEND, Kind.SOCKET_RECEIVE, Kind.SOCKET_ARRIVAL, Kind.SOCKET_STATE, Kind.SOCKET_OF}
+)
+_THREADS: Final = frozenset(
+    {
+        *(Kind.SWITCH, Kind.WAKING, Kind.FORK, Kind.EXIT, Kind.CURRENT),
+        *(Kind.SOFTIRQ_RAISE, Kind.SOFTIRQ_ENTRY, Kind.SOFTIRQ_EXIT),
+        *(Kind.IRQ_ENTRY, Kind.IRQ_EXIT, Kind.TIMER_ENTRY, Kind.TIMER_EXIT),
+        *(Kind.VECTOR_ENTRY, Kind.VECTOR_EXIT),
+    }
+)
+# Fields of each kind that nothing can be made of it without.
+_NEEDED: Final = {
+    **dict.fromkeys((Kind.SOCKET_SEND, Kind.SOCKET_RECEIVE), 4),
+    **dict.fromkeys((Kind.SOCKET_ARRIVAL, Kind.SOCKET_OF), 3),
+    Kind.SOCKET_STATE: 4,
+    Kind.SWITCH: 5,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """What a recording's events told, before anybody asks who serves.
+
+    Attributes
+    ----------
+    activity : Activity
+    endpoints : int64 [n, 18]
+        As `_activity.Activities.take_endpoints` makes them: `EndpointColumn`.
+    dumped : list of tuple
+        Fields of every `Kind.SOCKET_STATEDUMP`, after its host; text where the trace has text.
+    hidden : int
+        Events of sockets whose addresses the kernel did not tell.
+    """
+
+    activity: Activity
+    endpoints: I64
+    dumped: Sequence[tuple[int | str, ...]]
+    hidden: int
+
+
+class ActivityEvents:
+    """Collects what finding requests asks for, from events as they come.
+
+    Parameters
+    ----------
+    runnable : int64 [hosts, n]
+        Previous states of threads that could go on.
+    waking : bool
+        Whether the recording has ``sched_waking``; else wakes are ``sched_wakeup``.
+    """
+
+    def __init__(self, runnable: I64, *, waking: bool) -> None:
+        self._rows = Activities(np.ascontiguousarray(runnable, np.int64))
+        self._kinds: U8 = np.zeros(0, np.uint8)
+        self._hosts: I64 = np.zeros(0, np.int64)
+        self._dumps: Bool = np.zeros(0, np.bool_)
+        self._known: Sequence[EventClass] = ()
+        self._dumped: list[tuple[int, EventClass, list[int]]] = []
+        wake = Kind.WAKING if waking else Kind.WAKEUP
+        self._wanted = (_THREADS - {Kind.WAKING}) | SOCKETS | {wake}
+
+    def feed(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
+        """Take note of some events, which come after those before."""
+        if len(classes) > len(self._kinds):
+            self._known = classes
+            self._kinds = np.array([self._kind_of(c) for c in classes], np.uint8)
+            self._hosts = np.array([c.host for c in classes], np.int64)
+            self._dumps = np.array([c.kind == Kind.SOCKET_STATEDUMP for c in classes], np.bool_)
+        if not len(chunk.timestamp):
+            return
+        self._rows.feed(
+            *(chunk.timestamp, chunk.cpu, chunk.event_class, chunk.offset, chunk.values),
+            *(self._kinds, self._hosts),
+        )
+        if self._dumps.any():
+            for row in np.flatnonzero(self._dumps[chunk.event_class]).tolist():
+                of = classes[chunk.event_class[row]]
+                at = int(chunk.offset[row])
+                self._dumped.append((of.host, of, chunk.values[at : at + len(of.fields)].tolist()))
+
+    def _kind_of(self, of: EventClass) -> Kind:
+        """Return a class's kind if its events tell something here."""
+        if of.kind not in self._wanted or "absent" in of.types[: _NEEDED.get(of.kind, 1)]:
+            return Kind.OTHER
+        return of.kind
+
+    def finish(self, workers: Workers, strings: Sequence[str]) -> Collected:
+        """Return what was found; of threads only those of processes that use sockets."""
+        time, act, tid, host, endpoint, value = self._rows.take_rows()
+        moves = (act == Act.RECEIVE) | (act == Act.SEND)
+        users = np.unique(_key(host[moves], tid[moves]))
+        of_thread, of_process = _key(workers.host, workers.tid), _key(workers.host, workers.pid)
+        processes = np.unique(of_process[np.isin(of_thread, users) & (workers.pid > 0)])
+        threads = np.union1d(users, of_thread[np.isin(of_process, processes)])
+        keep = (endpoint >= 0) | np.isin(_key(host, tid), threads)
+        about = (act == Act.WAKE) | (act == Act.CREATE)
+        keep[about] |= np.isin(_key(host[about], value[about]), threads)
+        rows = (column[keep] for column in (time, act, tid, host, endpoint, value))
+        dumped = [
+            (
+                of_host,
+                *(
+                    strings[v] if kind == "str" else v
+                    for v, kind in zip(values, of.types, strict=True)
+                ),
+            )
+            for of_host, of, values in self._dumped
+        ]
+        return Collected(Activity(*rows), self._rows.take_endpoints(), dumped, self._rows.hidden)
+
+
+def _key(host: I64, tid: I64) -> I64:
+    """Return one number for a thread of a host."""
+    return (host.astype(np.int64) << 32) | (tid.astype(np.int64) & 0xFFFFFFFF)
