@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 from critpath.documents import ComparisonDocument
+from critpath.pipeline.comparison import compare
 from critpath.report.document.as_json import load_document
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import answer_of, render_html
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 
@@ -83,18 +87,58 @@ def show(driver: Any, browser: ModuleType) -> Iterator[Callable[..., Page]]:
 
 
 @pytest.fixture(scope="session")
-def real(
+def compared(
     critpath: Callable[..., Any],
     guest: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str], tuple[Path, ComparisonDocument]]:
+    """Return a function that compares a guest's recording with ``normal``, by the command."""
+    home = tmp_path_factory.mktemp("compared")
+
+    @cache
+    def compare_with(sample: str) -> tuple[Path, ComparisonDocument]:
+        run = critpath(
+            *("compare", guest("normal"), guest(sample), "--execution", SPECIFICATION),
+            *("--html", f"{sample}.html", "--json", f"{sample}.json"),
+            cwd=home,
+        )
+        assert run.returncode in {0, 1, 3}, run.stderr
+        document = load_document((home / f"{sample}.json").read_text(encoding="utf-8"))
+        return home / f"{sample}.html", document
+
+    return compare_with
+
+
+@pytest.fixture(scope="session")
+def real(
+    compared: Callable[[str], tuple[Path, ComparisonDocument]],
 ) -> tuple[Path, ComparisonDocument]:
     """Return the page and the document of a guest's comparison, made by the command."""
-    home = tmp_path_factory.mktemp("real")
-    run = critpath(
-        *("compare", guest("normal"), guest("sample-lock"), "--execution", SPECIFICATION),
-        *("--html", "report.html", "--json", "report.json"),
-        cwd=home,
-    )
-    assert run.returncode == 1, run.stderr
-    document = load_document((home / "report.json").read_text(encoding="utf-8"))
-    return home / "report.html", document
+    return compared("sample-lock")
+
+
+@pytest.fixture(scope="session")
+def example(
+    compared: Callable[[str], tuple[Path, ComparisonDocument]],
+    load: Callable[[str], ModuleType],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str], Path]:
+    """Return a function from an answer to a page that gives it."""
+    guests = {"slower": "sample-lock", "ok": "normal-2", "inconclusive": "lossy"}
+
+    def example_of(answer: str) -> Path:
+        if answer in guests:
+            place, document = compared(guests[answer])
+        else:
+            draw = load("end_to_end/drawn_sets.py").draw
+            sets = (
+                draw([f"r{3000 + 7 * i} {'r20 T900 ' * waits}r50" for i in range(20)])
+                for waits in (6, 1)
+            )
+            document = comparison_document(compare(*sets))
+            place = tmp_path_factory.mktemp("example") / f"{answer}.html"
+            place.write_text(render_html(document), encoding="utf-8")
+        assert answer_of(document) == answer
+        return place
+
+    return example_of

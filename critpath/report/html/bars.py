@@ -31,6 +31,7 @@ from critpath.text.page import noun_of
 Key = tuple[int, Doing, bool]
 MOST: Final = 0.8  # of a kind: as many slow ones are all of it
 _CHANGED: Final = 0.04  # of the axis: what grew or shrank by more is marked
+_SPOKEN: Final = 3  # blocks that a bar's description names
 _SEEN: Final = 0.08  # % of the axis: narrower blocks leave their place empty
 # How wide a letter is, in % of a bar: of one of a narrow page, and of a wide page's.
 _LETTER: Final = {"": 1.6, " wide": 0.95}
@@ -118,7 +119,10 @@ def _bar(
     kind: str = "",
 ) -> str:
     boxes = []
+    times: dict[str, float] = {}
     for (thread, doing, _), (at, time) in row.blocks.items():
+        words_ = f"{who(threads[thread])} {WORDS[doing]}"
+        times[words_] = times.get(words_, 0.0) + time
         span = 100 * at / length, 100 * time / length
         if span[1] < _SEEN:
             continue
@@ -131,7 +135,9 @@ def _bar(
     mean = time_of(float(row.mean.mean))
     boxes.append(f'<em class="e" {place(100 * float(row.mean.mean) / length)}>{text(mean)}</em>')
     name, many = words
-    spoken = f"{name}, {many}: mean {mean}"
+    main = sorted(times.items(), key=lambda one: -one[1])[:_SPOKEN]
+    most = "; ".join(f"{words_} {time_of(time)}" for words_, time in main)
+    spoken = f"{name}, {many}: mean {mean}; above all {most}"
     return (
         f'<div class="row {kind}"><div class="who"><b>{text(name)}</b> <span>{text(many)}</span>'
         f'</div><div class="bar" role="img" aria-label="{text(spoken)}">{"".join(boxes)}</div>'

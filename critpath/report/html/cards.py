@@ -188,7 +188,7 @@ def _card(page: _Page, number: int, cause: CauseEntry, *, first: bool) -> str:
         f'<div class="head"><span class="num" aria-hidden="true">{number}</span>'
         f'<h3>{prose(_sentence(page, cause))}</h3><p class="fig">{effect}{meter}</p></div>'
     )
-    body = _examples(page, number, cause, first=first) + _facts(page, cause)
+    body = _examples(page, number, cause, first=first) + _facts(page, number, cause)
     if first:
         return f'<article class="card" id="cause-{number}">{head}{body}</article>'
     return f'<details class="card" id="cause-{number}"><summary>{head}</summary>{body}</details>'
@@ -207,11 +207,12 @@ def _examples(page: _Page, number: int, cause: CauseEntry, *, first: bool) -> st
     scale = common_scale(typical, [*chosen, *([usual] if usual else [])])
     lanes = lanes_of([*([usual] if usual else []), *chosen])
     drawn = [f'<fieldset class="ex"><legend>A {text(page.noun(1))} to show</legend>']
+    alone = "" if len(chosen) > 1 else " hidden"  # nothing to choose
     for place, path in enumerate(chosen):
         words = f"{_name(page, path)}, {time_of(length_of(path))}"
         checked = "" if place else " checked"
         drawn.append(
-            f'<input type="radio" name="c{number}" id="c{number}e{place}"{checked} '
+            f'<input type="radio" name="c{number}" id="c{number}e{place}"{checked}{alone} '
             f'aria-label="{text(words)}">'
         )
     if usual:
@@ -240,7 +241,7 @@ def _examples(page: _Page, number: int, cause: CauseEntry, *, first: bool) -> st
             f'above.</p><div class="mult">{strips}</div>'
         )
     drawn.append("</fieldset>")
-    return "".join(drawn) + _steps(page, typical, hot, first=first)
+    return "".join(drawn) + _steps(page, number, typical, hot, first=first)
 
 
 def _choose(page: _Page, cause: CauseEntry) -> list[DrawnPath]:
@@ -336,13 +337,16 @@ def _name(page: _Page, path: DrawnPath) -> str:
     return f"{page.noun(1)} {page.names[path.set].get(name, name)}"
 
 
-def _steps(page: _Page, typical: DrawnPath, hot: set[tuple[int, int]], *, first: bool) -> str:
+def _steps(
+    page: _Page, number: int, typical: DrawnPath, hot: set[tuple[int, int]], *, first: bool
+) -> str:
     aligned = page.aligned.get(typical.position)
     if aligned is None or len(aligned.rows) < 2:
         return ""
     doings = page.pictures.doings
     about = {(thread, doings[doing]) for thread, doing in hot}
-    shown = render_steps(page.document, page.pictures, aligned, about, page.noun(1))
+    title = f"Cause {number} step by step"
+    shown = render_steps(page.document, page.pictures, aligned, about, page.noun(1), title)
     summary = f"Step by step: {text(_name(page, typical))}, aligned with what is usual"
     opened = " open" if first else ""
     return f'<details class="more"{opened}><summary>{summary}</summary>{shown}</details>'
@@ -351,13 +355,13 @@ def _steps(page: _Page, typical: DrawnPath, hot: set[tuple[int, int]], *, first:
 # Facts as a table.
 
 
-def _facts(page: _Page, cause: CauseEntry) -> str:
+def _facts(page: _Page, number: int, cause: CauseEntry) -> str:
     facts = cause.facts
     if facts is None:
         return ""
     rows = [[text(what), text(before), text(after)] for what, before, after in _pairs(page, facts)]
     rows += [[text(what), "", value] for what, value in _values(page, cause, facts) if value]
-    caption = "What the sentence says, each fact by itself"
+    caption = f"What the sentence of cause {number} says, each fact by itself"
     shown = table(caption, ["", ">before", f"after, these {page.noun()}"], rows, heads=True)
     return f'<details class="more facts"><summary>Facts</summary>{shown}</details>'
 

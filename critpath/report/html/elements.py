@@ -55,8 +55,7 @@ def table(
         for header in headers
     ]
     head = "".join(
-        f'<th scope="col"{_class(name)}>{text(header.lstrip("~>"))}</th>'
-        for header, name in zip(headers, kinds, strict=True)
+        column_head(header.lstrip("~>"), name) for header, name in zip(headers, kinds, strict=True)
     )
     body = "".join(_row(row, kinds, heads=heads) for row in rows)
     below = "".join(_row(row, kinds, heads=heads) for row in foot)
@@ -65,6 +64,13 @@ def table(
         f"<table{_class(kind)}><caption>{text(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
         f"{f'<tfoot>{below}</tfoot>' if below else ''}</table></div>"
+    )
+
+
+def column_head(name: str, kind: str = "") -> str:
+    """Return the head of a column; where nothing names it, it is no head."""
+    return (
+        f'<th scope="col"{_class(kind)}>{text(name)}</th>' if name else f"<td{_class(kind)}></td>"
     )
 
 

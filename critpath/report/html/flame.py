@@ -12,7 +12,7 @@ from typing import Final
 
 from critpath.documents import ComparisonDocument, FlameEntry, Pictures
 from critpath.report.document.pictures import FEWEST, doing_of
-from critpath.report.html.elements import SHORT, place, text, time_of, who
+from critpath.report.html.elements import SHORT, place, table, text, time_of, who
 from critpath.text.page import noun_of
 
 _ROW: Final = 24  # px
@@ -87,6 +87,7 @@ def render_flame(document: ComparisonDocument) -> str:
         f'</p><div class="legend flat">{legend}</div>'
         f'<div class="flame d{depth}" role="group" aria-label="Flame graph">{"".join(drawn)}</div>'
         '<p id="box" class="needjs small" role="status"></p>'
+        f"{_figures(boxes, names, noun_of(document, 1))}"
     )
     title = f"What changed, over all {text(nouns)}"
     if document.verdict == "anomaly" or any(box.entry.change for box in boxes):
@@ -95,6 +96,22 @@ def render_flame(document: ComparisonDocument) -> str:
         f'<details class="fold" id="flame"><summary>Where time goes <span>over all {text(nouns)}, '
         f"before and after</span></summary>{section}</details>"
     )
+
+
+def _figures(boxes: list[Box], names: list[str], noun: str) -> str:
+    """Return what the boxes that are drawn say, as a table: for paper, and without a pointer."""
+    rows = []
+    for box, name in zip(boxes, names, strict=True):
+        if 100 * box.width / boxes[0].width >= _SEEN:
+            one = box.entry
+            times = one.before, one.after
+            shown = [text(time_of(time)) if time else "–" for time in times]
+            change = text(time_of(one.after - one.before, sign=True))
+            below = "· " * box.depth
+            rows.append([f"{below}{text(name)}", *shown, change, _PARTS.get(one.change, "")])
+    headers = [f"mean a {noun}", ">before", ">after", ">change", "a test supports it"]
+    listed = table("What the boxes of the flame graph say", headers, rows, heads=True)
+    return f'<details class="more"><summary>The boxes as a table</summary>{listed}</details>'
 
 
 def _name(pictures: Pictures, boxes: list[Box], at: int, nouns: str) -> str:

@@ -17,6 +17,7 @@ from critpath.documents import (
     Window,
 )
 from critpath.report.html.elements import (
+    column_head,
     items,
     names_of,
     paragraph,
@@ -94,14 +95,14 @@ def render_slowest(
     shown = "".join(_slow_row(row, most, short, causes) for row in rows[:SHOWN])
     kinds = "their kind" if any(row[1] for row in rows) else "those"
     heads = "".join(
-        f'<th scope="col"{kind}>{name}</th>'
+        column_head(name, kind)
         for name, kind in (
             (noun_of(document, 1), ""),
             ("kind", ""),
-            ("thread", ' class="opt"'),
-            ("began at", ' class="n opt"'),
-            ("took", ' class="n"'),
-            ("longer by", ' class="n"'),
+            ("thread", "opt"),
+            ("began at", "n opt"),
+            ("took", "n"),
+            ("longer by", "n"),
             ("", ""),
             ("cause", ""),
         )
@@ -114,7 +115,7 @@ def render_slowest(
         f'placeholder="Search id, kind or cause 1" aria-label="Search {text(noun)}">'
         '<button class="btn" id="all" type="button">Show all</button>'
         '<span id="count" class="dim" role="status"></span></div>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(title)}">'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Table of {text(noun)}">'
         f'<table class="slowest"><thead><tr>{heads}</tr></thead>'
         f'<tbody id="rows">{shown}</tbody></table></div>'
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,6 +12,7 @@ from critpath.report.html.elements import WORDS, text, time_of, who
 
 _HAIR: Final = 0.01  # of what they cut: shorter interrupts are folded
 _MOST: Final = 36  # columns that are drawn
+_ABREAST: Final = 16  # of them: what fits on paper
 _PLAIN: Final = 0.01  # of the path: what differs by less may be left out of many columns
 
 
@@ -157,8 +159,12 @@ def render_steps(
     aligned: AlignedEntry,
     hot: set[tuple[int, Doing]],
     noun: str,
+    spoken: str,
 ) -> str:
-    """Return the aligned columns as a table: usually, and this execution."""
+    """Return the aligned columns as a table: usually, and this execution.
+
+    As alignments are printed: so many columns below each other as fit on a page.
+    """
     looks = looks_of(document, pictures)
     columns, many = columns_of(aligned, looks)
     heads = [f"mean of {many:,} before", "of these have it", f"this {noun}"]
@@ -182,13 +188,17 @@ def render_steps(
         rows[0].append(f"<td>{seen}<small>{_time(one.before)}</small></td>" if share else gap)
         rows[1].append(f"<td>{f'{100 * share / max(many, 1):.0f} %' if share else '–'}</td>")
         rows[2].append(f"<td>{mine}<small>{_time(one.after)}</small></td>" if one.here else gap)
-    body = "".join(
-        f'<tr><th scope="row">{text(head)}</th>{"".join(cells)}</tr>'
-        for head, cells in zip(heads, rows, strict=True)
-    )
+    abreast = math.ceil(len(rows[0]) / max(math.ceil(len(rows[0]) / _ABREAST), 1)) or 1
+    blocks = []
+    for at in range(0, len(rows[0]), abreast):
+        lines = "".join(
+            f'<tr><th scope="row">{text(head)}</th>{"".join(cells[at : at + abreast])}</tr>'
+            for head, cells in zip(heads, rows, strict=True)
+        )
+        blocks.append(f"<tbody>{lines}</tbody>")
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Step by step">'
-        f'<table class="cols"><tbody>{body}</tbody></table></div>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{text(spoken)}">'
+        f'<table class="cols">{"".join(blocks)}</table></div>'
     )
 
 

@@ -1,0 +1,153 @@
+"""The page for readers with a keyboard, a screen reader, few colours, or paper."""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from critpath.report.html.elements import WORDS
+
+ANSWERS = ("slower", "faster", "ok", "inconclusive")
+TAB = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+A4 = 900  # CSS pixels between its margins, at the page's scale on paper
+
+_OPEN = "for (const fold of document.querySelectorAll('details')) fold.open = true"
+_AXE = """
+const done = arguments[0];
+axe.run().then(
+  (found) => done(found.violations.flatMap((one) =>
+    one.nodes.map((node) => [one.impact, one.id, node.html.slice(0, 160)]))),
+  (error) => done([["critical", "axe", String(error)]]),
+);
+"""
+_FOCUS = """
+const at = document.activeElement;
+if (at === document.body) return null;
+const box = (at.type === "radio" ? at.parentElement.querySelector(".mult") : at)
+  .getBoundingClientRect();
+const ring = getComputedStyle(at.type === "radio" ? at.parentElement.querySelector(".mult") : at);
+return [
+  at.id || at.textContent.trim().slice(0, 40),
+  at.matches(":focus-visible") && ring.outlineStyle !== "none",
+  box.width > 0 && box.bottom > 0 && box.top < innerHeight,
+  [...document.querySelectorAll("*")].indexOf(at),
+];
+"""
+# What a keyboard has to reach: one of the radio buttons of a cause, the arrows go to the others.
+_REACHABLE = """
+const used = [...document.querySelectorAll("button, a[href], input, summary, [tabindex]")]
+  .filter((e) => e.checkVisibility() && !(e.type === "radio" && !e.checked));
+return used.map((e) => [...document.querySelectorAll("*")].indexOf(e));
+"""
+_LOOKS = """
+const root = document.querySelector(".legend");
+const looks = {};
+for (const name of arguments[0]) {
+  const one = document.createElement("i");
+  one.className = name;
+  root.append(one);
+  const style = getComputedStyle(one);
+  looks[name] = style.backgroundImage + style.backgroundColor + style.boxShadow;
+  one.remove();
+}
+return looks;
+"""
+_CUT = """
+return [...document.querySelectorAll(".scroll, .panel, .card, .fold")]
+  .filter((e) => e.checkVisibility() && e.scrollWidth > e.clientWidth + 1)
+  .map((e) => [e.id || e.getAttribute("aria-label"), e.scrollWidth - e.clientWidth]);
+"""
+_CLOSED = """
+return [...document.querySelectorAll("details table")]
+  .filter((e) => !e.checkVisibility({contentVisibilityAuto: true}))
+  .map((e) => e.textContent.slice(0, 40));
+"""
+
+
+def media(driver, **features):
+    """Let a page believe in features of its medium."""
+    medium = features.pop("medium", "")
+    named = [{"name": k.replace("_", "-"), "value": v} for k, v in features.items()]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": named})
+
+
+@pytest.fixture
+def emulate(driver):
+    yield lambda **features: media(driver, **features)
+    media(driver)
+
+
+# Every answer, theme and width is among these; the others take half a minute.
+QUICK = {
+    *(("slower", "light", 1400), ("slower", "dark", 700), ("faster", "dark", 1400)),
+    *(("ok", "light", 700), ("inconclusive", "dark", 700)),
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "theme", "width"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.long])
+        for case in product(ANSWERS, ("light", "dark"), (1400, 700))
+    ],
+)
+def test_axe_finds_nothing(show, example, emulate, answer, theme, width):
+    axe = Path(sys.prefix) / "peers" / "axe.min.js"
+    if not axe.exists():
+        pytest.skip("axe.min.js is not here: sh .ci/peers .venv/peers axe fetches it")
+    emulate(prefers_color_scheme=theme)
+    page = show(example(answer), size=(width, 1000))
+    page.run(_OPEN)
+    page.run(axe.read_text(encoding="utf-8"))
+    found = page.driver.execute_async_script(_AXE)
+    assert found == []
+
+
+@pytest.mark.parametrize("answer", ["slower", "ok"])
+def test_the_keyboard_reaches_all_that_can_be_used_in_order_and_sees_where_it_is(
+    show, driver, example, answer
+):
+    page = show(example(answer))
+    page.run(_OPEN)
+    wanted = page.run(_REACHABLE)
+    seen = []
+    for _ in range(len(wanted) + 1):
+        for kind in ("rawKeyDown", "keyUp"):
+            driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": kind, **TAB})
+        at = page.run(_FOCUS)
+        if at is None:
+            break
+        name, ring, inside, place = at
+        assert ring, f"nothing shows that {name} has the focus"
+        assert inside, f"{name} has the focus and is not to be seen"
+        seen.append(place)
+    assert seen == wanted
+
+
+def test_states_differ_where_a_reader_forces_colours(show, real, emulate):
+    place, _ = real
+    emulate(forced_colors="active")
+    page = show(place)
+    looks = page.run(_LOOKS, [*(f"s w1 {one}" for one in WORDS), "f", "f added", "f saved"])
+    assert len(set(looks.values())) == len(looks)
+    threads = page.run(_LOOKS, [f"s w{n} running" for n in range(7)])
+    assert len(set(threads.values())) == 7
+    border = "return getComputedStyle(document.querySelectorAll('.mult label')[%d]).borderColor"
+    assert page.run(border % 0) != page.run(border % 1)  # the one that is shown, and another
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_on_paper_all_is_open_nothing_is_cut_and_nothing_is_dark(show, example, emulate, answer):
+    # By style alone: a medium that is emulated tells no script that there is something to print.
+    emulate(medium="print", prefers_color_scheme="dark")
+    page = show(example(answer), size=(A4, 1200))
+    page.run("document.documentElement.dataset.theme = 'dark'")
+    assert (
+        page.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    )
+    assert page.run(_CLOSED) == []
+    assert page.run(_CUT) == []
+    assert not any(one.is_displayed() for one in page.all("button.btn, #search"))
