@@ -24,6 +24,15 @@ SETTINGS = ()
 FORMAT: Final = "critpath/doctor/1"
 # As `compare`'s anomaly: something was found.  125 would say that critpath failed.
 EXIT_FOUND: Final = 1
+# What a recording with `--profile requests` has of them, by `Preflight.ways`.
+_WAYS: Final = {
+    "sockets": "found by events of sockets (--profile requests)",
+    "calls+packets": "this tracer has no events of sockets (Linux 6.3, ftrace), so that they are "
+    "recorded as system calls and packets",
+    "calls": "this tracer has no events of sockets (Linux 6.3, ftrace), so that they are recorded "
+    "as system calls: when one arrived is not known, only when it was read",
+    "": "not to be found: this kernel has no events of sockets nor of system calls",
+}
 _PATIENCE: Final = 1.1  # seconds in which every program that marks has looked for a recorder
 
 
@@ -166,6 +175,7 @@ def _document(
             name: {
                 "usable": not any(o.fatal for o in (*obstacles, *found.obstacles)),
                 "obstacles": [_obstacle(o) for o in obstacles],
+                "requests": found.ways.get(name, ""),
             }
             for name, obstacles in found.recorders.items()
         },
@@ -205,9 +215,7 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         yield f"This machine can record, with the {recorder} recorder.", "bold green"
     for name, state in document["recorders"].items():
-        chosen = ", and --recorder auto takes it" if name == recorder else ""
-        yield f"{name}: {'usable' + chosen if state['usable'] else 'not usable'}", "bold"
-        yield from _obstacle_lines(state["obstacles"])
+        yield from _recorder_lines(name, state, chosen=name == recorder)
     if document["obstacles"]:
         yield "every recorder:", "bold"
         yield from _obstacle_lines(document["obstacles"])
@@ -226,6 +234,14 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "host:", "bold"
     for name, value in _facts(document["host"]):
         yield f"  {name:<10} {value}", ""
+
+
+def _recorder_lines(name: str, state: dict[str, Any], *, chosen: bool) -> Iterator[tuple[str, str]]:
+    taken = ", and --recorder auto takes it" if chosen else ""
+    yield f"{name}: {'usable' + taken if state['usable'] else 'not usable'}", "bold"
+    yield from _obstacle_lines(state["obstacles"])
+    if state["usable"]:
+        yield f"  requests of servers: {_WAYS[state['requests']]}", ""
 
 
 def _obstacle_lines(obstacles: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -162,7 +162,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         timeout=arguments.timeout,
         duration=arguments.duration,
         recorder=settings["recorder"],
-        profile=settings["profile"],
+        profile=_profile(settings, specification),
         execution=specification,
         container=arguments.container,
         buffer_bytes=settings["buffer-size"],
@@ -173,6 +173,13 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         as_root=arguments.as_root,
         force=arguments.force,
     )
+
+
+def _profile(settings: Settings, specification: str) -> str:
+    """Return the profile: requests are asked for by their executions, if by nothing else."""
+    of_requests = re.split("[:,]", specification)[0] == "requests"
+    chosen = settings.origins["profile"] != "default"
+    return "requests" if of_requests and not chosen else str(settings["profile"])
 
 
 def _check_execution(specification: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -147,6 +148,13 @@ def as_name(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][\w-]{0,63}", value, re.ASCII):
         raise WrongValueError("a name of letters, digits, - and _")
     return value
+
+
+def as_profile(value: Any) -> str:
+    """Accept the name of a profile, or the path of a session file."""
+    if isinstance(value, str) and (os.sep in value or value.endswith(".lttng")):
+        return value
+    return as_name(value)
 
 
 LEVELS: Final = ("off", "warn", "error")
@@ -402,9 +410,10 @@ SETTINGS: Final[dict[str, Setting]] = {
         ),
         Setting(
             "profile",
-            as_name,
+            as_profile,
             "minimal",
-            "what is recorded: minimal, syscalls, network or full",
+            "what is recorded: minimal, requests, syscalls, network, io, locks or full, or the "
+            "path of a session file",
             "NAME",
         ),
         Setting(

@@ -20,6 +20,7 @@ from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
 from critpath.model.recording import MANIFEST_BYTES, RECORDING
 from critpath.record.output import OutputDirectory
+from critpath.record.profiles import profile_label
 from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
 from critpath.units import plural
 from critpath.untrusted import load_json
@@ -55,7 +56,7 @@ def initial_manifest(
         execution=request.execution or whole or ("process" if request.commands else ""),
         runs=(),
         recorder={"name": recorder},
-        profile=request.profile,
+        profile=profile_label(request.profile),
         clock=clock_facts(),
         host=host_facts(),
         begin=0,

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -46,11 +46,15 @@ class Preflight:
         Facts, as JSON has them: ``kernel``, ``machine``, ``cpus``, ``clocksource``,
         ``lockdown``, ``python``, ``user``, ``pid_namespace``, ``container``,
         ``free_bytes``.
+    ways : mapping
+        By which way requests of servers can be found in what each recorder records here
+        (`critpath.record.profiles.way_of_requests`).
     """
 
     recorders: Mapping[str, tuple[Requirement, ...]]
     obstacles: tuple[Requirement, ...]
     host: Mapping[str, object]
+    ways: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def recorder(self) -> str | None:
@@ -70,6 +74,7 @@ def check_machine(directory: Path, settings: RecorderSettings | None = None) -> 
         recorders={name: _missing_requirements(name, settings) for name in RECORDERS},
         obstacles=tuple(_general(host)),
         host=host,
+        ways={name: _offered_way(name) for name in RECORDERS},
     )
 
 
@@ -89,6 +94,13 @@ def _missing_requirements(
                 "install critpath again, or report this with critpath doctor --json",
             ),
         )
+
+
+def _offered_way(recorder: str) -> str:
+    try:
+        return str(importlib.import_module(RECORDERS[recorder]).offered_way())
+    except (CritpathError, OSError, ImportError):
+        return ""  # what it lacks says more
 
 
 def _host(directory: Path) -> dict[str, object]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
@@ -41,6 +42,7 @@ from critpath.record.manifests import (
     write_manifest,
 )
 from critpath.record.output import OutputDirectory
+from critpath.record.profiles import SOCKETS, profile_events
 from critpath.record.recorder import (
     TRACE,
     Leftover,
@@ -555,6 +557,10 @@ class RecorderChoice:
         return cast("Recorder", module.open_recorder(settings))
 
 
+def _module(recorder: str) -> ModuleType:
+    return importlib.import_module(recorders.RECORDERS[recorder])
+
+
 def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
     """Return the recorder of a name, or for ``auto`` the first that can record.
 
@@ -564,11 +570,13 @@ def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
         raise CritpathError(*NO_PROC)
     if has_foreign_clock():
         raise CritpathError(*FOREIGN_CLOCK)
+    profile = profile_events(settings.profile)
     names = list(recorders.RECORDERS) if name == "auto" else [name]
+    if profile.replaced:  # best recorded by who needs no substitutes
+        names.sort(key=lambda n: _module(n).offered_way() != SOCKETS)
     refused: dict[str, Requirement] = {}
     for candidate in names:
-        module = importlib.import_module(recorders.RECORDERS[candidate])
-        found: list[Requirement] = module.missing_requirements(settings)
+        found: list[Requirement] = _module(candidate).missing_requirements(settings)
         fatal = [obstacle for obstacle in found if obstacle.fatal]
         if not fatal:
             return RecorderChoice(

@@ -189,13 +189,13 @@ class _Conversion:
     def __init__(self, raw: RawRecording, report: Callable[[str], None]) -> None:
         self.raw, self._report = raw, report
         self.layout = _read_layout(raw)
-        dump = statedump_classes(0, cgroups=bool(raw.cgroups)) if raw.threads else ()
+        dump = statedump_classes(0, raw) if raw.threads else {}
         self.events = _read_events(raw.directory / "formats", len(dump) + 1)
         self.dump = dump
         current = CtfEventClass(
             "critpath_current", len(dump), (declare_integer("tid", 4, signed=True),)
         )
-        self.classes = (*dump, current, *self.events.classes)
+        self.classes = (*dump.values(), current, *self.events.classes)
         self.identity = uuid.uuid5(_SPACE, f"{raw.session} {raw.begin} {raw.epoch}")
         end = raw.end + _SLACK if raw.end else raw.begin + _LONGEST
         self.decoder, self.marks_decoder = (
@@ -239,12 +239,10 @@ class _Conversion:
         events = sum(self._each(lambda cpu: self._convert(directory, cpu, end, *parts[cpu])))
         if self.dump:
             header = packet_header(self.identity, len(raw.cpus))
-            packet = statedump_packet(
-                raw.threads, raw.cgroups, self.dump, header, count=len(self.classes)
-            )
+            packet = statedump_packet(raw, self.dump, header, count=len(self.classes))
             with (directory / "statedump_0").open("wb") as stream:
                 stream.writelines(packet)
-            events += len(raw.threads) + len(raw.cgroups) + 2
+            events += len(raw.threads) + len(raw.cgroups) + len(raw.sockets) + 2
         marked = self._convert_marks(directory, end)
         events += sum(s.events for _, s in marked)
         warnings = [w for s in scanned for w in s.warnings]

@@ -61,6 +61,7 @@ _ELEMENT: Final = {
     **dict.fromkeys(("u64", "s64", "__u64", "__s64", "long long", "unsigned long long"), 8),
 }
 _TEXT: Final = {"char", "const char"}
+_ADDRESSES: Final = frozenset(("saddr", "daddr", "saddr_v6", "daddr_v6"))  # arrays of bytes
 # System calls' arguments are recorded as machine words, whatever they are.
 _NARROW: Final = {
     **dict.fromkeys(("int", "pid_t", "clockid_t", "timer_t", "mqd_t", "key_serial_t"), (4, True)),
@@ -96,15 +97,26 @@ class CtfEventClass:
     steps: tuple[tuple[int, int, int, int], ...] = ()
 
 
-def declare_integer(name: str, size: int, *, signed: bool, base: int = 10, suffix: str = "") -> str:
+def declare_integer(
+    name: str, size: int, *, signed: bool, base: int = 10, suffix: str = "", order: str = ""
+) -> str:
     """Return the TSDL declaration of an integer of `size` bytes, or of an array of them.
 
-    LTTng's leading underscore is added to `name`; `suffix` follows it, e.g. ``[ 4 ]``.
+    LTTng's leading underscore is added to `name`; `suffix` follows it, e.g. ``[ 4 ]``; `order`
+    is ``be`` for what has its most significant byte first.
     """
+    order = f" byte_order = {order};" if order else ""
     return (
         f"integer {{ size = {8 * size}; align = 8; signed = {int(signed)}; encoding = none;"
-        f" base = {base}; }} _{name}{suffix};"
+        f" base = {base};{order} }} _{name}{suffix};"
     )
+
+
+def declare_address(name: str, size: int) -> list[str]:
+    """Return the declarations of an internet address: one number, of 16 bytes two halves."""
+    names = [name] if size == 4 else [f"{name}_high", f"{name}_low"]
+    each = size // len(names)
+    return [declare_integer(n, each, signed=False, base=16, order="be") for n in names]
 
 
 def declare_characters(name: str, count: int) -> str:
@@ -193,6 +205,8 @@ class _Compiler:
     def _add_array(self, field: FormatField, name: str) -> None:
         if field.type in _TEXT:
             self.fields.append(declare_characters(name, field.size))
+        elif name in _ADDRESSES and field.size in {4, 16}:
+            self.fields += declare_address(name, field.size)
         else:
             count = int(field.array) if field.array and field.array.isdecimal() else 0
             element = field.size // count if count and field.size % count == 0 else 1

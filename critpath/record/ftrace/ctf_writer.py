@@ -14,7 +14,12 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError
 from critpath.model import Gap
-from critpath.record.ftrace.ctf_events import CtfEventClass, declare_characters, declare_integer
+from critpath.record.ftrace.ctf_events import (
+    CtfEventClass,
+    declare_address,
+    declare_characters,
+    declare_integer,
+)
 from critpath.record.ftrace.raw import RAW_FORMAT
 from critpath.record.identity import INITIAL_PID_NAMESPACE
 
@@ -73,6 +78,37 @@ class Cgroup:
 
 
 @dataclass(frozen=True)
+class Socket:
+    """A socket that was open; `critpath.record.sockets` has the words.
+
+    Attributes
+    ----------
+    time : int
+        When it was read (ns).
+    namespace, inode, family, protocol, state : int
+    local, remote : bytes
+        Addresses as on the wire; empty where there is none.
+    ports : tuple of (int, int)
+        Local and remote.
+    place : int
+        Its address in the kernel, 0 where that is hidden.
+    path : str
+    """
+
+    time: int
+    namespace: int
+    inode: int
+    family: int
+    protocol: int
+    state: int
+    local: bytes
+    remote: bytes
+    ports: tuple[int, int]
+    place: int
+    path: str
+
+
+@dataclass(frozen=True)
 class RawRecording:
     """A raw directory without its pages.
 
@@ -93,6 +129,8 @@ class RawRecording:
         The kernel's counts by CPU; None if they were not written.
     cgroups : tuple of Cgroup
         At the start.
+    sockets : tuple of Socket
+        At the start.
     gaps : tuple of Gap
         What the recorder noticed itself.
     beats : mapping of int to int
@@ -112,6 +150,7 @@ class RawRecording:
     threads_end: tuple[ThreadState, ...]
     stats: Mapping[int, Mapping[str, int]] | None
     cgroups: tuple[Cgroup, ...] = ()
+    sockets: tuple[Socket, ...] = ()
     gaps: tuple[Gap, ...] = ()
     beats: Mapping[int, int] = field(default_factory=dict)
 
@@ -187,6 +226,38 @@ def _read_cgroups(file: Path) -> tuple[Cgroup, ...]:
     return tuple(sorted(found, key=lambda cgroup: cgroup.time))
 
 
+def _read_sockets(file: Path) -> tuple[Socket, ...]:
+    """Read the sockets; a damaged file counts as missing, a malformed row is an error."""
+    try:
+        rows = _load(file) if file.exists() else []
+    except CritpathError:
+        return ()
+    found = [_make_socket(row) for row in (rows if isinstance(rows, list) else [])]
+    if None in found:
+        raise _broken(file, "has a row that is not of a socket")
+    return tuple(sorted((s for s in found if s is not None), key=lambda socket: socket.time))
+
+
+def _make_socket(row: Any) -> Socket | None:
+    """Return a row as a socket, None for one that is malformed."""
+    try:
+        time, namespace, inode, family, protocol, state, *ends, place, path = row
+        local, sport, remote, dport = ends
+        numbers = (
+            *((time, 63), (namespace, 32), (inode, 63), (family, 16), (protocol, 16)),
+            *((state, 8), (sport, 16), (dport, 16), (place, 64)),
+        )
+        right = all(isinstance(n, int) and 0 <= n < 1 << bits for n, bits in numbers)
+        both = bytes.fromhex(local), bytes.fromhex(remote)
+    except (TypeError, ValueError):
+        return None
+    if not right or {len(b) for b in both} - {0, 4, 16} or not isinstance(path, str):
+        return None
+    return Socket(
+        *(time, namespace, inode, family, protocol, state, *both, (sport, dport), place, path)
+    )
+
+
 def read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
     """Read the kernel's counts by cpu; None if they were not written."""
     if not file.exists():
@@ -237,6 +308,7 @@ def read_raw(directory: Path) -> RawRecording:
         threads=_read_threads(directory / "statedump.json"),
         threads_end=_read_threads(directory / "statedump-end.json"),
         cgroups=_read_cgroups(directory / "cgroups.json"),
+        sockets=_read_sockets(directory / "sockets.json"),
         stats=read_stats(directory / "stats.json"),
         gaps=tuple(_read_gaps(about.get("gaps"))),
         beats={
@@ -386,6 +458,11 @@ def packet_header(identity: uuid.UUID, instance: int) -> bytes:
 # Statedump: the threads at the start, as LTTng's events
 
 
+_START: Final = "lttng_statedump_start"
+_THREAD: Final = "lttng_statedump_process_state"
+_END: Final = "lttng_statedump_end"
+_CGROUP: Final = "critpath_statedump_cgroup"
+_SOCKET: Final = "critpath_statedump_socket"
 _FIELDS: Final = (
     *(
         declare_integer(name, 4, signed=True)
@@ -402,7 +479,20 @@ _CGROUP_FIELDS: Final = (
     declare_integer("dst_root", 4, signed=True),
     "string { encoding = UTF8; } _dst_path;",
 )
+_SOCKET_FIELDS: Final = (
+    declare_integer("skaddr", 8, signed=False, base=16),
+    *(declare_integer(name, 4, signed=True) for name in ("oldstate", "newstate")),
+    *(declare_integer(name, 2, signed=False) for name in ("sport", "dport", "family", "protocol")),
+    *declare_address("saddr", 4),
+    *declare_address("daddr", 4),
+    *declare_address("saddr_v6", 16),
+    *declare_address("daddr_v6", 16),
+    declare_integer("inode", 8, signed=False),
+    declare_integer("net_ns_inum", 4, signed=False),
+    "string { encoding = UTF8; } _path;",
+)
 _PROCESS: Final = struct.Struct("<6i16s5iII")
+_SOCKET_HEAD: Final = struct.Struct("<Qii4H")
 
 # LTTng's numbers.
 _USER, _KERNEL = 0, 1
@@ -416,19 +506,23 @@ _STATUS: Final = {
 }
 
 
-def statedump_classes(first: int, *, cgroups: bool = False) -> tuple[CtfEventClass, ...]:
-    """Return the statedump's event classes, with ids from `first` on.
+def statedump_classes(first: int, raw: RawRecording) -> dict[str, CtfEventClass]:
+    """Return the event classes of a recording's statedump, with ids from `first` on.
 
-    With `cgroups` there is a fourth, which LTTng lacks; it has the fields of the kernel's
-    ``cgroup_attach_task``.
+    LTTng lacks those of critpath.  That of control groups has the fields of the kernel's
+    ``cgroup_attach_task``, that of sockets those of ``inet_sock_set_state``.
     """
-    return (
-        CtfEventClass("lttng_statedump_start", first, ()),
-        CtfEventClass("lttng_statedump_process_state", first + 1, _FIELDS),
-        CtfEventClass("lttng_statedump_end", first + 2, ()),
-    ) + (
-        (CtfEventClass("critpath_statedump_cgroup", first + 3, _CGROUP_FIELDS),) if cgroups else ()
-    )
+    wanted = {
+        _START: (),
+        _THREAD: _FIELDS,
+        _END: (),
+        **({_CGROUP: _CGROUP_FIELDS} if raw.cgroups else {}),
+        **({_SOCKET: _SOCKET_FIELDS} if raw.sockets else {}),
+    }
+    return {
+        name: CtfEventClass(name, number, fields)
+        for number, (name, fields) in enumerate(wanted.items(), first)
+    }
 
 
 def _namespace_ids(thread: ThreadState) -> tuple[int, int, int, int]:
@@ -459,30 +553,50 @@ def _pack_header(number: int, time: int, *, large: bool) -> bytes:
     return mark + struct.pack("<IQiB", number, time, 0, 0)
 
 
+def _pack_text(text: str) -> bytes:
+    """Return text as a string of the trace, which a zero ends."""
+    return text.encode("utf-8", "replace").partition(b"\0")[0] + b"\0"
+
+
+def _pack_socket(socket: Socket) -> bytes:
+    pairs = [(a, b"") if len(a) == 4 else (b"", a) for a in (socket.local, socket.remote)]
+    addresses = b"".join(
+        address.rjust(size, b"\0")
+        for size, ends in zip((4, 16), zip(*pairs, strict=True), strict=True)
+        for address in ends
+    )
+    return (
+        _SOCKET_HEAD.pack(
+            *(socket.place, 0, socket.state, *socket.ports, socket.family, socket.protocol)
+        )
+        + addresses
+        + struct.pack("<QI", socket.inode, socket.namespace)
+        + _pack_text(socket.path)
+    )
+
+
 def statedump_packet(
-    threads: Sequence[ThreadState],
-    cgroups: Sequence[Cgroup],
-    classes: Sequence[CtfEventClass],
-    header: bytes,
-    *,
-    count: int,
+    raw: RawRecording, classes: Mapping[str, CtfEventClass], header: bytes, *, count: int
 ) -> Iterator[bytes]:
-    """Yield the one packet of the statedump's stream, in parts."""
+    """Yield the one packet of the statedump's stream, in parts; there are threads."""
     large = count > COMPACT_IDS
-    start, process, end, *group = classes
-    events = [_pack_header(start.id, threads[0].time, large=large)]
-    for thread in threads:
-        events.append(_pack_header(process.id, thread.time, large=large))
+    first = raw.threads[0].time
+    events = [_pack_header(classes[_START].id, first, large=large)]
+    for thread in raw.threads:
+        events.append(_pack_header(classes[_THREAD].id, thread.time, large=large))
         events.append(_pack_thread(thread))
-    last = threads[-1].time
-    for cgroup in cgroups:
+    last = raw.threads[-1].time
+    for cgroup in raw.cgroups:
         last = max(last, cgroup.time)
-        path = cgroup.path.encode("utf-8", "replace").partition(b"\0")[0]
-        events.append(_pack_header(group[0].id, last, large=large))
-        events.append(struct.pack("<ii", cgroup.tgid, cgroup.hierarchy) + path + b"\0")
-    events.append(_pack_header(end.id, last, large=large))
+        events.append(_pack_header(classes[_CGROUP].id, last, large=large))
+        events.append(struct.pack("<ii", cgroup.tgid, cgroup.hierarchy) + _pack_text(cgroup.path))
+    for socket in raw.sockets:
+        last = max(last, socket.time)
+        events.append(_pack_header(classes[_SOCKET].id, last, large=large))
+        events.append(_pack_socket(socket))
+    events.append(_pack_header(classes[_END].id, last, large=large))
     body = b"".join(events)
     bits = 8 * (len(header) + 52 + len(body))
     yield header
-    yield struct.pack("<6QI", threads[0].time, last, bits, bits, 0, 0, 0)
+    yield struct.pack("<6QI", first, last, bits, bits, 0, 0, 0)
     yield body

@@ -194,6 +194,7 @@ def select_events(profile: ProfileEvents, available: Collection[str]) -> EventSe
         group, _, name = event.partition("/")
         if group not in _APART:
             named.setdefault(lttng_name(group, name), []).append(event)
+    profile = profile.for_tracer(named)
     found: set[str] = set()
     missing = []
     for rule in profile.tracepoints:

@@ -12,6 +12,8 @@ from typing import Final
 from critpath.errors import CritpathError
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.drain import online_cpus
+from critpath.record.ftrace.events import lttng_name
+from critpath.record.profiles import way_of_requests
 from critpath.record.recorder import RecorderSettings, Requirement
 
 CLOCK: Final = "mono"
@@ -52,6 +54,18 @@ def missing_requirements(settings: RecorderSettings | None = None) -> list[Requi
         found.append(_unwritable(root))
         return found
     return found + _kernel(root)
+
+
+def offered_way() -> str:
+    """Return by which way requests of servers can be found in what this kernel records."""
+    root = tracefs.find()
+    if root is None:
+        return ""
+    try:
+        lines = (root / "available_events").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return ""
+    return way_of_requests(lttng_name(*line.split(":", 1)) for line in lines if ":" in line)
 
 
 def buffer_bytes(settings: RecorderSettings) -> int:

@@ -3,7 +3,7 @@
 ``raw/`` of a recording: ``raw.json`` (what was recorded), ``header_page``,
 ``header_event`` and ``formats/GROUP.EVENT`` (the kernel's description of what is in a
 page), ``cpuN`` (pages), ``statedump.json`` and ``statedump-end.json`` (threads),
-``cgroups.json`` (control groups of processes at the start),
+``cgroups.json`` (control groups of processes at the start), ``sockets.json`` (those open then),
 ``stats.json`` (the kernel's counts of each buffer), ``marks/`` (pages and counts of other users'
 marks, from buffers of their own); while recording ``room`` (nothing: see
 `reserve_space`).

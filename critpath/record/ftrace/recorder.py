@@ -30,13 +30,19 @@ from critpath.record.ftrace.events import (
     abbreviate_groups,
     find_net_devices,
     find_timer_functions,
+    lttng_name,
     select_events,
 )
 from critpath.record.ftrace.hands import Pulse, Watch
 from critpath.record.ftrace.marks import EVERYBODY, UserMarks
-from critpath.record.ftrace.preflight import CLOCK, buffer_bytes, missing_requirements
+from critpath.record.ftrace.preflight import (
+    CLOCK,
+    buffer_bytes,
+    missing_requirements,
+    offered_way,
+)
 from critpath.record.ftrace.tracefs import Instance, scan_threads
-from critpath.record.profiles import profile_events
+from critpath.record.profiles import profile_events, profile_label, way_of_requests
 from critpath.record.recorder import (
     TRACE,
     Count,
@@ -45,6 +51,7 @@ from critpath.record.recorder import (
     RecorderSettings,
     UnfinishedError,
 )
+from critpath.record.sockets import scan_sockets
 from critpath_marks.channels import DESCRIPTOR, MARKER
 
 __all__ = [
@@ -52,6 +59,7 @@ __all__ = [
     "find_leftovers",
     "finish_killed",
     "missing_requirements",
+    "offered_way",
     "open_recorder",
 ]
 
@@ -223,9 +231,15 @@ class FtraceRecorder:
             self._warnings.append("the kernel does not tell who writes to the tracer's files")
         raws.write_json(self._raw / "statedump.json", scan_threads())
         raws.write_json(self._raw / "cgroups.json", scan_cgroups())
+        self._dump_sockets("sockets.json")
         self._description.update(begin=begin, cpus=self._drain.cpus)
         raws.write_description(self._raw, self._description)
         return begin
+
+    def _dump_sockets(self, name: str) -> None:
+        """Note which sockets are open, if what is recorded is about sockets."""
+        if way_of_requests(lttng_name(*e.split("/")) for e in self._selection.events):
+            raws.write_json(self._raw / name, scan_sockets())
 
     def _open_marks(self, root: Path, page: int) -> None:
         """Let other users' programs mark executions, if any may."""
@@ -268,9 +282,9 @@ class FtraceRecorder:
         if missing:
             shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
             why = f" ({'; '.join(refused[:2])})" if refused else ""
+            profile = profile_label(self._settings.profile)
             self._warnings.append(
-                f"this kernel has not all events of the profile {self._settings.profile}: "
-                f"{shown}{why}"
+                f"this kernel has not all events of the profile {profile}: {shown}{why}"
             )
 
     def _describe(self, root: Path, page: int) -> None:
@@ -281,7 +295,7 @@ class FtraceRecorder:
             "epoch": measure_epoch(),
             "page_bytes": page,
             "cpus": online_cpus(),
-            "profile": self._settings.profile,
+            "profile": profile_label(self._settings.profile),
             "events": list(self._selection.events),
             "missing": list(self._selection.missing),
             "buffer_bytes": self._buffer_bytes,
@@ -565,6 +579,7 @@ def recorder_facts(
         "event_count": converted.recorded,
         "marks": converted.marks,
         "missing": description.get("missing", []),
+        "requests": way_of_requests(converted.names),
         "contexts": list(_CONTEXTS),
         "buffer_bytes": description.get("buffer_bytes", 0),
         "format": FORMAT,

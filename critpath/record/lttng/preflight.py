@@ -43,6 +43,14 @@ def missing_requirements(settings: RecorderSettings | None = None) -> list[Requi
     return found
 
 
+def offered_way() -> str:
+    """Return by which way requests of servers can be found in what LTTng records.
+
+    Its modules have no events of sockets, and those of packets and system calls always.
+    """
+    return "calls+packets"
+
+
 def _is_reachable() -> bool:
     try:
         return program.is_reachable()

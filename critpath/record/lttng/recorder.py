@@ -28,7 +28,7 @@ from critpath.record.lttng.daemon import (
     find_own_daemons,
     start_daemon,
 )
-from critpath.record.lttng.preflight import missing_requirements
+from critpath.record.lttng.preflight import missing_requirements, offered_way
 from critpath.record.lttng.program import (
     ChannelCounts,
     LttngError,
@@ -38,7 +38,13 @@ from critpath.record.lttng.program import (
     run_lttng,
 )
 from critpath.record.manifests import read_manifest
-from critpath.record.profiles import profile_path
+from critpath.record.profiles import (
+    WITHOUT,
+    parse_profile,
+    read_instruction,
+    refuse_profile,
+    way_of_requests,
+)
 from critpath.record.recorder import TRACE, Leftover, RecorderResult, UnfinishedError
 from critpath_marks.channels import RECORDER
 
@@ -50,6 +56,7 @@ __all__ = [
     "find_leftovers",
     "finish_killed",
     "missing_requirements",
+    "offered_way",
     "open_recorder",
 ]
 
@@ -258,6 +265,7 @@ class LttngRecorder:
             "version": self._version,
             "modules": self._modules,
             "events": list(self._file.events),
+            "requests": way_of_requests(self._file.events),
             "contexts": [*self._file.contexts, *self._file.added],
             "buffer_bytes": self._file.buffer_bytes,
             "format": written,
@@ -470,7 +478,6 @@ def make_session_file(
     settings: RecorderSettings, output: Path, available: set[str], *, formats: bool
 ) -> SessionFile:
     """Fill in a profile."""
-    place = profile_path(settings.profile)
     if settings.trace_format not in _TRACE_FORMATS:
         raise UsageError(
             f"no trace format {settings.trace_format!r}",
@@ -481,35 +488,45 @@ def make_session_file(
             f"this LTTng does not write {settings.trace_format}",
             "leave --trace-format out, or install LTTng 2.15 or later",
         )
-    parser = ET.XMLParser(target=ET.TreeBuilder(insert_pis=True))  # noqa: S314 - our own file
-    root = ET.fromstring(place.read_bytes(), parser)  # noqa: S314 - our own file
-    session = _find_child(root, "session")
+    root = parse_profile(settings.profile)
+    try:
+        session, channel, events, contexts = _find_parts(root)
+    except ValueError as error:
+        raise refuse_profile(settings.profile, str(error)) from None
     _find_child(session, "name").text = settings.session
+    for saved in session.findall("output"):
+        session.remove(saved)
     if formats:
         ET.SubElement(session, "trace_format").text = _TRACE_FORMATS[settings.trace_format]
     consumer = ET.SubElement(ET.SubElement(session, "output"), "consumer_output")
     ET.SubElement(consumer, "enabled").text = "true"
     ET.SubElement(ET.SubElement(consumer, "destination"), "path").text = str(output)
-    channel = _find_child(session, "domains/domain/channels/channel")
-    events, missing = _remove_missing(_find_child(channel, "events"), available)
+    kept, missing = _remove_missing(events, available)
     bytes_per_cpu = _set_buffer_size(channel, settings.buffer_bytes)
-    contexts = _find_child(channel, "contexts")
-    added = [
-        words[1]
-        for element in contexts
-        if callable(element.tag)  # a processing instruction
-        and (words := (element.text or "").split())[:1] == [_INSTRUCTION]
-        and len(words) == 2
-    ]
+    added = [word for element in contexts for word in read_instruction(element, _INSTRUCTION)]
     return SessionFile(
         text='<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode"),
         channel=_find_child(channel, "name").text or "",
-        events=events,
+        events=kept,
         contexts=tuple((c.text or "").lower() for c in contexts.iterfind("context/type")),
         added=tuple(added),
         missing=missing,
         buffer_bytes=bytes_per_cpu,
     )
+
+
+def _find_parts(root: ET.Element) -> tuple[ET.Element, ET.Element, ET.Element, ET.Element]:
+    """Return the session, its kernel channel, and that one's events and contexts.
+
+    Raises ValueError if the file has none.
+    """
+    session = _find_child(root, "session")
+    for name in ("name", "domains/domain/channels/channel/name"):
+        _find_child(session, name)
+    channel = _find_child(session, "domains/domain/channels/channel")
+    if channel.find("contexts") is None:  # of a channel without any
+        ET.SubElement(channel, "contexts")
+    return session, channel, _find_child(channel, "events"), _find_child(channel, "contexts")
 
 
 def _remove_missing(
@@ -519,8 +536,16 @@ def _remove_missing(
 
     Old tracers refuse a session with an unknown event; new ones accept it and record nothing.
     """
-    kept, missing = [], []
+    kept: list[str] = []
+    missing: list[str] = []
     for event in list(events):
+        if replaced := read_instruction(event, WITHOUT):
+            if available.issuperset(replaced):
+                for element in list(events)[list(events).index(event) :]:
+                    events.remove(element)
+                break
+            missing = [name for name in missing if name not in replaced]
+            continue
         name = event.findtext("name") or ""
         if event.findtext("type") == "SYSCALL":
             kept += [f"syscall_entry_{name}", f"syscall_exit_{name}"]
@@ -550,5 +575,5 @@ def _set_buffer_size(channel: ET.Element, wanted: int) -> int:
 def _find_child(element: ET.Element, path: str) -> ET.Element:
     found = element.find(path)
     if found is None:
-        raise ValueError(f"the profile has no {path}")  # a file of the package is damaged
+        raise ValueError(f"has no {path}")
     return found

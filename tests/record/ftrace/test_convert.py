@@ -72,6 +72,29 @@ def test_control_groups_at_the_start_are_in_the_statedump(raw, tmp_path):
     assert convert(raw, tmp_path / "cut", quiet).events == plain.events
 
 
+def test_sockets_at_the_start_are_in_the_statedump(raw, rows, tmp_path):
+    plain = convert(raw, tmp_path / "plain", quiet)
+    begin = json.loads((raw / "statedump.json").read_text())[-1][0]
+    six = "fe80" + "00" * 13 + "01"
+    found = [
+        [begin + 9, 1, 7, 10, 6, 1, six, 80, "0" * 31 + "1", 9, 1 << 63, ""],
+        [begin + 8, 4026531833, 6, 2, 6, 10, "7f000001", 65535, "00000000", 0, 0, ""],
+        [begin + 9, 1, 8, 1, 1, 10, "", 0, "", 0, 0, "/a\0b\u202e\n"],
+    ]
+    (raw / "sockets.json").write_text(json.dumps(found))
+    assert convert(raw, tmp_path / "trace", quiet).events == plain.events + 3
+    for reader in ("native", "babeltrace2"):
+        all_rows, _ = rows(tmp_path / "trace", reader)
+        four, of_six, unix = (f for _, _, n, f in all_rows if n == "critpath_statedump_socket")
+        assert (four["saddr"], four["sport"], four["newstate"]) == (0x7F000001, 65535, 10)
+        assert (four["inode"], four["net_ns_inum"]) == (6, 4026531833)
+        assert (of_six["saddr_v6_high"] % 2**64, of_six["saddr_v6_low"]) == (0xFE80 << 48, 1)
+        assert (of_six["daddr_v6_low"], of_six["skaddr"] % 2**64) == (1, 1 << 63)
+        assert (unix["family"], unix["path"]) == (1, "/a")
+    (raw / "sockets.json").write_text("[[1, 2")
+    assert convert(raw, tmp_path / "cut", quiet).events == plain.events
+
+
 def test_the_bytes_are_what_they_were(raw, tmp_path):
     told = []
     done = convert(raw, tmp_path / "trace", told.append)
@@ -219,6 +242,12 @@ def test_a_cpu_without_pages_is_no_error(raw, rows, tmp_path):
         ("header_event", "type_len : 4 bits", "header_event: describes"),
         ("statedump.json", "[[1, 2]]", "statedump.json: has a row"),
         ("cgroups.json", "[[1, 2, 0]]", "cgroups.json: has a row"),
+        ("sockets.json", "[[1, 2, 0]]", "sockets.json: has a row"),
+        (
+            "sockets.json",
+            '[[1, 1, 1, 2, 6, 1, "7f01", 1, "", 0, 0, ""]]',
+            "sockets.json: has a row",
+        ),
         ("cgroups.json", '[[1, -2, 0, "/"]]', "cgroups.json: has a row"),
     ],
 )

@@ -18,11 +18,22 @@ from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.cleanup import find_leftovers
 from critpath.record.ftrace.drain import parse_cpus, watermark
-from critpath.record.ftrace.events import abbreviate_groups, find_net_devices, select_events
+from critpath.record.ftrace.events import (
+    abbreviate_groups,
+    find_net_devices,
+    lttng_name,
+    select_events,
+)
 from critpath.record.ftrace.preflight import buffer_bytes, missing_requirements
 from critpath.record.ftrace.recorder import TracingWatchdog, scan_cgroups
 from critpath.record.ftrace.tracefs import scan_threads
-from critpath.record.profiles import ProfileEvents, profile_events, profile_names, profile_path
+from critpath.record.profiles import (
+    ProfileEvents,
+    profile_events,
+    profile_names,
+    profile_path,
+    way_of_requests,
+)
 from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import new_session_name
 
@@ -94,6 +105,41 @@ def test_a_damaged_profile_is_an_error(tmp_path, monkeypatch, text):
 def test_a_profile_that_is_none_is_refused(name):
     with pytest.raises(UsageError, match="no profile"):
         profile_path(name)
+
+
+def test_a_users_own_session_file_is_a_profile(tmp_path, monkeypatch):
+    mine = tmp_path / "of mine.lttng"
+    mine.write_bytes(profile_path("network").read_bytes())
+    assert profile_events(str(mine)) == profile_events("network")
+    monkeypatch.chdir(tmp_path)
+    assert profile_events("of mine.lttng") == profile_events("network")
+    for damaged in (b"", b"<sessions>", b"\0", b"<sessions/>", b" " * (1 << 21)):
+        mine.write_bytes(damaged)
+        with pytest.raises(UsageError, match=r"of mine\.lttng"):
+            profile_events(str(mine))
+
+
+SOCKETS = (
+    *("sock/sk_data_ready", "sock/sock_recv_length", "sock/sock_send_length"),
+    *("sock/inet_sock_set_state", "tcp/tcp_rcv_space_adjust"),
+)
+
+
+def test_requests_are_recorded_by_sockets_or_by_what_the_tracer_has_instead():
+    profile = profile_events("requests")
+    found = select_events(profile, (*KERNEL, *SOCKETS))
+    assert {*SOCKETS} <= {*found.events}
+    assert not [e for e in found.events if e.startswith(("syscalls/", "net/"))]
+    assert not {*found.missing} - {*profile_events("minimal").tracepoints}
+    older = select_events(profile, (*KERNEL, *SOCKETS[3:]))
+    assert {"syscalls/sys_enter_read", "net/netif_receive_skb", *SOCKETS[3:]} <= {*older.events}
+    assert "syscalls/sys_enter_readv" in older.events
+    assert "sk_data_ready" not in older.missing
+    names = [lttng_name(*event.split("/")) for event in found.events]
+    assert way_of_requests(names) == "sockets"
+    assert way_of_requests(profile_events("minimal").tracepoints) == ""
+    assert way_of_requests(("syscall_entry_*", "syscall_exit_*")) == "calls"
+    assert way_of_requests(("*",)) == "sockets"
 
 
 # -------------------------------------------------------------------- what it comes to

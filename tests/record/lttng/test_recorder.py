@@ -321,7 +321,10 @@ def test_an_unknown_profile_names_those_there_are(machine, settings):
     machine.start_foreign_daemon()
     with pytest.raises(UsageError) as caught:
         open_recorder(settings(profile="../../etc/passwd")).start()
-    assert caught.value.do == "choose one of full, io, locks, minimal, network, syscalls"
+    assert caught.value.do == (
+        "choose one of full, io, locks, minimal, network, requests, syscalls, "
+        "or the path of a session file"
+    )
 
 
 def test_the_session_of_a_dead_recorder_is_a_leftover(machine):
