@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Final
 
-from critpath.commands.output import check_outputs, hint, write_output
+from critpath.commands.output import STDOUT, check_outputs, hint, write_output
 from critpath.commands.reports import load_comparison
 from critpath.commands.settings import Settings
 from critpath.errors import UsageError
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="shared.html",
         help="the page to write, below 300 kB (default: shared.html; - for stdout)",
     )
+    parser.add_argument("--force", action="store_true", help="replace the page if it exists")
     parser.add_argument(
         "--threads",
         action="store_true",
@@ -33,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Replace names, write the page and say what was replaced."""
-    check_outputs([arguments.output], [])
+    inputs = [] if arguments.file == STDOUT else [Path(arguments.file)]
+    check_outputs([arguments.output], inputs, force=arguments.force)
     document = load_comparison(arguments.file)
 
     from critpath.report.document.redaction import redact  # noqa: PLC0415 - start-up time
@@ -55,7 +58,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     write_output(arguments.output, page)
     hint(shared.warnings[-1], quiet=settings["quiet"])
-    if arguments.output != "-":
+    if arguments.output != STDOUT:
         hint(f"{arguments.output}: {len(page.encode()) / 1000:.0f} kB", quiet=settings["quiet"])
     return 0
 

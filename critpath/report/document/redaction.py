@@ -10,49 +10,92 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
 from critpath.documents import ComparisonDocument
 from critpath.text.notes import redacted
+from critpath.units import safe_text
 
 _PATH: Final = re.compile(r"(?<![\w/.:])(?:~|\.{1,2})?/(?:[\w.@+%~-]+/)*[\w.@+%~-]+/?")
 _HOME: Final = re.compile(r"/(?:home|Users)/([\w.-]+)")
+_HOME_OF_SOURCE: Final = re.compile(r"/(?:home|Users)/([^/]+)/")
 _ADDRESS: Final = re.compile(r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b")
 _IP: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
-# As long as this a name can be looked for within words of other texts.
-_LEAST: Final = 3
+# As long as this a name is looked for between the letters of other words, too.
+_LONG: Final = 4
+_LEAST: Final = 3  # shorter ones are replaced where they stand alone only
+_SHOWN: Final = 160  # of a text that an error repeats
 # Users that are everywhere.
 _OURS: Final = frozenset({"root"})
 
 
 @dataclass
 class _Names:
-    """What was replaced by what."""
+    """What stands for what, and which of it was there."""
 
+    kept: frozenset[str] = frozenset()  # kinds of request, which may look like paths
     stand_ins: dict[str, str] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)  # of stand-ins
     counts: Counter[str] = field(default_factory=Counter)
+    used: set[str] = field(default_factory=set)
 
     def add(self, name: str, kind: str, stand_in: str = "") -> str:
-        """Return what stands for a name from now on."""
+        """Return what stands for a name from now on, as it is and as it is shown."""
         known = self.stand_ins.get(name)
         if known is None:
             self.counts[kind] += 1
-            known = self.stand_ins[name] = stand_in or f"{kind}-{self.counts[kind]}"
+            known = stand_in or f"{kind}-{self.counts[kind]}"
+            self.kinds[known] = kind
+            for text in (name, safe_text(name), name[:_SHOWN]):
+                self.stand_ins.setdefault(text, known)
         return known
+
+    def used_of(self) -> dict[str, int]:
+        """Return how many names of each kind were replaced."""
+        return dict(Counter(self.kinds[known] for known in sorted(self.used)))
 
     def replace(self, text: str) -> str:
         """Return a text with all that is known, or looks like a path or an address, replaced."""
         if text in self.stand_ins:
-            return self.stand_ins[text]
-        for name in sorted(self.stand_ins, key=len, reverse=True):
-            if name in text:
-                stand_in = self.stand_ins[name].replace("\\", r"\\")
-                text = re.sub(rf"(?<![\w]){re.escape(name)}(?![\w])", stand_in, text)
-        text = _ADDRESS.sub(lambda found: self.add(found[0], "address"), text)
-        text = _IP.sub(lambda found: self.add(found[0], "address"), text)
-        return _PATH.sub(lambda found: self.add(found[0], "path"), text)
+            return self._use(self.stand_ins[text])
+        text = self._known.sub(lambda found: self._use(self.stand_ins[found[0]]), text)
+        pieces = self._kept.split(text)
+        for number in range(0, len(pieces), 2):
+            for pattern, kind in ((_ADDRESS, "address"), (_IP, "address"), (_PATH, "path")):
+                pieces[number] = pattern.sub(
+                    lambda found, kind=kind: self._use(self.add(found[0], kind)),
+                    pieces[number],
+                )
+        return "".join(pieces)
+
+    def _use(self, stand_in: str) -> str:
+        self.used.add(stand_in)
+        return stand_in
+
+    @cached_property
+    def _known(self) -> re.Pattern[str]:
+        """All names at once: what stands for one is not looked into for another."""
+        names = sorted((n for n in self.stand_ins if len(n) >= _LEAST), key=len, reverse=True)
+        return re.compile("|".join(_anywhere(name) for name in names) or "(?!)")
+
+    @cached_property
+    def _kept(self) -> re.Pattern[str]:
+        labels = sorted((label for label in self.kept if "/" in label), key=len, reverse=True)
+        return re.compile(f"({'|'.join(map(re.escape, labels)) or '(?!)'})")
+
+
+def _anywhere(name: str) -> str:
+    """Return where a name is looked for: a short one, or a plain word, not within others."""
+    if len(name) >= _LONG and name not in _PLAIN:
+        return re.escape(name)
+    return rf"(?<![^\W_]){re.escape(name)}(?![^\W_])"
+
+
+# Names of recordings that are parts of words of ours, and tell nothing.
+_PLAIN: Final = frozenset({"normal", "sample", "before", "after", "test", "base", "other"})
 
 
 def redact(
@@ -75,26 +118,31 @@ def redact(
     ComparisonDocument
         Its last warning says what was replaced, and how often.
     """
-    names = _Names()
+    labels = {row.label for row in document.executions}
+    names = _Names(frozenset(labels))
     plain = msgspec.to_builtins(document)
+    found = {*users, *_HOME.findall(str(plain))}
     for side, word in (("normal", "before"), ("sample", "after")):
         one = document.sets[side]
         several = len(one.sources) > 1
         for number, source in enumerate(one.sources, 1):
             names.add(source, "recording", f"{word}-{number}" if several else word)
+            found |= {*_HOME_OF_SOURCE.findall(source)}
         for host in (*one.hosts, *one.machines):
             names.add(host, "host")
+            first, _, domain = host.partition(".")
+            if domain and len(first) >= _LEAST and not first.isdecimal():
+                names.add(first, "host", names.stand_ins[host])
         for command in one.commands:
             names.add(command, "command")
-    for user in {*users, *_HOME.findall(str(plain))} - _OURS:
+    for user in sorted(found - _OURS):
         if len(user) >= _LEAST:
             names.add(user, "user")
     if threads:
         for comm in sorted(_threads(document)):
             names.add(comm, "thread")
     shared: ComparisonDocument = msgspec.convert(_walk(plain, names), ComparisonDocument)
-    counts = {kind: number for kind, number in names.counts.items() if number}
-    shared.warnings.append(redacted(counts, threads=threads))
+    shared.warnings.append(redacted(names.used_of(), threads=threads))
     return shared
 
 
