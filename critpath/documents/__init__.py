@@ -429,6 +429,10 @@ class CauseFacts(Part):
         Literal["observed", "inferred", "unknown"],
         doc("inferred: from an idle processor, a quota or time-outs; unknown: no event says why"),
     ]
+    local: Annotated[
+        bool | None,
+        doc("of a wait for a packet, whether it came from this host; null where nothing tells"),
+    ] = None
 
 
 class CauseEntry(Part):

@@ -13,6 +13,8 @@ from critpath.localize.findings import LEAST_NORMALS, ORDINARY
 from critpath.localize.segments import detail_family
 from critpath.model import (
     INTERFERENCE,
+    LOCAL_PACKET,
+    REMOTE_PACKET,
     RUNNING,
     Cause,
     Charge,
@@ -33,7 +35,7 @@ from critpath.text.causes import (
     most_detail,
     where_in,
 )
-from critpath.text.phrases import IDLE, LATE_NS, OTHERS, SOFTIRQS, UNSEEN, disk_and_rival
+from critpath.text.phrases import IDLE, LATE_NS, OTHERS, UNSEEN, disk_and_rival, whose_packet
 from critpath.units import plural
 
 MINOR = 0.05  # of the whole excess: a summary counts smaller causes only
@@ -403,7 +405,8 @@ def state_facts(
         peer = (reason.rival if reason else "") or who or peer
     late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < LATE_NS
     certainty = "observed"
-    if state in UNSEEN or (state == State.WAIT_NET and detail in SOFTIRQS):
+    local = whose_packet(detail) if state == State.WAIT_NET else None
+    if state in UNSEEN or (state == State.WAIT_NET and local is not False):
         certainty = "unknown"
     elif symbol.role in inferred or (
         state == State.WAIT_CPU and ((idle and not late) or (quota and not idle))
@@ -411,7 +414,7 @@ def state_facts(
         certainty = "inferred"
     elif state == State.WAIT_QUOTA:
         certainty = "inferred"  # when, of what was counted
-    device = detail if state in _DEVICES else ""
+    device = detail if state in _DEVICES and detail not in {LOCAL_PACKET, REMOTE_PACKET} else ""
     if state == State.WAIT_DISK:
         device, rival = disk_and_rival(detail)
         peer = rival or peer
@@ -436,6 +439,7 @@ def state_facts(
         executions=size,
         of=total,
         certainty=certainty,
+        local=local,
     )
 
 

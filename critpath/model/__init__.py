@@ -53,7 +53,15 @@ if TYPE_CHECKING:
         Sign,
         StateTest,
     )
-    from critpath.model.kinds import INTERFERENCE, RUNNING, STATES, Kind, State
+    from critpath.model.kinds import (
+        INTERFERENCE,
+        LOCAL_PACKET,
+        REMOTE_PACKET,
+        RUNNING,
+        STATES,
+        Kind,
+        State,
+    )
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import (
         MOST_TIME,
@@ -137,7 +145,9 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         *("Aligned", "Alignment", "Cause", "Charge", "ColumnStatistics", "Context", "Facts"),
         *("Finding", "LETTERS", "Loop", "Member", "Reason", "Step", "label_duration"),
     ),
-    "kinds": ("INTERFERENCE", "Kind", "RUNNING", "STATES", "State"),
+    "kinds": (
+        *("INTERFERENCE", "Kind", "LOCAL_PACKET", "REMOTE_PACKET", "RUNNING", "STATES", "State"),
+    ),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": (
         *("CriticalPaths", "Executions", "MOST_TIME", "PathSet", "Piece", "StoredPaths"),
@@ -184,10 +194,12 @@ __all__ = [
     "INTERRUPTED",
     "LETTERS",
     "LINK_KINDS",
+    "LOCAL_PACKET",
     "MANIFEST",
     "MANIFEST_FORMAT",
     "MOST_TIME",
     "RECORDING",
+    "REMOTE_PACKET",
     "RUNNING",
     "STATES",
     "U8",

@@ -467,6 +467,8 @@ class Facts:
     certainty : str
         ``observed``; ``inferred`` from what an idle processor, a quota or time-outs suggest; or
         ``unknown`` where no event says what was waited for.
+    local : bool or None
+        Of a wait for a packet, whether it came from this host; None where nothing tells.
     """
 
     state: State
@@ -486,6 +488,7 @@ class Facts:
     executions: int
     of: int
     certainty: str
+    local: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,10 @@ class State(IntEnum):
     RECLAIM = 21, "RUNNING"
 
 
+# Details of `State.WAIT_NET` where a packet's sender is no thread that is known.
+LOCAL_PACKET: Final = "packet from this host"
+REMOTE_PACKET: Final = "packet from another host"
+
 # Names by code.
 STATES: Final = tuple(State(code).name for code in range(len(State)))
 

@@ -222,11 +222,12 @@ def _replay_recording(
     specifications: Sequence[Specification],
     budget: Budget,
 ) -> Iterator[ReplayedRecording]:
-    from critpath.read.manifest import add_manifest
+    from critpath.read.manifest import add_manifest, find_addresses
 
+    assumed = assume_declared(recorded.traces)
     replayed = replay_stream(
         opener,
-        assume_declared(recorded.traces),
+        replace(assumed, addresses=find_addresses(recorded.manifest)),
         specifications,
         budget,
         complete=partial(add_manifest, manifest=recorded.manifest),
@@ -275,7 +276,7 @@ def inspect_recording(
 def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
     """Read the kernel's events of a recording, and what every thread did, into memory."""
     from critpath.read.event_names import KERNEL_EVENTS
-    from critpath.read.manifest import add_manifest, open_manifest
+    from critpath.read.manifest import add_manifest, find_addresses, open_manifest
     from critpath.read.recording import read_events
     from critpath.timeline.clocks import align_hosts
     from critpath.timeline.missing_switches import repair_switches
@@ -284,7 +285,7 @@ def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timeline
     manifest, _ = open_manifest(source)
     events = repair_switches(read_events(source, KERNEL_EVENTS, reader=reader))
     events = add_manifest(align_hosts(events), manifest)
-    return events, replay(events)
+    return events, replay(events, find_addresses(manifest))
 
 
 def thread_paths(
@@ -371,6 +372,8 @@ class Assumptions:
         Switches to put in; None before the search.
     strings : sequence of str
         What codes in them mean.
+    addresses : frozenset of int
+        The host's own.
     """
 
     waking: bool
@@ -379,6 +382,7 @@ class Assumptions:
     searched: bool = False
     insertions: Insertions | None = field(default=None, compare=False)
     strings: Sequence[str] = field(default=(), compare=False)
+    addresses: frozenset[int] = frozenset()
 
 
 def assume_declared(traces: Sequence[Trace]) -> Assumptions:
@@ -490,6 +494,7 @@ def _replay_once(
         text=source.text,
         has_waking=assumed.waking,
         has_syscalls=assumed.syscalls,
+        addresses=assumed.addresses,
     )
     if put is None:
         chunks = iter(source)

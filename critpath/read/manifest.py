@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path, PurePath
@@ -334,6 +336,16 @@ def find_disks(manifest: Manifest) -> dict[int, str]:
         if device and isinstance(name, str):
             result[int(device[1]) << 20 | int(device[2])] = safe_text(name)
     return result
+
+
+def find_addresses(manifest: Manifest) -> frozenset[int]:
+    """Return the host's own IPv4 addresses as numbers; what is malformed is left out."""
+    found = manifest.host.get("addresses")
+    result = set()
+    for text in found if isinstance(found, list) else []:
+        with suppress(ValueError):
+            result.add(int(ipaddress.IPv4Address(text)) if isinstance(text, str) else 0)
+    return frozenset(result - {0})
 
 
 def _reached_limit(data: Any) -> ReachedLimit | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import json
 import os
 import platform
@@ -25,6 +26,8 @@ from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, Unfin
 from critpath.units import plural
 from critpath.untrusted import load_json
 
+_MOST_ADDRESSES: Final = 4096
+_NETWORKS: Final = ("fib_trie", "if_inet6", "dev")
 # Runs that ended, one JSON object a line, written while the recording goes on.
 RUNS: Final = "runs.jsonl"
 _KINDS: Final[Mapping[str, type]] = {
@@ -281,15 +284,43 @@ def _read(place: Path) -> str:
 
 
 def host_facts() -> Mapping[str, object]:
-    """Return name, kernel release, machine, CPU count, CPU model and memory (bytes)."""
+    """Return name, kernel release, machine, CPU count, CPU model, memory (bytes) and networks."""
     system = os.uname()
     return {
+        **network_facts(),
         "name": system.nodename,
         "kernel": system.release,
         "machine": system.machine,
         "cpus": os.cpu_count() or 0,
         "cpu_model": _cpu_model(),
         "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+def network_facts(proc: Path = Path("/proc")) -> Mapping[str, list[str]]:
+    """Return the addresses and network devices of every network namespace that can be seen.
+
+    A packet from one of these addresses comes from this host, whatever its way was.
+    """
+    seen: set[Path] = set()
+    addresses: set[str] = set()
+    devices: set[str] = set()
+    for process in ("self", *sorted(p.name for p in proc.glob("[0-9]*"))):
+        if len(addresses) > _MOST_ADDRESSES:
+            break
+        with contextlib.suppress(OSError, ValueError):  # it ended, or is another user's
+            namespace = (proc / process / "ns/net").readlink()
+            if namespace in seen:
+                continue
+            texts = [(proc / process / "net" / name).read_text("ascii") for name in _NETWORKS]
+            seen.add(namespace)
+            addresses.update(re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", texts[0]))
+            numbers = [line.split()[0] for line in texts[1].splitlines()]
+            addresses.update(str(ipaddress.IPv6Address(int(number, 16))) for number in numbers)
+            devices.update(re.findall(r"^\s*([^\s:|]+):", texts[2], re.MULTILINE))
+    return {
+        "addresses": sorted(addresses)[:_MOST_ADDRESSES],
+        "net_devices": sorted(devices)[:_MOST_ADDRESSES],
     }
 
 

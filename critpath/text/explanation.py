@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.model import State
 from critpath.text.page import noun_of
-from critpath.text.phrases import IDLE, doing, quoted, thread_name
+from critpath.text.phrases import IDLE, PACKETS, doing, quoted, thread_name
 from critpath.units import format_brief_pair, format_ns
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _PEER: Final[dict[str, str]] = {
     "WAIT_QUOTA": "throttled by a CPU quota",
     "RECLAIM": "freeing memory",
     "WAIT_DISK": "waiting for the disk",
-    "WAIT_NET": "waiting for the network",
+    "WAIT_NET": "waiting for a packet",
     "NET_TRANSIT": "waiting for a packet in flight",
     "WAIT_TIMER": "sleeping",
     "WAIT_TASK": "waiting for another thread",
@@ -258,6 +258,8 @@ def _waits_for_thread(
     if often and facts.counted == "trips":
         return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{words.tail}"
     did = _PEER.get(facts.state, "waiting itself")
+    if facts.state == "WAIT_NET":
+        did = f"waiting for {_network(facts)}"
     if facts.state == "WAIT_CPU" and facts.certainty == "inferred":
         did = "held back while a CPU was idle, probably by a CPU quota"
     if facts.state == "WAIT_CPU" and facts.peer and facts.peer != facts.comm:
@@ -329,7 +331,15 @@ def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:
         disk = f"the disk {quoted(facts.device)}" if named else "the disk"
         busy = f", which {quoted(facts.peer.replace('#', '*'))} kept busy" if facts.peer else ""
         return _timed(wait, f" for {disk}{busy}", often, call, words)
-    return _timed(wait, f" for {_OWN.get(state, said)}", often, call, words)
+    what = _network(facts) if state == "WAIT_NET" else _OWN.get(state, said)
+    return _timed(wait, f" for {what}", often, call, words)
+
+
+def _network(facts: CauseFacts) -> str:
+    """Return what is waited for that a packet ends: what may be this host is no network."""
+    if facts.local is None and facts.certainty != "unknown":  # of an older file
+        return _OWN["WAIT_NET"]
+    return PACKETS.get(facts.local, _OWN["WAIT_NET"])
 
 
 def _timed(verb: str, what: str, often: str, call: str, words: _Words) -> str:

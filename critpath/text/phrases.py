@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from critpath.model import State
+from critpath.model import LOCAL_PACKET, REMOTE_PACKET, State
 from critpath.units import format_ns
 
 IDLE: Final = "idle"  # detail of WAIT_CPU: no thread ran instead
@@ -49,6 +49,12 @@ _WHAT: Final[dict[State, str]] = {
 SOFTIRQS: Final = frozenset(
     {"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
 )
+# What is waited for that is no network, or perhaps none, by `whose_packet`.
+PACKETS: Final[dict[bool | None, str]] = {
+    True: f"a {LOCAL_PACKET}, whose sender was not recorded",
+    None: "a packet of unknown origin",
+}
+_RECEIVING: Final = re.compile("recv|accept|connect")  # system calls
 # Timers that the kernel runs for somebody, by their function.
 _TIMERS: Final = {
     "tcp_delack_timer": "waiting for the peer's delayed ACK (TCP_NODELAY is not set)",
@@ -115,6 +121,16 @@ def disk_and_rival(detail: str) -> tuple[str, str]:
     return name.partition(",")[0], rival.strip("`")
 
 
+def whose_packet(detail: str) -> bool | None:
+    """Return whether the packet that ended a wait was from this host; None if nothing tells.
+
+    What came through a device is from outside.
+    """
+    if detail in {LOCAL_PACKET, REMOTE_PACKET}:
+        return detail == LOCAL_PACKET
+    return None if not detail or detail in SOFTIRQS or _RECEIVING.match(detail) else False
+
+
 def quoted(name: str) -> str:
     """Return a name between backticks."""
     return f"`{name}`"
@@ -140,9 +156,10 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
         phrase = _WHAT[state]
         if state == State.WAIT_TIMER:
             phrase = _TIMERS.get(detail, phrase)
-        if state == State.WAIT_NET and detail in SOFTIRQS:
-            # Of the machine itself, or of another: not to be called the network.
-            phrase = f"waiting for a packet (softirq {detail}; whose it was is not known)"
+        if state == State.WAIT_NET and (packet := PACKETS.get(whose_packet(detail))):
+            # Of the machine itself, or perhaps: not to be called the network.
+            softirq = f"softirq {detail}" if detail in SOFTIRQS else detail
+            phrase = f"waiting for {packet}" + (f" ({softirq})" if softirq not in packet else "")
         elif detail in SOFTIRQS:
             detail = f"softirq {detail}"
         elif state == State.WAIT_FUTEX and detail == "futex":

@@ -109,6 +109,7 @@ cdef class Replay:
     cdef bint based               # whether the first block has a base
     cdef int has_waking, has_syscalls
     cdef int32_t no_wake, idle_waker, context_unknown, timer_detail, timer_state
+    cdef int64_t[::1] addresses
     cdef int64_t[:, ::1] prev_states   # per host: dead mask, stopped mask, runnable values...
     cdef int8_t* doing_by_state               # [host * KNOWN_STATES + state]
     cdef public uint64_t seen          # a bit for each kind of event that came
@@ -142,8 +143,8 @@ cdef class Replay:
     def __init__(self, Py_ssize_t hosts, *, int has_waking, int has_syscalls,
                  dict details, int32_t timer_state, int32_t[::1] softirq_state,
                  int32_t[::1] softirq_detail, int64_t[:, ::1] prev_states,
-                 int64_t[:, ::1] losses):
-        """``losses`` has the rows end, host and cpu, in order of the ends."""
+                 int64_t[:, ::1] losses, int64_t[::1] addresses):
+        """``losses`` has the rows end, host and cpu, in order of the ends; addresses ascend."""
         begin_table(&self.table, hosts)
         tids_init(&self.qualifier_of, KIND_COUNT)
         self.load_prev_states(prev_states)
@@ -153,6 +154,7 @@ cdef class Replay:
         self.idle_waker = details["idle_waker"]
         self.context_unknown = details["context_unknown"]
         self.timer_detail = details["hrtimer"]
+        self.addresses = addresses
         self.timer_state = timer_state
         self.softirq_state = softirq_state
         self.softirq_detail = softirq_detail
@@ -160,7 +162,11 @@ cdef class Replay:
         self.lost = 0
         self.unplaced = 0
         self.has_disks = np.zeros(max(hosts, 1), np.uint8)
-        self.softirqs = Softirqs(&self.has_disks[0], &softirq_state[0])
+        self.softirqs = Softirqs(
+            &self.has_disks[0], &softirq_state[0], NULL, addresses.shape[0],
+            details["packet from this host"], details["packet from another host"])
+        if addresses.shape[0]:
+            self.softirqs.addresses = &addresses[0]
         self.retries.unused = -1
 
     cdef int load_prev_states(self, int64_t[:, ::1] prev_states) except -1:
@@ -349,6 +355,7 @@ cdef class Replay:
             elif top.answers:
                 w.wake_state = <int8_t>top.cause.state
                 w.wake_detail = top.cause.detail
+            name_packet(&self.softirqs, p, &w.wake_detail, w.wake_state)
         elif p.current < 0:
             w.wake_state = STATE_WAIT_UNEXPLAINED
             w.wake_detail = self.context_unknown
@@ -780,6 +787,7 @@ cdef class Replay:
                 note_packet(&self.packets, &self.table, p, t, 0)
             elif kind == KIND_NET_RECEIVE:
                 note_packet(&self.packets, &self.table, p, t, 1)
+                note_sender(&self.softirqs, p, v[2])
             elif kind == KIND_FILE_LOCK:
                 note_lock(&self.retries, &self.table, p, v[0] == WOULD_BLOCK)
         return end
@@ -872,26 +880,7 @@ cdef class Replay:
 
     def worker_table(self):
         """Return the workers' columns as a dict of arrays."""
-        cdef Py_ssize_t i, n = self.table.worker_count
-        names = ("host", "tid", "pid", "first", "last", "parent", "born")
-        columns = {name: np.empty(n, np.int64) for name in names}
-        columns["name"] = np.empty(n, np.int32)
-        columns["idle_cpu"] = np.empty(n, np.int32)
-        cdef int64_t[::1] host = columns["host"], tid = columns["tid"], pid = columns["pid"]
-        cdef int64_t[::1] first = columns["first"], last = columns["last"]
-        cdef int64_t[::1] parent = columns["parent"], born = columns["born"]
-        cdef int32_t[::1] name_ = columns["name"], idle_cpu = columns["idle_cpu"]
-        for i in range(n):
-            host[i] = self.table.infos[i].host
-            tid[i] = self.table.infos[i].tid
-            pid[i] = self.table.infos[i].pid
-            first[i] = self.table.infos[i].first
-            last[i] = self.table.workers[i].last
-            parent[i] = self.table.infos[i].parent
-            born[i] = self.table.infos[i].born
-            name_[i] = self.table.workers[i].name
-            idle_cpu[i] = self.table.infos[i].idle_cpu
-        return columns
+        return worker_columns(&self.table)
 
     def processor_table(self):
         """Return (host, cpu) of every processor seen."""

@@ -4,11 +4,16 @@
 cdef enum:
     # ftrace's common_flags: an interrupt or an NMI, of which there may be no event.
     IN_INTERRUPT = 0x08 | 0x40
+    NET_RX = 3
     SAME_BATCH = 2000     # ns from one softirq to the next that the same interrupt caused
 
 ctypedef struct Softirqs:
     uint8_t* has_disks            # per host: whether a storage device interrupted
     const int32_t* state          # what each is waited for
+    const int64_t* addresses      # the host's own, ascending
+    Py_ssize_t address_count
+    int32_t local                 # details of waits for a packet
+    int32_t remote
 
 
 cdef inline bint can_raise(const ThreadTable* table, const Processor* p) noexcept nogil:
@@ -70,6 +75,7 @@ cdef inline void on_softirq(const Softirqs* softirqs, const ThreadTable* table, 
     cdef Context* top = &p.stack[p.depth - 1]
     if p.overflow:
         return
+    p.sender = 0
     if t <= p.interrupted and vec != p.left:
         p.interrupted = NEVER_LOST
     if not FIRST_RAISED <= vec < RAISED:
@@ -84,6 +90,44 @@ cdef inline void on_softirq(const Softirqs* softirqs, const ThreadTable* table, 
         top.cause.worker = p.current
         top.cause.at = t
     top.answers = top.cause.known and vec <= BLOCK
+
+
+cdef inline bint receives(const Processor* p) noexcept nogil:
+    """Whether packets are being received here."""
+    return (p.depth > 0 and p.stack[p.depth - 1].kind == C_SOFTIRQ
+            and p.stack[p.depth - 1].key == NET_RX)
+
+
+cdef inline int32_t sender_of(const Softirqs* softirqs, int64_t address) noexcept nogil:
+    """Tell what a packet's source address says; -1 where that is not known."""
+    cdef Py_ssize_t low = 0, high = softirqs.address_count, middle
+    if address == 0 or high == 0:
+        return -1
+    while low < high:
+        middle = (low + high) // 2
+        if softirqs.addresses[middle] < address:
+            low = middle + 1
+        else:
+            high = middle
+    if low < softirqs.address_count and softirqs.addresses[low] == address:
+        return softirqs.local
+    return softirqs.remote
+
+
+cdef inline void note_sender(const Softirqs* softirqs, Processor* p,
+                             int64_t address) noexcept nogil:
+    """Say where a packet came from; of several that differ, any may wake who is woken next."""
+    cdef int32_t sender = sender_of(softirqs, address)
+    if receives(p) and p.sender != sender:
+        p.sender = sender if p.sender == 0 else -1
+
+
+cdef inline void name_packet(const Softirqs* softirqs, const Processor* p, int32_t* detail,
+                             int32_t state) noexcept nogil:
+    """Say of a wait whose packet that was; a device stays named, as it is from outside."""
+    if p.sender > 0 and receives(p) and state == STATE_WAIT_NET and (
+            p.sender == softirqs.local or detail[0] == p.stack[p.depth - 1].detail):
+        detail[0] = p.sender
 
 
 cdef inline void name_timer(Processor* p, int64_t t, int32_t function) noexcept nogil:

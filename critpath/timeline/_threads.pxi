@@ -93,7 +93,9 @@ ctypedef struct Processor:
     int32_t has_raises    # whether the trace tells of raises here
     int32_t ksoftirqd     # code of its name, 0: not asked for yet
     int32_t left          # the softirq that ended last
-    int64_t padding[5]    # to whole lines of the cache: `check_sizes`
+    int32_t sender        # of the packets of this softirq: detail of a wait, 0 none yet, -1 open
+    int32_t filler
+    int64_t padding[4]    # to whole lines of the cache: `check_sizes`
 
 ctypedef struct ThreadTable:
     # The workers and processors seen so far.
@@ -277,3 +279,27 @@ cdef joined_tails(ThreadTable* table, int which, keep):
         p += tail.bytes.size
     memset(p, 0, BEHIND)
     return owners, rows, data
+
+
+cdef worker_columns(const ThreadTable* table):
+    """Return the workers' columns as a dict of arrays."""
+    cdef Py_ssize_t i, n = table.worker_count
+    names = ("host", "tid", "pid", "first", "last", "parent", "born")
+    columns = {name: np.empty(n, np.int64) for name in names}
+    columns["name"] = np.empty(n, np.int32)
+    columns["idle_cpu"] = np.empty(n, np.int32)
+    cdef int64_t[::1] host = columns["host"], tid = columns["tid"], pid = columns["pid"]
+    cdef int64_t[::1] first = columns["first"], last = columns["last"]
+    cdef int64_t[::1] parent = columns["parent"], born = columns["born"]
+    cdef int32_t[::1] name_ = columns["name"], idle_cpu = columns["idle_cpu"]
+    for i in range(n):
+        host[i] = table.infos[i].host
+        tid[i] = table.infos[i].tid
+        pid[i] = table.infos[i].pid
+        first[i] = table.infos[i].first
+        last[i] = table.workers[i].last
+        parent[i] = table.infos[i].parent
+        born[i] = table.infos[i].born
+        name_[i] = table.workers[i].name
+        idle_cpu[i] = table.infos[i].idle_cpu
+    return columns

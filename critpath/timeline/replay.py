@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from critpath.errors import UnreadableError
 from critpath.model import (
     I64,
+    LOCAL_PACKET,
+    REMOTE_PACKET,
     EventChunk,
     EventClass,
     Events,
@@ -58,6 +60,8 @@ class Replayer:
     has_waking, has_syscalls : bool
         Whether there will be ``sched_waking`` and entries of system calls.  What turns
         out to be wrong is seen in `present`, and has to be replayed again.
+    addresses : collection of int
+        Of IPv4, the traced host's own; none where they are not known.
 
     Attributes
     ----------
@@ -82,6 +86,7 @@ class Replayer:
         text: Callable[[int], str],
         has_waking: bool,
         has_syscalls: bool,
+        addresses: Collection[int] = (),
     ) -> None:
         self._code, self._text = code, text
         self._functions = timer_functions(environment)
@@ -92,6 +97,7 @@ class Replayer:
             has_syscalls=int(has_syscalls),
             prev_states=prev_states(hosts, environment),
             losses=loss_table(losses),
+            addresses=np.array(sorted(addresses), np.int64),
             **fixed_tables(code),
         )
         self._buffers, self._arena = BufferPool(), BlockArena()
@@ -229,13 +235,15 @@ def require_switches(present: frozenset[Kind]) -> None:
         )
 
 
-def replay(events: Events) -> Timelines:
+def replay(events: Events, addresses: Collection[int] = ()) -> Timelines:
     """Rebuild what every thread was doing from the events of a whole recording.
 
     Parameters
     ----------
     events : Events
         At least ``sched_switch``; fields in the canonical order of each `Kind`.
+    addresses : collection of int
+        As `Replayer` has them.
 
     Returns
     -------
@@ -269,6 +277,7 @@ def replay(events: Events) -> Timelines:
         text=strings.__getitem__,
         has_waking=Kind.WAKING in present,
         has_syscalls=Kind.SYSCALL_ENTRY in present,
+        addresses=addresses,
     )
     replayer.feed(events, events.classes)
     block = replayer.finish(events.end).unpacked()
@@ -295,6 +304,8 @@ _DETAILS: Final = (
     "lost_events",
     "hrtimer",
     "idle",
+    LOCAL_PACKET,
+    REMOTE_PACKET,
 )
 _WAKES: Final = frozenset({Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW})
 _NOT_SAID: Final = -1

@@ -11,6 +11,7 @@ from critpath.timeline.contexts import SOFTIRQS, device_state, syscall_state, ve
 
 SLEEP = "asleep"
 BLOCK = 4
+NET_RX = 3
 FOLLOWED = {2, 3, 4}  # softirqs that may be a thread's doing: NET_TX, NET_RX, BLOCK
 RAISED = {*FOLLOWED, 6}  # and those in which they may be raised: TASKLET
 INFINITE = float("inf")
@@ -18,7 +19,7 @@ BATCH = 2000  # ns between softirqs that one interrupt caused
 # Kinds that change no thread's intervals: packet_links.py is the twin of what is made of packets.
 NOT_REPLAYED = frozenset(
     {
-        *(Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.NET_RECEIVE),
+        *(Kind.OTHER, Kind.CURRENT, Kind.NET_SEND),
         *(kind for kind in Kind if kind.name.startswith("SOCKET_")),
         *(
             Kind.DISK_INSERT,
@@ -84,9 +85,12 @@ class Thread:
 
 
 def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are written
-    events, runnable=(0, 256), dead=16 | 32, end=None, ksoftirqd=None, functions=None
+    events, runnable=(0, 256), dead=16 | 32, end=None, ksoftirqd=None, functions=None, own_ips=()
 ):
-    """Replay; ``ksoftirqd`` has each such thread's cpu by tid, ``functions`` names by address."""
+    """Replay; ``ksoftirqd`` has each such thread's cpu by tid, ``functions`` names by address.
+
+    ``own_ips`` are the host's addresses.
+    """
     ksoftirqd, functions = ksoftirqd or {}, functions or {}
     threads: dict[int, Thread] = {}
     lives: list[tuple[int, Thread]] = []
@@ -94,6 +98,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
     contexts: dict[int, list] = {}
     raised: dict[int, dict] = {}  # cpu -> softirq -> its cause
     handled: dict[int, float] = {}  # cpu -> until when a softirq is an interrupt's
+    senders: dict[int, set] = {}  # cpu -> of the packets that its last softirq received
     left: dict[int, int] = {}  # cpu -> the last softirq that ended
     on: dict[int, Thread] = {}  # cpu -> the life of the thread that runs
     disks = False  # whether a storage device interrupted
@@ -110,6 +115,15 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
 
     def context(cpu):
         """Who wakes from here (None: no thread), since when, state and detail of the sleeper."""
+        who, since, state, detail = cause_here(cpu)
+        receives = contexts.get(cpu) and contexts[cpu][-1].key == ("softirq", NET_RX)
+        if state == State.WAIT_NET and receives and len(senders.get(cpu, ())) == 1:
+            [sender] = senders[cpu]
+            if sender == "packet from this host" or (sender and detail == "NET_RX"):
+                detail = sender
+        return who, since, state, detail
+
+    def cause_here(cpu):
         if contexts.get(cpu):
             entry = contexts[cpu][-1]
             if not (entry.cause and (entry.key[1] in FOLLOWED or entry.state == State.WAIT_TIMER)):
@@ -306,6 +320,13 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             t = thread(child)
             t.parent, t.born, t.since, t.doing = parent or None, time, time, "unborn"
             t.running = State.RUN_USER if has_syscalls else State.RUN
+        elif kind == Kind.NET_RECEIVE:
+            top = contexts[cpu][-1] if contexts.get(cpu) else None
+            if top and top.key == ("softirq", NET_RX):
+                _, address = f
+                where = "this" if address in own_ips else "another"
+                known = address and own_ips
+                senders[cpu].add(f"packet from {where} host" if known else "")
         elif kind == Kind.FILE_LOCK:
             locks += 1
             if f[0] == REFUSED and current.get(cpu):
@@ -350,6 +371,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             elif kind == Kind.SOFTIRQ_ENTRY:
                 entry.detail, entry.state = SOFTIRQS[f[0]]
                 entry.key = ("softirq", f[0])
+                senders[cpu] = set()
             elif kind == Kind.VECTOR_ENTRY:
                 entry.key, entry.state, entry.detail = ("vector", f[0]), vector_state(f[0]), f[0]
             else:

@@ -156,6 +156,18 @@ CASES = {
         "sleep 11.3 ms; no request did so before",
     ),
     "network": ({"state": "WAIT_NET"}, "wait 11.3 ms instead of 1.9 ms for the network"),
+    "a packet of this host": (
+        {"state": "WAIT_NET", "local": True, "certainty": "unknown"},
+        "wait 11.3 ms instead of 1.9 ms for a packet from this host, whose sender was not recorded",
+    ),
+    "a packet of another host": (
+        {"state": "WAIT_NET", "local": False},
+        "wait 11.3 ms instead of 1.9 ms for the network",
+    ),
+    "a packet of somebody": (
+        {"state": "WAIT_NET", "certainty": "unknown"},
+        "wait 11.3 ms instead of 1.9 ms for a packet of unknown origin",
+    ),
     "packet": ({"state": "NET_TRANSIT"}, "wait 11.3 ms instead of 1.9 ms for a packet in flight"),
     "device": ({"state": "WAIT_DEVICE"}, "wait 11.3 ms instead of 1.9 ms for a device"),
     "lock": ({"state": "WAIT_FUTEX"}, "wait 11.3 ms instead of 1.9 ms for a lock"),

@@ -4,7 +4,8 @@ Fields: SWITCH (prev, prev_state, next), WAKING / WAKEUP / WAKEUP_NEW (tid[, tar
 FORK (parent, child), EXIT, EXEC and CURRENT (tid), IRQ_ENTRY (irq, name), IRQ_EXIT (irq),
 SOFTIRQ (vec), SOFTIRQ_RAISE (vec, flags of ftrace), TIMER (), TIMER_FUNCTION (address),
 VECTOR (name), STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT (),
-NET_SEND and NET_RECEIVE (buffer), FILE_LOCK (what it returns, inode, owner, type, first, last).
+NET_SEND and NET_RECEIVE (buffer[, source address]),
+FILE_LOCK (what it returns, inode, owner, type, first, last).
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def canonical(kind, fields, cpu):  # noqa: PLR0911 - one return per layout
         ret, inode, *rest = fields
         return [ret, 7, inode, *rest]
     if kind in {Kind.NET_SEND, Kind.NET_RECEIVE}:
-        return [*fields, *[0] * 8]
+        buffer, *source = fields
+        return [buffer, 0, *(source or [0]), *[0] * 6]
     return list(fields)
 
 

@@ -100,6 +100,8 @@ class Machine:
             if self.depth[cpu] < 12:
                 self.depth[cpu] += 1
                 self.add(cpu, Kind.SOFTIRQ_ENTRY, (3, 3, 4, 2)[pick % 4])
+        elif action == "receive":
+            self.add(cpu, Kind.NET_RECEIVE, 1, (OWN_IP, OWN_IP, 77, 0)[pick % 4])
         elif action == "call":
             self.add(cpu, Kind.SYSCALL_ENTRY, SYSCALLS[pick % len(SYSCALLS)])
         elif action == "return":
@@ -129,10 +131,12 @@ ACTIONS = (
     "expire",
     "softirq",
     "softirq",
+    "receive",
     "lock",
     "exec",
     "dump",
 )
+OWN_IP = 0x7F000001
 CALLS = ("call", "call", "return")
 
 
@@ -162,8 +166,8 @@ def test_random_schedules(drawn):
     rows, end = drawn
     if not any(kind == Kind.SWITCH for _, _, kind, _ in rows):
         return
-    timelines = replay(build(rows, end=end))
-    assert find_lifetimes(timelines) == expected(rows, end=end)
+    timelines = replay(build(rows, end=end), {OWN_IP})
+    assert find_lifetimes(timelines) == expected(rows, end=end, own_ips={OWN_IP})
     assert_sane(timelines)
 
 

@@ -25,6 +25,7 @@ ENTRY, EXIT = Kind.SOFTIRQ_ENTRY, Kind.SOFTIRQ_EXIT
 NET_TX, NET_RX, BLOCK, TASKLET, TIMER = 2, 3, 4, 6, 1
 # ftrace's flags where a thread raises (interrupts are off), and in an interrupt.
 THREAD, INTERRUPT = 0x81, 0x09
+OWN_IPS = {0x0A000001, 0x0A000002}
 ETH = (Kind.IRQ_ENTRY, (7, "eth0")), (Kind.IRQ_EXIT, (7,))
 
 
@@ -48,9 +49,9 @@ def sleeping(*between, server=2):
 
 def wait_of(rows, **options):
     """What thread 1 slept for, as text; the twin says the same."""
-    timelines = replay(build(rows, **options))
+    timelines = replay(build(rows, **options), OWN_IPS)
     if not options:
-        lives = twin.replay(rows, ksoftirqd=KSOFTIRQD, functions=FUNCTIONS)
+        lives = twin.replay(rows, ksoftirqd=KSOFTIRQD, functions=FUNCTIONS, own_ips=OWN_IPS)
         assert find_lifetimes(timelines) == [(tid, thread.intervals) for tid, thread in lives]
     (text,) = drawn(timelines, 1)
     return text.split(", ")[1].partition(" ")[2]
@@ -87,6 +88,36 @@ def test_an_interrupt_that_raises_names_its_device():
 
 def test_an_interrupt_without_an_event_is_no_thread():
     assert wait_of(sleeping(*at(20, *packet(flags=INTERRUPT)))) == "WAIT_NET(NET_RX)<@22"
+
+
+@pytest.mark.parametrize(
+    ("senders", "said"),
+    [
+        ([0x0A000001], "packet from this host"),
+        ([0x0A000001, 0x0A000002], "packet from this host"),
+        ([0x0A000009], "packet from another host"),
+        ([0x0A000009, 0x0A000001], "NET_RX"),
+        ([0], "NET_RX"),  # of IPv6, or recorded without headers
+        ([0x0A000001, 0], "NET_RX"),
+    ],
+)
+def test_a_packets_address_says_whether_it_is_of_this_host(senders, said):
+    packets = [(Kind.NET_RECEIVE, (1, address)) for address in senders]
+    raise_, enter, wake, leave = packet(flags=INTERRUPT)
+    assert wait_of(sleeping(*at(20, raise_, enter, *packets, wake, leave))).startswith(
+        f"WAIT_NET({said})<@"
+    )
+    # A device's name says more than that the packet is another host's.
+    steps = (ETH[0], (RAISE, (NET_RX, INTERRUPT)), ETH[1], enter, *packets, wake, leave)
+    named = said if said == "packet from this host" else "eth0"
+    assert wait_of(sleeping(*at(20, *steps))).startswith(f"WAIT_NET({named})<@")
+    # Who sent it by a system call is followed, whatever its address.
+    assert wait_of(sleeping(*at(20, packet()[0], enter, *packets, wake, leave))).startswith(
+        "WAIT_TASK<2@"
+    )
+    # Of the softirq before.
+    first = (raise_, enter, *packets, leave, raise_, enter, wake, leave)
+    assert wait_of(sleeping(*at(20, *first))).startswith("WAIT_NET(NET_RX)<@")
 
 
 @pytest.mark.parametrize("who", [0, 91])

@@ -370,6 +370,7 @@ def _facts(facts: Facts | None) -> CauseFacts | None:
         executions=facts.executions,
         of=facts.of,
         certainty=cast("Any", facts.certainty),
+        local=facts.local,
     )
 
 

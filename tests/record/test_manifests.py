@@ -1,0 +1,62 @@
+"""What the manifest says of the host."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from critpath.model import Manifest
+from critpath.read.manifest import find_addresses
+from critpath.record.manifests import host_facts, network_facts
+
+TRIE = """Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 127.0.0.0
+        /8 host LOCAL
+     |-- 127.0.0.1
+        /32 host LOCAL
+     |-- 10.0.0.{n}
+        /32 host LOCAL
+     |-- 10.0.0.255
+        /32 link BROADCAST
+"""
+DEVICES = """Inter-|   Receive                          |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes
+    lo:       1   0
+ {name}: 5 0
+"""
+
+
+def process(proc, pid, namespace, n, name):
+    (proc / pid / "ns").mkdir(parents=True)
+    (proc / pid / "ns/net").symlink_to(f"net:[{namespace}]")
+    (proc / pid / "net").mkdir()
+    (proc / pid / "net/fib_trie").write_text(TRIE.format(n=n))
+    (proc / pid / "net/if_inet6").write_text(f"fd{n:030x} 04 40 00 82     {name}\n")
+    (proc / pid / "net/dev").write_text(DEVICES.format(name=name))
+
+
+def test_addresses_and_devices_are_those_of_every_network_namespace(tmp_path):
+    process(tmp_path, "self", 1, 2, "eth0")
+    process(tmp_path, "17", 1, 3, "eth9")  # of the same namespace: not read again
+    process(tmp_path, "18", 7, 4, "veth1")
+    (tmp_path / "19").mkdir()  # it has ended
+    assert network_facts(tmp_path) == {
+        "addresses": ["10.0.0.2", "10.0.0.4", "127.0.0.1", "fd00::2", "fd00::4"],
+        "net_devices": ["eth0", "lo", "veth1"],
+    }
+
+
+def test_this_host_has_its_loopback():
+    facts = host_facts()
+    assert facts["kernel"] == os.uname().release
+    assert "127.0.0.1" in facts["addresses"]
+    assert {name for _, name in socket.if_nameindex()} <= set(facts["net_devices"])
+
+
+def test_of_a_hostile_manifest_only_addresses_are_taken():
+    odd = ["10.0.0.1", "fd00::2", "10.0.0.1.1", 17, None, ["10.0.0.2"], "x" * 1000]
+    host = {"addresses": odd}
+    values = ("complete", "", (), "", (), {}, "", {}, host, 0, 0)
+    assert find_addresses(Manifest(*values)) == {0x0A000001}
+    assert find_addresses(Manifest(*values[:8], {"addresses": "10.0.0.1"}, 0, 0)) == frozenset()
