@@ -9,7 +9,7 @@ INSTALLED = $(abspath $(VENV))/installed
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-lttng test-versions fuzz mutations wheel bench evaluation evaluation-services lint build installed docs site screenshots tutorial clean python packages packages-test packages-lttng packages-fuzz
+.PHONY: help demo test test-long test-lttng test-versions fuzz mutations wheel bench evaluation evaluation-services evaluation-requests lint build installed docs site screenshots tutorial clean python packages packages-test packages-lttng packages-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ evaluation: build ## case studies and faults as in the paper, on this kernel (an
 # Debian's packages that it needs are named where they are missing.
 evaluation-services: build ## faults and healthy pairs of real servers (two hours, as root)
 	$(BIN)/python tests/evaluation/services/run.py critpath-evaluation/services
+
+evaluation-requests: build ## how surely requests of real servers are found (half an hour, as root)
+	$(BIN)/python tests/servers/run.py critpath-evaluation/requests
 
 ab-tables: build ## how often critpath ab is right, simulated and live (an hour and a half); writes docs/evaluation-ab.md
 	$(BIN)/python tests/evaluation/ab_tables.py simulate

@@ -1,0 +1,180 @@
+"""The Python servers of the evaluation; rows of the truth are as in ``pool.c``.
+
+WSGI: ``wsgi_postgres`` (gunicorn), ``wsgi_redis`` (cheroot: ``python apps.py cheroot PORT``).
+ASGI without sub-requests: ``asgi_plain``. One loop that asks Redis over kept connections:
+``python apps.py loop PORT``; environment ``KIND`` is what else it does meanwhile: ``plain``,
+``sleep``, ``executor``, or ``connect`` (a connection for each request).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import parse_qs
+
+_local = threading.local()
+_ANSWER = [("Content-Type", "text/plain"), ("Content-Length", "3")]
+
+
+def compute(rounds: int) -> int:
+    """Compute in Python, with the interpreter's lock."""
+    total = 0
+    for i in range(rounds):
+        total += i & 7
+    return total
+
+
+def log(number: int, begin: int, peer: object, asked: Iterable[str]) -> None:
+    """Write a row of the truth, in one piece."""
+    now = time.monotonic_ns()
+    row = (number, threading.get_native_id(), begin, now, peer, *asked)
+    if not hasattr(_local, "truth"):
+        _local.truth = os.open(os.environ["TRUTH"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.write(_local.truth, (" ".join(map(str, row)) + "\n").encode())
+
+
+def _number(environ: dict[str, Any]) -> int:
+    return int(parse_qs(environ["QUERY_STRING"])["id"][0])
+
+
+def wsgi_postgres(environ: dict[str, Any], start: Callable[..., object]) -> list[bytes]:
+    """Answer after a query of this process's own connection to PostgreSQL."""
+    import psycopg2
+
+    begin = time.monotonic_ns()
+    if not hasattr(_local, "database"):
+        _local.database = psycopg2.connect(
+            host="127.0.0.1", port=os.environ["POSTGRES"], user="postgres", dbname="postgres"
+        )
+        _local.database.autocommit = True
+        with socket.fromfd(_local.database.fileno(), socket.AF_INET, socket.SOCK_STREAM) as copy:
+            _local.port = copy.getsockname()[1]
+    number = _number(environ)
+    compute(5_000 + number * 7919 % 10_000)
+    cursor = _local.database.cursor()
+    asked = time.monotonic_ns()
+    cursor.execute("select count(*) from generate_series(1, %s)", (500 + number % 2000,))
+    cursor.fetchone()
+    answered = time.monotonic_ns()
+    log(number, begin, environ.get("REMOTE_PORT", 0), [f"{_local.port}:{asked}:{answered}"])
+    start("200 OK", _ANSWER)
+    return [b"ok\n"]
+
+
+def wsgi_redis(environ: dict[str, Any], start: Callable[..., object]) -> list[bytes]:
+    """Answer after asking Redis over this thread's own connection."""
+    begin = time.monotonic_ns()
+    if not hasattr(_local, "redis"):
+        _local.redis = socket.create_connection(("127.0.0.1", int(os.environ["REDIS"])))
+        _local.redis.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    number = _number(environ)
+    compute(3_000 + number * 7919 % 10_000)
+    port = _local.redis.getsockname()[1]
+    asked = time.monotonic_ns()
+    _local.redis.sendall(b"INCR c%d\r\n" % (number % 50))
+    _local.redis.recv(100)
+    log(number, begin, environ.get("REMOTE_PORT", 0), [f"{port}:{asked}:{time.monotonic_ns()}"])
+    start("200 OK", _ANSWER)
+    return [b"ok\n"]
+
+
+async def asgi_plain(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Answer at once, after a little work."""
+    if scope["type"] != "http":
+        return
+    begin = time.monotonic_ns()
+    number = int(parse_qs(scope["query_string"].decode())["id"][0])
+    await receive()
+    compute(2_000)
+    log(number, begin, scope["client"][1], [])
+    headers = [(name.lower().encode(), value.encode()) for name, value in _ANSWER]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"ok\n"})
+
+
+class Loop:
+    """One loop: kept connections to Redis, or one for each request."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+        self.free = asyncio.Queue()
+
+    @staticmethod
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection to Redis."""
+        return await asyncio.open_connection("127.0.0.1", int(os.environ["REDIS"]))
+
+    async def query(self, number: int) -> str:
+        """Ask Redis once."""
+        if self.kind == "connect":
+            reader, writer = await self.connect()
+        else:
+            reader, writer = await self.free.get()
+        port = writer.get_extra_info("sockname")[1]
+        asked = time.monotonic_ns()
+        writer.write(b"INCR a%d\r\n" % (number % 50))
+        await reader.readline()
+        answered = time.monotonic_ns()
+        if self.kind == "connect":
+            writer.close()
+        else:
+            self.free.put_nowait((reader, writer))
+        return f"{port}:{asked}:{answered}"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection."""
+        peer = writer.get_extra_info("peername")[1]
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            begin = time.monotonic_ns()
+            number = int(re.search(rb"id=(\d+)", head)[1])
+            compute(2_000)
+            asked = [await self.query(number)]
+            if self.kind == "sleep":
+                await asyncio.sleep(random.random() * 0.003)
+            elif self.kind == "executor":
+                await asyncio.get_running_loop().run_in_executor(None, compute, 3_000)
+            else:
+                compute(3_000)
+            asked.append(await self.query(number))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n")
+            log(number, begin, peer, asked)
+
+    async def run(self, port: int) -> None:
+        """Listen until the process ends."""
+        for _ in range(0 if self.kind == "connect" else 8):
+            self.free.put_nowait(await self.connect())
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await self.serve(reader, writer)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", port, backlog=256)
+        await server.serve_forever()
+
+
+def main() -> None:
+    """Serve what the command line names."""
+    what, port = sys.argv[1], int(sys.argv[2])
+    if what == "loop":
+        asyncio.run(Loop(os.environ["KIND"]).run(port))
+    elif what == "cheroot":
+        from cheroot import wsgi
+
+        server = wsgi.Server(("127.0.0.1", port), wsgi_redis, numthreads=8)
+        server.keep_alive_conn_limit = 1000
+        server.start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""The servers of the evaluation: how each is started, asked, and what must be found of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+PORTS: Final = {"postgres": 22001, "redis": 22002, "behind": 22003, "served": 22004}
+PACKAGES: Final = ("gunicorn", "psycopg2-binary", "cheroot", "uvicorn")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One server, and a class of `docs/evaluation.md`'s table.
+
+    Attributes
+    ----------
+    title : str
+        Its class.
+    command : tuple of str
+        With ``{python}``, ``{bin}`` (of it), ``{place}`` and the names of `PORTS`.
+    mode : str
+        How `client.c` asks.
+    needs : tuple of str
+        Programs without which it is skipped.
+    asks : str
+        Whom it asks: a name of `PORTS`, "" for nobody.
+    environment : mapping
+    behind : str
+        Name of the case that it passes requests on to.
+    depth : int
+        Requests that are written at once.
+    logs : bool
+        Whether the server's own log has the truth about threads and sub-requests.
+    """
+
+    title: str
+    command: tuple[str, ...]
+    mode: str = "lines"
+    needs: tuple[str, ...] = ()
+    asks: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    behind: str = ""
+    depth: int = 1
+    logs: bool = True
+
+
+_PYTHON: Final = ("{python}", str(HERE / "apps.py"))
+
+
+def _loop(title: str, kind: str) -> Case:
+    command = (*_PYTHON, "loop", "{served}")
+    return Case(title, command, "http", asks="redis", environment={"KIND": kind})
+
+
+def _gunicorn(port: str) -> tuple[str, ...]:
+    logs = ("--log-level", "error", "--worker-tmp-dir", "/dev/shm")
+    return ("{bin}/gunicorn", "-w", "4", *logs, "-b", f"127.0.0.1:{port}", "apps:wsgi_postgres")
+
+
+_ONE_LOOP: Final = "one loop, no sub-requests"
+_POOLED: Final = "one loop, kept connections"
+CASES: Final = {
+    "gunicorn": Case(
+        "a process for each request (gunicorn sync, PostgreSQL)",
+        *(_gunicorn("{served}"), "http-close"),
+        asks="postgres",
+    ),
+    "cheroot": Case(
+        "threads that read themselves (cheroot, Redis)",
+        *((*_PYTHON, "cheroot", "{served}"), "http"),
+        asks="redis",
+    ),
+    "pool": Case(
+        "reader and workers by a futex queue (pool.c, Redis)",
+        ("{place}/pool", "{served}", "4", "{redis}", "{truth}"),
+        asks="redis",
+        needs=("gcc",),
+    ),
+    **{
+        f"java-{n}": Case(
+            "a thread for each connection, work in an executor (Pool.java)",
+            ("java", "-cp", "{place}", "Pool", "{served}", str(n), "{redis}", "{truth}"),
+            asks="redis",
+            needs=("java", "javac"),
+        )
+        for n in (2, 8)
+    },
+    "memcached": Case(
+        "threads with loops of their own (memcached)",
+        ("memcached", "-u", "root", "-l", "127.0.0.1", "-p", "{served}", "-t", "4"),
+        *("memcached", ("memcached",)),
+        logs=False,
+    ),
+    "nginx": Case(
+        f"{_ONE_LOOP} (nginx)",
+        *(("nginx", "-c", "{place}/nginx.conf"), "http", ("nginx",)),
+        logs=False,
+    ),
+    "redis": Case(
+        f"{_ONE_LOOP} (Redis)",
+        ("redis-server", "--port", "{served}", "--save", "", "--appendonly", "no"),
+        *("redis", ("redis-server",)),
+        logs=False,
+    ),
+    "uvicorn": Case(
+        f"{_ONE_LOOP} (uvicorn)",
+        ("{bin}/uvicorn", "--port", "{served}", "--log-level", "error", "apps:asgi_plain"),
+        "http",
+    ),
+    "asyncio": _loop(f"{_POOLED} (asyncio)", "plain"),
+    "asyncio-sleep": _loop(f"{_POOLED} (asyncio, sleeps)", "sleep"),
+    "asyncio-executor": _loop(f"{_POOLED} (asyncio, executor)", "executor"),
+    "node": Case(
+        f"{_POOLED} (Node.js)",
+        ("node", str(HERE / "loop.js"), "{served}", "8", "{redis}", "{truth}"),
+        *("http", ("node",), "redis"),
+    ),
+    "asyncio-connect": _loop("one loop, connections opened meanwhile (asyncio)", "connect"),
+    "tiers": Case(
+        "two tiers and a database (nginx, gunicorn, PostgreSQL)",
+        *(("nginx", "-c", "{place}/nginx.conf"), "http", ("nginx",)),
+        asks="behind",
+        behind="gunicorn",
+        logs=False,
+    ),
+    "pipelining": Case(
+        "pipelining (Redis, depth 8)",
+        ("redis-server", "--port", "{served}", "--save", "", "--appendonly", "no"),
+        *("redis", ("redis-server",)),
+        depth=8,
+        logs=False,
+    ),
+}
+
+_NGINX: Final = """
+worker_processes 1; daemon off; pid {place}/nginx.pid; error_log {place}/nginx.log crit;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off; keepalive_requests 100000;
+  server {{ listen 127.0.0.1:{served} backlog=256; root {place};
+    location / {{ {what} }} }}
+}}
+"""
+
+
+class Park:
+    """Servers below one directory; PostgreSQL's user can get there."""
+
+    def __init__(self, place: Path, python: Path) -> None:
+        self.place, self.python = place, python
+        place.chmod(0o755)
+        self.running: list[subprocess.Popen[bytes]] = []
+        self.truth = place / "truth"
+        self.truth.touch()
+
+    def missing(self, case: Case) -> str:
+        """Return what the case needs and the machine lacks, "" for nothing."""
+        needs = {*case.needs}
+        needs |= {"postgres": {"initdb"}, "redis": {"redis-server"}, "behind": {"initdb"}}.get(
+            case.asks, set()
+        )
+        return ", ".join(sorted(name for name in needs if not _find(name)))
+
+    def build(self) -> None:
+        """Compile the client and the servers that are compiled."""
+        for name in ("client", "pool"):
+            source, made = HERE / f"{name}.c", self.place / name
+            subprocess.run(["gcc", "-O2", "-pthread", "-o", str(made), str(source)], check=True)
+        if _find("javac"):
+            subprocess.run(["javac", "-d", str(self.place), str(HERE / "Pool.java")], check=True)
+
+    def start_backends(self) -> None:
+        """Start PostgreSQL and Redis, where they are installed."""
+        if _find("redis-server"):
+            command = ("redis-server", "--port", str(PORTS["redis"]), "--save", "")
+            self.start(command, "redis", {})
+        if not _find("initdb"):
+            return
+        data = self.place / "pg"
+        data.mkdir(mode=0o700)
+        owner = pwd.getpwnam("postgres")
+        os.chown(data, owner.pw_uid, owner.pw_gid)
+        as_owner = {"user": "postgres", "group": "postgres", "extra_groups": []}
+        make = [_find("initdb"), "-D", str(data), "-A", "trust", "--no-sync"]
+        subprocess.run(make, check=True, stdout=subprocess.DEVNULL, cwd="/", **as_owner)
+        settings = (
+            *(f"port={PORTS['postgres']}", "listen_addresses=127.0.0.1", "jit=off"),
+            *("unix_socket_directories=", "max_connections=200", "autovacuum=off"),
+        )
+        options = [text for setting in settings for text in ("-c", setting)]
+        self.start((_find("postgres"), "-D", str(data), *options), "postgres", {}, **as_owner)
+
+    @contextlib.contextmanager
+    def serving(self, case: Case) -> Iterator[None]:
+        """Run a case's server, and what is behind it."""
+        before = len(self.running)
+        what = "return 200 ok;"
+        if case.behind:
+            other = CASES[case.behind]
+            text = tuple(word.replace("{served}", "{behind}") for word in other.command)
+            self.start(text, "behind", other.environment)
+            what = f"proxy_pass http://127.0.0.1:{PORTS['behind']};"
+        config = _NGINX.format(place=self.place, what=what, **PORTS)
+        (self.place / "nginx.conf").write_text(config)
+        try:
+            self.start(case.command, "served", case.environment)
+            yield
+        finally:
+            self.stop(self.running[before:])
+            del self.running[before:]
+
+    def start(
+        self, command: tuple[str, ...], name: str, environment: dict[str, str], **others: object
+    ) -> None:
+        """Start a server and wait until it listens."""
+        known = {**{n: str(port) for n, port in PORTS.items()}, "place": str(self.place)}
+        known |= {"python": str(self.python), "bin": str(self.python.parent)}
+        words = [word.format(truth=self.truth, **known) for word in command]
+        words[0] = _find(words[0]) or words[0]
+        variables = {"TRUTH": str(self.truth), "PYTHONPATH": str(HERE)}
+        variables |= {n.upper(): str(port) for n, port in PORTS.items()}
+        with (self.place / f"{name}.log").open("wb") as log:
+            started = subprocess.Popen(
+                words,
+                cwd=self.place,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **variables, **environment},
+                **others,
+            )
+        self.running.append(started)
+        for _ in range(400):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", PORTS[name])):
+                return
+            if started.poll() is not None:
+                break
+            time.sleep(0.05)
+        log_text = (self.place / f"{name}.log").read_text(errors="replace")
+        sys.exit(f"{' '.join(words)} did not start: {log_text[-500:]}")
+
+    def threads(self) -> list[int]:
+        """Return the threads of the server that was started last."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                session = int(stat.read_text(errors="replace").rpartition(")")[2].split()[3])
+                if session == self.running[-1].pid:
+                    found += [int(task.name) for task in (stat.parent / "task").iterdir()]
+        return found
+
+    def stop(self, started: list[subprocess.Popen[bytes]]) -> None:
+        """End servers with all their processes."""
+        for one in reversed(started):
+            for sign in (signal.SIGINT, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(one.pid, sign)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    one.wait(5)
+
+    def close(self) -> None:
+        """End everything and remove the directory."""
+        self.stop(self.running)
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+def _find(name: str) -> str:
+    """Return a program's path, PostgreSQL's beside its version; "" if there is none."""
+    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    if versions:
+        return str(versions[-1])
+    return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") or ""

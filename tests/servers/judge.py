@@ -1,0 +1,282 @@
+"""Compares what critpath finds of recorded servers with what they and their client logged."""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from cases import CASES, PORTS
+
+from critpath.model import EventRequest, Kind
+from critpath.model.requests import Certainty, Requests
+from critpath.read.recording import read_events
+
+_NEAR: Final = 100_000  # ns that a begin or an end may be off
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request or a sub-request, as who made it logged it; its connection by the asking port."""
+
+    number: int
+    port: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Handled:
+    """What a handler logged."""
+
+    thread: int
+    asked: tuple[Asked, ...]
+    as_request: Asked  # at the server that passed it on
+
+
+def judge(place: Path, names: Iterable[str]) -> None:
+    """Judge every recording of these cases, and write the table and all counts."""
+    counts: dict[str, dict[str, Counter[str]]] = {}
+    for name in names:
+        for recorded in sorted((place / name).glob("*/recording")):
+            for row, found in judge_one(name, recorded.parent):
+                counts.setdefault(row, {})[recorded.parent.name] = found
+                print(f"{row} {recorded.parent.name}: {shares(found)}", flush=True)
+    (place / "requests.json").write_text(json.dumps(counts, indent=1))
+    text = "\n".join(table(counts)) + "\n"
+    (place / "requests.md").write_text(text)
+    print(text)
+
+
+def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:
+    """Yield a row's name and counts: of the server asked, and of the one behind it."""
+    case = CASES[name]
+    found = find_requests(recorded / "recording")
+    asked = read_client(recorded / "client")
+    handled = read_handlers(recorded / "handlers", asked)
+    arrivals = Arrivals(recorded / "recording")
+    known = threads_of(recorded)
+    if not case.behind:
+        yield name, count(found, PORTS["served"], asked, handled, arrivals, known)
+        return
+    # Who passes on asks over the port that the one behind saw.
+    passed = {
+        number: Handled(0, (one.as_request,), one.as_request) for number, one in handled.items()
+    }
+    yield name, count(found, PORTS["served"], asked, passed, arrivals, known)
+    of_behind = [one.as_request for one in handled.values()]
+    yield f"{name}: behind", count(found, PORTS["behind"], of_behind, handled, None, set())
+
+
+def find_requests(recording: Path) -> Requests:
+    """Return what critpath finds."""
+    from critpath.pipeline.requesting import find_requests as find
+
+    return find(recording)
+
+
+def count(
+    found: Requests,
+    port: int,
+    asked: list[Asked],
+    handled: Mapping[int, Handled],
+    arrivals: Arrivals | None,
+    known: set[int],
+) -> Counter[str]:
+    """Count what is right; `arrivals` is None where the client's times are not known."""
+    table, ends = found.requests, found.endpoints
+    rows = np.flatnonzero(ends.local_port[table.endpoint] == port)
+    inside = min((a.begin for a in asked), default=0), max((a.end for a in asked), default=0)
+    rows = rows[(table.end_ns[rows] > inside[0]) & (table.begin_ns[rows] < inside[1])]
+    remote = ends.remote_port[table.endpoint[rows]]
+    at = _Rows(rows, remote, table.begin_ns, table.end_ns)
+    result: Counter[str] = Counter(truth=len(asked), found=len(rows))
+    number_of: dict[int, int] = {}
+    for one in asked:
+        row = at.match(one)
+        if row < 0 or row in number_of:
+            continue
+        number_of[row] = one.number
+        result["matched"] += 1
+        begin = arrivals is None or 0 <= table.begin_ns[row] - one.begin <= _NEAR
+        end = arrivals is None or arrivals.near(one, int(table.end_ns[row]))
+        result["begin"] += begin
+        result["end"] += end
+        sure = Certainty(table.boundary[row]).name.lower()
+        result[f"boundary {sure}"] += 1
+        result[f"boundary {sure} right"] += begin and end
+        thread = handled[one.number].thread if one.number in handled else 0
+        if thread or known:
+            result["threads"] += 1
+            right = table.tid[row] == thread if thread else int(table.tid[row]) in known
+            result["thread"] += bool(right)
+    _count_subrequests(result, found, handled, number_of)
+    return result
+
+
+def _count_subrequests(
+    result: Counter[str],
+    found: Requests,
+    handled: Mapping[int, Handled],
+    number_of: Mapping[int, int],
+) -> None:
+    """Count for which sub-requests the right request is named."""
+    table, ends = found.subrequests, found.endpoints
+    rows = np.flatnonzero(table.connects == 0)
+    local = ends.local_port[table.endpoint[rows]]
+    at = _Rows(rows, local, table.begin_ns, table.end_ns)
+    for number, one in handled.items():
+        for asked in one.asked:
+            result["subrequests"] += 1
+            row = at.match(asked)
+            if row < 0:
+                result["subrequests missing"] += 1
+                continue
+            if table.request[row] < 0:
+                result["subrequests of nobody"] += 1
+                continue
+            right = number_of.get(int(table.request[row])) == number
+            sure = Certainty(table.attribution[row]).name.lower()
+            result["subrequests right"] += right
+            result[sure] += 1
+            result[f"{sure} right"] += right
+
+
+class _Rows:
+    """Rows of a table by the port of who asked, to find the one of a moment."""
+
+    def __init__(self, rows: object, ports: object, begin: object, end: object) -> None:
+        self._of: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        for row, port in zip(rows.tolist(), ports.tolist(), strict=True):
+            self._of[port].append((int(begin[row]), int(end[row]), row))
+        for each in self._of.values():
+            each.sort()
+
+    def match(self, one: Asked) -> int:
+        """Return the row with the same port that overlaps it most, -1 if none does."""
+        best, most = -1, 0
+        of = self._of.get(one.port, [])
+        last = bisect.bisect_right(of, (one.end + _NEAR,))
+        for begin, end, row in of[max(0, last - 4) : last]:
+            overlap = min(end, one.end) - max(begin, one.begin)
+            if overlap > most:
+                best, most = row, overlap
+        return best
+
+
+class Arrivals:
+    """When data arrived at the client's sockets: read from the events, without critpath's rules."""
+
+    def __init__(self, recording: Path) -> None:
+        wanted = (
+            EventRequest(Kind.OTHER, ("tcp_rcv_space_adjust",), (("skaddr",), ("sport",))),
+            EventRequest(Kind.OTHER, ("sk_data_ready",), (("skaddr",),)),
+        )
+        events = read_events(recording / "trace", wanted)
+        owner, ready = events.rows("tcp_rcv_space_adjust"), events.rows("sk_data_ready")
+        pairs = zip(
+            events.column(owner, "sport").tolist(),
+            events.column(owner, "skaddr").tolist(),
+            strict=True,
+        )
+        self._sockets: dict[int, set[int]] = defaultdict(set)
+        for port, socket in pairs:
+            self._sockets[port].add(socket)
+        self._times: dict[int, list[int]] = defaultdict(list)
+        columns = (events.column(ready, "skaddr"), events.timestamp[ready])
+        for socket, time in zip(*(c.tolist() for c in columns), strict=True):
+            self._times[socket].append(time)
+
+    def near(self, one: Asked, time: int) -> bool:
+        """Return whether data arrived near that time, while the client waited."""
+        for socket in self._sockets.get(one.port, ()):
+            times = self._times[socket]
+            first, last = (bisect.bisect_left(times, t) for t in (one.begin, one.end))
+            if any(abs(t - time) <= _NEAR for t in times[first:last]):
+                return True
+        return False
+
+
+def read_client(file: Path) -> list[Asked]:
+    """Read what the client logged."""
+    rows = (line.split() for line in file.read_text().splitlines())
+    return [Asked(*map(int, row[:4])) for row in rows]
+
+
+def read_handlers(file: Path, asked: list[Asked]) -> dict[int, Handled]:
+    """Read what the handlers logged of the client's requests (a warm-up may have left a row)."""
+    client = {one.number: one for one in asked}
+    found = {}
+    for line in file.read_text().splitlines():
+        number, thread, begin, end, peer, *subs = line.split()
+        of = client.get(int(number))
+        if of is None or int(begin) < of.begin or int(begin) > of.end:
+            continue
+        made = tuple(Asked(int(number), *map(int, sub.split(":"))) for sub in subs)
+        request = Asked(int(number), int(peer), int(begin), int(end))
+        found[int(number)] = Handled(int(thread), made, request)
+    return found
+
+
+def threads_of(recorded: Path) -> set[int]:
+    """Return the server's threads."""
+    file = recorded / "threads"
+    return {*map(int, file.read_text().split())} if file.exists() else set()
+
+
+# The table
+
+
+def shares(found: Mapping[str, int]) -> str:
+    """Return one recording's shares, for people who watch."""
+    return ", ".join(
+        f"{title} {share(found, part, whole)}" for title, part, whole in COLUMNS if found.get(whole)
+    )
+
+
+COLUMNS: Final = (
+    ("precision", "matched", "found"),
+    ("recall", "matched", "truth"),
+    ("begin", "begin", "matched"),
+    ("end", "end", "matched"),
+    ("thread", "thread", "threads"),
+    ("sub-requests", "subrequests right", "subrequests"),
+    ("of certain", "certain right", "certain"),
+    ("of likely", "likely right", "likely"),
+    ("of doubtful", "doubtful right", "doubtful"),
+)
+
+
+def share(found: Mapping[str, int], part: str, whole: str) -> str:
+    """Return a share with three digits, and of how many where it says how sure critpath is."""
+    total = found.get(whole, 0)
+    if not total:
+        return "–"
+    of = f" ({total})" if whole in {"certain", "likely", "doubtful"} else ""
+    return f"{int(1000 * found.get(part, 0) / total) / 1000:.3f}{of}"
+
+
+def table(counts: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:
+    """Yield the lines of the table: a row for each server, idle and beside a neighbour."""
+    titles = [title for title, _, _ in COLUMNS]
+    yield f"| server | | connections | {' | '.join(titles)} |"
+    yield f"|---|---|---|{'---|' * len(titles)}"
+    for name, recordings in counts.items():
+        title = (
+            CASES[name.partition(":")[0]].title + name.partition(":")[1] + name.partition(":")[2]
+        )
+        for busy in (False, True):
+            chosen = {n: c for n, c in recordings.items() if n.endswith("-busy") == busy}
+            if not chosen:
+                continue
+            total: Counter[str] = Counter()
+            for one in chosen.values():
+                total.update(one)
+            asked = ", ".join(sorted((n.removesuffix("-busy") for n in chosen), key=int))
+            cells = [share(total, part, whole) for _, part, whole in COLUMNS]
+            yield f"| {title} | {'busy' if busy else 'idle'} | {asked} | {' | '.join(cells)} |"
