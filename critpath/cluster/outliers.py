@@ -32,6 +32,11 @@ mean in that column.  Twelve executions of a type that are all slower than its t
 normal ones have each a p of 1/13 at the best, and that alone marks none.  The level
 is of the type's test: where only some of a type's executions have a fault, one in
 ten of the others may be marked with them.
+
+`confirm_marks`: where no alarm says that the sample as a whole became slower, whoever is marked
+also has to stand out in its own recording.  Vectors are best without the time that strangers had
+the cpu (`critpath.detect.machine.find_strangers`): it hides executions with a fault three times as
+often as it marks others (docs/evaluation.md, "Single executions").
 """
 
 from __future__ import annotations
@@ -65,7 +70,8 @@ _GROUP_LEVEL = 0.5
 # Values that exact conformal p-values may cost to compute: some ten seconds.
 EXACT_LIMIT = 50_000_000
 # Robust standard deviations that an execution is above the others of its own recording.
-_OWN = 3.0
+_OWN = 4.0
+_OWN_SPREAD = 0.1  # of a logarithm, never believed to be less
 _FEW_OVER = 0.7  # twice the time: where there are too few others to tell
 BAG_LIMIT = 4_000_000  # of them at once: half a gigabyte
 
@@ -169,11 +175,13 @@ def outliers(
     )
 
 
-def confirm_marks(found: Outliers, sample: VectorTable, partner: I64) -> Outliers:
-    """Keep the marks that the sample's other executions bear out.
+def confirm_marks(
+    found: Outliers, sample: VectorTable, partner: I64, session: I64 | None
+) -> Outliers:
+    """Keep the marks that the other executions of the same recording bear out.
 
     A slow hour makes all of a recording's executions stand out from those of another hour.
-    So an execution has to stand out from the others of its type in the sample, too: by
+    So an execution has to stand out from the others of its type in its own recording, too: by
     `_OWN` robust standard deviations of logarithms.
 
     Parameters
@@ -183,12 +191,15 @@ def confirm_marks(found: Outliers, sample: VectorTable, partner: I64) -> Outlier
         Of the executions that ``found`` is about.
     partner : int64 [sample]
         Type of each.
+    session : int64 [sample] or None
+        Recording of each; None where they are of one.
     """
     usual = np.maximum(sample.total - found.excess, 1).astype(np.float64)
     over = np.log(np.maximum(sample.total, 1).astype(np.float64)) - np.log(usual)
     stays = np.zeros(len(over), np.bool_)
-    for kind in np.unique(partner):
-        rows = partner == kind
+    places = np.zeros(len(over), np.int64) if session is None else session
+    for kind, place in np.unique(np.stack([partner, places]), axis=1).T.tolist():
+        rows = (partner == kind) & (places == place)
         stays[rows] = _stand_out(over[rows])
     return replace(found, anomalous=found.anomalous & stays)
 
@@ -198,8 +209,21 @@ def _stand_out(over: F64) -> Bool:
     if len(over) < LOW_SUPPORT:
         return np.asarray(over > _FEW_OVER, dtype=np.bool_)
     middle = float(np.median(over))
-    spread = math.hypot(1.4826 * float(np.median(np.abs(over - middle))), _SHRINK)
+    spread = math.hypot(1.4826 * float(np.median(np.abs(over - middle))), _OWN_SPREAD)
     return np.asarray(over > middle + _OWN * spread, dtype=np.bool_)
+
+
+def with_excess(
+    found: Outliers, tables: tuple[VectorTable, VectorTable], types: tuple[I64, I64]
+) -> Outliers:
+    """Return outliers with the excess of whole times, where they were judged without strangers'.
+
+    Who is no slower as a whole is none.
+    """
+    total = tables[0].total.astype(np.float64)
+    mean = np.bincount(types[0], total) / np.maximum(np.bincount(types[0]), 1)
+    excess = np.rint(tables[1].total - mean[types[1]]).astype(np.int64)
+    return replace(found, excess=excess, anomalous=found.anomalous & (excess > 0))
 
 
 def _p_values(

@@ -89,7 +89,8 @@ def compare(
     coder = Coder((normal, sample), settings.vector)
     normal_vectors, sample_vectors = vectors_of(normal, coder), vectors_of(sample, coder)
     apart = recorded_apart(normal, sample)
-    runs, blocks, clean = (None, None, None) if apart else _together(normal, sample, coder)
+    runs, blocks = (None, None) if apart else _together(normal, sample)
+    clean = _without_strangers(normal, sample, coder, runs)
     judgement = judge(
         normal_vectors,
         sample_vectors,
@@ -100,6 +101,7 @@ def compare(
         runs=runs,
         blocks=blocks,
         clean=clean,
+        together=not apart,
         progress=tell,
     )
     judgement = _with_rivals(judgement, normal, sample)
@@ -272,18 +274,25 @@ class Judgement:
 
 
 def _together(
-    normal: PathSet, sample: PathSet, coder: Coder
-) -> tuple[tuple[I64, I64] | None, tuple[I64, I64] | None, tuple[VectorTable, VectorTable] | None]:
-    """Return the runs and blocks of sets recorded together, and vectors without strangers."""
+    normal: PathSet, sample: PathSet
+) -> tuple[tuple[I64, I64] | None, tuple[I64, I64] | None]:
+    """Return the runs and the blocks of sets recorded together."""
     from critpath.detect.comparability import find_blocks, find_runs
+
+    return find_runs(normal, sample), find_blocks(normal, sample)
+
+
+def _without_strangers(
+    normal: PathSet, sample: PathSet, coder: Coder, runs: tuple[I64, I64] | None
+) -> tuple[VectorTable, VectorTable] | None:
+    """Return vectors without the time that strangers had the cpu; None where there are none."""
     from critpath.detect.machine import find_strangers
     from critpath.vectors.table import vectors_of
 
-    runs, clean = find_runs(normal, sample), None
     strangers = find_strangers(normal, sample, {s.role for s in coder.symbols if s.role}, runs)
-    if strangers or runs is not None:
-        clean = vectors_of(normal, coder, strangers), vectors_of(sample, coder, strangers)
-    return runs, find_blocks(normal, sample), clean
+    if not strangers and runs is None:
+        return None
+    return vectors_of(normal, coder, strangers), vectors_of(sample, coder, strangers)
 
 
 def _with_rivals(judgement: Judgement, normal: PathSet, sample: PathSet) -> Judgement:
@@ -314,11 +323,16 @@ def judge(
     runs: tuple[I64, I64] | None = None,
     blocks: tuple[I64, I64] | None = None,
     clean: tuple[VectorTable, VectorTable] | None = None,
+    together: bool = True,
     progress: Progress | None = None,
     screening: bool = True,
 ) -> Judgement:
-    """Find the types of two sets, their outliers, and whether the sample is slower."""
-    from critpath.cluster.outliers import confirm_marks, outliers
+    """Find the types of two sets, their outliers, and whether the sample is slower.
+
+    ``clean`` is without the time that strangers had the cpu, which is no single execution's doing;
+    in the sets as a whole it counts unless they were recorded together.
+    """
+    from critpath.cluster.outliers import confirm_marks, outliers, with_excess
     from critpath.cluster.types import find_types, labels_are_usable
     from critpath.detect.coarse import detect
     from critpath.detect.verdict import (
@@ -337,10 +351,11 @@ def judge(
         normal, sample, *(labels if labelled else ((), ())), method=settings.cluster_method
     )
     judged = fold_interrupts(normal), fold_interrupts(sample)
+    single = judged if clean is None else (fold_interrupts(clean[0]), fold_interrupts(clean[1]))
     outlying = outliers(
-        judged[0],
+        single[0],
         normal_clusters,
-        judged[1],
+        single[1],
         sample_clusters,
         pairs,
         k=settings.outlier_k,
@@ -368,6 +383,7 @@ def judge(
         percentile=settings.percentile,
         screening=screening,
     )
+    clean = clean if together else None
     detection = gate(normal, sample, judged=judged, clean=clean)
     levels = symbol_levels(normal.symbols, settings.level)
     warnings: tuple[str, ...] = ()
@@ -382,7 +398,8 @@ def judge(
     types = normal_clusters.labels, pairs.pair[sample_clusters.labels]
     known = _apart(normal, sample, types, sessions, settings) if apart else None
     if not is_alarm(detection, known):
-        outlying = confirm_marks(outlying, judged[1], types[1])
+        outlying = confirm_marks(outlying, single[1], types[1], sessions[1])
+    outlying = with_excess(outlying, judged, types)
     return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings, known)
 
 

@@ -71,6 +71,36 @@ def test_the_burst_of_a_stranger_is_no_alarm_and_hides_none():
     )
 
 
+def marks(normal, sample, burst, session, *, known=True):
+    """Return which executions are marked in sets of different times, a stranger's time told."""
+    n, m = len(normal), len(sample)
+    durations = sample.durations.copy()
+    durations[:, 2] += np.asarray(burst, np.int64)
+    found = judge(
+        normal, VectorTable(sample.symbols, sample.counts, durations),
+        CompareSettings(permutations=999), labels=(("",) * n, ("",) * m),
+        sessions=(np.zeros(n, np.int64), np.asarray(session)), apart=True, together=False,
+        clean=(normal, sample) if known else None, screening=False,
+    )  # fmt: skip
+    return np.flatnonzero(found.outliers.anomalous).tolist()
+
+
+def test_a_slow_hour_and_strangers_mark_no_execution_and_hide_none():
+    hours = np.repeat([0, 1, 2, 3], 15)
+    pace = np.where(hours == 2, 1.4, 1.0)[:, None]
+    burst = np.where(np.arange(60) % 15 < 4, 6e6, 0)
+    slow_hour = drawn(2, n=60, times=pace)
+    assert marks(drawn(1, n=60), slow_hour, 0 * burst, hours) == []
+    assert marks(drawn(1, n=60), slow_hour, burst, hours) == []
+    late = np.zeros((60, 5))
+    late[[5, 38], 4] = 8e6  # a sleep, in an hour like the others and in the slow one
+    rare = drawn(2, n=60, times=pace, more=late)
+    assert marks(drawn(1, n=60), rare, 0 * burst, hours) == [5, 38]
+    assert marks(drawn(1, n=60), rare, burst, hours) == [5, 38]
+    # Whose having the cpu it was not told: the same times are then executions' own.
+    assert len(marks(drawn(1, n=60), rare, burst, hours, known=False)) > 2
+
+
 def test_waits_for_a_cpu_that_others_had_are_inconclusive():
     said, reasons = verdict(drawn(1), drawn(2, times=(1.1, 1.1, 20, 1, 1)))
     assert said == "inconclusive"

@@ -127,10 +127,15 @@ def _miss(facts: dict[str, Any], answer: dict[str, Any]) -> str:
     return ""
 
 
+def read_truth(file: Path) -> tuple[str, dict[str, Any]]:
+    """Return what kind a case is of, and what is true of it."""
+    truth: dict[str, Any] = json.loads(file.read_text())
+    return truth["strength"] + ("-seq" if truth["order"] == "sequential" else ""), truth
+
+
 def judge_fault(critpath: str, place: Path) -> Judged:
     """Judge a recorded case."""
-    truth = json.loads((place / "truth.json").read_text())
-    kind = truth["strength"] + ("-seq" if truth["order"] == "sequential" else "")
+    kind, truth = read_truth(place / "truth.json")
     document = compare(critpath, place / "normal", place / "sample")
     if "error" in document:
         return Judged(
