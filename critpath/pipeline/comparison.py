@@ -90,20 +90,13 @@ def compare(
     normal_vectors, sample_vectors = vectors_of(normal, coder), vectors_of(sample, coder)
     apart = recorded_apart(normal, sample)
     runs, blocks = (None, None) if apart else _together(normal, sample)
-    clean = _without_strangers(normal, sample, coder, runs)
     judgement = judge(
-        normal_vectors,
-        sample_vectors,
-        settings,
+        normal_vectors, sample_vectors, settings,
         labels=(normal.executions.label, sample.executions.label),
-        sessions=(normal.session, sample.session),
-        apart=settings.sessions and apart,
-        runs=runs,
-        blocks=blocks,
-        clean=clean,
-        together=not apart,
-        progress=tell,
-    )
+        sessions=(normal.session, sample.session), runs=runs, blocks=blocks,
+        apart=settings.sessions and apart, together=not apart,
+        clean=_without_strangers(normal, sample, coder, runs), progress=tell,
+    )  # fmt: skip
     judgement = _with_rivals(judgement, normal, sample)
     types = judgement.pairs.pair[judgement.sample_clusters.labels]
     partial = partial_comparison_note(judgement.normal_clusters.labels, types)
