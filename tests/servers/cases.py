@@ -253,13 +253,14 @@ class Park:
         log_text = (self.place / f"{name}.log").read_text(errors="replace")
         sys.exit(f"{' '.join(words)} did not start: {log_text[-500:]}")
 
-    def threads(self) -> list[int]:
-        """Return the threads of the server that was started last."""
+    def threads(self, of: subprocess.Popen[bytes] | None = None) -> list[int]:
+        """Return the threads of a server, of that which was started last by default."""
+        chosen = of or self.running[-1]
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
                 session = int(stat.read_text(errors="replace").rpartition(")")[2].split()[3])
-                if session == self.running[-1].pid:
+                if session == chosen.pid:
                     found += [int(task.name) for task in (stat.parent / "task").iterdir()]
         return found
 

@@ -76,7 +76,8 @@ static void *ask(void *unused)
         int id = __atomic_fetch_add(&next_id, 1, __ATOMIC_RELAXED);
         if (id >= requests)
             break;
-        usleep(think ? rand_r(&seed) % think : 0);
+        if (think)
+            usleep(rand_r(&seed) % think);
         if (!strcmp(mode, "http-close") && fd < 0)
             fd = open_connection(&local);
         int size = 0;
