@@ -386,7 +386,8 @@ def test_loss_is_said_loudly_even_when_quiet(box):
         (("-n", "0", "true"), "'0' is not a whole number"),
         (("--timeout", "-1", "true"), "is not a number of seconds"),
         (("--buffer-size", "big", "true"), "is not a size"),
-        (("--profile", "../x", "true"), "is not a name"),
+        (("--profile", "x y", "true"), "is not a name"),
+        (("--profile", "../x", "true"), "there is no profile '../x'"),
         (("--nosuch", "true"), "--nosuch"),
     ],
 )

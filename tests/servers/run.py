@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("place", type=Path)
     parser.add_argument("--requests", type=int, default=320, help="of each recording")
     parser.add_argument("--connections", default=CONNECTIONS, help="numbers, with commas between")
-    parser.add_argument("--idle-only", action="store_true", help="no neighbours")
+    parser.add_argument("--loads", default="idle,busy", help="without and with neighbours")
     parser.add_argument("--python", type=Path, help="an interpreter that has the servers' packages")
     parser.add_argument(
         "--critpath",
@@ -51,16 +51,13 @@ def main() -> None:
         sys.exit(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
     names = given.names or [*CASES]
     if not given.judge_only:
-        loads = (False,) if given.idle_only else (False, True)
-        record(place, given, names, loads)
+        record(place, given, names)
     from judge import judge
 
     judge(place, names)
 
 
-def record(
-    place: Path, given: argparse.Namespace, names: list[str], loads: tuple[bool, ...]
-) -> None:
+def record(place: Path, given: argparse.Namespace, names: list[str]) -> None:
     """Record every case; the servers run meanwhile, and no longer."""
     python = given.python or make_python(place)
     park = Park(Path(tempfile.mkdtemp(prefix="critpath-servers-", dir="/var/tmp")), python)
@@ -74,7 +71,8 @@ def record(
                 continue
             with park.serving(CASES[name]):
                 for connections in map(int, given.connections.split(",")):
-                    for busy in loads:
+                    for load in given.loads.split(","):
+                        busy = load == "busy"
                         to = place / name / f"{connections}{'-busy' if busy else ''}"
                         with neighbour(busy=busy):
                             record_one(park, CASES[name], connections, given, to)
